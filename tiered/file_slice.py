@@ -1,0 +1,31 @@
+"""A range of bytes in an open file: what a read answers with and a Fetch response sends.
+
+Owns the reference that keeps the file open: a segment or a cached chunk may be unlinked while a slow
+client still reads it, and the bytes stay until the last slice is gone. Must never read ahead or cache.
+"""
+
+import os
+from dataclasses import dataclass
+from io import FileIO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSlice:
+    """`length` bytes of `file` from `position`. The file is closed when its last slice is collected."""
+
+    file: FileIO
+    position: int
+    length: int
+
+    def fileno(self) -> int:
+        return self.file.fileno()
+
+    def read(self) -> bytes:
+        """The bytes, in memory of their own; raises OSError, or EOFError when the file is shorter than it was."""
+        data = os.pread(self.file.fileno(), self.length, self.position)
+        while len(data) < self.length:
+            more = os.pread(self.file.fileno(), self.length - len(data), self.position + len(data))
+            if not more:
+                raise EOFError(f"file ends {self.length - len(data)} bytes before the slice does")
+            data += more
+        return data

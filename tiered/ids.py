@@ -1,0 +1,33 @@
+"""Names of things: the identifiers that every room shares.
+
+Owns the types only. Never makes an identifier (randomness lives in `runtime`) and never does I/O.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import NewType
+from uuid import UUID
+
+TopicId = NewType("TopicId", UUID)
+BrokerId = NewType("BrokerId", int)
+ProducerId = NewType("ProducerId", int)
+LeaderEpoch = NewType("LeaderEpoch", int)
+
+NO_LEADER_EPOCH = LeaderEpoch(-1)
+NO_TOPIC_ID = TopicId(UUID(int=0))
+MAX_TOPIC_NAME_CHARS = 249
+
+_LEGAL_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    """One partition of one incarnation of a topic: a recreated topic has another `topic_id`."""
+
+    topic_id: TopicId
+    partition: int
+
+
+def is_legal_topic_name(name: str) -> bool:
+    """True when Kafka would accept `name`: 1 to 249 of `[a-zA-Z0-9._-]`, and neither `.` nor `..`."""
+    return _LEGAL_TOPIC_NAME.match(name) is not None and name not in (".", "..")

@@ -1,0 +1,124 @@
+"""Time, identifiers, threads and periodic work: the only door to clocks and randomness.
+
+Owns the process's clock, its bounded thread pools and its crash points. Rooms below it never read a
+clock; rooms above it never call `time`, `random` or `uuid4` themselves. Must never decide anything.
+"""
+
+import asyncio
+import logging
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
+from uuid import UUID, uuid4
+
+from tiered.errors import Throttled
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    """Where time comes from. The simulation has another one."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970 UTC. May jump in both directions; never decides safety (R11)."""
+
+    def monotonic_ms(self) -> float:
+        """Milliseconds since some moment; never goes back."""
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> float:
+        return time.monotonic() * 1000.0
+
+
+def new_uuid() -> UUID:
+    """A random version 4 UUID: topic ids, object names, boot ids."""
+    return uuid4()
+
+
+def jittered_backoff_ms(attempt: int, *, first_ms: float, max_ms: float) -> float:
+    """Full-jitter exponential back-off before try `attempt` (0 is the first retry): 0 to the capped power of two."""
+    return random.uniform(0.0, min(max_ms, first_ms * 2.0 ** min(attempt, 30)))
+
+
+def crash_point(name: str) -> None:
+    """Returns at once, unless the environment says that the process must die exactly here.
+
+    `TIERED_CRASH_AT=NAME` kills this process with SIGKILL when it passes the point NAME, so that tests
+    see every state that kill -9 can leave behind. `NAME:3` lets two passes go by first.
+    """
+    wanted = os.environ.get("TIERED_CRASH_AT")
+    if wanted is None:
+        return
+    point, _, nth = wanted.partition(":")
+    if point != name:
+        return
+    with _crash_lock:
+        _crash_passes[name] = _crash_passes.get(name, 0) + 1
+        if _crash_passes[name] >= int(nth or "1"):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+_crash_lock = threading.Lock()
+_crash_passes: dict[str, int] = {}
+
+
+class BlockingPool:
+    """Runs blocking calls (disk, S3, SQL) on a few threads, with a bounded queue in front of them.
+
+    `run` answers with the call's result or raises its exception. When `max_waiting` calls already wait
+    it raises `Throttled` instead of queueing more. A cancelled waiter never cancels the call itself.
+    """
+
+    def __init__(self, name: str, *, threads: int, max_waiting: int = 10_000) -> None:
+        self._executor = ThreadPoolExecutor(max_workers=threads, thread_name_prefix=name)
+        self._name = name
+        self._max_pending = threads + max_waiting
+        self._pending = 0
+
+    @property
+    def pending(self) -> int:
+        """Calls that run or wait now."""
+        return self._pending
+
+    async def run(self, call: Callable[..., T], *args: object) -> T:
+        if self._pending >= self._max_pending:
+            raise Throttled(f"too many calls wait for the {self._name} threads; try again later")
+        self._pending += 1
+        future = asyncio.get_running_loop().run_in_executor(self._executor, call, *args)
+        future.add_done_callback(self._finished)
+        return await asyncio.shield(future)
+
+    def _finished(self, future: "asyncio.Future[T]") -> None:
+        self._pending -= 1
+        if not future.cancelled():
+            future.exception()  # A waiter that went away leaves nobody else to fetch it.
+
+    def close(self) -> None:
+        """Waits for running calls; those that have not begun are dropped."""
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+
+async def every(interval_ms: float, tick: Callable[[], Awaitable[None]], *, name: str) -> None:
+    """Awaits `tick` again and again, `interval_ms` apart, until cancelled.
+
+    A tick that raises is logged with its traceback and the next one comes as usual: this is a tick
+    boundary, the one place besides a connection where any exception is caught.
+    """
+    while True:
+        try:
+            await tick()
+        except Exception:
+            log.exception("periodic work %s failed; it runs again in %g ms", name, interval_ms)
+        await asyncio.sleep(interval_ms / 1000.0)
