@@ -49,6 +49,10 @@ class UnknownLeaderEpoch(Retriable):
     """The caller knows a newer leader epoch than this broker does."""
 
 
+class NotEnoughReplicas(Retriable):
+    """Fewer in-sync replicas than `min.insync.replicas`: nothing was appended."""
+
+
 class OffsetNotAvailable(Retriable):
     """A new leader has not yet learnt how far its log is committed."""
 
@@ -94,6 +98,10 @@ class StaleBrokerEpoch(Fenced):
 
 class LostRace(Fenced):
     """A conditional update found other values than expected: somebody else was first."""
+
+
+class ObjectExists(Fenced):
+    """A create-only put found an object of this key: somebody else stored it first."""
 
 
 # Invalid
@@ -155,6 +163,10 @@ class InvalidRequiredAcks(Invalid):
     """acks is none of 0, 1, -1."""
 
 
+class InvalidTransactionState(Invalid):
+    """A transactional request that does not fit the transaction's state, or transactions are not served."""
+
+
 class OutOfOrderSequence(Invalid):
     """A batch of an idempotent producer does not follow its last one: something in between is missing."""
 
@@ -187,6 +199,10 @@ class CorruptBatch(Corrupt):
 
 class CorruptObject(Corrupt):
     """An object in the store is truncated, swapped, altered or missing. Names topic, partition, offsets, key."""
+
+
+class ObjectMissing(Corrupt):
+    """The store holds no object of this key, although something that was committed says it does."""
 
 
 class CorruptFile(Corrupt):
