@@ -1,0 +1,161 @@
+"""The seam between a log and the disk: every file operation that the hot room makes.
+
+Owns the list of operations and their real implementation. Failures leave as OSError; what they mean is
+the log's decision. Must never retry, buffer or hide a failure. The tests have a second implementation
+that fails, runs full and loses power; one contract suite holds for both.
+"""
+
+import os
+from contextlib import suppress
+from io import FileIO
+from pathlib import Path
+from typing import Protocol
+
+TEMPORARY_SUFFIX = ".tmp"
+
+Data = bytes | bytearray | memoryview
+
+
+class OpenFile(FileIO):
+    """A file that is closed when the last reference goes: the log's own, or that of a slice a client still reads."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class FileSystem(Protocol):
+    """What a log asks of the disk. Paths are absolute. Every operation may raise OSError."""
+
+    def open(self, path: str, *, writable: bool = False) -> OpenFile:
+        """An existing file; FileNotFoundError when there is none."""
+
+    def create(self, path: str) -> OpenFile:
+        """A new, empty, writable file; FileExistsError when something is there. Durable after `sync_directory`."""
+
+    def read(self, file: FileIO, length: int, position: int) -> bytes:
+        """Up to `length` bytes from `position`; fewer at the end of the file only."""
+
+    def write(self, file: FileIO, data: Data, position: int) -> int:
+        """Writes some of `data` at `position` and answers how many bytes; at least one."""
+
+    def truncate(self, file: FileIO, size_bytes: int) -> None:
+        """Cuts the file (or fills it with zeros) to `size_bytes`."""
+
+    def sync(self, file: FileIO) -> None:
+        """Returns when the file's bytes and size survive a power loss. After a failure nothing is known (fsyncgate)."""
+
+    def sync_directory(self, path: str) -> None:
+        """Returns when creations, renames and removals in this directory survive a power loss."""
+
+    def rename(self, path: str, new_path: str) -> None:
+        """Replaces `new_path` in one step; other processes and a crash see the old or the new file."""
+
+    def unlink(self, path: str) -> None:
+        """Removes the name. Open files of it stay readable."""
+
+    def sizes(self, directory: str) -> dict[str, int]:
+        """Name and size in bytes of every regular file in the directory; FileNotFoundError when it is missing."""
+
+    def make_directory(self, path: str) -> None:
+        """Creates the directory and its missing parents, durably; nothing happens when it exists."""
+
+
+class RealFileSystem:
+    """The machine's file system."""
+
+    def open(self, path: str, *, writable: bool = False) -> OpenFile:
+        return OpenFile(path, "r+b" if writable else "rb")
+
+    def create(self, path: str) -> OpenFile:
+        return OpenFile(path, "x+b")
+
+    def read(self, file: FileIO, length: int, position: int) -> bytes:
+        data = os.pread(file.fileno(), length, position)
+        while data and len(data) < length:
+            more = os.pread(file.fileno(), length - len(data), position + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def write(self, file: FileIO, data: Data, position: int) -> int:
+        return os.pwrite(file.fileno(), data, position)
+
+    def truncate(self, file: FileIO, size_bytes: int) -> None:
+        os.ftruncate(file.fileno(), size_bytes)
+
+    def sync(self, file: FileIO) -> None:
+        os.fdatasync(file.fileno())
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def rename(self, path: str, new_path: str) -> None:
+        Path(path).replace(new_path)
+
+    def unlink(self, path: str) -> None:
+        Path(path).unlink()
+
+    def sizes(self, directory: str) -> dict[str, int]:
+        found: dict[str, int] = {}
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):  # Unlinked between the listing and the look.
+                    if entry.is_file(follow_symlinks=False):
+                        found[entry.name] = entry.stat(follow_symlinks=False).st_size
+        return found
+
+    def make_directory(self, path: str) -> None:
+        if Path(path).is_dir():
+            return
+        parent = str(Path(path).parent)
+        self.make_directory(parent)
+        Path(path).mkdir(exist_ok=True)
+        self.sync_directory(parent)
+
+
+def write_all(fs: FileSystem, file: FileIO, data: Data, position: int) -> None:
+    """Writes the whole of `data` at `position`; raises OSError, with any part of it written."""
+    written = fs.write(file, data, position)
+    if written == len(data):
+        return
+    view = memoryview(data)
+    while written < len(view):
+        written += fs.write(file, view[written:], position + written)
+
+
+def read_whole(fs: FileSystem, path: str, *, max_bytes: int) -> bytes | None:
+    """The first `max_bytes` of a small file, or None when there is none."""
+    try:
+        file = fs.open(path)
+    except FileNotFoundError:
+        return None
+    with file:
+        return fs.read(file, max_bytes, 0)
+
+
+def replace_file(fs: FileSystem, path: str, data: Data, *, durable: bool) -> None:
+    """Puts `data` in place of the file at `path`, in one step: a crash leaves the old or the new content.
+
+    With `durable` it returns only when the new content survives a power loss; without, a power loss may
+    leave the old content, the new, or (the reader must check) a torn one.
+    """
+    temporary = path + TEMPORARY_SUFFIX
+    with suppress(FileNotFoundError):
+        fs.unlink(temporary)
+    try:
+        with fs.create(temporary) as file:
+            write_all(fs, file, data, 0)
+            if durable:
+                fs.sync(file)
+        fs.rename(temporary, path)
+    except OSError:
+        with suppress(OSError):
+            fs.unlink(temporary)
+        raise
+    if durable:
+        fs.sync_directory(str(Path(path).parent))
