@@ -1,0 +1,468 @@
+"""Objects in a bucket behind the S3 API, through boto3.
+
+Owns the requests: their bounds, retries, conditions and checks (ADR 0003). boto3's own retries and transfer
+manager stay off, so that every attempt is counted here and memory is bounded by parts in flight.
+Must never print a credential, take a 200 for a range, or overwrite an object that was to be new.
+"""
+
+import base64
+import os
+import re
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import closing
+from typing import Any, TypeAlias
+
+import fastcrc
+
+from tiered.cold.object_store import Checksum, ObjectInfo, S3Address, StoreCapabilities, check_key, read_joined
+from tiered.cold.s3_failure import Meaning
+from tiered.cold.s3_requests import RequestFailedError, S3Requests, S3State, WrongAnswerError
+from tiered.errors import CorruptObject, InvalidConfig, LostRace, ObjectExists, ObjectMissing, StoreUnavailable
+from tiered.runtime import new_uuid
+
+Parts: TypeAlias = list[dict[str, Any]]
+
+MIN_PART_BYTES = 8 << 20
+MAX_PART_BYTES = 32 << 20
+_PARTS_WANTED = 40
+_PART_STEP_BYTES = 1 << 20
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)\Z")
+_DIGEST_REFUSED = frozenset({"BadDigest", "InvalidDigest", "XAmzContentChecksumMismatch"})
+_NO_SUCH_ETAG = '"00000000000000000000000000000000"'
+_UPLOADS_PER_PAGE = 1000
+
+
+class S3Store:
+    """An `ObjectStore` in a bucket. Threads share it: at most `max_requests` requests run at once, fewer after
+    "slow down". Each request is tried `max_attempts` times, then `StoreUnavailable`. An upload holds at most
+    `parts_in_flight` parts in memory, over all uploads."""
+
+    def __init__(
+        self,
+        address: S3Address,
+        *,
+        parts_in_flight: int = 2,
+        max_requests: int = 16,
+        max_attempts: int = 6,
+        connect_timeout_ms: float = 5_000,
+        read_timeout_ms: float = 30_000,
+        first_backoff_ms: float = 50,
+        max_backoff_ms: float = 5_000,
+    ) -> None:
+        self._address = address
+        self._parts_in_flight = parts_in_flight
+        self._requests = S3Requests(
+            address,
+            max_requests=max_requests,
+            max_attempts=max_attempts,
+            connect_timeout_ms=connect_timeout_ms,
+            read_timeout_ms=read_timeout_ms,
+            first_backoff_ms=first_backoff_ms,
+            max_backoff_ms=max_backoff_ms,
+        )
+        self._making = threading.Lock()
+        self._made_part_threads: ThreadPoolExecutor | None = None
+        # Until the probe has looked, we trust the store to be like AWS's.
+        self._capabilities = StoreCapabilities(
+            create_only=True,
+            if_match=True,
+            checksum_accepted=address.checksum is not Checksum.NONE,
+            checksum_verified=False,
+        )
+
+    @property
+    def url(self) -> str:
+        return self._address.url
+
+    @property
+    def allowed_requests(self) -> int:
+        """Requests that may run at once now: lower than configured after the store asked for fewer."""
+        return self._requests.allowed_requests
+
+    @property
+    def state(self) -> S3State:
+        """How often requests were repeated."""
+        return self._requests.state
+
+    # Writing
+
+    def put(self, key: str, data: bytes, *, create_only: bool = False, if_match: str | None = None) -> ObjectInfo:
+        """See `ObjectStore.put`. After `StoreUnavailable` the object may be there nevertheless."""
+        assert not (create_only and if_match is not None), "a new object has no etag to match"
+        self._precheck(key, create_only=create_only, if_match=if_match)
+        extra: dict[str, Any] = dict(self._checksum(data))
+        if create_only and self._capabilities.create_only:
+            extra["IfNoneMatch"] = "*"
+        if if_match is not None and self._capabilities.if_match:
+            extra["IfMatch"] = if_match
+        try:
+            answer = self._requests.call(
+                "put",
+                key,
+                lambda: self._requests.client.put_object(Bucket=self._bucket, Key=self._name(key), Body=data, **extra),
+            )
+        except RequestFailedError as failed:
+            return self._settle_put(key, data, if_match, failed)
+        return ObjectInfo(size_bytes=len(data), etag=answer["ETag"])
+
+    def put_segment(self, key: str, fd: int, log_bytes: int, tail: bytes) -> ObjectInfo:
+        """See `ObjectStore.put_segment`. After `StoreUnavailable` the object may be there nevertheless: its key
+        is its own, so the planned row that names it decides."""
+        total_bytes = log_bytes + len(tail)
+        part_bytes = part_bytes_for(total_bytes)
+
+        def read(start: int) -> bytes:
+            length = min(part_bytes, total_bytes - start)
+            return read_joined(lambda n, position: os.pread(fd, n, position), log_bytes, tail, start, length)
+
+        if total_bytes <= part_bytes:
+            return self.put(key, read(0), create_only=True)
+        self._precheck(key, create_only=True, if_match=None)
+        upload_id = self._begin_upload(key)
+        try:
+            parts = self._upload_parts(key, upload_id, range(0, total_bytes, part_bytes), read)
+            return self._complete_upload(key, upload_id, parts, total_bytes)
+        except BaseException:
+            self._abort_upload(self._name(key), upload_id)
+            raise
+
+    def delete(self, key: str) -> None:
+        name = self._name(check_key(key))
+        try:
+            self._requests.call(
+                "delete", key, lambda: self._requests.client.delete_object(Bucket=self._bucket, Key=name)
+            )
+        except RequestFailedError as failed:
+            if failed.meaning is not Meaning.MISSING:
+                raise self._requests.give_up("delete", key, failed) from failed
+
+    # Reading
+
+    def get(self, key: str, *, max_bytes: int) -> tuple[bytes, str]:
+        name = self._name(check_key(key))
+
+        def read() -> tuple[bytes, str]:
+            answer = self._requests.client.get_object(Bucket=self._bucket, Key=name)
+            with closing(answer["Body"]) as body:
+                if answer["ContentLength"] > max_bytes:
+                    raise CorruptObject(
+                        f"object {key} has {answer['ContentLength']} bytes, more than the {max_bytes} it may have"
+                    )
+                data = body.read()
+                if len(data) != answer["ContentLength"]:
+                    raise WrongAnswerError("body shorter than announced")
+                return data, answer["ETag"]
+
+        try:
+            return self._requests.call("get", key, read)
+        except RequestFailedError as failed:
+            raise self._requests.give_up("get", key, failed) from failed
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        assert start >= 0
+        assert length > 0
+        name = self._name(check_key(key))
+
+        def read() -> bytes:
+            wanted = f"bytes={start}-{start + length - 1}"
+            answer = self._requests.client.get_object(Bucket=self._bucket, Key=name, Range=wanted)
+            with closing(answer["Body"]) as body:
+                _check_range(answer, key, start, length)
+                data: bytes = body.read()
+                if len(data) != length:
+                    raise WrongAnswerError(f"{len(data)} bytes where {length} were announced")
+                return data
+
+        try:
+            return self._requests.call("get", key, read)
+        except RequestFailedError as failed:
+            raise self._requests.give_up("get", key, failed) from failed
+
+    def head(self, key: str) -> ObjectInfo | None:
+        name = self._name(check_key(key))
+        try:
+            answer = self._requests.call(
+                "head", key, lambda: self._requests.client.head_object(Bucket=self._bucket, Key=name)
+            )
+        except RequestFailedError as failed:
+            if failed.meaning is Meaning.MISSING:
+                self._require_bucket(key)
+                return None
+            raise self._requests.give_up("head", key, failed) from failed
+        return ObjectInfo(size_bytes=answer["ContentLength"], etag=answer["ETag"])
+
+    def list(self, prefix: str, *, start_after: str | None = None, limit: int = 1000) -> list[tuple[str, int]]:
+        cut = len(self._name(""))
+        found: list[tuple[str, int]] = []
+        after = self._name(start_after) if start_after is not None else ""
+        while len(found) < limit:
+            wanted: dict[str, Any] = {"Prefix": self._name(prefix), "MaxKeys": min(1000, limit - len(found))}
+            if after:
+                wanted["StartAfter"] = after
+            answer = self._page("list_objects_v2", prefix, wanted)
+            page = answer.get("Contents", [])
+            found.extend((entry["Key"][cut:], entry["Size"]) for entry in page)
+            if not answer.get("IsTruncated") or not page:
+                break
+            after = page[-1]["Key"]
+        return found
+
+    # The store itself
+
+    def probe(self) -> StoreCapabilities:
+        key = f"probes/{new_uuid()}"
+        data = b"tiered probe"
+        try:
+            accepted = self._probe_checksum(key, data)
+            create_only = not self._probe_put(key, data, IfNoneMatch="*")
+            if_match = not self._probe_put(key, data, IfMatch=_NO_SUCH_ETAG)
+            whole, etag = self.get(key, max_bytes=len(data))
+            if whole != data or self.get_range(key, 1, 4) != data[1:5]:
+                raise InvalidConfig(f"the store {self.url} does not give back what was written; use another one")
+            self._capabilities = StoreCapabilities(
+                create_only=create_only,
+                # Refusing the wrong etag is half of it; some stores refuse the right one too.
+                if_match=if_match and self._probe_put(key, data, IfMatch=etag),
+                checksum_accepted=accepted,
+                checksum_verified=accepted and not self._probe_put(key, data, ChecksumCRC32C="AAAAAA=="),
+            )
+        finally:
+            self.delete(key)
+        return self._capabilities
+
+    def abort_abandoned_uploads(self, prefix: str, *, started_before_ms: int) -> tuple[str, ...]:
+        cut = len(self._name(""))
+        aborted: list[str] = []
+        marker: dict[str, Any] = {}
+        while True:
+            wanted = {"Prefix": self._name(prefix), "MaxUploads": _UPLOADS_PER_PAGE, **marker}
+            answer = self._page("list_multipart_uploads", prefix, wanted)
+            for upload in answer.get("Uploads", []):
+                abandoned = upload["Initiated"].timestamp() * 1000 < started_before_ms
+                if abandoned and self._abort_upload(upload["Key"], upload["UploadId"]):
+                    aborted.append(upload["Key"][cut:])
+            if not answer.get("IsTruncated"):
+                return tuple(aborted)
+            marker = {"KeyMarker": answer["NextKeyMarker"], "UploadIdMarker": answer["NextUploadIdMarker"]}
+
+    def close(self) -> None:
+        self._requests.close()
+        with self._making:
+            if self._made_part_threads is not None:
+                self._made_part_threads.shutdown(wait=True, cancel_futures=True)
+
+    # Uploads in parts
+
+    def _begin_upload(self, key: str) -> str:
+        algorithm: dict[str, Any] = {"ChecksumAlgorithm": "CRC32C"} if self._capabilities.checksum_accepted else {}
+        try:
+            answer = self._requests.call(
+                "begin upload",
+                key,
+                lambda: self._requests.client.create_multipart_upload(
+                    Bucket=self._bucket, Key=self._name(key), **algorithm
+                ),
+            )
+        except RequestFailedError as failed:
+            raise self._requests.give_up("begin upload", key, failed) from failed
+        return str(answer["UploadId"])
+
+    def _upload_parts(self, key: str, upload_id: str, starts: range, read: Callable[[int], bytes]) -> Parts:
+        """The finished parts in order. A part is read only when its thread begins, so memory is bounded by threads."""
+        futures: list[Future[dict[str, Any]]] = []
+        try:
+            for number, start in enumerate(starts, 1):
+                futures.append(self._part_threads.submit(self._upload_part, key, upload_id, number, start, read))
+            wait(futures, return_when=FIRST_EXCEPTION)
+        finally:
+            # The caller will close the file, and an abort below a running part would leave that part behind.
+            for future in futures:
+                future.cancel()
+            wait(futures)
+        for future in futures:
+            if not future.cancelled():
+                future.result()
+        return [future.result() for future in futures]
+
+    def _upload_part(
+        self, key: str, upload_id: str, number: int, start: int, read: Callable[[int], bytes]
+    ) -> dict[str, Any]:
+        data = read(start)
+        checksum = self._checksum(data)
+        try:
+            answer = self._requests.call(
+                "upload part",
+                key,
+                lambda: self._requests.client.upload_part(
+                    Bucket=self._bucket,
+                    Key=self._name(key),
+                    UploadId=upload_id,
+                    PartNumber=number,
+                    Body=data,
+                    **checksum,
+                ),
+            )
+        except RequestFailedError as failed:
+            raise self._requests.give_up("upload part", key, failed) from failed
+        return {"PartNumber": number, "ETag": answer["ETag"], **checksum}
+
+    def _complete_upload(self, key: str, upload_id: str, parts: Parts, total_bytes: int) -> ObjectInfo:
+        condition: dict[str, Any] = {"IfNoneMatch": "*"} if self._capabilities.create_only else {}
+        try:
+            answer = self._requests.call(
+                "complete upload",
+                key,
+                lambda: self._requests.client.complete_multipart_upload(
+                    Bucket=self._bucket,
+                    Key=self._name(key),
+                    UploadId=upload_id,
+                    MultipartUpload={"Parts": parts},
+                    **condition,
+                ),
+            )
+        except RequestFailedError as failed:
+            settled = failed.meaning in (Meaning.PRECONDITION, Meaning.NO_UPLOAD, Meaning.MISSING)
+            if settled and failed.attempts > 1:
+                # An attempt whose answer was lost may have completed the upload: then the object is ours.
+                found = self.head(key)
+                if found is not None and found.size_bytes == total_bytes:
+                    return found
+            if failed.meaning is Meaning.PRECONDITION:
+                raise ObjectExists(f"object {key} exists already; it is left as it is") from failed
+            raise self._requests.give_up("complete upload", key, failed) from failed
+        return ObjectInfo(size_bytes=total_bytes, etag=answer["ETag"])
+
+    def _abort_upload(self, name: str, upload_id: str) -> bool:
+        """True when its parts are freed. Otherwise they wait for `abort_abandoned_uploads`, or the bucket's rule."""
+        try:
+            self._requests.call(
+                "abort upload",
+                name,
+                lambda: self._requests.client.abort_multipart_upload(Bucket=self._bucket, Key=name, UploadId=upload_id),
+            )
+        except (RequestFailedError, StoreUnavailable):
+            return False
+        return True
+
+    def _page(self, method: str, prefix: str, wanted: dict[str, Any]) -> Any:
+        try:
+            return self._requests.call(
+                "list", prefix, lambda: getattr(self._requests.client, method)(Bucket=self._bucket, **wanted)
+            )
+        except RequestFailedError as failed:
+            raise self._requests.give_up("list", prefix, failed) from failed
+
+    # Conditions
+
+    def _precheck(self, key: str, *, create_only: bool, if_match: str | None) -> None:
+        """The conditions of a put, looked up before it, on a store that cannot check them itself.
+
+        Somebody may come in between. Keys of segments are their own (a fresh uuid), and whoever writes
+        checkpoints leads the partition, so on such stores this is the best that can be had.
+        """
+        check_key(key)
+        if create_only and not self._capabilities.create_only and self.head(key) is not None:
+            raise ObjectExists(f"object {key} exists already; it is left as it is")
+        if if_match is not None and not self._capabilities.if_match:
+            found = self.head(key)
+            if found is None or found.etag != if_match:
+                raise LostRace(f"object {key} was changed by somebody else; read it again before writing")
+
+    def _settle_put(self, key: str, data: bytes, if_match: str | None, failed: RequestFailedError) -> ObjectInfo:
+        """The outcome of a put that ended in an error: an earlier attempt may have stored the object unheard."""
+        refused = failed.meaning is Meaning.PRECONDITION
+        if refused and failed.attempts > 1:
+            try:
+                found, etag = self.get(key, max_bytes=len(data))
+            except (ObjectMissing, CorruptObject):
+                found, etag = b"", ""
+            if etag and found == data:
+                return ObjectInfo(size_bytes=len(data), etag=etag)
+        if if_match is not None and (refused or failed.meaning is Meaning.MISSING):
+            raise LostRace(f"object {key} was changed by somebody else; read it again before writing") from failed
+        if refused:
+            raise ObjectExists(f"object {key} exists already; it is left as it is") from failed
+        raise self._requests.give_up("put", key, failed) from failed
+
+    def _require_bucket(self, key: str) -> None:
+        """A HEAD's 404 does not say what is missing; a bucket that is gone must not look like a lost object."""
+        try:
+            self._requests.call("head bucket", key, lambda: self._requests.client.head_bucket(Bucket=self._bucket))
+        except RequestFailedError as failed:
+            if failed.meaning is Meaning.MISSING:
+                raise StoreUnavailable(f"there is no bucket {self._bucket!r} behind {self.url}; create it") from failed
+            # Not allowed to look at the bucket itself: then the object's own answer has to do.
+
+    def _probe_checksum(self, key: str, data: bytes) -> bool:
+        """Stores the probe object; True when the store takes a CRC-32C header (and the settings want one)."""
+        if self._address.checksum is not Checksum.NONE and self._probe_put(key, data, ChecksumCRC32C=_crc32c(data)):
+            return True
+        if self._address.checksum is Checksum.CRC32C:
+            raise InvalidConfig(f"the store {self.url} refuses CRC-32C headers; set checksum=none or checksum=auto")
+        if not self._probe_put(key, data):
+            raise InvalidConfig(f"the store {self.url} refuses a plain put; is it an S3 API?")
+        return False
+
+    def _probe_put(self, key: str, data: bytes, **extra: str) -> bool:
+        """True when the store took the put, False when it refused the condition or header."""
+        name = self._name(check_key(key))
+        arguments: dict[str, Any] = dict(extra)
+        try:
+            self._requests.call(
+                "probe",
+                key,
+                lambda: self._requests.client.put_object(Bucket=self._bucket, Key=name, Body=data, **arguments),
+                final_codes=_DIGEST_REFUSED,
+            )
+        except RequestFailedError as failed:
+            if failed.meaning is Meaning.REFUSED:
+                raise self._requests.give_up("put", key, failed) from failed
+            return False
+        return True
+
+    def _checksum(self, data: bytes) -> Mapping[str, str]:
+        return {"ChecksumCRC32C": _crc32c(data)} if self._capabilities.checksum_accepted else {}
+
+    @property
+    def _bucket(self) -> str:
+        return self._address.bucket
+
+    def _name(self, key: str) -> str:
+        return f"{self._address.prefix}/{key}" if self._address.prefix else key
+
+    @property
+    def _part_threads(self) -> ThreadPoolExecutor:
+        with self._making:
+            if self._made_part_threads is None:
+                self._made_part_threads = ThreadPoolExecutor(self._parts_in_flight, thread_name_prefix="upload-part")
+            return self._made_part_threads
+
+
+def part_bytes_for(total_bytes: int) -> int:
+    """Bytes per part: 8 MiB, and for large objects as many as keep it near 40 parts, up to 32 MiB.
+
+    A GiB then costs about 40 requests instead of 128, and an upload still holds two parts of 26 MiB.
+    """
+    wanted = -(-total_bytes // _PARTS_WANTED)
+    rounded = -(-wanted // _PART_STEP_BYTES) * _PART_STEP_BYTES
+    return min(max(rounded, MIN_PART_BYTES), MAX_PART_BYTES)
+
+
+def _crc32c(data: bytes) -> str:
+    return base64.b64encode(fastcrc.crc32.iscsi(data).to_bytes(4, "big")).decode()
+
+
+def _check_range(answer: Any, key: str, start: int, length: int) -> None:
+    status = answer["ResponseMetadata"]["HTTPStatusCode"]
+    if status != 206:
+        raise WrongAnswerError(f"status {status} instead of 206 for a range")
+    got = _CONTENT_RANGE.match(answer.get("ContentRange", ""))
+    if got is None:
+        raise WrongAnswerError("no usable Content-Range")
+    first, last, object_bytes = int(got[1]), int(got[2]), int(got[3])
+    if first == start and last == object_bytes - 1 and last < start + length - 1:
+        raise CorruptObject(f"object {key} ends at byte {object_bytes}, before {start + length}: truncated")
+    if (first, last) != (start, start + length - 1):
+        raise WrongAnswerError(f"Content-Range {first}-{last} instead of {start}-{start + length - 1}")

@@ -1,0 +1,112 @@
+"""What an exception of boto3 means for us: one table from S3's codes to what the client does next.
+
+Owns the sorting only. Must never retry and never quote a response's text: it may repeat what was sent.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    HTTPClientError,
+    IncompleteReadError,
+    ParamValidationError,
+)
+from botocore.exceptions import ConnectionError as BotoConnectionError
+from botocore.parsers import ResponseParserError
+
+_TRANSPORT = (BotoConnectionError, HTTPClientError, IncompleteReadError, ResponseParserError)
+
+
+class Meaning(Enum):
+    """What can be done about a failed request."""
+
+    MISSING = "no such object"
+    PRECONDITION = "the condition of the request does not hold"
+    NO_UPLOAD = "no such multipart upload"
+    OUT_OF_RANGE = "the object ends before the range"
+    SLOW_DOWN = "the store asks for fewer requests"
+    AGAIN = "it may work at once"
+    NOT_SUPPORTED = "the store does not know this kind of request"
+    REFUSED = "credentials, permissions or the bucket's name are wrong"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A sorted failure. `code` is S3's error code, or the exception's name when there was no answer."""
+
+    meaning: Meaning
+    status: int
+    code: str
+
+    def __str__(self) -> str:
+        return f"{self.status} {self.code}" if self.status else self.code
+
+
+_BY_CODE = {
+    "NoSuchKey": Meaning.MISSING,
+    "PreconditionFailed": Meaning.PRECONDITION,
+    "ConditionalRequestConflict": Meaning.AGAIN,
+    "OperationAborted": Meaning.AGAIN,
+    "NoSuchUpload": Meaning.NO_UPLOAD,
+    "InvalidRange": Meaning.OUT_OF_RANGE,
+    "SlowDown": Meaning.SLOW_DOWN,
+    "Throttling": Meaning.SLOW_DOWN,
+    "TooManyRequests": Meaning.SLOW_DOWN,
+    "RequestLimitExceeded": Meaning.SLOW_DOWN,
+    "InternalError": Meaning.AGAIN,
+    "RequestTimeout": Meaning.AGAIN,
+    "IncompleteBody": Meaning.AGAIN,
+    # The body did not arrive as it was sent: our checksum did its work, and the next try may arrive whole.
+    "BadDigest": Meaning.AGAIN,
+    "InvalidDigest": Meaning.AGAIN,
+    "XAmzContentChecksumMismatch": Meaning.AGAIN,
+    "NotImplemented": Meaning.NOT_SUPPORTED,
+    "InvalidArgument": Meaning.NOT_SUPPORTED,
+    "InvalidRequest": Meaning.NOT_SUPPORTED,
+    "NoSuchBucket": Meaning.REFUSED,
+}
+
+
+def sort_failure(error: Exception) -> Failure | None:
+    """What `error` means, or None when it is a bug of ours (wrong parameters) and must be raised as it is."""
+    if isinstance(error, ClientError):
+        return _sort_answer(error)
+    if isinstance(error, _TRANSPORT):
+        return Failure(meaning=Meaning.AGAIN, status=0, code=type(error).__name__)
+    if isinstance(error, BotoCoreError) and not isinstance(error, ParamValidationError):
+        # What is left needs a person: no credentials, half of them, an expired login, no such profile.
+        return Failure(meaning=Meaning.REFUSED, status=0, code=type(error).__name__)
+    return None
+
+
+def _sort_answer(error: ClientError) -> Failure:
+    code = str(error.response.get("Error", {}).get("Code", ""))
+    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    meaning = _BY_CODE.get(code)
+    if meaning is None:
+        meaning = _by_status(status)
+    return Failure(meaning=meaning, status=status, code=code[:64])
+
+
+def _by_status(status: int) -> Meaning:
+    match status:
+        case 404:
+            return Meaning.MISSING
+        case 412:
+            return Meaning.PRECONDITION
+        case 416:
+            return Meaning.OUT_OF_RANGE
+        case 429 | 503:
+            return Meaning.SLOW_DOWN
+        case 408 | 409:
+            return Meaning.AGAIN
+        case 501:
+            return Meaning.NOT_SUPPORTED
+        case _ if status >= 500:
+            return Meaning.AGAIN
+        case _ if status == 400:
+            return Meaning.NOT_SUPPORTED
+        case _:
+            return Meaning.REFUSED
