@@ -1,0 +1,64 @@
+"""What every test shares: how files are spread over workers, Hypothesis's budget, and the tools that must be there.
+
+Owns no fixture of any room: those live beside their tests. A missing tool fails a test, it never skips it.
+"""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Broker and Spark processes that tests start import the tree under test, installed or not.
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(ROOT), str(ROOT / "spark"), *filter(None, [os.environ.get("PYTHONPATH")])]
+)
+# No test ever speaks to a real account.
+os.environ.setdefault("AWS_ACCESS_KEY_ID", "testing")
+os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "testing")
+os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")
+os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")
+
+hypothesis.settings.register_profile("default", max_examples=100, deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.register_profile("fuzz", max_examples=20_000, deadline=None, print_blob=True)
+hypothesis.settings.load_profile(os.environ.get("TIERED_HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keeps a file's tests on one worker, so that its fixtures start once; Spark's files share one worker and JVM."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            folder = item.path.parent.relative_to(ROOT).as_posix()
+            item.add_marker(pytest.mark.xdist_group("spark" if folder == "tests/spark" else str(item.path)))
+
+
+@pytest.fixture(scope="session")
+def kcat() -> str:
+    """The path of kcat: Debian's build is librdkafka 2.0, the oldest client that must work."""
+    found = shutil.which("kcat")
+    if found is None:
+        pytest.fail("kcat is not on PATH: install it (Debian, Ubuntu: apt-get install kcat)", pytrace=False)
+    return found
+
+
+@pytest.fixture(scope="session")
+def java() -> str:
+    """The path of a Java 17 or newer, which Spark needs."""
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if found is None or not Path(found).exists():
+        pytest.fail(
+            "Java is not on PATH: Spark needs version 17 (Debian, Ubuntu: apt-get install openjdk-17-jre-headless)",
+            pytrace=False,
+        )
+    first_line = subprocess.run([found, "-version"], capture_output=True, text=True, check=True).stderr.partition("\n")[
+        0
+    ]
+    major = int(first_line.split('"')[1].partition(".")[0])
+    if major < 17:
+        pytest.fail(f"{found} is Java {major}: Spark needs 17 or newer", pytrace=False)
+    return found

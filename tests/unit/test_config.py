@@ -1,0 +1,390 @@
+"""Settings: Kafka's names and defaults, refusals that name what is wrong, precedence and sources."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from tiered.config import (
+    BROKER_SETTINGS,
+    TOPIC_SETTINGS,
+    BrokerSettings,
+    ConfigChange,
+    ConfigOperation,
+    ConfigSource,
+    ConfigType,
+    TopicConfig,
+    add_serve_arguments,
+    changed,
+    describe_broker,
+    describe_dynamic_default,
+    describe_topic,
+    load_serve_options,
+)
+from tiered.errors import InvalidConfig
+
+# Kafka 4.2's defaults, as `kafka-configs --describe --all` prints them. Ours differ where the design says so.
+KAFKA_TOPIC_DEFAULTS = {
+    "cleanup.policy": "delete",
+    "compression.gzip.level": "-1",
+    "compression.lz4.level": "9",
+    "compression.type": "producer",
+    "compression.zstd.level": "3",
+    "delete.retention.ms": "86400000",
+    "file.delete.delay.ms": "60000",
+    "flush.messages": "9223372036854775807",
+    "flush.ms": "9223372036854775807",
+    "follower.replication.throttled.replicas": "",
+    "index.interval.bytes": "4096",
+    "leader.replication.throttled.replicas": "",
+    "local.retention.bytes": "-2",
+    "local.retention.ms": "-2",
+    "max.compaction.lag.ms": "9223372036854775807",
+    "max.message.bytes": "1048588",
+    "message.timestamp.after.max.ms": "3600000",
+    "message.timestamp.before.max.ms": "9223372036854775807",
+    "message.timestamp.type": "CreateTime",
+    "min.cleanable.dirty.ratio": "0.5",
+    "min.compaction.lag.ms": "0",
+    "min.insync.replicas": "1",
+    "preallocate": "false",
+    "remote.log.copy.disable": "false",
+    "remote.log.delete.on.disable": "false",
+    "retention.bytes": "-1",
+    "retention.ms": "604800000",
+    "segment.bytes": "1073741824",
+    "segment.index.bytes": "10485760",
+    "segment.jitter.ms": "0",
+    "segment.ms": "604800000",
+    "unclean.leader.election.enable": "false",
+}
+
+DEFAULTS = BrokerSettings()
+
+
+def described(overrides: dict[str, str], broker: BrokerSettings = DEFAULTS) -> dict[str, object]:
+    return {entry.name: entry for entry in describe_topic(overrides, broker)}
+
+
+def test_every_kafka_topic_config_is_known_with_kafkas_default() -> None:
+    values = {entry.name: entry.value for entry in describe_topic({}, DEFAULTS)}
+    assert values | KAFKA_TOPIC_DEFAULTS == values
+
+
+def test_topics_are_tiered_unless_told_otherwise() -> None:
+    assert TopicConfig().remote_storage_enable is True
+
+
+def test_every_setting_has_documentation_and_a_default_that_its_own_bounds_allow() -> None:
+    for entry in [*TOPIC_SETTINGS.values(), *BROKER_SETTINGS.values()]:
+        assert entry.documentation.endswith("."), entry.name
+        text = entry.text_of(entry.default)
+        if text is not None:
+            assert entry.parse(text) == entry.default, entry.name
+
+
+def test_every_synonym_is_a_broker_setting_of_the_same_type_family() -> None:
+    for entry in TOPIC_SETTINGS.values():
+        for synonym in entry.synonyms:
+            theirs = BROKER_SETTINGS[synonym.name]
+            whole = {ConfigType.INT, ConfigType.LONG}
+            assert theirs.type is entry.type or {theirs.type, entry.type} <= whole, entry.name
+
+
+def test_topic_defaults_and_broker_defaults_agree() -> None:
+    for entry in TOPIC_SETTINGS.values():
+        for synonym in entry.synonyms:
+            theirs = BROKER_SETTINGS[synonym.name]
+            if theirs.default is not None and theirs.default != entry.default:
+                assert isinstance(theirs.default, int)
+                assert theirs.default * synonym.multiplier == entry.default, entry.name
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("retention.ms", "-2"),
+        ("retention.ms", "soon"),
+        ("retention.ms", "1_000"),
+        ("retention.ms", "9223372036854775808"),
+        ("retention.ms", ""),
+        ("segment.bytes", "2147483648"),
+        ("segment.bytes", "13"),
+        ("min.insync.replicas", "0"),
+        ("min.cleanable.dirty.ratio", "1.5"),
+        ("min.cleanable.dirty.ratio", "nan"),
+        ("cleanup.policy", "shred"),
+        ("cleanup.policy", ""),
+        ("cleanup.policy", "delete,shred"),
+        ("message.timestamp.type", "createtime"),
+        ("preallocate", "yes"),
+        ("tiered.chunk.bytes", "1"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_by_name_with_what_is_allowed(name: str, value: str) -> None:
+    with pytest.raises(InvalidConfig) as refused:
+        TopicConfig.of({name: value}, DEFAULTS)
+    assert str(refused.value).startswith(f"{name}={value} is not allowed: it must be ")
+
+
+def test_the_bounds_in_a_refusal_are_exact() -> None:
+    with pytest.raises(InvalidConfig, match=r"a whole number from -1 to 9223372036854775807"):
+        TopicConfig.of({"retention.ms": "x"}, DEFAULTS)
+
+
+def test_an_unknown_config_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(InvalidConfig, match=r"unknown topic config 'retention.msec'; did you mean retention.ms\?"):
+        TopicConfig.of({"retention.msec": "1"}, DEFAULTS)
+
+
+def test_a_huge_value_is_not_repeated_in_full() -> None:
+    with pytest.raises(InvalidConfig) as refused:
+        TopicConfig.of({"retention.ms": "9" * 100_000}, DEFAULTS)
+    assert len(str(refused.value)) < 400
+
+
+def test_values_are_trimmed_and_booleans_ignore_case() -> None:
+    config = TopicConfig.of(
+        {"preallocate": " TRUE ", "retention.ms": " 5 ", "cleanup.policy": "compact, delete"}, DEFAULTS
+    )
+    assert (config.preallocate, config.retention_ms, config.cleanup_policy) == (True, 5, ("compact", "delete"))
+
+
+def test_local_retention_may_not_exceed_the_total() -> None:
+    with pytest.raises(InvalidConfig, match=r"local.retention.ms=10 .* at most retention.ms=5"):
+        TopicConfig.of({"local.retention.ms": "10", "retention.ms": "5"}, DEFAULTS)
+    with pytest.raises(InvalidConfig, match=r"local.retention.bytes=-1"):
+        TopicConfig.of({"local.retention.bytes": "-1", "retention.bytes": "5"}, DEFAULTS)
+    assert TopicConfig.of({"local.retention.ms": "5", "retention.ms": "-1"}, DEFAULTS).effective_local_retention_ms == 5
+
+
+def test_a_brokers_contradictory_defaults_do_not_refuse_topics() -> None:
+    broker = BrokerSettings.of({"log.local.retention.ms": "10", "log.retention.ms": "5"})
+    assert TopicConfig.of({"segment.ms": "7"}, broker).segment_ms == 7
+
+
+def test_local_retention_follows_the_total_unless_set() -> None:
+    config = TopicConfig.of({"retention.ms": "77", "retention.bytes": "88"}, DEFAULTS)
+    assert (config.effective_local_retention_ms, config.effective_local_retention_bytes) == (77, 88)
+
+
+def test_copy_lag_of_minus_one_means_the_local_retention() -> None:
+    config = TopicConfig.of({"remote.copy.lag.ms": "-1", "local.retention.ms": "40"}, DEFAULTS)
+    assert config.effective_remote_copy_lag_ms == 40
+    with pytest.raises(InvalidConfig, match=r"remote.copy.lag.ms=41 "):
+        TopicConfig.of({"remote.copy.lag.ms": "41", "local.retention.ms": "40"}, DEFAULTS)
+
+
+@pytest.mark.parametrize(
+    ("static", "retention_ms"),
+    [
+        ({}, 604_800_000),
+        ({"log.retention.hours": "2"}, 7_200_000),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3"}, 180_000),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3", "log.retention.ms": "4"}, 4),
+        ({"log.retention.hours": "-1"}, -1),
+    ],
+)
+def test_the_finest_unit_that_the_broker_was_told_gives_the_default(static: dict[str, str], retention_ms: int) -> None:
+    assert TopicConfig.of({}, BrokerSettings.of(static)).retention_ms == retention_ms
+
+
+def test_layers_win_in_kafkas_order() -> None:
+    broker = BrokerSettings.of(
+        {"log.segment.bytes": "1000"},
+        dynamic_default={"log.segment.bytes": "2000"},
+        dynamic={"log.segment.bytes": "3000"},
+    )
+    entry = described({"segment.bytes": "4000"}, broker)["segment.bytes"]
+    assert (entry.value, entry.source, entry.is_default) == ("4000", ConfigSource.DYNAMIC_TOPIC, False)
+    assert [(each.name, each.value, each.source.name) for each in entry.synonyms] == [
+        ("segment.bytes", "4000", "DYNAMIC_TOPIC"),
+        ("log.segment.bytes", "3000", "DYNAMIC_BROKER"),
+        ("log.segment.bytes", "2000", "DYNAMIC_DEFAULT_BROKER"),
+        ("log.segment.bytes", "1000", "STATIC_BROKER"),
+        ("log.segment.bytes", "1073741824", "DEFAULT"),
+    ]
+    assert broker.log_segment_bytes == 3000
+    assert TopicConfig.of({}, broker).segment_bytes == 3000
+
+
+def test_a_default_is_described_as_one() -> None:
+    entry = described({})["cleanup.policy"]
+    assert (entry.value, entry.source, entry.is_default, entry.type) == (
+        "delete",
+        ConfigSource.DEFAULT,
+        True,
+        ConfigType.LIST,
+    )
+    assert [each.name for each in entry.synonyms] == ["log.cleanup.policy"]
+
+
+def test_described_values_are_the_effective_ones() -> None:
+    overrides = {"retention.ms": "5000", "cleanup.policy": "compact"}
+    broker = BrokerSettings.of({"log.roll.hours": "3", "message.max.bytes": "99"})
+    config = TopicConfig.of(overrides, broker)
+    for entry in describe_topic(overrides, broker):
+        value = getattr(config, entry.name.replace(".", "_"))
+        assert entry.value == TOPIC_SETTINGS[entry.name].text_of(value), entry.name
+
+
+def test_a_brokers_facts_are_described_beside_its_settings() -> None:
+    entries = {entry.name: entry for entry in describe_broker(DEFAULTS, {"broker.id": "7"})}
+    assert (entries["broker.id"].value, entries["broker.id"].read_only) == ("7", True)
+    assert entries["num.partitions"].read_only is False
+    assert entries["socket.request.max.bytes"].read_only is True
+    assert entries["log.retention.ms"].value is None
+    assert list(entries) == sorted(entries)
+
+
+def test_the_cluster_wide_resource_shows_only_what_was_set_for_all() -> None:
+    broker = BrokerSettings.of({"num.partitions": "2"}, dynamic_default={"message.max.bytes": "50"})
+    assert [(entry.name, entry.value) for entry in describe_dynamic_default(broker)] == [("message.max.bytes", "50")]
+
+
+def change(name: str, operation: ConfigOperation, value: str | None = None) -> ConfigChange:
+    return ConfigChange(name=name, operation=operation, value=value)
+
+
+def test_incremental_changes_apply_in_order_and_leave_the_original_alone() -> None:
+    before = {"retention.ms": "5", "cleanup.policy": "delete"}
+    after = changed(
+        TOPIC_SETTINGS,
+        before,
+        [
+            change("retention.ms", ConfigOperation.DELETE),
+            change("segment.ms", ConfigOperation.SET, " 9 "),
+            change("cleanup.policy", ConfigOperation.APPEND, "compact,delete"),
+            change("cleanup.policy", ConfigOperation.SUBTRACT, "delete"),
+        ],
+        kind="topic config",
+    )
+    assert after == {"segment.ms": "9", "cleanup.policy": "compact"}
+    assert before == {"retention.ms": "5", "cleanup.policy": "delete"}
+
+
+@pytest.mark.parametrize(
+    ("one", "message"),
+    [
+        (change("retention.ms", ConfigOperation.SET), "retention.ms needs a value"),
+        (change("retention.ms", ConfigOperation.APPEND, "5"), "retention.ms is no list"),
+        (change("retention.ms", ConfigOperation.SET, "x"), "retention.ms=x is not allowed"),
+        (change("nope", ConfigOperation.DELETE), "unknown topic config 'nope'"),
+        (change("cleanup.policy", ConfigOperation.SUBTRACT, "delete"), "cleanup.policy= is not allowed"),
+    ],
+)
+def test_an_impossible_change_is_refused_and_says_why(one: ConfigChange, message: str) -> None:
+    with pytest.raises(InvalidConfig, match=message):
+        changed(TOPIC_SETTINGS, {}, [one], kind="topic config")
+
+
+def test_what_is_read_at_start_cannot_be_changed_at_run_time() -> None:
+    one = change("socket.request.max.bytes", ConfigOperation.SET, "5000")
+    with pytest.raises(InvalidConfig, match="is read when the broker starts"):
+        changed(BROKER_SETTINGS, {}, [one], kind="broker setting")
+
+
+# tiered serve
+
+
+def arguments(*argv: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_serve_arguments(parser)
+    return parser.parse_args(argv)
+
+
+def test_without_options_the_defaults_of_the_interface_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = load_serve_options(arguments(), {})
+    assert (options.kafka_host, options.kafka_port) == ("127.0.0.1", 9092)
+    assert (options.http_host, options.http_port) == ("127.0.0.1", 8080)
+    assert (options.advertise_host, options.advertise_port) == (None, None)
+    assert options.data_dir == tmp_path / "data"
+    assert options.meta_url == f"sqlite:///{tmp_path}/data/meta.db"
+    assert options.store_url == f"file://{tmp_path}/data/objects"
+    assert (options.broker_id, options.log_format) == (1, "text")
+    assert options.rack
+    assert options.settings == BrokerSettings()
+
+
+@pytest.mark.parametrize(
+    ("argv", "environ", "toml", "port"),
+    [
+        (["--kafka", "h:1"], {"TIERED_KAFKA": "h:2"}, {"kafka": "h:3"}, 1),
+        ([], {"TIERED_KAFKA": "h:2"}, {"kafka": "h:3"}, 2),
+        ([], {}, {"kafka": "h:3"}, 3),
+        ([], {}, {}, 9092),
+        (["--kafka", "h:0"], {}, {}, 0),
+    ],
+)
+def test_flag_wins_over_environment_over_file_over_default(
+    argv: list[str], environ: dict[str, str], toml: dict[str, object], port: int
+) -> None:
+    assert load_serve_options(arguments(*argv), environ, toml).kafka_port == port
+
+
+def test_settings_merge_one_by_one_in_the_same_order() -> None:
+    options = load_serve_options(
+        arguments("--set", "num.partitions=3", "--set", "log.segment.bytes=5000"),
+        {"TIERED_SET": "num.partitions=2;message.max.bytes=77"},
+        {"settings": {"num": {"partitions": 1}, "log.retention.ms": 9, "auto.create.topics.enable": False}},
+    )
+    settings = options.settings
+    assert (settings.num_partitions, settings.message_max_bytes, settings.log_retention_ms) == (3, 77, 9)
+    assert settings.auto_create_topics_enable is False
+    assert {entry.source for entry in describe_broker(settings) if entry.name == "num.partitions"} == {
+        ConfigSource.STATIC_BROKER
+    }
+
+
+def test_a_file_is_read_from_its_path_with_bare_and_quoted_keys(tmp_path: Path) -> None:
+    file = tmp_path / "tiered.toml"
+    file.write_text(
+        'broker_id = 4\nrack = "r1"\n[settings]\nnum.partitions = 6\n"log.cleanup.policy" = ["compact", "delete"]\n'
+    )
+    options = load_serve_options(arguments(), {"TIERED_CONFIG": str(file)})
+    assert (options.broker_id, options.rack, options.settings.num_partitions) == (4, "r1", 6)
+    assert options.settings.log_cleanup_policy == ("compact", "delete")
+
+
+@pytest.mark.parametrize(
+    ("argv", "environ", "message"),
+    [
+        (["--kafka", "9092"], {}, "--kafka=9092 is not allowed: it must be HOST:PORT"),
+        (["--kafka", "h:65536"], {}, "--kafka=h:65536"),
+        (["--kafka", "::1:9092"], {}, "--kafka=::1:9092"),
+        (["--advertise", "h:0"], {}, "--advertise=h:0"),
+        ([], {"TIERED_HTTP": "h:x"}, "TIERED_HTTP=h:x"),
+        (["--broker-id", "-1"], {}, "--broker-id=-1"),
+        (["--broker-id", "2147483648"], {}, "--broker-id=2147483648"),
+        (["--log-format", "xml"], {}, "--log-format=xml .* one of text, json"),
+        (["--store", "gs://bucket"], {}, "--store is gs://…: .* file:// or s3://"),
+        (["--meta", "meta.db"], {}, "--meta is a text without ://"),
+        (["--set", "num.partitions"], {}, "--set 'num.partitions' .* KEY=VALUE"),
+        (["--set", "num.partition=1"], {}, "unknown broker setting 'num.partition'; did you mean num.partitions"),
+        (["--set", "num.partitions=0"], {}, "num.partitions=0 is not allowed"),
+        ([], {"TIERED_SET": "x=1"}, "unknown broker setting 'x'"),
+        (["--config", "/does/not/exist"], {}, "/does/not/exist"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused_by_name(
+    argv: list[str], environ: dict[str, str], message: str
+) -> None:
+    with pytest.raises(InvalidConfig, match=message):
+        load_serve_options(arguments(*argv), environ)
+
+
+def test_an_unknown_key_in_the_file_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match="unknown key 'kafak'"):
+        load_serve_options(arguments(), {}, {"kafak": "h:1"})
+
+
+def test_a_password_in_a_url_is_not_repeated() -> None:
+    with pytest.raises(InvalidConfig) as refused:
+        load_serve_options(arguments("--meta", "mysql://u:secret@h/db"), {})
+    assert "secret" not in str(refused.value)
+
+
+def test_ipv6_needs_its_brackets() -> None:
+    options = load_serve_options(arguments("--kafka", "[::1]:9092"), {})
+    assert (options.kafka_host, options.kafka_port) == ("::1", 9092)

@@ -1,0 +1,39 @@
+"""Settings: which there are, what they may be, where each value came from.
+
+`setting` says what a setting is; `topic` and `broker` list them; `describe` shows them with their sources;
+`serve` reads the command line, the environment and the file. Must stay cheap to import and know no room.
+"""
+
+from tiered.config.broker import BROKER_SETTINGS, BrokerSettings, Layer
+from tiered.config.describe import (
+    ConfigEntry,
+    ConfigSynonym,
+    describe_broker,
+    describe_dynamic_default,
+    describe_topic,
+)
+from tiered.config.serve import ServeOptions, add_serve_arguments, load_serve_options
+from tiered.config.setting import ConfigChange, ConfigOperation, ConfigSource, ConfigType, Setting, changed
+from tiered.config.topic import TOPIC_SETTINGS, TopicConfig
+
+__all__ = [
+    "BROKER_SETTINGS",
+    "TOPIC_SETTINGS",
+    "BrokerSettings",
+    "ConfigChange",
+    "ConfigEntry",
+    "ConfigOperation",
+    "ConfigSource",
+    "ConfigSynonym",
+    "ConfigType",
+    "Layer",
+    "ServeOptions",
+    "Setting",
+    "TopicConfig",
+    "add_serve_arguments",
+    "changed",
+    "describe_broker",
+    "describe_dynamic_default",
+    "describe_topic",
+    "load_serve_options",
+]

@@ -1,0 +1,314 @@
+"""The settings of a broker: Kafka's names and defaults, and our own `tiered.*`.
+
+Owns the registry and `BrokerSettings`, the parsed values with the layers that they come from. Never reads
+a file or the environment: `serve` does.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from tiered.config.setting import (
+    INT_MAX,
+    LONG_MAX,
+    ConfigSource,
+    ConfigType,
+    ConfigValue,
+    Setting,
+    field_name,
+    parse_all,
+    registry_of,
+    setting,
+)
+
+KIND = "broker setting"
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+_HOUR_MS = 3_600_000
+_WEEK_MS = 7 * 24 * _HOUR_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """One explicit value of one broker setting."""
+
+    source: ConfigSource
+    value: ConfigValue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """The effective settings of one broker. `BrokerSettings()` holds the defaults.
+
+    The three mappings keep the explicit texts by source; the fields hold what comes out of them. Settings
+    that are not read-only may change while the broker runs: read the field where it is used.
+    """
+
+    static: Mapping[str, str] = field(default_factory=dict)
+    dynamic_default: Mapping[str, str] = field(default_factory=dict)
+    dynamic: Mapping[str, str] = field(default_factory=dict)
+
+    # fmt: off
+    # Topics
+    auto_create_topics_enable: bool = setting(
+        ConfigType.BOOLEAN, True, "Whether asking for an unknown topic creates it.",
+    )
+    default_replication_factor: int = setting(
+        ConfigType.SHORT, 1, "Replicas of a topic that does not say.", minimum=1,
+    )
+    delete_topic_enable: bool = setting(ConfigType.BOOLEAN, True, "Whether topics can be deleted.")
+    num_partitions: int = setting(
+        ConfigType.INT, 1, "Partitions of a topic that does not say.", minimum=1, maximum=100_000,
+    )
+    min_insync_replicas: int = setting(ConfigType.INT, 1, "Default of min.insync.replicas.", minimum=1)
+    unclean_leader_election_enable: bool = setting(
+        ConfigType.BOOLEAN, False, "Default of unclean.leader.election.enable.",
+    )
+
+    # Requests and connections
+    connections_max_idle_ms: int = setting(
+        ConfigType.LONG, 600_000, "A connection without requests is closed after this long.",
+    )
+    fetch_max_bytes: int = setting(
+        ConfigType.INT, 55 << 20, "The most bytes that one Fetch is answered with.", minimum=1024,
+    )
+    max_connections: int = setting(ConfigType.INT, INT_MAX, "Connections in all.", minimum=0)
+    max_connections_per_ip: int = setting(ConfigType.INT, INT_MAX, "Connections from one address.", minimum=0)
+    max_incremental_fetch_session_cache_slots: int = setting(
+        ConfigType.INT, 1000, "Fetch sessions that are kept (KIP-227).", minimum=0, read_only=True,
+    )
+    message_max_bytes: int = setting(ConfigType.INT, 1_048_588, "Default of max.message.bytes.", minimum=0)
+    num_io_threads: int = setting(
+        ConfigType.INT, 8, "Threads that wait for the disk.", minimum=1, maximum=256, read_only=True,
+    )
+    num_recovery_threads_per_data_dir: int = setting(
+        ConfigType.INT, 2, "Threads that recover logs at start.", minimum=1, maximum=256, read_only=True,
+    )
+    queued_max_request_bytes: int = setting(
+        ConfigType.LONG, 512 << 20,
+        "Bytes of requests in memory before connections are no longer read; -1 is no limit, Kafka's default.",
+        minimum=-1, read_only=True,
+    )
+    queued_max_requests: int = setting(
+        ConfigType.INT, 500, "Requests that may wait before connections are no longer read.", minimum=1, read_only=True,
+    )
+    request_timeout_ms: int = setting(
+        ConfigType.INT, 30_000, "How long a client may wait for an answer that does not say itself.", minimum=1,
+    )
+    socket_listen_backlog_size: int = setting(
+        ConfigType.INT, 128, "Connections that may wait to be accepted.", minimum=1, read_only=True,
+    )
+    socket_receive_buffer_bytes: int = setting(
+        ConfigType.INT, -1, "The socket's receive buffer; -1 leaves it to the system.", minimum=-1, read_only=True,
+    )
+    socket_request_max_bytes: int = setting(
+        ConfigType.INT, 100 << 20, "The largest request that is read.", minimum=1024, read_only=True,
+    )
+    socket_send_buffer_bytes: int = setting(
+        ConfigType.INT, -1, "The socket's send buffer; -1 leaves it to the system.", minimum=-1, read_only=True,
+    )
+
+    # Defaults of topic configs, under the names that Kafka gives them
+    compression_type: str = setting(
+        ConfigType.STRING, "producer", "Default of compression.type.",
+        allowed=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+    )
+    compression_gzip_level: int = setting(
+        ConfigType.INT, -1, "Default of compression.gzip.level.", minimum=-1, maximum=9,
+    )
+    compression_lz4_level: int = setting(
+        ConfigType.INT, 9, "Default of compression.lz4.level.", minimum=1, maximum=17,
+    )
+    compression_zstd_level: int = setting(
+        ConfigType.INT, 3, "Default of compression.zstd.level.", minimum=-131072, maximum=22,
+    )
+    log_cleaner_delete_retention_ms: int = setting(
+        ConfigType.LONG, 24 * _HOUR_MS, "Default of delete.retention.ms.", minimum=0,
+    )
+    log_cleaner_max_compaction_lag_ms: int = setting(
+        ConfigType.LONG, LONG_MAX, "Default of max.compaction.lag.ms.", minimum=1,
+    )
+    log_cleaner_min_cleanable_ratio: float = setting(
+        ConfigType.DOUBLE, 0.5, "Default of min.cleanable.dirty.ratio.", minimum=0, maximum=1,
+    )
+    log_cleaner_min_compaction_lag_ms: int = setting(
+        ConfigType.LONG, 0, "Default of min.compaction.lag.ms.", minimum=0,
+    )
+    log_cleanup_policy: tuple[str, ...] = setting(
+        ConfigType.LIST, ("delete",), "Default of cleanup.policy.", allowed=("delete", "compact"),
+    )
+    log_flush_interval_messages: int = setting(
+        ConfigType.LONG, LONG_MAX, "Default of flush.messages.", minimum=1,
+    )
+    log_flush_interval_ms: int | None = setting(ConfigType.LONG, None, "Default of flush.ms.", minimum=0)
+    log_index_interval_bytes: int = setting(ConfigType.INT, 4096, "Default of index.interval.bytes.", minimum=0)
+    log_index_size_max_bytes: int = setting(ConfigType.INT, 10 << 20, "Default of segment.index.bytes.", minimum=4)
+    log_local_retention_bytes: int = setting(
+        ConfigType.LONG, -2, "Default of local.retention.bytes.", minimum=-2,
+    )
+    log_local_retention_ms: int = setting(ConfigType.LONG, -2, "Default of local.retention.ms.", minimum=-2)
+    log_message_timestamp_after_max_ms: int = setting(
+        ConfigType.LONG, _HOUR_MS, "Default of message.timestamp.after.max.ms.", minimum=0,
+    )
+    log_message_timestamp_before_max_ms: int = setting(
+        ConfigType.LONG, LONG_MAX, "Default of message.timestamp.before.max.ms.", minimum=0,
+    )
+    log_message_timestamp_type: str = setting(
+        ConfigType.STRING, "CreateTime", "Default of message.timestamp.type.", allowed=("CreateTime", "LogAppendTime"),
+    )
+    log_preallocate: bool = setting(ConfigType.BOOLEAN, False, "Default of preallocate.")
+    log_remote_copy_lag_bytes: int = setting(
+        ConfigType.LONG, -1, "Default of remote.copy.lag.bytes.", minimum=-1,
+    )
+    log_remote_copy_lag_ms: int = setting(ConfigType.LONG, 0, "Default of remote.copy.lag.ms.", minimum=-1)
+    log_remote_storage_enable: bool = setting(ConfigType.BOOLEAN, True, "Default of remote.storage.enable.")
+    log_retention_bytes: int = setting(ConfigType.LONG, -1, "Default of retention.bytes.", minimum=-1)
+    log_retention_hours: int = setting(ConfigType.INT, 168, "Default of retention.ms, in hours.", minimum=-1)
+    log_retention_minutes: int | None = setting(
+        ConfigType.INT, None, "Default of retention.ms, in minutes; wins over hours.", minimum=-1,
+    )
+    log_retention_ms: int | None = setting(
+        ConfigType.LONG, None, "Default of retention.ms; wins over minutes and hours.", minimum=-1,
+    )
+    log_roll_hours: int = setting(ConfigType.INT, 168, "Default of segment.ms, in hours.", minimum=1)
+    log_roll_jitter_hours: int = setting(ConfigType.INT, 0, "Default of segment.jitter.ms, in hours.", minimum=0)
+    log_roll_jitter_ms: int | None = setting(
+        ConfigType.LONG, None, "Default of segment.jitter.ms; wins over hours.", minimum=0,
+    )
+    log_roll_ms: int | None = setting(ConfigType.LONG, None, "Default of segment.ms; wins over hours.", minimum=1)
+    log_segment_bytes: int = setting(ConfigType.INT, 1 << 30, "Default of segment.bytes.", minimum=14)
+    log_segment_delete_delay_ms: int = setting(
+        ConfigType.LONG, 60_000, "Default of file.delete.delay.ms.", minimum=0,
+    )
+    tiered_chunk_bytes: int = setting(
+        ConfigType.INT, 1 << 20, "Default of tiered.chunk.bytes.", minimum=4096, maximum=64 << 20,
+    )
+    tiered_purge_grace_ms: int = setting(
+        ConfigType.LONG, _HOUR_MS, "Default of tiered.purge.grace.ms.", minimum=0,
+    )
+
+    # Periodic work on the log
+    log_flush_offset_checkpoint_interval_ms: int = setting(
+        ConfigType.INT, 60_000, "How often recovery points are written; recovery begins there.", minimum=1,
+    )
+    log_flush_scheduler_interval_ms: int = setting(
+        ConfigType.LONG, LONG_MAX, "How often logs are looked at for flush.ms.", minimum=1,
+    )
+    log_retention_check_interval_ms: int = setting(
+        ConfigType.LONG, 300_000, "How often both tiers are looked at for retention.", minimum=1,
+    )
+    producer_id_expiration_check_interval_ms: int = setting(
+        ConfigType.INT, 600_000, "How often idle producers are looked for.", minimum=1, read_only=True,
+    )
+    producer_id_expiration_ms: int = setting(
+        ConfigType.INT, 24 * _HOUR_MS, "How long an idle producer is remembered.", minimum=1,
+    )
+
+    # The cold tier
+    tiered_cache_bytes: int = setting(
+        ConfigType.LONG, 1 << 30, "Disk that cached chunks of cold segments may take.",
+        minimum=16 << 20, read_only=True,
+    )
+    tiered_checkpoint_interval_ms: int = setting(
+        ConfigType.LONG, 1000, "The bucket's checkpoint follows a commit within this long.", minimum=1,
+    )
+    tiered_cold_read_bytes_in_flight: int = setting(
+        ConfigType.LONG, 64 << 20, "Bytes that all cold reads together may be fetching.",
+        minimum=1 << 20, read_only=True,
+    )
+    tiered_cold_read_concurrency: int = setting(
+        ConfigType.INT, 8, "Cold reads under way at once.", minimum=1, maximum=256, read_only=True,
+    )
+    tiered_store_timeout_ms: int = setting(
+        ConfigType.INT, 30_000, "How long one request to the store may take.", minimum=100, read_only=True,
+    )
+    tiered_sweep_interval_ms: int = setting(
+        ConfigType.LONG, 60_000, "How often failed uploads and retired objects are swept.", minimum=10,
+    )
+    tiered_upload_concurrency: int = setting(
+        ConfigType.INT, 2, "Uploads under way at once.", minimum=1, maximum=64, read_only=True,
+    )
+    tiered_upload_interval_ms: int = setting(
+        ConfigType.LONG, 1000, "How often closed segments are looked for.", minimum=10,
+    )
+    tiered_upload_timeout_ms: int = setting(
+        ConfigType.LONG, 600_000, "An upload that takes longer is given up and begun again.", minimum=1000,
+    )
+
+    # Groups
+    group_initial_rebalance_delay_ms: int = setting(
+        ConfigType.INT, 3000, "How long an empty group waits for more members.", minimum=0,
+    )
+    group_max_session_timeout_ms: int = setting(
+        ConfigType.INT, 1_800_000, "The longest session timeout that a member may ask for.", minimum=1,
+    )
+    group_max_size: int = setting(ConfigType.INT, INT_MAX, "Members of one group.", minimum=1)
+    group_min_session_timeout_ms: int = setting(
+        ConfigType.INT, 6000, "The shortest session timeout that a member may ask for.", minimum=1,
+    )
+    offset_metadata_max_bytes: int = setting(
+        ConfigType.INT, 4096, "The longest note that a committed offset may carry.", minimum=0,
+    )
+    offsets_retention_check_interval_ms: int = setting(
+        ConfigType.LONG, 600_000, "How often expired offsets are looked for.", minimum=1,
+    )
+    offsets_retention_minutes: int = setting(
+        ConfigType.INT, 10_080, "How long the offsets of an empty group are kept.", minimum=1,
+    )
+    offsets_topic_num_partitions: int = setting(
+        ConfigType.INT, 50, "Slots that groups are spread over.", minimum=1, read_only=True,
+    )
+
+    # Transactions
+    transaction_max_timeout_ms: int = setting(
+        ConfigType.INT, 900_000, "The longest timeout that a transaction may ask for.", minimum=1,
+    )
+    transactional_id_expiration_ms: int = setting(
+        ConfigType.INT, _WEEK_MS, "How long an idle transactional id is kept.", minimum=1,
+    )
+
+    # Replication
+    replica_lag_time_max_ms: int = setting(
+        ConfigType.LONG, 30_000, "A follower that lags longer leaves the in-sync replicas.", minimum=1,
+    )
+    # fmt: on
+
+    @staticmethod
+    def of(
+        static: Mapping[str, str] = _NOTHING,
+        *,
+        dynamic_default: Mapping[str, str] = _NOTHING,
+        dynamic: Mapping[str, str] = _NOTHING,
+    ) -> "BrokerSettings":
+        """The effective settings: this broker's dynamic ones over the cluster's over the static over defaults.
+
+        Raises InvalidConfig that names a setting that is unknown or whose value is not allowed.
+        """
+        values: dict[str, ConfigValue] = {}
+        for texts in (static, dynamic_default, dynamic):
+            values |= parse_all(BROKER_SETTINGS, texts, kind=KIND)
+        return BrokerSettings(
+            static=MappingProxyType(dict(static)),
+            dynamic_default=MappingProxyType(dict(dynamic_default)),
+            dynamic=MappingProxyType(dict(dynamic)),
+            **{field_name(name): value for name, value in values.items()},  # type: ignore[arg-type]
+        )
+
+    def with_dynamic(self, *, dynamic_default: Mapping[str, str], dynamic: Mapping[str, str]) -> "BrokerSettings":
+        """The same static settings under other dynamic ones; raises InvalidConfig as `of` does."""
+        return BrokerSettings.of(self.static, dynamic_default=dynamic_default, dynamic=dynamic)
+
+    def explicit(self, name: str) -> tuple[Layer, ...]:
+        """The values that this setting was given, the one that counts first; empty when it has its default."""
+        entry = BROKER_SETTINGS[name]
+        return tuple(
+            Layer(source=source, value=entry.parse(texts[name]))
+            for source, texts in (
+                (ConfigSource.DYNAMIC_BROKER, self.dynamic),
+                (ConfigSource.DYNAMIC_DEFAULT_BROKER, self.dynamic_default),
+                (ConfigSource.STATIC_BROKER, self.static),
+            )
+            if name in texts
+        )
+
+
+BROKER_SETTINGS: dict[str, Setting] = registry_of(BrokerSettings)

@@ -1,0 +1,130 @@
+"""What DescribeConfigs tells about settings: effective values, where they come from, and their synonyms.
+
+Owns the order of synonyms (KIP-226). Never holds a value of its own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tiered.config.broker import BROKER_SETTINGS, BrokerSettings
+from tiered.config.setting import ConfigSource, ConfigType, ConfigValue, Setting, known
+from tiered.config.topic import KIND, TOPIC_SETTINGS, broker_default
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigSynonym:
+    """One place that could give, or gives, a setting its value."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
+    """One setting as DescribeConfigs shows it. `synonyms` begins with the one that gives the value."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    is_default: bool
+    is_sensitive: bool
+    read_only: bool
+    type: ConfigType
+    documentation: str
+    synonyms: tuple[ConfigSynonym, ...]
+
+
+def describe_topic(overrides: Mapping[str, str], broker: BrokerSettings) -> list[ConfigEntry]:
+    """Every config of a topic, by name; raises InvalidConfig if `overrides` holds one that is unknown."""
+    for name in overrides:
+        known(TOPIC_SETTINGS, name, kind=KIND)
+    return [_topic_entry(entry, overrides, broker) for entry in TOPIC_SETTINGS.values()]
+
+
+def describe_broker(broker: BrokerSettings, facts: Mapping[str, str | None] | None = None) -> list[ConfigEntry]:
+    """Every setting of a broker, by name, and `facts` that were fixed at its start (`broker.id`, `listeners`)."""
+    entries = [_broker_entry(entry, broker) for entry in BROKER_SETTINGS.values()]
+    entries.extend(_fact(name, value) for name, value in (facts or {}).items())
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+def describe_dynamic_default(broker: BrokerSettings) -> list[ConfigEntry]:
+    """Only what was set for all brokers at run time: the answer for the broker resource with an empty name."""
+    entries = (_broker_entry(BROKER_SETTINGS[name], broker) for name in sorted(broker.dynamic_default))
+    return [
+        ConfigEntry(
+            name=entry.name,
+            value=BROKER_SETTINGS[entry.name].text_of(
+                BROKER_SETTINGS[entry.name].parse(broker.dynamic_default[entry.name])
+            ),
+            source=ConfigSource.DYNAMIC_DEFAULT_BROKER,
+            is_default=False,
+            is_sensitive=entry.is_sensitive,
+            read_only=entry.read_only,
+            type=entry.type,
+            documentation=entry.documentation,
+            synonyms=tuple(each for each in entry.synonyms if each.source is ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        )
+        for entry in entries
+    ]
+
+
+def _topic_entry(entry: Setting, overrides: Mapping[str, str], broker: BrokerSettings) -> ConfigEntry:
+    chain: list[tuple[str, ConfigValue, ConfigSource]] = []
+    if entry.name in overrides:
+        chain.append((entry.name, entry.parse(overrides[entry.name]), ConfigSource.DYNAMIC_TOPIC))
+    # The effective value is in this topic's unit; synonyms are shown as they were written, in their own.
+    effective = chain[0][1] if chain else broker_default(entry, broker)
+    for synonym in entry.synonyms:
+        chain.extend((synonym.name, layer.value, layer.source) for layer in broker.explicit(synonym.name))
+    for synonym in entry.synonyms:
+        default = BROKER_SETTINGS[synonym.name].default
+        if default is not None:
+            chain.append((synonym.name, default, ConfigSource.DEFAULT))
+    if not entry.synonyms:
+        chain.append((entry.name, entry.default, ConfigSource.DEFAULT))
+    return _entry(entry, effective, chain, read_only=False)
+
+
+def _broker_entry(entry: Setting, broker: BrokerSettings) -> ConfigEntry:
+    chain = [(entry.name, layer.value, layer.source) for layer in broker.explicit(entry.name)]
+    effective = chain[0][1] if chain else entry.default
+    if entry.default is not None:
+        chain.append((entry.name, entry.default, ConfigSource.DEFAULT))
+    return _entry(entry, effective, chain, read_only=entry.read_only)
+
+
+def _entry(
+    entry: Setting, effective: ConfigValue, chain: list[tuple[str, ConfigValue, ConfigSource]], *, read_only: bool
+) -> ConfigEntry:
+    secret = entry.type is ConfigType.PASSWORD
+    source = chain[0][2] if chain else ConfigSource.DEFAULT
+    return ConfigEntry(
+        name=entry.name,
+        value=None if secret else entry.text_of(effective),
+        source=source,
+        is_default=source is ConfigSource.DEFAULT,
+        is_sensitive=secret,
+        read_only=read_only,
+        type=entry.type,
+        documentation=entry.documentation,
+        synonyms=tuple(
+            ConfigSynonym(name=name, value=None if secret else entry.text_of(value), source=where)
+            for name, value, where in chain
+        ),
+    )
+
+
+def _fact(name: str, value: str | None) -> ConfigEntry:
+    return ConfigEntry(
+        name=name,
+        value=value,
+        source=ConfigSource.STATIC_BROKER,
+        is_default=False,
+        is_sensitive=False,
+        read_only=True,
+        type=ConfigType.STRING,
+        documentation="Fixed when the broker started.",
+        synonyms=(ConfigSynonym(name=name, value=value, source=ConfigSource.STATIC_BROKER),),
+    )
