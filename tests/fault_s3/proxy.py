@@ -1,0 +1,277 @@
+"""An S3 server that misbehaves on request: an HTTP proxy in front of a good one, with scripted or random faults.
+
+Owns a listening socket on loopback and its threads. Must never alter what the good server stores: faults change
+what a client sees, or keep a request from arriving, never the bytes at rest.
+"""
+
+import random
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from http.client import HTTPConnection, HTTPMessage
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+
+class FaultKind(Enum):
+    SERVER_ERROR = "answers 500 InternalError; the request does not arrive"
+    SLOW_DOWN = "answers 503 SlowDown; the request does not arrive"
+    BAD_DIGEST = "answers 400 BadDigest, as if the body had been damaged on its way; the request does not arrive"
+    ERROR_IN_200 = "answers 200 with an <Error> body, as completions of multipart uploads may; nothing arrives"
+    RESET = "resets the connection; the request does not arrive"
+    RESET_AFTER = "the request is carried out, then the connection is reset without an answer"
+    TRUNCATE = "sends half of the body it announced, then closes"
+    DELAY = "answers, but only after `seconds`"
+    WHOLE = "answers a ranged GET with 200 and the whole object"
+    WRONG_RANGE = "answers a ranged GET with the range that begins one byte later"
+    NO_CONTENT_RANGE = "answers 206 without a Content-Range"
+    FLIP = "flips one bit in the middle of the body"
+
+
+_ERRORS = {
+    FaultKind.SERVER_ERROR: (500, "InternalError"),
+    FaultKind.SLOW_DOWN: (503, "SlowDown"),
+    FaultKind.BAD_DIGEST: (400, "BadDigest"),
+    FaultKind.ERROR_IN_200: (200, "InternalError"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeenRequest:
+    """What a client asked for, in the order of arrival; `fault` is what was done to it."""
+
+    method: str
+    path: str
+    query: str
+    headers: dict[str, str]
+    body_bytes: int
+    fault: FaultKind | None
+
+
+@dataclass(kw_only=True)
+class _Rule:
+    kind: FaultKind
+    method: str | None
+    path_contains: str
+    query_contains: str
+    skip: int
+    times: int
+    seconds: float
+
+
+@dataclass(kw_only=True)
+class _Random:
+    random: random.Random
+    probability: float
+    kinds: tuple[FaultKind, ...]
+    seconds: float
+
+
+@dataclass(kw_only=True)
+class FaultyS3:
+    """The proxy's script and its record. `url` is what clients use as their endpoint."""
+
+    upstream: str
+    url: str = ""
+    seen: list[SeenRequest] = field(default_factory=list)
+    _rules: list[_Rule] = field(default_factory=list)
+    _random: _Random | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def inject(
+        self,
+        kind: FaultKind,
+        *,
+        method: str | None = None,
+        path_contains: str = "",
+        query_contains: str = "",
+        skip: int = 0,
+        times: int = 1,
+        seconds: float = 0.0,
+    ) -> None:
+        """The next `times` matching requests, after `skip` of them, meet this fault."""
+        with self._lock:
+            self._rules.append(
+                _Rule(
+                    kind=kind,
+                    method=method,
+                    path_contains=path_contains,
+                    query_contains=query_contains,
+                    skip=skip,
+                    times=times,
+                    seconds=seconds,
+                )
+            )
+
+    def misbehave(self, *, seed: int, probability: float, kinds: tuple[FaultKind, ...], seconds: float = 0.0) -> None:
+        """From now on every request meets one of `kinds` with this probability, by a seeded generator."""
+        with self._lock:
+            self._random = _Random(random=random.Random(seed), probability=probability, kinds=kinds, seconds=seconds)
+
+    def heal(self) -> None:
+        """No more faults."""
+        with self._lock:
+            self._rules.clear()
+            self._random = None
+
+    def count(self, method: str, *, path_contains: str = "", query_contains: str = "") -> int:
+        """How many such requests came."""
+        with self._lock:
+            return sum(
+                seen.method == method and path_contains in seen.path and query_contains in seen.query
+                for seen in self.seen
+            )
+
+    def _choose(self, method: str, path: str, query: str, ranged: bool) -> tuple[FaultKind | None, float]:
+        for rule in self._rules:
+            matches = rule.method in (None, method) and rule.path_contains in path and rule.query_contains in query
+            if not matches or rule.times == 0:
+                continue
+            if rule.skip > 0:
+                rule.skip -= 1
+                continue
+            rule.times -= 1
+            return rule.kind, rule.seconds
+        chance = self._random
+        if chance is not None and chance.random.random() < chance.probability:
+            kind = chance.random.choice(chance.kinds)
+            if ranged or kind not in (FaultKind.WHOLE, FaultKind.WRONG_RANGE, FaultKind.NO_CONTENT_RANGE):
+                return kind, chance.seconds
+        return None, 0.0
+
+    def _arrived(
+        self, method: str, target: str, headers: HTTPMessage, body_bytes: int
+    ) -> tuple[FaultKind | None, float]:
+        split = urlsplit(target)
+        path = unquote(split.path)
+        with self._lock:
+            fault, seconds = self._choose(method, path, split.query, "Range" in headers)
+            self.seen.append(
+                SeenRequest(
+                    method=method,
+                    path=path,
+                    query=split.query,
+                    headers={name.lower(): value for name, value in headers.items()},
+                    body_bytes=body_bytes,
+                    fault=fault,
+                )
+            )
+        return fault, seconds
+
+
+@contextmanager
+def faulty_s3(upstream: str) -> Iterator[FaultyS3]:
+    """A running proxy in front of `upstream` (`http://host:port`), stopped on leaving."""
+    script = FaultyS3(upstream=upstream)
+    address = urlsplit(upstream)
+
+    class Handler(_Handler):
+        faults = script
+        upstream_address = (address.hostname or "127.0.0.1", address.port or 80)
+
+    server = _Server(("127.0.0.1", 0), Handler)
+    script.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.02}, name="faulty-s3", daemon=True
+    )
+    thread.start()
+    try:
+        yield script
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        pass  # Clients that go away in the middle are what this server is for.
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    faults: FaultyS3
+    upstream_address: tuple[str, int]
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        pass
+
+    def _serve(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        fault, seconds = self.faults._arrived(self.command, self.path, self.headers, len(body))
+        if fault in _ERRORS:
+            status, code = _ERRORS[fault]
+            xml = f"<?xml version='1.0'?>\n<Error><Code>{code}</Code><Message>injected</Message></Error>".encode()
+            self._answer(status, [("Content-Type", "application/xml"), ("Content-Length", str(len(xml)))], xml)
+            return
+        if fault is FaultKind.RESET:
+            self._reset()
+            return
+        if fault is FaultKind.DELAY:
+            time.sleep(seconds)
+        status, headers, data = self._forward(body, without_range=fault is FaultKind.WHOLE, fault=fault)
+        if fault is FaultKind.RESET_AFTER:
+            self._reset()
+            return
+        if fault is FaultKind.NO_CONTENT_RANGE:
+            headers = [(name, value) for name, value in headers if name.lower() != "content-range"]
+        if fault is FaultKind.FLIP and data:
+            middle = len(data) // 2
+            data = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+        if fault is FaultKind.TRUNCATE:
+            self._answer(status, headers, data[: len(data) // 2])
+            self.wfile.flush()
+            self.close_connection = True
+            return
+        self._answer(status, headers, data)
+
+    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _serve  # noqa: N815
+
+    def _forward(
+        self, body: bytes, *, without_range: bool, fault: FaultKind | None
+    ) -> tuple[int, list[tuple[str, str]], bytes]:
+        connection = HTTPConnection(*self.upstream_address, timeout=60)
+        headers = {
+            name: value for name, value in self.headers.items() if not (without_range and name.lower() == "range")
+        }
+        if fault is FaultKind.WRONG_RANGE and "Range" in headers:
+            first, last = headers["Range"].removeprefix("bytes=").split("-")
+            headers["Range"] = f"bytes={int(first) + 1}-{last}"
+        headers.pop("Expect", None)
+        headers["Connection"] = "close"
+        try:
+            connection.request(self.command, self.path, body=body or None, headers=headers)
+            response = connection.getresponse()
+            data = response.read()
+            kept = [
+                (name, value)
+                for name, value in response.getheaders()
+                if name.lower() not in ("connection", "transfer-encoding", "server", "date", "content-length")
+            ]
+            length = response.getheader("Content-Length") if self.command == "HEAD" else str(len(data))
+            return response.status, [*kept, ("Content-Length", length or "0")], data
+        finally:
+            connection.close()
+
+    def _answer(self, status: int, headers: list[tuple[str, str]], data: bytes) -> None:
+        self.send_response(status)
+        for name, value in headers:
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    def _reset(self) -> None:
+        """RST instead of FIN: what a client sees when a load balancer drops it."""
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close_connection = True
+        self.connection.close()
