@@ -4,6 +4,7 @@ Owns the order of the steps and nothing of what they check. Every step runs, wha
 found; the exit code is 0 only when all of them passed.
 """
 
+import os
 import subprocess
 import sys
 import time
@@ -29,9 +30,7 @@ FLOORS = Step(name="floors", argv=(str(BIN / "lint-imports"),))
 
 
 def pytest(name: str, *argv: str, none_found_is_fine: bool = False) -> Step:
-    return Step(
-        name=name, argv=(sys.executable, "-m", "pytest", "-q", *argv), none_found_is_fine=none_found_is_fine
-    )
+    return Step(name=name, argv=(sys.executable, "-m", "pytest", "-q", *argv), none_found_is_fine=none_found_is_fine)
 
 
 def steps(target: str, extra: list[str]) -> list[Step]:
@@ -45,7 +44,9 @@ def steps(target: str, extra: list[str]) -> list[Step]:
                 STYLE,
                 FLOORS,
                 TYPES,
-                pytest("unit tests", *present, "-n", "2", "--dist", "loadgroup", "-m", f"not slow and {LONG_RUNS}", *extra),
+                pytest(
+                    "unit tests", *present, "-n", "2", "--dist", "loadgroup", "-m", f"not slow and {LONG_RUNS}", *extra
+                ),
             ]
         case "test":
             return [
@@ -64,7 +65,8 @@ def steps(target: str, extra: list[str]) -> list[Step]:
 def run(step: Step) -> tuple[bool, float]:
     started = time.monotonic()
     print(f"--- {step.name}", flush=True)
-    code = subprocess.run(step.argv, cwd=ROOT).returncode
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "spark")])}
+    code = subprocess.run(step.argv, cwd=ROOT, env=environment).returncode
     nothing_collected = step.none_found_is_fine and code == 5
     return code == 0 or nothing_collected, time.monotonic() - started
 

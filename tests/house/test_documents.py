@@ -1,0 +1,108 @@
+"""What documents name exists: commands, make targets, files. Every decision is listed, every skip has its reason."""
+
+import argparse
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("spark/**/*.md")])
+ADRS = sorted(path for path in (ROOT / "docs/adr").glob("[0-9][0-9][0-9][0-9]-*.md") if path.name != "0000-template.md")
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
+MAKE = re.compile(r"\bmake\s+(?:-\S+\s+)*([a-z][a-z-]*)")
+COMMAND = re.compile(r"(?:^|[\s`/$])tiered\s+([a-z][a-z-]+)(?:\s+([a-z]+))?")
+LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def code_in(document: Path) -> str:
+    return "\n".join(CODE.findall(document.read_text()))
+
+
+def make_targets() -> set[str]:
+    return set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    actions = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+    return dict(actions[0].choices) if actions else {}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=relative)
+def test_documents_name_only_make_targets_that_exist(document: Path) -> None:
+    unknown = set(MAKE.findall(code_in(document))) - make_targets()
+    assert not unknown, f"{relative(document)} names make targets that are not in the Makefile: {sorted(unknown)}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=relative)
+def test_documents_name_only_commands_that_exist(document: Path) -> None:
+    from tiered.cli import build_parser
+
+    commands = subcommands(build_parser())
+    for command, second in COMMAND.findall(code_in(document)):
+        assert command in commands, f"{relative(document)} names `tiered {command}`, which does not exist"
+        deeper = subcommands(commands[command])
+        if second and deeper:
+            assert second in deeper, f"{relative(document)} names `tiered {command} {second}`, which does not exist"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=relative)
+def test_links_between_documents_lead_somewhere(document: Path) -> None:
+    broken = [link for link in LINK.findall(document.read_text()) if not (document.parent / link).exists()]
+    assert not broken, f"{relative(document)} links to what is not there: {broken}"
+
+
+def test_every_make_target_is_phony_or_a_file_and_is_explained() -> None:
+    text = (ROOT / "Makefile").read_text()
+    phony = set(re.findall(r"^\.PHONY: (.*)$", text, re.MULTILINE)[0].split()) | {"distclean", "kcat"}
+    explained = set(re.findall(r"^([a-z][a-z-]*):.*## ", text, re.MULTILINE)) | {"kcat"}
+    assert make_targets() == phony == explained
+
+
+def test_every_decision_is_listed_once_under_its_own_number() -> None:
+    listed = re.findall(r"\]\((\d{4}-[a-z0-9-]+\.md)\)", (ROOT / "docs/adr/README.md").read_text())
+    assert sorted(listed) == [path.name for path in ADRS]
+    numbers = [path.name[:4] for path in ADRS]
+    assert len(set(numbers)) == len(numbers)
+
+
+@pytest.mark.parametrize("adr", ADRS, ids=relative)
+def test_a_decision_says_its_status_context_decision_and_consequences(adr: Path) -> None:
+    text = adr.read_text()
+    assert re.match(rf"# {adr.name[:4]}[ :.—-]", text), "the title begins with the number"
+    assert re.search(r"^(?:\*\*)?Status\b", text, re.MULTILINE | re.IGNORECASE) or "## Status" in text
+    for heading in ("Context", "Decision", "Consequences"):
+        assert re.search(rf"^## .*{heading}", text, re.MULTILINE), f"{relative(adr)} has no section {heading}"
+
+
+def marks_without_reason(tree: ast.Module) -> list[int]:
+    lines = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            reasoned = any(keyword.arg == "reason" for keyword in node.keywords)
+            if name.endswith(("mark.skip", "mark.skipif", "mark.xfail")) and not reasoned:
+                lines.append(node.lineno)
+            if name in ("pytest.skip", "pytest.xfail") and not (node.args or reasoned):
+                lines.append(node.lineno)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            bare = [ast.unparse(each) for each in node.decorator_list if not isinstance(each, ast.Call)]
+            lines.extend(node.lineno for each in bare if each.endswith(("mark.skip", "mark.xfail")))
+    return lines
+
+
+@pytest.mark.parametrize("path", TESTS, ids=relative)
+def test_no_test_is_skipped_without_a_reason(path: Path) -> None:
+    assert not marks_without_reason(ast.parse(path.read_text()))
+
+
+def test_a_bare_skip_is_seen() -> None:
+    assert marks_without_reason(ast.parse("@pytest.mark.skip\ndef test_x(): ...")) == [2]
+    assert marks_without_reason(ast.parse("@pytest.mark.xfail()\ndef test_x(): ..."))
+    assert not marks_without_reason(ast.parse("@pytest.mark.skip(reason='x')\ndef test_x(): ..."))

@@ -1,0 +1,104 @@
+"""The floors hold, pure rooms are pure, and clocks and randomness have one door."""
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted([*ROOT.glob("tiered/**/*.py"), *ROOT.glob("spark/**/*.py")])
+MAX_LINES = 400
+# The door itself, and what runs outside a broker, on a machine whose clock is the only one there is.
+MAY_READ_CLOCKS = {"tiered/runtime.py", "tiered/testing.py"}
+# Names whose use is a decision about time or chance. `time.perf_counter` and `monotonic` too: all have one door.
+CLOCKS_AND_CHANCE = {
+    "time": None,
+    "random": None,
+    "secrets": None,
+    "uuid": {"uuid1", "uuid4"},
+    "datetime": set[str](),
+}
+FORBIDDEN_CALLS = {"datetime.now", "datetime.utcnow", "date.today", "datetime.today"}
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_every_import_goes_down() -> None:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "spark")])}
+    lint_imports = Path(sys.executable).parent / "lint-imports"
+    run = subprocess.run(
+        [str(lint_imports), "--no-cache", "--no-logo"], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def uses_of_clocks(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                for alias in names:
+                    if CLOCKS_AND_CHANCE.get(alias.name, ()) is None:
+                        yield node.lineno, f"import {alias.name}"
+            case ast.ImportFrom(module=str(module), names=names):
+                banned = CLOCKS_AND_CHANCE.get(module, set())
+                for alias in names:
+                    if banned is None or alias.name in banned:
+                        yield node.lineno, f"from {module} import {alias.name}"
+            case ast.Attribute(value=ast.Name(id="uuid"), attr=("uuid1" | "uuid4") as name):
+                yield node.lineno, f"uuid.{name}"
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=name)) if (
+                f"{owner}.{name}" in FORBIDDEN_CALLS
+            ):
+                yield node.lineno, f"{owner}.{name}()"
+            case ast.Attribute(value=ast.Name(id="os"), attr=("urandom" | "getrandom") as name):
+                yield node.lineno, f"os.{name}"
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if relative(path) not in MAY_READ_CLOCKS], ids=relative)
+def test_clocks_and_randomness_come_through_runtime_alone(path: Path) -> None:
+    found = [f"{relative(path)}:{line}: {what}" for line, what in uses_of_clocks(ast.parse(path.read_text()))]
+    assert not found, "ask for a Clock, or for tiered.runtime's functions: " + "; ".join(found)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import time",
+        "from time import monotonic",
+        "import random",
+        "from uuid import UUID, uuid4",
+        "import uuid\nuuid.uuid4()",
+        "datetime.now()",
+        "import os\nos.urandom(4)",
+    ],
+)
+def test_the_scan_sees_every_way_to_a_clock(source: str) -> None:
+    assert list(uses_of_clocks(ast.parse(source)))
+
+
+@pytest.mark.parametrize("source", ["from uuid import UUID", "from datetime import datetime, UTC", "clock.now_ms()"])
+def test_the_scan_leaves_plain_values_alone(source: str) -> None:
+    assert not list(uses_of_clocks(ast.parse(source)))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_a_module_fits_in_one_head(path: Path) -> None:
+    lines = path.read_text().count("\n")
+    assert lines <= MAX_LINES, f"{relative(path)} has {lines} lines; at {MAX_LINES} it wants to be two modules"
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if path.read_text().strip()], ids=relative)
+def test_a_module_says_what_it_is(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text())), f"{relative(path)} begins without saying what it owns"
+
+
+def test_relative_paths_of_the_tree_are_where_the_package_is() -> None:
+    import tiered
+
+    assert Path(tiered.__file__).resolve().is_relative_to(ROOT), "another tree's package is on the path"
