@@ -82,6 +82,8 @@ class FaultyS3:
     seen: list[SeenRequest] = field(default_factory=list)
     _rules: list[_Rule] = field(default_factory=list)
     _random: _Random | None = None
+    _ignored_headers: set[str] = field(default_factory=set)
+    _refused_headers: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def inject(
@@ -114,8 +116,18 @@ class FaultyS3:
         with self._lock:
             self._random = _Random(random=random.Random(seed), probability=probability, kinds=kinds, seconds=seconds)
 
+    def ignore_header(self, name: str) -> None:
+        """The store behaves as if it had never heard of this request header."""
+        self._ignored_headers.add(name.lower())
+
+    def refuse_header(self, name: str) -> None:
+        """The store answers 501 to requests that carry this header, as some S3-compatible ones do."""
+        self._refused_headers.add(name.lower())
+
     def heal(self) -> None:
         """No more faults."""
+        self._ignored_headers.clear()
+        self._refused_headers.clear()
         with self._lock:
             self._rules.clear()
             self._random = None
@@ -199,6 +211,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # Head and body are two writes: without this each answer waits 40 ms.
     faults: FaultyS3
     upstream_address: tuple[str, int]
 
@@ -209,9 +222,10 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         fault, seconds = self.faults._arrived(self.command, self.path, self.headers, len(body))
         if fault in _ERRORS:
-            status, code = _ERRORS[fault]
-            xml = f"<?xml version='1.0'?>\n<Error><Code>{code}</Code><Message>injected</Message></Error>".encode()
-            self._answer(status, [("Content-Type", "application/xml"), ("Content-Length", str(len(xml)))], xml)
+            self._error(*_ERRORS[fault])
+            return
+        if any(name.lower() in self.faults._refused_headers for name in self.headers):
+            self._error(501, "NotImplemented")
             return
         if fault is FaultKind.RESET:
             self._reset()
@@ -240,9 +254,8 @@ class _Handler(BaseHTTPRequestHandler):
         self, body: bytes, *, without_range: bool, fault: FaultKind | None
     ) -> tuple[int, list[tuple[str, str]], bytes]:
         connection = HTTPConnection(*self.upstream_address, timeout=60)
-        headers = {
-            name: value for name, value in self.headers.items() if not (without_range and name.lower() == "range")
-        }
+        dropped = self.faults._ignored_headers | ({"range"} if without_range else set())
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in dropped}
         if fault is FaultKind.WRONG_RANGE and "Range" in headers:
             first, last = headers["Range"].removeprefix("bytes=").split("-")
             headers["Range"] = f"bytes={int(first) + 1}-{last}"
@@ -261,6 +274,10 @@ class _Handler(BaseHTTPRequestHandler):
             return response.status, [*kept, ("Content-Length", length or "0")], data
         finally:
             connection.close()
+
+    def _error(self, status: int, code: str) -> None:
+        xml = f"<?xml version='1.0'?>\n<Error><Code>{code}</Code><Message>injected</Message></Error>".encode()
+        self._answer(status, [("Content-Type", "application/xml"), ("Content-Length", str(len(xml)))], xml)
 
     def _answer(self, status: int, headers: list[tuple[str, str]], data: bytes) -> None:
         self.send_response(status)

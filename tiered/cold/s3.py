@@ -44,6 +44,7 @@ class S3Store:
         address: S3Address,
         *,
         parts_in_flight: int = 2,
+        min_part_bytes: int = MIN_PART_BYTES,
         max_requests: int = 16,
         max_attempts: int = 6,
         connect_timeout_ms: float = 5_000,
@@ -53,6 +54,7 @@ class S3Store:
     ) -> None:
         self._address = address
         self._parts_in_flight = parts_in_flight
+        self._min_part_bytes = min_part_bytes
         self._requests = S3Requests(
             address,
             max_requests=max_requests,
@@ -111,7 +113,7 @@ class S3Store:
         """See `ObjectStore.put_segment`. After `StoreUnavailable` the object may be there nevertheless: its key
         is its own, so the planned row that names it decides."""
         total_bytes = log_bytes + len(tail)
-        part_bytes = part_bytes_for(total_bytes)
+        part_bytes = part_bytes_for(total_bytes, min_part_bytes=self._min_part_bytes)
 
         def read(start: int) -> bytes:
             length = min(part_bytes, total_bytes - start)
@@ -216,17 +218,16 @@ class S3Store:
         data = b"tiered probe"
         try:
             accepted = self._probe_checksum(key, data)
-            create_only = not self._probe_put(key, data, IfNoneMatch="*")
-            if_match = not self._probe_put(key, data, IfMatch=_NO_SUCH_ETAG)
+            create_only = self._probe_put(key, data, IfNoneMatch="*") is Meaning.PRECONDITION
+            if_match = self._probe_put(key, data, IfMatch=_NO_SUCH_ETAG) is Meaning.PRECONDITION
             whole, etag = self.get(key, max_bytes=len(data))
             if whole != data or self.get_range(key, 1, 4) != data[1:5]:
                 raise InvalidConfig(f"the store {self.url} does not give back what was written; use another one")
+            # Refusing the wrong etag is half of it: some stores refuse the right one too.
+            if_match = if_match and self._probe_put(key, data, IfMatch=etag) is None
+            verified = accepted and self._probe_put(key, data, ChecksumCRC32C="AAAAAA==") is not None
             self._capabilities = StoreCapabilities(
-                create_only=create_only,
-                # Refusing the wrong etag is half of it; some stores refuse the right one too.
-                if_match=if_match and self._probe_put(key, data, IfMatch=etag),
-                checksum_accepted=accepted,
-                checksum_verified=accepted and not self._probe_put(key, data, ChecksumCRC32C="AAAAAA=="),
+                create_only=create_only, if_match=if_match, checksum_accepted=accepted, checksum_verified=verified
             )
         finally:
             self.delete(key)
@@ -397,17 +398,18 @@ class S3Store:
 
     def _probe_checksum(self, key: str, data: bytes) -> bool:
         """Stores the probe object; True when the store takes a CRC-32C header (and the settings want one)."""
-        if self._address.checksum is not Checksum.NONE and self._probe_put(key, data, ChecksumCRC32C=_crc32c(data)):
+        wanted = self._address.checksum is not Checksum.NONE
+        if wanted and self._probe_put(key, data, ChecksumCRC32C=_crc32c(data)) is None:
             return True
         if self._address.checksum is Checksum.CRC32C:
             raise InvalidConfig(f"the store {self.url} refuses CRC-32C headers; set checksum=none or checksum=auto")
-        if not self._probe_put(key, data):
+        if self._probe_put(key, data) is not None:
             raise InvalidConfig(f"the store {self.url} refuses a plain put; is it an S3 API?")
         return False
 
-    def _probe_put(self, key: str, data: bytes, **extra: str) -> bool:
-        """True when the store took the put, False when it refused the condition or header."""
-        name = self._name(check_key(key))
+    def _probe_put(self, key: str, data: bytes, **extra: str) -> Meaning | None:
+        """None when the store took the put, otherwise why it refused the condition or header."""
+        name = self._name(key)
         arguments: dict[str, Any] = dict(extra)
         try:
             self._requests.call(
@@ -419,8 +421,8 @@ class S3Store:
         except RequestFailedError as failed:
             if failed.meaning is Meaning.REFUSED:
                 raise self._requests.give_up("put", key, failed) from failed
-            return False
-        return True
+            return failed.meaning
+        return None
 
     def _checksum(self, data: bytes) -> Mapping[str, str]:
         return {"ChecksumCRC32C": _crc32c(data)} if self._capabilities.checksum_accepted else {}
@@ -440,14 +442,14 @@ class S3Store:
             return self._made_part_threads
 
 
-def part_bytes_for(total_bytes: int) -> int:
+def part_bytes_for(total_bytes: int, *, min_part_bytes: int = MIN_PART_BYTES) -> int:
     """Bytes per part: 8 MiB, and for large objects as many as keep it near 40 parts, up to 32 MiB.
 
     A GiB then costs about 40 requests instead of 128, and an upload still holds two parts of 26 MiB.
     """
     wanted = -(-total_bytes // _PARTS_WANTED)
     rounded = -(-wanted // _PART_STEP_BYTES) * _PART_STEP_BYTES
-    return min(max(rounded, MIN_PART_BYTES), MAX_PART_BYTES)
+    return min(max(rounded, min_part_bytes), MAX_PART_BYTES)
 
 
 def _crc32c(data: bytes) -> str:
