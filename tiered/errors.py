@@ -65,6 +65,10 @@ class MetadataUnavailable(Retriable):
     """The SQL database did not answer in time, or its answer is unknown."""
 
 
+class MetadataOutcomeUnknown(MetadataUnavailable):
+    """COMMIT was sent and its answer is missing: settle it by repeating the conditional update."""
+
+
 class StoreUnavailable(Retriable):
     """The object store did not answer in time, slowed us down or failed."""
 

@@ -1,0 +1,6 @@
+"""The catalogue: which topics, partitions, brokers and segments there are, in SQLite or PostgreSQL.
+
+Owns SQL: no other room holds a table, a statement or a connection. Functions here take a connection and
+run inside the one transaction that `engine.Database.run` opened. Never touches a local segment or an
+object: `broker.segment_lifecycle` orders SQL and the store.
+"""

@@ -1,0 +1,78 @@
+"""The cluster's one row: its identity, and the number of the last change.
+
+Owns `take_number`, the lock that puts all changes of the control plane in one order. Must never be
+bypassed: a function that changes topics, partitions, brokers, settings or segments takes a number before
+it reads anything, and writes it into every row it changes.
+
+Taking the number locks the row until the transaction ends, so numbers appear in the order of commits. A
+sequence would not do: a lower number can commit later, and a reader that asks for `> last` misses it. It
+also means that what a function reads after it, nobody else is changing: that is what makes checks across
+tables safe under READ COMMITTED, where they would otherwise suffer write skew.
+"""
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, insert, select, update
+
+from tiered.errors import CorruptMetadata
+from tiered.meta.tables import ONLY_ROW, cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRow:
+    """Which cluster this database describes, and how far its feed is."""
+
+    cluster_id: str
+    created_at_ms: int
+    change_number: int
+    settings_change_number: int
+
+
+def ensure(conn: Connection, *, cluster_id: str, now_ms: int) -> ClusterRow:
+    """The cluster's row; made with `cluster_id` when there is none. An existing id always wins.
+
+    Safe when two brokers start at once on PostgreSQL: the loser of the insert gets a unique violation, so
+    this takes the table's lock first (once in the life of a cluster).
+    """
+    row = _find(conn)
+    if row is not None:
+        return row
+    if conn.dialect.name == "postgresql":
+        conn.exec_driver_sql("LOCK TABLE cluster IN EXCLUSIVE MODE")
+        row = _find(conn)
+        if row is not None:
+            return row
+    conn.execute(
+        insert(cluster).values(
+            id=ONLY_ROW, cluster_id=cluster_id, created_at_ms=now_ms, change_number=0, settings_change_number=0
+        )
+    )
+    return ClusterRow(cluster_id=cluster_id, created_at_ms=now_ms, change_number=0, settings_change_number=0)
+
+
+def load(conn: Connection) -> ClusterRow:
+    """The cluster's row. Raises `CorruptMetadata` before `ensure` was ever called."""
+    row = _find(conn)
+    if row is None:
+        raise CorruptMetadata("the metadata database describes no cluster: start a broker on it first")
+    return row
+
+
+def take_number(conn: Connection) -> int:
+    """The number of this transaction's change, and with it the lock that every change takes."""
+    statement = (
+        update(cluster)
+        .where(cluster.c.id == ONLY_ROW)
+        .values(change_number=cluster.c.change_number + 1)
+        .returning(cluster.c.change_number)
+    )
+    number = conn.execute(statement).scalar_one_or_none()
+    if number is None:
+        raise CorruptMetadata("the metadata database describes no cluster: start a broker on it first")
+    return int(number)
+
+
+def _find(conn: Connection) -> ClusterRow | None:
+    columns = (cluster.c.cluster_id, cluster.c.created_at_ms, cluster.c.change_number, cluster.c.settings_change_number)
+    row = conn.execute(select(*columns).where(cluster.c.id == ONLY_ROW)).mappings().one_or_none()
+    return None if row is None else ClusterRow(**row)

@@ -1,0 +1,355 @@
+"""One transaction on a thread, with a deadline: how everything in this project talks to SQL.
+
+Owns the connections, their settings, the retries, and what an SQL error means to a caller. Must never
+hold a statement about the catalogue: those are functions `f(conn, ...)` in the modules beside this one.
+
+What is done, and why (measured; see docs/adr/0005):
+- SQLite: one connection, `BEGIN IMMEDIATE`, WAL with `synchronous=FULL`. Weaker settings lost
+  transactions at a power cut, and several writers meet a bug in SQLite before 3.51.3.
+- PostgreSQL: READ COMMITTED. Every change of the control plane first locks the feed's row
+  (`meta.changes`), so that changes are serial and no statement reads what another one is changing.
+- A call past its deadline loses its connection: a cancelled wait can look like a commit. What is then
+  known about the outcome decides the error: `MetadataUnavailable` (nothing was changed) or its subclass
+  `MetadataOutcomeUnknown` (the COMMIT was on its way).
+"""
+
+import asyncio
+import logging
+import socket
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, InternalError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.pool import QueuePool, StaticPool
+
+from tiered.errors import InvalidConfig, MetadataOutcomeUnknown, MetadataUnavailable
+from tiered.meta.call import Call, DeadlinePassed
+from tiered.runtime import BlockingPool, crash_point, jittered_backoff_ms
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+DEFAULT_DEADLINE_MS = 10_000
+MAX_POSTGRES_CONNECTIONS = 4
+MAX_WAITING_CALLS = 1_000
+MAX_TRIES = 6
+FIRST_BACKOFF_MS = 5.0
+MAX_BACKOFF_MS = 200.0
+MAX_CAUSE_CHARS = 300
+
+SERIALIZATION_FAILURE = "40001"
+DEADLOCK_DETECTED = "40P01"
+_SOCKET = "tiered_socket"
+
+
+class Database:
+    """The catalogue's database. `open` connects to nothing yet; the first call does.
+
+    Every call of `run`, `read` and `run_sync` is one transaction. Its function may be run again after a
+    serialization failure, a deadlock or a connection that broke before COMMIT, so it must be repeatable:
+    it may change nothing but the database.
+    """
+
+    def __init__(self, engine: Engine, *, deadline_ms: int) -> None:
+        self._engine = engine
+        self._deadline_ms = deadline_ms
+        self._is_sqlite = engine.dialect.name == "sqlite"
+        # One connection means one call at a time, whichever thread brings it.
+        self._turn = threading.Lock() if self._is_sqlite else nullcontext()
+        threads = 1 if self._is_sqlite else MAX_POSTGRES_CONNECTIONS
+        self._pool = BlockingPool("meta", threads=threads, max_waiting=MAX_WAITING_CALLS)
+        self._live: set[Call[Any]] = set()
+        self._closing = threading.Event()
+
+    @classmethod
+    def open(cls, url: str, *, deadline_ms: int = DEFAULT_DEADLINE_MS) -> "Database":
+        """A `Database` for `sqlite:///path` (`sqlite:////path` where it is absolute) or `postgresql://user@host/db`.
+
+        On PostgreSQL what libpq knows from its environment (`PGPASSWORD`, a password file, `PGSSLMODE`)
+        counts, and its parameters can stand in the URL's query. Raises `InvalidConfig` for any other URL;
+        the message never holds a password.
+        """
+        parsed = _parse(url)
+        if parsed.get_backend_name() == "sqlite":
+            return cls(_sqlite_engine(parsed, deadline_ms=deadline_ms), deadline_ms=deadline_ms)
+        return cls(_postgres_engine(parsed, deadline_ms=deadline_ms), deadline_ms=deadline_ms)
+
+    @property
+    def name(self) -> str:
+        """The URL without its password: for messages and logs."""
+        return self._engine.url.render_as_string(hide_password=True)
+
+    @property
+    def dialect(self) -> str:
+        """`sqlite` or `postgresql`."""
+        return self._engine.dialect.name
+
+    async def run(self, fn: Callable[[Connection], T], *, deadline_ms: int | None = None) -> T:
+        """What `fn(conn)` returns, after its transaction was committed; rolled back when it raises.
+
+        Raises `MetadataUnavailable` when the database did not do it within `deadline_ms` (counted from
+        now, waiting for a thread included) or cannot be reached: nothing was changed. Raises its subclass
+        `MetadataOutcomeUnknown` when the answer to COMMIT is missing: settle it by repeating a
+        conditional update, never by a read. `Throttled` when too many calls wait. A waiter that is
+        cancelled leaves the call going on, within the same deadline.
+        """
+        return await self._run(Call(fn), deadline_ms)
+
+    async def read(self, fn: Callable[[Connection], T], *, deadline_ms: int | None = None) -> T:
+        """As `run`, and every statement of `fn` sees the database as it was at one moment. `fn` must not write."""
+        return await self._run(Call(fn, snapshot=True), deadline_ms)
+
+    def run_sync(self, fn: Callable[[Connection], T], *, deadline_ms: int | None = None) -> T:
+        """As `run`, on the calling thread, which it blocks: for start-up and commands, not for the loop."""
+        call = Call(fn)
+        timer = threading.Timer((deadline_ms or self._deadline_ms) / 1000.0, call.expire)
+        timer.daemon = True
+        timer.start()
+        try:
+            return self._execute(call)
+        finally:
+            timer.cancel()
+
+    def migrate(self) -> None:
+        """Brings the tables to this code's revision; at once when they are. Blocks: a step of start-up.
+
+        Raises `InvalidConfig` when a newer version of this code has already changed the database.
+        Two processes may do it at the same time.
+        """
+        from tiered.meta import migrations
+
+        if self.run_sync(migrations.is_behind):
+            log.info("migrating %s to revision %s", self.name, migrations.REVISIONS[-1])
+            self.run_sync(migrations.upgrade, deadline_ms=migrations.DEADLINE_MS)
+
+    async def close(self) -> None:
+        """Lets running calls end, cuts those that are past the deadline, and closes every connection."""
+        await asyncio.to_thread(self.close_sync)
+
+    def close_sync(self) -> None:
+        """As `close`, blocking."""
+        self._closing.set()
+        timer = threading.Timer(self._deadline_ms / 1000.0, self._expire_all)
+        timer.daemon = True
+        timer.start()
+        self._pool.close()
+        timer.cancel()
+        with self._turn:
+            self._engine.dispose()
+
+    async def _run(self, call: Call[T], deadline_ms: int | None) -> T:
+        seconds = (deadline_ms or self._deadline_ms) / 1000.0
+        deadline = asyncio.timeout(seconds)
+        try:
+            async with deadline:
+                return await self._pool.run(self._execute, call)
+        except TimeoutError:
+            if deadline.expired():
+                raise self._too_late(call) from None
+            raise
+        except asyncio.CancelledError:
+            asyncio.get_running_loop().call_later(seconds, call.expire)
+            raise
+
+    def _too_late(self, call: Call[Any]) -> MetadataUnavailable:
+        return self._unavailable("the call passed its deadline", outcome_unknown=call.expire())
+
+    def _expire_all(self) -> None:
+        for call in tuple(self._live):
+            call.expire()
+
+    def _execute(self, call: Call[T]) -> T:
+        """Runs on a thread: tries the call's transaction until it is committed, or the error is final."""
+        self._live.add(call)
+        attempt = 0
+        try:
+            while True:
+                try:
+                    with self._turn:
+                        return self._attempt(call)
+                except DBAPIError as error:
+                    if not self._may_repeat(error, call, attempt):
+                        raise self._verdict(error, call) from error
+                self._closing.wait(jittered_backoff_ms(attempt, **_BACKOFF) / 1000.0)
+                attempt += 1
+        except DeadlinePassed:
+            raise self._too_late(call) from None
+        except PoolTimeout:
+            raise self._unavailable("no connection became free") from None
+        finally:
+            self._live.discard(call)
+
+    def _attempt(self, call: Call[T]) -> T:
+        call.begin()
+        with self._engine.connect() as conn:
+            if call.snapshot and not self._is_sqlite:  # SQLite's transactions always are snapshots
+                conn.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            call.attach(self._cutter(conn))
+            try:
+                with conn.begin():
+                    value = call.fn(conn)
+                    call.begin_commit()
+                    crash_point("meta.before_commit")
+                crash_point("meta.after_commit")
+                return value
+            finally:
+                call.detach()
+
+    def _cutter(self, conn: Connection) -> Callable[[], None]:
+        """What ends the call's statement from another thread, for good."""
+        if self._is_sqlite:
+            driver = conn.connection.driver_connection
+            assert isinstance(driver, sqlite3.Connection)
+            return driver.interrupt
+        # Closing libpq's connection under a thread that waits on it is not safe; shutting its socket is.
+        return lambda sock=conn.connection.info[_SOCKET]: _shut(sock)  # type: ignore[misc]
+
+    def _may_repeat(self, error: DBAPIError, call: Call[Any], attempt: int) -> bool:
+        if call.expired or attempt + 1 >= MAX_TRIES or self._closing.is_set():
+            return False
+        if _sqlstate(error) in {SERIALIZATION_FAILURE, DEADLOCK_DETECTED}:
+            return True
+        # A pooled connection whose server has gone: once more on a new one, if COMMIT was not sent.
+        return error.connection_invalidated and not call.committing and attempt == 0
+
+    def _verdict(self, error: DBAPIError, call: Call[Any]) -> Exception:
+        """The error that a caller gets; the driver's own where it shows a bug of ours."""
+        if call.expired:
+            return self._too_late(call)
+        if isinstance(error, OperationalError | InterfaceError | InternalError) or error.connection_invalidated:
+            definite = _sqlstate(error) in {SERIALIZATION_FAILURE, DEADLOCK_DETECTED}
+            return self._unavailable(_text_of(error), outcome_unknown=call.committing and not definite)
+        return error
+
+    def _unavailable(self, cause: str, *, outcome_unknown: bool = False) -> MetadataUnavailable:
+        if outcome_unknown:
+            return MetadataOutcomeUnknown(
+                f"the metadata database {self.name} did not confirm a commit ({cause}); it may or may not have "
+                "happened: repeat the conditional update to settle it"
+            )
+        return MetadataUnavailable(
+            f"the metadata database {self.name} is not available ({cause}); nothing was changed, try again later"
+        )
+
+
+_BACKOFF: dict[str, float] = {"first_ms": FIRST_BACKOFF_MS, "max_ms": MAX_BACKOFF_MS}
+
+
+def database_now_ms(conn: Connection) -> int:
+    """Milliseconds since 1970 UTC by the database's clock, which all brokers share. Moves within a transaction.
+
+    SQLite's has its broker's clock. Source: `now()` of PostgreSQL stands still within a transaction.
+    """
+    if conn.dialect.name == "sqlite":
+        statement = "SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+    else:
+        statement = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"
+    return int(conn.execute(text(statement)).scalar_one())
+
+
+def _parse(url: str) -> URL:
+    # `from None` throughout: the parser's own message can hold a piece of the password.
+    wanted = "use sqlite:///path or postgresql://user@host/database"
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        raise InvalidConfig(f"the metadata URL cannot be parsed: {wanted}") from None
+    if parsed.drivername == "sqlite":
+        if not parsed.database or parsed.database == ":memory:":
+            raise InvalidConfig("the metadata URL names no file: use sqlite:///path")
+        return parsed
+    if parsed.drivername in {"postgresql", "postgres", "postgresql+psycopg"}:
+        return parsed.set(drivername="postgresql+psycopg")
+    raise InvalidConfig(f"the metadata URL begins with {parsed.drivername}, which is not supported: {wanted}")
+
+
+def _sqlite_engine(url: URL, *, deadline_ms: int) -> Engine:
+    engine = create_engine(
+        url,
+        poolclass=StaticPool,
+        hide_parameters=True,
+        # The one connection is used by one thread at a time, though not always the same.
+        connect_args={"check_same_thread": False, "timeout": deadline_ms / 1000.0, "isolation_level": None},
+    )
+
+    @event.listens_for(engine, "connect")
+    def set_up(connection: sqlite3.Connection, _record: object) -> None:
+        (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+        # A file system without shared memory keeps the rollback journal, which needs one sync more.
+        connection.execute(f"PRAGMA synchronous={'FULL' if mode == 'wal' else 'EXTRA'}")
+        connection.execute("PRAGMA foreign_keys=ON")
+
+    @event.listens_for(engine, "begin")
+    def begin(conn: Connection) -> None:
+        # The driver begins nothing by itself (isolation_level None). IMMEDIATE: a transaction that starts
+        # as a reader and then writes can fail with SQLITE_BUSY where no waiting helps.
+        conn.exec_driver_sql("BEGIN IMMEDIATE")
+
+    return engine
+
+
+def _postgres_engine(url: URL, *, deadline_ms: int) -> Engine:
+    # A stopped client that holds a row lock would block every writer: the server ends it.
+    options = (
+        f"-c statement_timeout={deadline_ms} -c lock_timeout={max(1, deadline_ms // 2)} "
+        f"-c idle_in_transaction_session_timeout={deadline_ms}"
+    )
+    arguments: dict[str, Any] = {
+        "application_name": "tiered",
+        "connect_timeout": str(max(2, deadline_ms // 2000)),  # libpq's smallest is 2 s
+        "target_session_attrs": "read-write",  # Control state is never read from a replica
+        "tcp_user_timeout": str(deadline_ms),
+        "keepalives_idle": "10",
+        "keepalives_interval": "5",
+        "keepalives_count": "3",
+    }
+    given = {key: value for key, value in url.query.items() if isinstance(value, str)}
+    arguments = {key: value for key, value in arguments.items() if key not in given}
+    arguments["options"] = f"{options} {given.get('options', '')}".rstrip()
+    try:
+        engine = create_engine(
+            url,
+            poolclass=QueuePool,
+            pool_size=MAX_POSTGRES_CONNECTIONS,
+            max_overflow=0,
+            pool_timeout=deadline_ms / 1000.0,
+            hide_parameters=True,
+            connect_args=arguments,
+        )
+    except ModuleNotFoundError as error:
+        raise InvalidConfig("PostgreSQL needs the driver psycopg: pip install 'tiered[postgres]'") from error
+
+    @event.listens_for(engine, "connect")
+    def keep_socket(connection: Any, record: Any) -> None:
+        record.info[_SOCKET] = socket.fromfd(connection.fileno(), socket.AF_UNIX, socket.SOCK_STREAM)
+
+    @event.listens_for(engine, "close")
+    def close_socket(_connection: object, record: Any) -> None:
+        sock = record.info.pop(_SOCKET, None)
+        if sock is not None:
+            sock.close()
+
+    return engine
+
+
+def _shut(sock: socket.socket) -> None:
+    try:
+        sock.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # The server was faster.
+
+
+def _sqlstate(error: DBAPIError) -> str | None:
+    state = getattr(error.orig, "sqlstate", None)
+    return state if isinstance(state, str) else None
+
+
+def _text_of(error: DBAPIError) -> str:
+    """The driver's message on one line: no statement, no parameters, no password."""
+    return " ".join(str(error.orig).split())[:MAX_CAUSE_CHARS]

@@ -1,0 +1,60 @@
+"""The catalogue's revisions, and whether a database is at the last one.
+
+Owns the question "is there anything to do?" without alembic, whose import would cost every start a
+tenth of a second; alembic comes only when there is. A released revision is never edited.
+"""
+
+from pathlib import Path
+
+from sqlalchemy import Connection, inspect, text
+
+from tiered.errors import InvalidConfig
+
+REVISIONS = ("0001",)
+"""All revisions that this code knows, oldest first: the files in `versions`."""
+
+DEADLINE_MS = 120_000
+"""A migration may wait for another process's, and rewrite tables."""
+
+_LOCK_KEY = 0x7469_6572_6564  # "tiered": PostgreSQL's advisory locks are numbers
+
+
+def stored_revision(conn: Connection) -> str | None:
+    """The revision of the database; None where no migration was ever run."""
+    if not inspect(conn).has_table("alembic_version"):
+        return None
+    return conn.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
+
+
+def is_behind(conn: Connection) -> bool:
+    """True when `upgrade` has something to do. Raises `InvalidConfig` when the database is newer than this code."""
+    stored = stored_revision(conn)
+    if stored is not None and stored not in REVISIONS:
+        raise InvalidConfig(
+            f"the metadata database is at revision {stored}, which this version does not know (its newest is "
+            f"{REVISIONS[-1]}): a newer version has migrated it. Run that version, or restore an older backup"
+        )
+    return stored != REVISIONS[-1]
+
+
+def upgrade(conn: Connection) -> None:
+    """Runs the missing revisions in the caller's transaction: all of them or none.
+
+    One process at a time: SQLite's transaction is the lock; on PostgreSQL an advisory lock is taken, and
+    the loser finds nothing left to do.
+    """
+    if conn.dialect.name == "postgresql":
+        conn.execute(text(f"SET LOCAL statement_timeout = {DEADLINE_MS}"))
+        conn.execute(text(f"SET LOCAL lock_timeout = {DEADLINE_MS}"))
+        conn.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
+    if not is_behind(conn):
+        return
+
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = conn
+    command.upgrade(config, "head")

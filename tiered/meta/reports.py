@@ -1,0 +1,73 @@
+"""What brokers tell the database so that people can SELECT it: local segments, and how far partitions are.
+
+Owns `local_segment` and `partition_position`. Nothing here decides anything, takes a change number or is
+read by a broker: it may be late, and after a crash it is old until the next report.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from uuid import UUID
+
+from sqlalchemy import Connection, bindparam, delete, insert
+from sqlalchemy.dialects import postgresql, sqlite
+
+from tiered.meta.tables import local_segment, partition_position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalSegment:
+    """One segment on a broker's disk; `closed` once it was rolled. Timestamps are None while unknown."""
+
+    topic_id: UUID
+    partition: int
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    closed: bool
+    min_timestamp_ms: int | None = None
+    max_timestamp_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionPosition:
+    """How far a partition is, as its leader knows it."""
+
+    topic_id: UUID
+    partition: int
+    high_watermark: int
+    log_end_offset: int
+
+
+def replace_local_segments(
+    conn: Connection,
+    *,
+    broker_id: int,
+    of_partitions: Sequence[tuple[UUID, int]] | None,
+    segments: Sequence[LocalSegment],
+    now_ms: int,
+) -> None:
+    """Makes `segments` all that the broker holds of those partitions; of every partition when that is None."""
+    everything = delete(local_segment).where(local_segment.c.broker_id == broker_id)
+    if of_partitions is None:
+        conn.execute(everything)
+    elif of_partitions:
+        one = everything.where(
+            local_segment.c.topic_id == bindparam("of_topic"), local_segment.c.partition == bindparam("of_partition")
+        )
+        conn.execute(one, [{"of_topic": topic_id, "of_partition": number} for topic_id, number in of_partitions])
+    if segments:
+        about = {"broker_id": broker_id, "updated_at_ms": now_ms}
+        conn.execute(insert(local_segment), [{**asdict(each), **about} for each in segments])
+
+
+def report_positions(conn: Connection, positions: Sequence[PartitionPosition], *, now_ms: int) -> None:
+    """Stores the newest positions of these partitions."""
+    if not positions:
+        return
+    dialect = postgresql if conn.dialect.name == "postgresql" else sqlite
+    statement = dialect.insert(partition_position)
+    statement = statement.on_conflict_do_update(
+        index_elements=["topic_id", "partition"],
+        set_={name: statement.excluded[name] for name in ("high_watermark", "log_end_offset", "updated_at_ms")},
+    )
+    conn.execute(statement, [{**asdict(each), "updated_at_ms": now_ms} for each in positions])

@@ -1,0 +1,365 @@
+"""The catalogue of segment objects: every row, and every change of its state.
+
+Owns the rows of `segment` and `partition.cold_end_offset`. Each transition of `rules.segment_states` is one
+conditional update, and all checks and changes of a call share one transaction behind the feed's lock
+(`meta.cluster`). Must never touch an object: `broker.segment_lifecycle` orders SQL and the store.
+
+What holds after every call (T3, T5): the committed rows of a partition that end above `log_start_offset`
+tile the log up to `cold_end_offset`, without gap or overlap, and were committed by the leader of their time.
+
+The way out of an upload that failed is `abandon`, delete the object, `fail_planned`, in this order: an
+abandoned row can never be committed, so no commit that is still on its way can point at the deleted object.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, RowMapping, Update, and_, delete, exists, insert, or_, select, update
+from sqlalchemy.sql.elements import ColumnElement
+
+from tiered.errors import Invalid, LostRace
+from tiered.meta import partitions
+from tiered.meta.cluster import take_number
+from tiered.meta.tables import partition, segment
+from tiered.rules.segment_states import TRANSITIONS, SegmentEvent, SegmentState
+from tiered.runtime import crash_point
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentPlan:
+    """What is known of a segment before its object exists. Times are milliseconds since 1970 UTC.
+
+    `object_id` is new for every attempt and part of `object_key`. `size_bytes` is the whole object,
+    `log_bytes` the batches in it. Hashes are 64 hexadecimal digits. `deadline_ms` is the time after which
+    the upload counts as overdue. `owner` is the broker that uploads.
+    """
+
+    object_id: UUID
+    topic_id: UUID
+    partition: int
+    base_offset: int
+    end_offset: int
+    leader_epoch: int
+    owner: int
+    object_key: str
+    size_bytes: int
+    log_bytes: int
+    min_timestamp_ms: int
+    max_timestamp_ms: int
+    record_count: int
+    root_sha256: str
+    previous_root_sha256: str
+    planned_at_ms: int
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentRow(SegmentPlan):
+    """A row of the catalogue: the plan, and what has become of it."""
+
+    state: SegmentState
+    abandoned_at_ms: int | None
+    committed_at_ms: int | None
+    retired_at_ms: int | None
+    purge_after_ms: int | None
+    purged_at_ms: int | None
+    change_number: int
+
+
+def plan(conn: Connection, wanted: SegmentPlan) -> SegmentRow:
+    """The planned row, which precedes the object. Repeating the same plan answers with the row that is there.
+
+    Raises `FencedLeaderEpoch` when another leader took over, `LostRace` when the offsets are covered by
+    committed segments already, `UnknownTopicOrPartition`, `CorruptMetadata` (R1).
+    """
+    number = take_number(conn)
+    known = _find(conn, wanted.object_id)
+    if known is not None:
+        return known
+    where = partitions.load(conn, wanted.topic_id, wanted.partition)
+    partitions.require_leader_epoch(where, wanted.leader_epoch)
+    if wanted.end_offset <= where.cold_end_offset:
+        raise LostRace(
+            f"offsets {wanted.base_offset} to {wanted.end_offset} of partition {wanted.partition} of topic "
+            f"{wanted.topic_id} need no upload: everything below {where.cold_end_offset} is committed or deleted"
+        )
+    conn.execute(insert(segment).values(**asdict(wanted), state=SegmentState.PLANNED, change_number=number))
+    return load(conn, wanted.object_id)
+
+
+def commit(
+    conn: Connection, object_id: UUID, *, leader_epoch: int, now_ms: int, size_bytes: int | None = None
+) -> SegmentRow:
+    """The committed row, after its object was put and checked (T3). `size_bytes` corrects the plan's.
+
+    In one transaction: the partition's `cold_end_offset` goes from the segment's base to its end, if it
+    still is that base and `leader_epoch` is the partition's; and the row goes from planned to committed.
+    Where `log_start_offset` stands inside the segment and nothing below it is committed, the base may lie
+    below `cold_end_offset`. Repeating a commit that has happened answers with its row, so an unknown outcome
+    is settled by asking again; that row is retired or purged when retention was quick.
+
+    Raises `FencedLeaderEpoch`, or `LostRace` when somebody else committed first or the row was abandoned:
+    the object is an orphan then. `Invalid` for an unknown `object_id`.
+    """
+    number = take_number(conn)
+    row = load(conn, object_id)
+    if row.committed_at_ms is not None and row.leader_epoch == leader_epoch:
+        return row
+    if conn.execute(_advance_cold_end(row, leader_epoch, number)).rowcount == 0:
+        where = partitions.load(conn, row.topic_id, row.partition)
+        partitions.require_leader_epoch(where, leader_epoch)
+        raise LostRace(
+            f"{_name(row)} does not follow what is committed, which ends at {where.cold_end_offset}: plan again "
+            "from there"
+        )
+    crash_point("meta.segments.commit.half")
+    changes = {
+        "committed_at_ms": now_ms,
+        "size_bytes": row.size_bytes if size_bytes is None else size_bytes,
+        "change_number": number,
+    }
+    statement = _transition(SegmentEvent.COMMIT, changes).where(
+        segment.c.object_id == object_id,
+        segment.c.leader_epoch == leader_epoch,
+        segment.c.abandoned_at_ms.is_(None),
+    )
+    if conn.execute(statement).rowcount == 0:
+        reason = "was abandoned" if row.abandoned_at_ms is not None else f"is {row.state}"
+        raise LostRace(
+            f"{_name(row)} of leader epoch {row.leader_epoch} {reason} and cannot be committed at epoch "
+            f"{leader_epoch}: plan and upload it again under a new object id"
+        )
+    return load(conn, object_id)
+
+
+def retire_before(
+    conn: Connection,
+    topic_id: UUID,
+    number: int,
+    *,
+    leader_epoch: int,
+    new_log_start_offset: int,
+    now_ms: int,
+    purge_after_ms: int,
+) -> tuple[SegmentRow, ...]:
+    """The rows retired: the committed ones wholly below `new_log_start_offset`, which the partition moves to (T6).
+
+    Their objects may be deleted from `purge_after_ms` (a time) on. `log_start_offset` never goes back; a
+    lower one retires what lies below it all the same. Raises as `partitions.advance_log_start_offset`.
+    """
+    change_number = take_number(conn)
+    partitions.raise_log_start_offset(
+        conn,
+        topic_id,
+        number,
+        leader_epoch=leader_epoch,
+        new_log_start_offset=new_log_start_offset,
+        change_number=change_number,
+    )
+    crash_point("meta.segments.retire.half")
+    changes = {"retired_at_ms": now_ms, "purge_after_ms": purge_after_ms, "change_number": change_number}
+    statement = _transition(SegmentEvent.RETIRE, changes).where(
+        *_of_partition(topic_id, number), segment.c.end_offset <= new_log_start_offset
+    )
+    return _in_order(_rows(conn, statement.returning(segment)))
+
+
+def retire_topic(conn: Connection, topic_id: UUID, *, now_ms: int, purge_after_ms: int, change_number: int) -> None:
+    """Retires every committed row of a topic: a part of its deletion, under the deletion's change number."""
+    changes = {"retired_at_ms": now_ms, "purge_after_ms": purge_after_ms, "change_number": change_number}
+    conn.execute(_transition(SegmentEvent.RETIRE, changes).where(segment.c.topic_id == topic_id))
+
+
+def mark_purged(conn: Connection, object_ids: Sequence[UUID], *, now_ms: int) -> int:
+    """How many retired rows became purged, after their objects were deleted. Rows in other states stay as they are."""
+    changes = {"purged_at_ms": now_ms, "change_number": take_number(conn)}
+    return conn.execute(_transition(SegmentEvent.PURGE, changes).where(segment.c.object_id.in_(object_ids))).rowcount
+
+
+def abandon(conn: Connection, object_ids: Sequence[UUID], *, now_ms: int) -> tuple[SegmentRow, ...]:
+    """The planned rows among `object_ids`, none of which can be committed any more: their objects may be deleted.
+
+    Rows in other states are not in the answer, so their objects must stay. An abandoned row stays planned
+    until `fail_planned`; abandoning it again is harmless.
+    """
+    number = take_number(conn)
+    ours = and_(segment.c.object_id.in_(object_ids), segment.c.state == SegmentState.PLANNED)
+    conn.execute(
+        update(segment)
+        .where(ours, segment.c.abandoned_at_ms.is_(None))
+        .values(abandoned_at_ms=now_ms, change_number=number)
+    )
+    return _in_order(_rows(conn, select(segment).where(ours)))
+
+
+def fail_planned(conn: Connection, object_ids: Sequence[UUID], *, now_ms: int) -> int:
+    """How many abandoned rows became purged, after whatever the store held of them was deleted.
+
+    A planned row that was not abandoned stays as it is: see the module's text.
+    """
+    changes = {"purged_at_ms": now_ms, "change_number": take_number(conn)}
+    statement = _transition(SegmentEvent.FAIL, changes).where(
+        segment.c.object_id.in_(object_ids), segment.c.abandoned_at_ms.is_not(None)
+    )
+    return conn.execute(statement).rowcount
+
+
+def forget_purged(conn: Connection, *, purged_before_ms: int, limit: int = 1_000) -> int:
+    """How many purged rows were deleted: the oldest ones, of objects gone before that time."""
+    take_number(conn)
+    oldest = (
+        select(segment.c.object_id)
+        .where(segment.c.state == SegmentState.PURGED, segment.c.purged_at_ms < purged_before_ms)
+        .order_by(segment.c.purged_at_ms)
+        .limit(limit)
+    )
+    return conn.execute(delete(segment).where(segment.c.object_id.in_(oldest))).rowcount
+
+
+def load(conn: Connection, object_id: UUID) -> SegmentRow:
+    """One row. Raises `Invalid` when the catalogue has none of this id."""
+    row = _find(conn, object_id)
+    if row is None:
+        raise Invalid(f"no segment with the object id {object_id} was ever planned: plan it before its upload")
+    return row
+
+
+def list_committed(
+    conn: Connection, topic_id: UUID, number: int, *, from_offset: int = 0, limit: int | None = None
+) -> tuple[SegmentRow, ...]:
+    """The committed rows of a partition that hold `from_offset` or later ones, by base offset."""
+    statement = (
+        select(segment)
+        .where(
+            *_of_partition(topic_id, number),
+            segment.c.state == SegmentState.COMMITTED,
+            segment.c.end_offset > from_offset,
+        )
+        .order_by(segment.c.base_offset)
+        .limit(limit)
+    )
+    return _rows(conn, statement)
+
+
+def load_committed(conn: Connection, *, leader: int) -> tuple[SegmentRow, ...]:
+    """The committed rows of all partitions that `leader` leads, by partition and base offset: one start's catalogue."""
+    statement = (
+        select(segment)
+        .join(
+            partition,
+            and_(partition.c.topic_id == segment.c.topic_id, partition.c.partition == segment.c.partition),
+        )
+        .where(partition.c.leader == leader, segment.c.state == SegmentState.COMMITTED)
+        .order_by(segment.c.topic_id, segment.c.partition, segment.c.base_offset)
+    )
+    return _rows(conn, statement)
+
+
+def newest_ever_committed(conn: Connection, topic_id: UUID, number: int) -> SegmentRow | None:
+    """The row that ended last of those ever committed and not yet forgotten: its root hash begins the next link."""
+    statement = (
+        select(segment)
+        .where(*_of_partition(topic_id, number), segment.c.committed_at_ms.is_not(None))
+        .order_by(segment.c.end_offset.desc(), segment.c.base_offset.desc())
+        .limit(1)
+    )
+    return next(iter(_rows(conn, statement)), None)
+
+
+def list_planned(conn: Connection, *, owner: int, planned_before_ms: int, limit: int = 1_000) -> tuple[SegmentRow, ...]:
+    """The planned rows, abandoned ones included, of one broker from before that time: what its restart has to sweep."""
+    return _planned(conn, limit, segment.c.owner == owner, segment.c.planned_at_ms < planned_before_ms)
+
+
+def list_overdue(conn: Connection, *, now_ms: int, limit: int = 1_000) -> tuple[SegmentRow, ...]:
+    """The planned rows of any broker whose deadline has passed, the longest overdue first."""
+    return _planned(conn, limit, segment.c.deadline_ms < now_ms)
+
+
+def list_purgeable(conn: Connection, *, now_ms: int, limit: int = 1_000) -> tuple[SegmentRow, ...]:
+    """The retired rows whose grace is over, the oldest first."""
+    statement = (
+        select(segment)
+        .where(segment.c.state == SegmentState.RETIRED, segment.c.purge_after_ms <= now_ms)
+        .order_by(segment.c.purge_after_ms, segment.c.object_id)
+        .limit(limit)
+    )
+    return _rows(conn, statement)
+
+
+def changed_since(conn: Connection, number: int) -> tuple[SegmentRow, ...]:
+    """The rows whose `change_number` is above `number`, in that order."""
+    statement = (
+        select(segment).where(segment.c.change_number > number).order_by(segment.c.change_number, segment.c.base_offset)
+    )
+    return _rows(conn, statement)
+
+
+def _advance_cold_end(row: SegmentRow, leader_epoch: int, number: int) -> Update:
+    follows = partition.c.cold_end_offset == row.base_offset
+    # DeleteRecords took `log_start_offset`, and `cold_end_offset` with it, into this segment.
+    earlier = exists().where(
+        *_of_partition(row.topic_id, row.partition),
+        segment.c.state == SegmentState.COMMITTED,
+        segment.c.end_offset > row.base_offset,
+    )
+    holds_log_start = and_(
+        partition.c.cold_end_offset == partition.c.log_start_offset,
+        partition.c.cold_end_offset > row.base_offset,
+        partition.c.cold_end_offset < row.end_offset,
+        ~earlier,
+    )
+    return (
+        update(partition)
+        .where(
+            *partitions.this_partition(row.topic_id, row.partition),
+            partition.c.leader_epoch == leader_epoch,
+            or_(follows, holds_log_start),
+        )
+        .values(cold_end_offset=row.end_offset, change_number=number)
+    )
+
+
+def _transition(event: SegmentEvent, changes: dict[str, Any]) -> Update:
+    """The conditional update of one line of the transition table."""
+    transition = TRANSITIONS[event]
+    return update(segment).where(segment.c.state == transition.before).values(state=transition.after, **changes)
+
+
+def _of_partition(topic_id: UUID, number: int) -> tuple[ColumnElement[bool], ...]:
+    return segment.c.topic_id == topic_id, segment.c.partition == number
+
+
+def _planned(conn: Connection, limit: int, *conditions: ColumnElement[bool]) -> tuple[SegmentRow, ...]:
+    statement = (
+        select(segment)
+        .where(segment.c.state == SegmentState.PLANNED, *conditions)
+        .order_by(segment.c.deadline_ms, segment.c.object_id)
+        .limit(limit)
+    )
+    return _rows(conn, statement)
+
+
+def _find(conn: Connection, object_id: UUID) -> SegmentRow | None:
+    return next(iter(_rows(conn, select(segment).where(segment.c.object_id == object_id))), None)
+
+
+def _rows(conn: Connection, statement: Any) -> tuple[SegmentRow, ...]:
+    return tuple(_segment_row(row) for row in conn.execute(statement).mappings())
+
+
+def _segment_row(row: RowMapping) -> SegmentRow:
+    return SegmentRow(**{**row, "state": SegmentState(row["state"])})
+
+
+def _in_order(rows: tuple[SegmentRow, ...]) -> tuple[SegmentRow, ...]:
+    return tuple(sorted(rows, key=lambda row: (row.topic_id, row.partition, row.base_offset)))
+
+
+def _name(row: SegmentRow) -> str:
+    return (
+        f"segment {row.object_id} (offsets {row.base_offset} to {row.end_offset} of partition {row.partition} of "
+        f"topic {row.topic_id})"
+    )

@@ -1,0 +1,243 @@
+"""The tables of the catalogue, as SQLAlchemy Core describes them: one text for SQLite and PostgreSQL.
+
+Owns names, types, keys and the constraints that keep rows sane even against a bug in this code. Must
+never hold a statement. A change here needs a revision in `migrations/versions`; a test compares the two.
+
+Why each change of topics, partitions, brokers, settings or segments carries a `change_number`: see
+`tiered.meta.changes`. Times are milliseconds since 1970 UTC.
+"""
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    Uuid,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+from tiered.rules.segment_states import SegmentState
+
+# Named constraints, so that a migration can drop what it did not name itself.
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(referred_table_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+    }
+)
+
+JsonList = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+
+ONLY_ROW = 1
+"""The key of tables that hold exactly one row."""
+
+NO_LEADER = -1
+"""`partition.leader` while nobody leads."""
+
+CLUSTER_WIDE = ""
+"""`broker_config.scope` of a default for all brokers; else the scope is a broker id in decimal."""
+
+_states = ", ".join(f"'{state}'" for state in SegmentState)
+
+cluster = Table(
+    "cluster",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("cluster_id", String(64), nullable=False),
+    Column("created_at_ms", BigInteger, nullable=False),
+    Column("change_number", BigInteger, nullable=False),
+    Column("settings_change_number", BigInteger, nullable=False),
+    CheckConstraint("id = 1", name="only_row"),
+)
+
+broker = Table(
+    "broker",
+    metadata,
+    Column("broker_id", Integer, primary_key=True, autoincrement=False),
+    Column("broker_epoch", BigInteger, nullable=False),
+    Column("boot_id", String(64), nullable=False),
+    Column("fenced", Boolean, nullable=False),
+    Column("heartbeat_at_ms", BigInteger, nullable=False),
+    Column("host", String(255), nullable=False),
+    Column("port", Integer, nullable=False),
+    Column("http_host", String(255)),
+    Column("http_port", Integer),
+    Column("rack", String(255)),
+    Column("change_number", BigInteger, nullable=False, index=True),
+)
+
+topic = Table(
+    "topic",
+    metadata,
+    Column("topic_id", Uuid, primary_key=True),
+    Column("name", String(249), nullable=False),
+    Column("partition_count", Integer, nullable=False),
+    Column("replication_factor", Integer, nullable=False),
+    Column("internal", Boolean, nullable=False),
+    Column("created_at_ms", BigInteger, nullable=False),
+    Column("deleted_at_ms", BigInteger),
+    Column("change_number", BigInteger, nullable=False, index=True),
+    # A deleted topic's row stays until its objects are gone, so the name is unique among the living only.
+    Index(
+        "uq_topic_name_of_living",
+        "name",
+        unique=True,
+        sqlite_where=text("deleted_at_ms IS NULL"),
+        postgresql_where=text("deleted_at_ms IS NULL"),
+    ),
+)
+
+topic_config = Table(
+    "topic_config",
+    metadata,
+    Column("topic_id", Uuid, ForeignKey("topic.topic_id", ondelete="CASCADE"), primary_key=True),
+    Column("name", String(255), primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+broker_config = Table(
+    "broker_config",
+    metadata,
+    Column("scope", String(20), primary_key=True),
+    Column("name", String(255), primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+partition = Table(
+    "partition",
+    metadata,
+    Column("topic_id", Uuid, ForeignKey("topic.topic_id", ondelete="CASCADE"), primary_key=True),
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    Column("leader", Integer, nullable=False, index=True),
+    Column("leader_epoch", Integer, nullable=False),
+    Column("partition_epoch", Integer, nullable=False),
+    Column("isr", JsonList, nullable=False),
+    Column("replicas", JsonList, nullable=False),
+    Column("log_start_offset", BigInteger, nullable=False),
+    Column("cold_end_offset", BigInteger, nullable=False),
+    Column("change_number", BigInteger, nullable=False, index=True),
+    CheckConstraint("0 <= log_start_offset AND log_start_offset <= cold_end_offset", name="offsets"),  # T5
+)
+
+segment = Table(
+    "segment",
+    metadata,
+    Column("object_id", Uuid, primary_key=True),
+    Column("topic_id", Uuid, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("base_offset", BigInteger, nullable=False),
+    Column("end_offset", BigInteger, nullable=False),
+    Column("leader_epoch", Integer, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("owner", Integer, nullable=False),
+    Column("object_key", Text, nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("log_bytes", BigInteger, nullable=False),
+    Column("min_timestamp_ms", BigInteger, nullable=False),
+    Column("max_timestamp_ms", BigInteger, nullable=False),
+    Column("record_count", BigInteger, nullable=False),
+    Column("root_sha256", String(64), nullable=False),
+    Column("previous_root_sha256", String(64), nullable=False),
+    Column("planned_at_ms", BigInteger, nullable=False),
+    Column("deadline_ms", BigInteger, nullable=False),
+    Column("abandoned_at_ms", BigInteger),
+    Column("committed_at_ms", BigInteger),
+    Column("retired_at_ms", BigInteger),
+    Column("purge_after_ms", BigInteger),
+    Column("purged_at_ms", BigInteger),
+    Column("change_number", BigInteger, nullable=False, index=True),
+    ForeignKeyConstraint(["topic_id", "partition"], ["partition.topic_id", "partition.partition"]),
+    CheckConstraint(f"state IN ({_states})", name="state"),
+    CheckConstraint("0 <= base_offset AND base_offset < end_offset", name="offsets"),
+    CheckConstraint("state <> 'committed' OR abandoned_at_ms IS NULL", name="abandoned_is_never_committed"),
+    Index("ix_segment_by_partition", "topic_id", "partition", "base_offset"),
+    # T3 makes committed rows tile the log; this makes the worst bug an error instead of an overlap.
+    Index(
+        "uq_segment_committed_base",
+        "topic_id",
+        "partition",
+        "base_offset",
+        unique=True,
+        sqlite_where=text("state = 'committed'"),
+        postgresql_where=text("state = 'committed'"),
+    ),
+    # What the sweepers ask for every few seconds: few rows of many.
+    Index(
+        "ix_segment_planned",
+        "deadline_ms",
+        sqlite_where=text("state = 'planned'"),
+        postgresql_where=text("state = 'planned'"),
+    ),
+    Index(
+        "ix_segment_retired",
+        "purge_after_ms",
+        sqlite_where=text("state = 'retired'"),
+        postgresql_where=text("state = 'retired'"),
+    ),
+    Index(
+        "ix_segment_purged",
+        "purged_at_ms",
+        sqlite_where=text("state = 'purged'"),
+        postgresql_where=text("state = 'purged'"),
+    ),
+)
+
+producer_id_block = Table(
+    "producer_id_block",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("next_producer_id", BigInteger, nullable=False),
+    CheckConstraint("id = 1", name="only_row"),
+)
+
+# Below: what brokers report from time to time so that people can SELECT it. Never read to decide anything.
+
+local_segment = Table(
+    "local_segment",
+    metadata,
+    Column("broker_id", Integer, primary_key=True, autoincrement=False),
+    Column("topic_id", Uuid, primary_key=True),
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    Column("base_offset", BigInteger, primary_key=True, autoincrement=False),
+    Column("end_offset", BigInteger, nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("min_timestamp_ms", BigInteger),
+    Column("max_timestamp_ms", BigInteger),
+    Column("closed", Boolean, nullable=False),
+    Column("updated_at_ms", BigInteger, nullable=False),
+)
+
+partition_position = Table(
+    "partition_position",
+    metadata,
+    Column("topic_id", Uuid, primary_key=True),
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    Column("high_watermark", BigInteger, nullable=False),
+    Column("log_end_offset", BigInteger, nullable=False),
+    Column("updated_at_ms", BigInteger, nullable=False),
+)
+
+group_offset = Table(
+    "group_offset",
+    metadata,
+    Column("group_id", Text, primary_key=True),
+    Column("topic_id", Uuid, primary_key=True),
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    Column("committed_offset", BigInteger, nullable=False),
+    Column("leader_epoch", Integer, nullable=False),
+    Column("metadata", Text, nullable=False),
+    Column("committed_at_ms", BigInteger, nullable=False),
+    Index("ix_group_offset_by_partition", "topic_id", "partition"),
+)

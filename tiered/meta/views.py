@@ -1,0 +1,176 @@
+"""The views that people and dashboards SELECT from: names and columns are a promise (docs/sql.md).
+
+Owns their definitions, one set per revision that changes any. A released definition is never edited: a
+changed view is a new set here and a new revision that installs it. Columns may be added at the end; one
+that exists keeps its name and meaning. Nothing in this project reads them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from sqlalchemy import Connection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """A view: its documented columns, in order, and the query. `{now_ms}` stands for the database's clock."""
+
+    name: str
+    columns: tuple[str, ...]
+    query: str
+
+
+# One row per segment object, and one per local segment without an object of the same offsets.
+_SEGMENTS = View(
+    name="v_segments",
+    columns=(
+        "topic",
+        "partition",
+        "base_offset",
+        "end_offset",
+        "tier",
+        "state",
+        "size_bytes",
+        "min_timestamp_ms",
+        "max_timestamp_ms",
+        "object_key",
+    ),
+    query="""
+SELECT t.name AS topic, s.partition, s.base_offset, s.end_offset,
+       CASE WHEN s.state = 'planned' THEN 'hot'
+            WHEN s.state = 'committed' AND l.base_offset IS NOT NULL THEN 'both'
+            ELSE 'cold' END AS tier,
+       s.state, s.size_bytes, s.min_timestamp_ms, s.max_timestamp_ms, s.object_key
+FROM segment s
+JOIN topic t ON t.topic_id = s.topic_id
+JOIN partition p ON p.topic_id = s.topic_id AND p.partition = s.partition
+LEFT JOIN local_segment l
+       ON l.topic_id = s.topic_id AND l.partition = s.partition AND l.broker_id = p.leader
+      AND l.base_offset = s.base_offset AND l.end_offset = s.end_offset
+WHERE t.deleted_at_ms IS NULL AND s.state <> 'purged' AND s.abandoned_at_ms IS NULL
+UNION ALL
+SELECT t.name, l.partition, l.base_offset, l.end_offset, 'hot',
+       CASE WHEN l.closed THEN 'closed' ELSE 'open' END,
+       l.size_bytes, l.min_timestamp_ms, l.max_timestamp_ms, NULL
+FROM local_segment l
+JOIN topic t ON t.topic_id = l.topic_id
+JOIN partition p ON p.topic_id = l.topic_id AND p.partition = l.partition AND p.leader = l.broker_id
+WHERE t.deleted_at_ms IS NULL
+  AND NOT EXISTS (
+        SELECT 1 FROM segment s
+        WHERE s.topic_id = l.topic_id AND s.partition = l.partition
+          AND s.base_offset = l.base_offset AND s.end_offset = l.end_offset
+          AND s.state <> 'purged' AND s.abandoned_at_ms IS NULL)
+""",
+)
+
+_LAG = View(
+    name="v_lag",
+    columns=(
+        "group_id",
+        "topic",
+        "partition",
+        "committed_offset",
+        "high_watermark",
+        "lag",
+        "committed_at_ms",
+        "high_watermark_at_ms",
+    ),
+    query="""
+SELECT g.group_id, t.name AS topic, g.partition, g.committed_offset, w.high_watermark,
+       CASE WHEN w.high_watermark < g.committed_offset THEN 0
+            ELSE w.high_watermark - g.committed_offset END AS lag,
+       g.committed_at_ms, w.updated_at_ms AS high_watermark_at_ms
+FROM group_offset g
+JOIN topic t ON t.topic_id = g.topic_id
+LEFT JOIN partition_position w ON w.topic_id = g.topic_id AND w.partition = g.partition
+WHERE t.deleted_at_ms IS NULL
+""",
+)
+
+_OVERDUE_UPLOADS = View(
+    name="v_overdue_uploads",
+    columns=(
+        "topic",
+        "partition",
+        "base_offset",
+        "end_offset",
+        "size_bytes",
+        "owner",
+        "abandoned",
+        "planned_at_ms",
+        "deadline_ms",
+        "overdue_ms",
+        "object_key",
+    ),
+    query="""
+SELECT t.name AS topic, s.partition, s.base_offset, s.end_offset, s.size_bytes, s.owner,
+       s.abandoned_at_ms IS NOT NULL AS abandoned, s.planned_at_ms, s.deadline_ms,
+       {now_ms} - s.deadline_ms AS overdue_ms, s.object_key
+FROM segment s
+JOIN topic t ON t.topic_id = s.topic_id
+WHERE s.state = 'planned' AND s.deadline_ms < {now_ms}
+""",
+)
+
+_TOPIC_COST = View(
+    name="v_topic_cost",
+    columns=(
+        "topic",
+        "deleted",
+        "cold_objects",
+        "cold_bytes",
+        "cold_records",
+        "retired_objects",
+        "retired_bytes",
+        "planned_bytes",
+        "local_bytes",
+        "topic_id",
+    ),
+    query="""
+SELECT t.name AS topic, t.deleted_at_ms IS NOT NULL AS deleted,
+       COALESCE(s.cold_objects, 0) AS cold_objects,
+       COALESCE(s.cold_bytes, 0) AS cold_bytes,
+       COALESCE(s.cold_records, 0) AS cold_records,
+       COALESCE(s.retired_objects, 0) AS retired_objects,
+       COALESCE(s.retired_bytes, 0) AS retired_bytes,
+       COALESCE(s.planned_bytes, 0) AS planned_bytes,
+       COALESCE(l.local_bytes, 0) AS local_bytes,
+       t.topic_id
+FROM topic t
+LEFT JOIN (
+    SELECT topic_id,
+           SUM(CASE WHEN state = 'committed' THEN 1 ELSE 0 END) AS cold_objects,
+           CAST(SUM(CASE WHEN state = 'committed' THEN size_bytes ELSE 0 END) AS BIGINT) AS cold_bytes,
+           CAST(SUM(CASE WHEN state = 'committed' THEN record_count ELSE 0 END) AS BIGINT) AS cold_records,
+           SUM(CASE WHEN state = 'retired' THEN 1 ELSE 0 END) AS retired_objects,
+           CAST(SUM(CASE WHEN state = 'retired' THEN size_bytes ELSE 0 END) AS BIGINT) AS retired_bytes,
+           CAST(SUM(CASE WHEN state = 'planned' THEN size_bytes ELSE 0 END) AS BIGINT) AS planned_bytes
+    FROM segment GROUP BY topic_id) s ON s.topic_id = t.topic_id
+LEFT JOIN (
+    SELECT topic_id, CAST(SUM(size_bytes) AS BIGINT) AS local_bytes
+    FROM local_segment GROUP BY topic_id) l ON l.topic_id = t.topic_id
+""",
+)
+
+REVISIONS: Mapping[str, tuple[View, ...]] = MappingProxyType({"0001": (_SEGMENTS, _LAG, _OVERDUE_UPLOADS, _TOPIC_COST)})
+"""The views that each revision installs."""
+
+_NOW_MS = {
+    "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
+    "postgresql": "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
+}
+
+
+def install(conn: Connection, revision: str) -> None:
+    """Creates the views of one revision."""
+    for view in REVISIONS[revision]:
+        query = view.query.strip().replace("{now_ms}", _NOW_MS[conn.dialect.name])
+        conn.exec_driver_sql(f"CREATE VIEW {view.name} AS\n{query}")
+
+
+def remove(conn: Connection, revision: str) -> None:
+    """Drops the views of one revision."""
+    for view in reversed(REVISIONS[revision]):
+        conn.exec_driver_sql(f"DROP VIEW {view.name}")
