@@ -1,0 +1,178 @@
+"""The native decoder: finds `_decode`, loads it with ctypes and gives its structs and functions Python names.
+
+Owns the binding and nothing of what the bytes mean. Without the library (no compiler at install time) `load`
+answers None and the pure decoder takes over. Must never import it as an extension module: it has no PyInit.
+"""
+
+import ctypes
+from functools import cache
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tiered.errors import CorruptBatch
+
+if TYPE_CHECKING:
+    import numpy
+
+ABI_VERSION = 1
+SPARE_BYTES = 32  # What every data buffer has behind its capacity: short copies go in pieces of this size.
+MIN_RECORD_BYTES = 7
+MAX_CAPACITY = 2**31 - 1 - SPARE_BYTES  # Arrow's binary columns count bytes in int32.
+
+_REASONS = {
+    1: "its header is malformed (length, magic, offsets or counts)",
+    2: "its CRC-32C does not match its bytes",
+    3: "a record in it is malformed",
+    4: "it claims more records than its bytes can hold",
+    5: "it is too large for one Arrow batch: decode smaller pieces",
+    6: "its records need more room than its bytes can explain",
+}
+
+# One row per batch, as `tiered_batch` in _decode.c has it. `payload` is an address.
+BATCH_FIELDS = (
+    "position",
+    "size_bytes",
+    "base_offset",
+    "attributes",
+    "base_timestamp_ms",
+    "max_timestamp_ms",
+    "last_offset_delta",
+    "record_count",
+    "producer_id",
+    "skip",
+    "payload",
+    "payload_bytes",
+)
+
+_COUNTERS = (
+    "rows",
+    "rows_capacity",
+    "key_bytes",
+    "value_bytes",
+    "data_capacity",
+    "header_rows",
+    "header_rows_capacity",
+    "header_key_bytes",
+    "header_value_bytes",
+    "header_data_capacity",
+    "key_nulls",
+    "value_nulls",
+    "header_list_nulls",
+    "header_value_nulls",
+)
+_BUFFERS = (
+    "offsets",
+    "timestamps_us",
+    "timestamp_types",
+    "key_ends",
+    "key_data",
+    "key_validity",
+    "value_ends",
+    "value_data",
+    "value_validity",
+    "header_list_ends",
+    "header_list_validity",
+    "header_key_ends",
+    "header_key_data",
+    "header_value_ends",
+    "header_value_data",
+    "header_value_validity",
+)
+_WANTS = ("want_key", "want_value", "want_headers", "reserved")
+
+
+class Columns(ctypes.Structure):
+    """`tiered_columns` in _decode.c: counters, addresses of buffers, and which columns are wanted."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in _COUNTERS),
+        *((name, ctypes.c_void_p) for name in _BUFFERS),
+        *((name, ctypes.c_int32) for name in _WANTS),
+    )
+
+
+class Decoder:
+    """The loaded library. Its calls release the interpreter's lock and may run in several threads."""
+
+    def __init__(self, path: Path) -> None:
+        library = ctypes.CDLL(str(path))
+        version = library.tiered_abi_version
+        version.restype, version.argtypes = ctypes.c_int, ()
+        if version() != ABI_VERSION:
+            raise OSError(f"{path.name} was built from another _decode.c (version {version()}, not {ABI_VERSION})")
+        self._crc32c = library.tiered_crc32c
+        self._crc32c.restype = ctypes.c_uint32
+        self._crc32c.argtypes = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int)
+        self._scan = library.tiered_scan
+        self._scan.restype = ctypes.c_int64
+        self._scan.argtypes = (
+            ctypes.c_void_p,
+            ctypes.c_int64,
+            ctypes.c_int,
+            ctypes.c_void_p,
+            ctypes.c_int64,
+            ctypes.POINTER(ctypes.c_int64),
+        )
+        self._decode = library.tiered_decode
+        self._decode.restype = ctypes.c_int
+        self._decode.argtypes = (
+            ctypes.c_void_p,
+            ctypes.c_int64,
+            ctypes.c_int64,
+            ctypes.c_int64,
+            ctypes.POINTER(Columns),
+            ctypes.POINTER(ctypes.c_int64),
+        )
+        self.path = path
+
+    def crc32c(self, data: bytes, *, software: bool = False) -> int:
+        """The CRC-32C of `data`; `software` keeps the processor's own instruction out."""
+        return int(self._crc32c(data, len(data), int(software)))
+
+    def scan(self, address: int, length: int, batches: "numpy.ndarray", *, check_crc: bool) -> tuple[int, int]:
+        """How many whole batches begin at `address`, up to `len(batches)`, and how many bytes they take.
+
+        Their rows are filled in. Raises `CorruptBatch` for the first bad one; a partial last one is left alone.
+        """
+        used = ctypes.c_int64(0)
+        count = int(
+            self._scan(address, length, int(check_crc), batches.ctypes.data, len(batches), ctypes.byref(used))
+        )
+        if count < 0:
+            raise CorruptBatch(f"batch at position {used.value} is corrupt: {_REASONS[-count]}")
+        return count, used.value
+
+    def decode(self, batches: "numpy.ndarray", columns: Columns, *, start_offset: int, end_offset: int) -> None:
+        """Appends the records of `batches` with `start_offset <= offset < end_offset` to `columns`.
+
+        Raises `CorruptBatch`; the columns are then to be thrown away.
+        """
+        failed = ctypes.c_int64(0)
+        reason = self._decode(
+            batches.ctypes.data, len(batches), start_offset, end_offset, ctypes.byref(columns), ctypes.byref(failed)
+        )
+        if reason != 0:
+            offset = int(batches["base_offset"][failed.value])
+            raise CorruptBatch(f"batch at base offset {offset} is corrupt: {_REASONS[reason]}")
+
+
+@cache
+def load() -> Decoder | None:
+    """The native decoder, or None where it was not built. Looked for once per process."""
+    for suffix in EXTENSION_SUFFIXES:
+        path = Path(__file__).with_name(f"_decode{suffix}")
+        if path.exists():
+            try:
+                return Decoder(path)
+            except (OSError, AttributeError):
+                continue  # Built for another machine or from other sources: the pure decoder is right, if slower.
+    return None
+
+
+@cache
+def batch_dtype() -> "numpy.dtype":
+    """The numpy type of one `tiered_batch` row."""
+    import numpy
+
+    return numpy.dtype([(name, "u8" if name == "payload" else "i8") for name in BATCH_FIELDS])
