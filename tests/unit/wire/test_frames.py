@@ -1,0 +1,109 @@
+"""Headers and frame lengths: which shape a version has, and what happens to bytes that are none."""
+
+import importlib
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.properties.wire.kio_samples import kio_bytes
+from tiered.errors import MalformedRequest
+from tiered.wire import frames
+
+
+def test_flexible_versions_agree_with_kio() -> None:
+    index = importlib.import_module("kio.index")
+    seen = 0
+    for api_key, first in frames.FLEXIBLE_FROM.items():
+        for api_version in range(20):
+            try:
+                request = index.load_request_schema(api_key, api_version)
+            except Exception:
+                continue
+            seen += 1
+            assert frames.is_flexible(api_key, api_version) == request.__flexible__, (api_key, api_version, first)
+    assert seen > 250
+
+
+@pytest.mark.parametrize("client_id", [None, "", "rdkafka", "ü" * 100])
+@pytest.mark.parametrize(("api_key", "api_version"), [(0, 8), (0, 9), (17, 1), (18, 0), (18, 4), (3, 13)])
+def test_request_headers_are_read_as_they_were_written(api_key: int, api_version: int, client_id: str | None) -> None:
+    data = b"junk" + frames.request_header(api_key, api_version, -5, client_id)
+    found = frames.read_request_header(data + b"behind", 4, len(data))
+    assert found == (api_key, api_version, -5, client_id, len(data))
+
+
+def test_request_header_is_what_kio_writes() -> None:
+    from kio.schema.request_header.v1.header import RequestHeader as V1
+    from kio.schema.request_header.v2.header import RequestHeader as V2
+
+    for cls, version in ((V1, 8), (V2, 9)):
+        header = cls(request_api_key=0, request_api_version=version, correlation_id=9, client_id="me")
+        assert frames.request_header(0, version, 9, "me") == kio_bytes(header)
+
+
+def test_tagged_fields_of_a_header_are_skipped() -> None:
+    data = frames.request_header(0, 9, 1, "c")[:-1] + b"\x02\x00\x01a\x07\x02bc"
+    assert frames.read_request_header(data + b"body", 0, len(data) + 4).body_position == len(data)
+
+
+def test_unknown_api_has_a_header_without_tagged_fields() -> None:
+    data = frames.request_header(999, 9, 1, "c")
+    assert frames.read_request_header(data + b"\xff" * 9, 0, len(data) + 9).body_position == len(data)
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_every_truncation_of_a_header_is_malformed(version: int) -> None:
+    data = frames.request_header(0, version, 1, "client")
+    for end in range(len(data)):
+        with pytest.raises(MalformedRequest):
+            frames.read_request_header(data + b"next frame", 0, end)
+
+
+def test_hostile_lengths_are_malformed() -> None:
+    head = b"\x00\x00\x00\x09\x00\x00\x00\x01"
+    for rest in (
+        b"\xff\xfe",
+        b"\x7f\xffabc",
+        b"\x00\x01\xff\x00",
+        b"\xff\xff\xff\xff\xff\xff\xff\xff",
+        b"\xff\xff\x01\x00\x70",
+    ):
+        with pytest.raises(MalformedRequest):
+            frames.read_request_header(head + rest, 0, len(head + rest))
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.binary(max_size=60))
+def test_noise_is_malformed_or_a_header_within_its_bounds(data: bytes) -> None:
+    try:
+        found = frames.read_request_header(data, 0, len(data))
+    except MalformedRequest:
+        return
+    assert 10 <= found.body_position <= len(data)
+
+
+def test_api_versions_answers_with_the_oldest_header() -> None:
+    assert frames.response_header(7, 18, 4) == b"\x00\x00\x00\x07"
+    assert frames.response_header(7, 18, 0) == b"\x00\x00\x00\x07"
+    assert frames.response_header(7, 3, 8) == b"\x00\x00\x00\x07"
+    assert frames.response_header(7, 3, 9) == b"\x00\x00\x00\x07\x00"
+
+
+def test_response_headers_are_read_as_they_were_written() -> None:
+    rng = random.Random(1)
+    for api_key, api_version in ((18, 4), (3, 8), (3, 9), (1, 18)):
+        correlation_id = rng.randrange(1 << 31)
+        data = frames.response_header(correlation_id, api_key, api_version)
+        assert frames.read_response_header(data, 0, len(data), api_key, api_version) == (correlation_id, len(data))
+        for end in range(len(data)):
+            with pytest.raises(MalformedRequest):
+                frames.read_response_header(data, 0, end, api_key, api_version)
+
+
+def test_frame_lengths() -> None:
+    assert frames.read_frame_length(frames.frame_length(300), 0) == 300
+    for data in (b"\xff\xff\xff\xff", b"\x00\x00\x00", b""):
+        with pytest.raises(MalformedRequest):
+            frames.read_frame_length(data, 0)
