@@ -1,0 +1,274 @@
+"""Changes that people ask for: topics, partitions, configs, deleted records.
+
+Owns their order: check, commit in SQL, then apply to the broker's own view. What SQL did not commit never
+happened. Must never touch a segment or an object: it asks `segment_lifecycle`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from tiered.broker.partition import Partition
+from tiered.broker.topics import Topic
+from tiered.config import (
+    BROKER_SETTINGS,
+    TOPIC_SETTINGS,
+    ConfigChange,
+    ConfigEntry,
+    TopicConfig,
+    changed,
+    describe_broker,
+    describe_dynamic_default,
+    describe_topic,
+)
+from tiered.errors import (
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    InvalidRequest,
+    InvalidTopic,
+    OffsetOutOfRange,
+    PolicyViolation,
+    TopicExists,
+    UnknownTopicOrPartition,
+)
+from tiered.ids import TopicId, is_legal_topic_name
+from tiered.meta import settings, topics
+from tiered.runtime import new_uuid
+
+if TYPE_CHECKING:
+    from tiered.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+MAX_PARTITIONS_A_TOPIC = 10_000
+DEFAULT = -1
+HIGH_WATERMARK = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """A topic as it is asked for; -1 means the broker's default. `assignments`: partition to broker ids."""
+
+    name: str
+    partition_count: int = DEFAULT
+    replication_factor: int = DEFAULT
+    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+class Admin:
+    """The administrative requests of one broker. One at a time changes topics."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._turn = asyncio.Lock()
+
+    # Topics
+
+    async def create_topic(self, new: NewTopic, *, validate_only: bool = False) -> Topic:
+        """The topic as created (or as it would be). Raises TopicExists, InvalidTopic, InvalidPartitions,
+        InvalidReplicationFactor, InvalidReplicaAssignment, InvalidConfig, MetadataUnavailable.
+        """
+        async with self._turn:
+            topic = self._checked(new)
+            if validate_only:
+                return topic
+            row = await self._broker.database.run(
+                lambda conn: topics.create(
+                    conn,
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    assignments=[(self._broker.broker_id,)] * topic.partition_count,
+                    configs=topic.overrides,
+                    now_ms=self._broker.clock.now_ms(),
+                )
+            )
+            created = await self._broker.loader.open_new(topic)
+            self._broker.topics.put(created)
+            self._broker.cluster_changed(row.change_number)
+        log.info("created topic %s with %d partitions", created.name, created.partition_count)
+        return created
+
+    async def auto_create(self, name: str) -> Topic:
+        """The topic, created with the broker's defaults unless somebody was faster."""
+        try:
+            return await self.create_topic(NewTopic(name=name))
+        except TopicExists:
+            return self._broker.topics.by_name(name)
+
+    def _checked(self, new: NewTopic) -> Topic:
+        known = self._broker.topics.find(new.name)
+        if known is not None:
+            raise TopicExists(f"topic {new.name} exists")
+        if not is_legal_topic_name(new.name):
+            raise InvalidTopic(f"{new.name[:80]!r} is no topic name: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'")
+        count = self._checked_count(new)
+        overrides: dict[str, str] = {}
+        for name, value in new.configs.items():
+            if value is None:
+                raise InvalidRequest(f"topic {new.name}: config {name} has no value")
+            overrides[name] = value
+        return Topic(
+            name=new.name,
+            topic_id=TopicId(new_uuid()),
+            partition_count=count,
+            config=TopicConfig.of(overrides, self._broker.settings),
+            overrides=overrides,
+            partitions=(),
+        )
+
+    def _checked_count(self, new: NewTopic) -> int:
+        if new.assignments:
+            if new.partition_count != DEFAULT or new.replication_factor != DEFAULT:
+                raise InvalidRequest(f"topic {new.name}: give either assignments or counts, not both")
+            if sorted(new.assignments) != list(range(len(new.assignments))):
+                raise InvalidReplicaAssignment(f"topic {new.name}: partitions must be numbered from 0 without gaps")
+            self._check_assignments(new.name, list(new.assignments.values()))
+            count = len(new.assignments)
+        else:
+            settings_ = self._broker.settings
+            count = settings_.num_partitions if new.partition_count == DEFAULT else new.partition_count
+            replicas = new.replication_factor
+            if replicas == DEFAULT:
+                replicas = settings_.default_replication_factor
+            if replicas != 1:
+                raise InvalidReplicationFactor(
+                    f"topic {new.name}: replication factor {replicas}, but there is 1 broker; use 1 (or -1)"
+                )
+        if not 1 <= count <= MAX_PARTITIONS_A_TOPIC:
+            raise InvalidPartitions(f"topic {new.name}: {count} partitions; 1 to {MAX_PARTITIONS_A_TOPIC} are possible")
+        return count
+
+    def _check_assignments(self, name: str, assignments: Sequence[Sequence[int]]) -> None:
+        for replicas in assignments:
+            if tuple(replicas) != (self._broker.broker_id,):
+                raise InvalidReplicaAssignment(
+                    f"topic {name}: replicas {list(replicas)}, but the only broker is {self._broker.broker_id}"
+                )
+
+    async def delete_topic(self, topic: Topic) -> None:
+        """Returns when the topic is gone for clients; its objects follow after the grace period."""
+        if topic.is_internal:
+            raise InvalidTopic(f"topic {topic.name} is internal and cannot be deleted")
+        if not self._broker.settings.delete_topic_enable:
+            raise PolicyViolation("delete.topic.enable is false on this broker")
+        async with self._turn:
+            now_ms = self._broker.clock.now_ms()
+            if self._broker.topics.find_id(topic.topic_id) is None:
+                raise UnknownTopicOrPartition(f"topic {topic.name} does not exist")
+            current = self._broker.topics.by_id(topic.topic_id)
+            row = await self._broker.database.run(
+                lambda conn: topics.delete_topic(
+                    conn,
+                    topic.topic_id,
+                    now_ms=now_ms,
+                    purge_after_ms=now_ms + topic.config.tiered_purge_grace_ms,
+                )
+            )
+            self._broker.topics.remove(current)
+            self._broker.cluster_changed(row.change_number)
+            await self._broker.loader.remove(current)
+        log.info("deleted topic %s", topic.name)
+
+    async def create_partitions(
+        self, topic: Topic, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool
+    ) -> None:
+        """Grows the topic to `count` partitions. Raises InvalidPartitions, InvalidReplicaAssignment."""
+        async with self._turn:
+            current = self._broker.topics.by_id(topic.topic_id)
+            if current.is_internal:
+                raise InvalidTopic(f"topic {topic.name} is internal: its partitions are fixed")
+            have = current.partition_count
+            if not have < count <= MAX_PARTITIONS_A_TOPIC:
+                raise InvalidPartitions(
+                    f"topic {topic.name} has {have} partitions: it can grow to {have + 1} to {MAX_PARTITIONS_A_TOPIC}"
+                )
+            if assignments is not None:
+                if len(assignments) != count - have:
+                    raise InvalidReplicaAssignment(f"topic {topic.name}: {count - have} new partitions need assignments")
+                self._check_assignments(topic.name, assignments)
+            if validate_only:
+                return
+            row = await self._broker.database.run(
+                lambda conn: topics.add_partitions(
+                    conn,
+                    topic.topic_id,
+                    partition_count=count,
+                    assignments=[(self._broker.broker_id,)] * (count - have),
+                )
+            )
+            self._broker.topics.put(await self._broker.loader.open_new(replace(current, partition_count=count)))
+            self._broker.cluster_changed(row.change_number)
+
+    # Configs
+
+    def describe_topic(self, topic: Topic) -> Sequence[ConfigEntry]:
+        """Every config of the topic with its source."""
+        return describe_topic(topic.overrides, self._broker.settings)
+
+    def describe_broker(self, name: str) -> Sequence[ConfigEntry]:
+        """Every setting of this broker; for an empty `name` those set for all brokers at run time."""
+        if not name:
+            return describe_dynamic_default(self._broker.settings)
+        return describe_broker(self._broker.settings, self._broker.facts)
+
+    async def alter_topic(
+        self, topic: Topic, steps: Sequence[ConfigChange], *, keep_others: bool, validate_only: bool
+    ) -> None:
+        """Applies `steps` to the topic's overrides (or to none of them, unless `keep_others`), all or nothing."""
+        async with self._turn:
+            current = self._broker.topics.by_id(topic.topic_id)
+            if current.is_internal:
+                raise InvalidTopic(f"topic {topic.name} is internal: its configs are fixed")
+            held = current.overrides if keep_others else {}
+            overrides = changed(TOPIC_SETTINGS, held, steps, kind="topic config")
+            config = TopicConfig.of(overrides, self._broker.settings)
+            if validate_only:
+                return
+            row = await self._broker.database.run(
+                lambda conn: topics.set_configs(conn, topic.topic_id, overrides)
+            )
+            self._broker.topics.put(replace(current, config=config, overrides=overrides))
+            for partition in current.partitions:
+                partition.configure(config)
+            self._broker.cluster_changed(row.change_number)
+
+    async def alter_broker(
+        self, name: str, steps: Sequence[ConfigChange], *, keep_others: bool, validate_only: bool
+    ) -> None:
+        """The same for this broker (`name` is its id) or for all of them (`name` is empty)."""
+        async with self._turn:
+            broker_settings = self._broker.settings
+            held = broker_settings.dynamic if name else broker_settings.dynamic_default
+            texts = changed(BROKER_SETTINGS, held if keep_others else {}, steps, kind="broker setting")
+            wanted = broker_settings.with_dynamic(
+                dynamic_default=broker_settings.dynamic_default if name else texts,
+                dynamic=texts if name else broker_settings.dynamic,
+            )
+            reconfigured = [(topic, TopicConfig.of(topic.overrides, wanted)) for topic in self._broker.topics]
+            if validate_only:
+                return
+            scope = self._broker.broker_id if name else None
+            await self._broker.database.run(lambda conn: settings.replace(conn, broker_id=scope, values=texts))
+            self._broker.settings = wanted
+            for topic, config in reconfigured:
+                self._broker.topics.put(replace(topic, config=config))
+                for partition in topic.partitions:
+                    partition.configure(config)
+
+    # Records
+
+    async def delete_records(self, partition: Partition, offset: int) -> int:
+        """The new `log_start_offset`; raises OffsetOutOfRange above the high watermark."""
+        wanted = partition.high_watermark if offset == HIGH_WATERMARK else offset
+        if not 0 <= wanted <= partition.high_watermark:
+            raise OffsetOutOfRange(
+                f"{partition.name}: records can be deleted up to the high watermark {partition.high_watermark}, "
+                f"not to {offset}"
+            )
+        if wanted > partition.log_start_offset:
+            await self._broker.lifecycle.move_log_start(partition, wanted)
+        return partition.log_start_offset

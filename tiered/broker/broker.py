@@ -1,0 +1,254 @@
+"""One broker: its data folder, its stores, its topics and the work that never ends.
+
+Owns the composition and the order of start and stop. Must never decide anything about one partition: that
+is the work of `partition`, `segment_lifecycle` and `admin`.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import NAMESPACE_URL, uuid5
+
+from sqlalchemy import Connection
+
+from tiered.broker.admin import Admin
+from tiered.broker.checkpoints import CheckpointWriter
+from tiered.broker.data_folder import DataFolder
+from tiered.broker.housekeeping import Housekeeping
+from tiered.broker.partition_loader import PartitionLoader
+from tiered.broker.producer_ids import ProducerIds
+from tiered.broker.reports import Reports
+from tiered.broker.segment_lifecycle import SegmentLifecycle, committed_segment
+from tiered.broker.tier_reader import TierReader
+from tiered.broker.topics import OFFSETS_TOPIC, Topic, Topics
+from tiered.cold.chunk_cache import ChunkCache
+from tiered.cold.object_store import open_store
+from tiered.cold.reader import ColdReader
+from tiered.config import BrokerSettings, ServeOptions, TopicConfig
+from tiered.errors import TieredError
+from tiered.formats.checkpoint import CommittedSegment
+from tiered.hot.file_system import RealFileSystem
+from tiered.hot.flusher import Flusher
+from tiered.ids import TopicId, TopicPartition
+from tiered.meta import brokers, cluster, partitions, segments, settings, topics
+from tiered.meta.engine import Database
+from tiered.meta.partitions import PartitionRow
+from tiered.meta.segments import SegmentRow
+from tiered.meta.topics import TopicRow
+from tiered.metrics import CountersState
+from tiered.runtime import BlockingPool, Clock, new_uuid
+
+log = logging.getLogger(__name__)
+
+DISK_THREADS = 4
+WILDCARD_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - compared with, never bound
+
+
+class Broker:
+    """A single broker. Between `start` and `stop` its parts may be used by both doors."""
+
+    def __init__(self, options: ServeOptions, clock: Clock) -> None:
+        """Takes the data folder's lock; raises AlreadyRunning when another process has it."""
+        self.options = options
+        self.clock = clock
+        self.settings: BrokerSettings = options.settings
+        self.counters = CountersState()
+        self.broker_id = options.broker_id
+        self.rack = options.rack
+        self.topics = Topics()
+        self.data = DataFolder(options.data_dir)
+        self.files = RealFileSystem()
+        self.cluster_id = ""
+        self.broker_epoch = -1
+        self.change_number = 0
+        self.serving = False
+        self.facts: dict[str, str | None] = {}
+        self._advertised = ("", 0)
+
+        self.database = Database.open(options.meta_url)
+        self.store = open_store(options.store_url)
+        self.disk = BlockingPool("disk", threads=DISK_THREADS)
+        self.uploads = BlockingPool("upload", threads=self.settings.tiered_upload_concurrency + 1)
+        self._downloads = BlockingPool("download", threads=self.settings.tiered_cold_read_concurrency)
+        self._cache = ChunkCache(
+            self.data.cache,
+            max_bytes=self.settings.tiered_cache_bytes,
+            pool=self._downloads,
+            max_bytes_in_flight=self.settings.tiered_cold_read_bytes_in_flight,
+        )
+        self.cold_reader = ColdReader(self.store, self._cache, self._downloads)
+        self.flusher = Flusher(self.disk, clock)
+        self.reader = TierReader(self.cold_reader, self.disk, self.counters)
+        self.loader = PartitionLoader(self)
+        self.lifecycle = SegmentLifecycle(self)
+        self.checkpoints = CheckpointWriter(self)
+        self.reports = Reports(self)
+        self.admin = Admin(self)
+        self.producer_ids = ProducerIds(self.database)
+        self._housekeeping = Housekeeping(self)
+
+    # Start and stop
+
+    async def start(self, tasks: asyncio.TaskGroup, *, advertised: tuple[str, int]) -> None:
+        """Ready to serve when it returns. Raises TieredError that says what to do.
+
+        The object store is not asked: a broker starts while S3 is away.
+        """
+        self._advertised = advertised
+        await asyncio.to_thread(self.database.migrate)
+        known = await self.database.run(self._register)
+        self.facts = {
+            "broker.id": str(self.broker_id),
+            "node.id": str(self.broker_id),
+            "broker.rack": self.rack,
+            "log.dirs": str(self.data.log_root),
+            "advertised.listeners": f"PLAINTEXT://{advertised[0]}:{advertised[1]}",
+        }
+        by_topic: dict[TopicId, list[PartitionRow]] = {}
+        for row in known.partitions:
+            by_topic.setdefault(TopicId(row.topic_id), []).append(row)
+        committed = self._committed_by_partition(known.segments)
+        await self.cold_reader.start(tasks)
+        for topic_row in known.topics:
+            await self._open_topic(topic_row, by_topic[TopicId(topic_row.topic_id)], committed)
+        self._list_offsets_topic()
+        self._housekeeping.start(tasks)
+        self.serving = True
+
+    def begin_stop(self) -> None:
+        """From here on no write is taken; answers in progress still go out."""
+        self.serving = False
+        for partition in self.topics.partitions():
+            partition.stop()
+
+    async def stop(self) -> None:
+        """Flushes and closes everything; what cannot be done is logged, and made good at the next start."""
+        await self._housekeeping.stop()
+        await self.loader.close_all()
+        for step in (self.checkpoints.write_stale, self.reports.write, self._fence):
+            try:
+                await step()
+            except TieredError as error:
+                log.warning("at shutdown: %s", error)
+        await self.cold_reader.stop()
+        await self.database.close()
+        await asyncio.to_thread(self._close_pools)
+        self.data.release()
+
+    def _close_pools(self) -> None:
+        for pool in (self._downloads, self.uploads, self.disk):
+            pool.close()
+        self.store.close()
+
+    def _register(self, conn: Connection) -> "_Known":
+        """One transaction: this process becomes the broker of its id and goes on leading its partitions."""
+        now_ms = self.clock.now_ms()
+        self.cluster_id = cluster.ensure(conn, cluster_id=str(new_uuid()), now_ms=now_ms).cluster_id
+        host, port = self._advertised
+        self.broker_epoch = brokers.register(
+            conn,
+            broker_id=self.broker_id,
+            host=host,
+            port=port,
+            boot_id=str(new_uuid()),
+            now_ms=now_ms,
+            rack=self.rack,
+        )
+        partitions.resume_leadership(conn, broker_id=self.broker_id, broker_epoch=self.broker_epoch)
+        stored = settings.load_all(conn)
+        self.settings = self.settings.with_dynamic(
+            dynamic_default=stored.get(None, {}), dynamic=stored.get(self.broker_id, {})
+        )
+        self.change_number = cluster.load(conn).change_number
+        return _Known(
+            topics=topics.load_all(conn),
+            partitions=partitions.load_all(conn),
+            segments=segments.load_committed(conn, leader=self.broker_id),
+        )
+
+    async def _fence(self) -> None:
+        await self.database.run(
+            lambda conn: brokers.fence(conn, broker_id=self.broker_id, broker_epoch=self.broker_epoch)
+        )
+
+    def _committed_by_partition(self, rows: tuple[SegmentRow, ...]) -> dict[TopicPartition, list[CommittedSegment]]:
+        found: dict[TopicPartition, list[CommittedSegment]] = {}
+        for row in rows:
+            key = TopicPartition(TopicId(row.topic_id), row.partition)
+            found.setdefault(key, []).append(committed_segment(row))
+        return found
+
+    async def _open_topic(
+        self, row: TopicRow, rows: list[PartitionRow], committed: dict[TopicPartition, list[CommittedSegment]]
+    ) -> None:
+        topic = Topic(
+            name=row.name,
+            topic_id=TopicId(row.topic_id),
+            partition_count=row.partition_count,
+            config=TopicConfig.of(row.configs, self.settings),
+            overrides=row.configs,
+            partitions=(),
+        )
+        opened = await self.loader.open_rows(topic, rows, committed)
+        self.topics.put(replace(topic, partitions=tuple(opened)))
+
+    def _list_offsets_topic(self) -> None:
+        """Clients look for this topic; it has no log, because offsets live in SQL."""
+        overrides = {"cleanup.policy": "compact"}
+        self.topics.put(
+            Topic(
+                name=OFFSETS_TOPIC,
+                topic_id=TopicId(uuid5(NAMESPACE_URL, f"tiered:{self.cluster_id}:{OFFSETS_TOPIC}")),
+                partition_count=self.settings.offsets_topic_num_partitions,
+                config=TopicConfig.of(overrides, self.settings),
+                overrides=overrides,
+                partitions=(),
+                is_internal=True,
+            )
+        )
+
+    # What both doors ask
+
+    def address_for(self, local_host: str) -> tuple[str, int]:
+        """Where the client that reached us on `local_host` is told to connect.
+
+        A wildcard address is bound by many names, and none of them is it: then the client is told the one
+        that it has found us by.
+        """
+        host, port = self._advertised
+        return (local_host if host in WILDCARD_ADDRESSES else host), port
+
+    def cluster_changed(self, change_number: int) -> None:
+        """Topics or their configs are other than the bucket's checkpoint says."""
+        self.change_number = max(self.change_number, change_number)
+        self.checkpoints.cluster_changed()
+
+    def upload_backlog(self) -> tuple[int, int]:
+        """(bytes of closed segments that wait for their upload, age of the oldest in ms)"""
+        now_ms = self.clock.now_ms()
+        waiting = [each for partition in self.topics.partitions() for each in partition.waiting_for_upload()]
+        ages_ms = [now_ms - segment.max_timestamp_ms for segment in waiting if segment.max_timestamp_ms >= 0]
+        return sum(segment.size_bytes for segment in waiting), max([0, *ages_ms])
+
+    def health(self) -> dict[str, Any]:
+        """`serving`, and what an operator should look at."""
+        failed = [partition.name for partition in self.topics.partitions() if partition.log.failed]
+        backlog_bytes, _ = self.upload_backlog()
+        return {
+            "serving": self.serving,
+            "broker": self.broker_id,
+            "cluster_id": self.cluster_id,
+            "failed_partitions": failed[:100],
+            "upload_backlog_bytes": backlog_bytes,
+            "stale_checkpoints": self.checkpoints.stale_count,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """What SQL knows when a broker starts."""
+
+    topics: tuple[TopicRow, ...]
+    partitions: tuple[PartitionRow, ...]
+    segments: tuple[SegmentRow, ...]

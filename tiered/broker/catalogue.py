@@ -1,0 +1,56 @@
+"""One partition's segments over both tiers, as people ask for them.
+
+Pure view: owns nothing, changes nothing.
+"""
+
+from dataclasses import dataclass
+
+from tiered.broker.partition import Partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CataloguedSegment:
+    """A range of offsets and where it is. `tier` is hot, cold or both; timestamps are -1 where unknown."""
+
+    base_offset: int
+    end_offset: int
+    tier: str
+    state: str
+    size_bytes: int
+    min_timestamp_ms: int
+    max_timestamp_ms: int
+    object_key: str | None
+
+
+def segments_of(partition: Partition) -> list[CataloguedSegment]:
+    """Every segment from `log_start_offset` on, oldest first; committed ones once, with their tier."""
+    local = {segment.base_offset: segment for segment in partition.log.segments}
+    found = []
+    for committed in partition.committed:
+        here = local.pop(committed.base_offset, None)
+        found.append(
+            CataloguedSegment(
+                base_offset=committed.base_offset,
+                end_offset=committed.end_offset,
+                tier="both" if here is not None else "cold",
+                state="committed",
+                size_bytes=committed.size_bytes,
+                min_timestamp_ms=committed.min_timestamp_ms,
+                max_timestamp_ms=committed.max_timestamp_ms,
+                object_key=committed.object_key,
+            )
+        )
+    for segment in local.values():
+        found.append(
+            CataloguedSegment(
+                base_offset=segment.base_offset,
+                end_offset=segment.end_offset,
+                tier="hot",
+                state="closed" if segment.closed else "active",
+                size_bytes=segment.size_bytes,
+                min_timestamp_ms=-1,
+                max_timestamp_ms=segment.max_timestamp_ms,
+                object_key=None,
+            )
+        )
+    return sorted(found, key=lambda each: each.base_offset)

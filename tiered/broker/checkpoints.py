@@ -1,0 +1,117 @@
+"""Keeps the bucket's checkpoints up with SQL, so that the bucket is enough by itself.
+
+Owns which checkpoints are stale and what was written last. Must never hold up an upload or a request: what
+cannot be written now stays stale and is written on a later tick. SQL decides, a checkpoint follows.
+"""
+
+import logging
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from tiered.broker.partition import Partition
+from tiered.cold import checkpoints
+from tiered.errors import TieredError
+from tiered.formats.checkpoint import ClusterCheckpoint, PartitionCheckpoint, TopicEntry
+from tiered.runtime import crash_point
+
+if TYPE_CHECKING:
+    from tiered.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+MAX_WRITES_A_ROUND = 200
+
+
+class CheckpointWriter:
+    """Writes stale checkpoints, a bounded number a round, one at a time."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._stale: dict[tuple[UUID, int], Partition] = {}
+        self._cluster_is_stale = True
+        self._writing = False
+
+    def partition_changed(self, partition: Partition) -> None:
+        where = partition.topic_partition
+        self._stale[where.topic_id, where.partition] = partition
+
+    def cluster_changed(self) -> None:
+        self._cluster_is_stale = True
+
+    def is_stale(self, topic_id: UUID, partition: int) -> bool:
+        """True while the bucket's checkpoint may still name objects that SQL has retired."""
+        return (topic_id, partition) in self._stale
+
+    @property
+    def stale_count(self) -> int:
+        return len(self._stale) + self._cluster_is_stale
+
+    async def write_stale(self) -> None:
+        """Writes what is stale. A failure leaves it stale, is counted, and raises nothing."""
+        if self._writing:
+            return
+        self._writing = True
+        try:
+            if self._cluster_is_stale:
+                await self._write_cluster()
+            for key, partition in list(self._stale.items())[:MAX_WRITES_A_ROUND]:
+                del self._stale[key]
+                if not await self._write_partition(partition):
+                    self._stale.setdefault(key, partition)
+        finally:
+            self._writing = False
+
+    async def _write_cluster(self) -> None:
+        broker = self._broker
+        self._cluster_is_stale = False
+        checkpoint = ClusterCheckpoint(
+            version=broker.change_number,
+            cluster_id=broker.cluster_id,
+            topics=tuple(
+                TopicEntry(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partition_count=topic.partition_count,
+                    configs=dict(topic.overrides),
+                )
+                for topic in broker.topics
+                if not topic.is_internal
+            ),
+        )
+        try:
+            await broker.uploads.run(checkpoints.write_cluster_checkpoint, broker.store, checkpoint)
+        except TieredError as error:
+            self._cluster_is_stale = True
+            self._failed("the cluster", error)
+
+    async def _write_partition(self, partition: Partition) -> bool:
+        """True when the bucket has it."""
+        where = partition.topic_partition
+        topic = self._broker.topics.find_id(where.topic_id)
+        if topic is None:
+            return True  # Deleted: the topic is gone from the cluster's checkpoint.
+        checkpoint = PartitionCheckpoint(
+            version=0,
+            cluster_id=self._broker.cluster_id,
+            topic=partition.topic,
+            topic_id=where.topic_id,
+            partition=where.partition,
+            partition_count=topic.partition_count,
+            log_start_offset=partition.log_start_offset,
+            cold_end_offset=partition.cold_end_offset,
+            leader_epoch=partition.leader_epoch,
+            pages=(),
+            segments=partition.committed,
+        )
+        try:
+            crash_point("checkpoint.before")
+            await self._broker.uploads.run(checkpoints.write_partition_checkpoint, self._broker.store, checkpoint)
+            crash_point("checkpoint.written")
+        except TieredError as error:
+            self._failed(partition.name, error)
+            return False
+        return True
+
+    def _failed(self, name: str, error: TieredError) -> None:
+        self._broker.counters.checkpoint_failures += 1
+        log.warning("the checkpoint of %s could not be written and is tried again: %s", name, error)

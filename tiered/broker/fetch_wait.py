@@ -1,0 +1,56 @@
+"""Waiting for a partition to grow: long polls and acknowledgements that wait for the disk.
+
+Owns the lists of waiters. Must never read or write a log. A waiter is called at most once, and leaves no
+trace when it gives up.
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+
+class Waiters:
+    """Those who wait for one partition's high watermark (or leadership) to change."""
+
+    __slots__ = ("_futures",)
+
+    def __init__(self) -> None:
+        self._futures: set[asyncio.Future[bool]] = set()
+
+    def add(self, future: "asyncio.Future[bool]") -> None:
+        self._futures.add(future)
+
+    def discard(self, future: "asyncio.Future[bool]") -> None:
+        self._futures.discard(future)
+
+    def wake(self) -> None:
+        """Lets every waiter look again. Cheap when there is none."""
+        if not self._futures:
+            return
+        futures, self._futures = self._futures, set()
+        for future in futures:
+            if not future.done():
+                future.set_result(True)
+
+    def __len__(self) -> int:
+        return len(self._futures)
+
+
+async def any_change(waiters: Iterable[Waiters], timeout_ms: float) -> bool:
+    """True as soon as one of `waiters` wakes, False after `timeout_ms`. Cancellation leaves nothing behind."""
+    lists = list(waiters)
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[bool] = loop.create_future()
+    timer = loop.call_later(max(0.0, timeout_ms) / 1000.0, _give_up, future)
+    for each in lists:
+        each.add(future)
+    try:
+        return await future
+    finally:
+        timer.cancel()
+        for each in lists:
+            each.discard(future)
+
+
+def _give_up(future: "asyncio.Future[bool]") -> None:
+    if not future.done():
+        future.set_result(False)

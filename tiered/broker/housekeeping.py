@@ -1,0 +1,154 @@
+"""The work that never ends: rolling, flushing, uploading, retention, sweeping, reporting.
+
+Owns when each of it happens and how much at once; what happens is decided by rules and done by
+`segment_lifecycle`, `checkpoints` and the partitions. Must never skip a partition because another failed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from tiered.broker.partition import Partition
+from tiered.errors import LogDirFailed, TieredError
+from tiered.ids import TopicPartition
+from tiered.runtime import every
+
+if TYPE_CHECKING:
+    from tiered.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+TICK_MS = 200
+REPORT_INTERVAL_MS = 5_000
+STALL_PROBE_MS = 100
+# After a failed upload a partition rests, longer each time, so that an absent store is not hammered.
+FIRST_REST_MS = 1_000
+MAX_REST_MS = 60_000
+YIELD_EVERY_PARTITIONS = 500
+
+
+class Housekeeping:
+    """Periodic work of one broker, as tasks of its TaskGroup."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._tasks: list[asyncio.Task[None]] = []
+        self._group: asyncio.TaskGroup | None = None
+        self._uploading: dict[TopicPartition, asyncio.Task[None]] = {}
+        self._rest_until_ms: dict[TopicPartition, float] = {}
+        self._failures: dict[TopicPartition, int] = {}
+        self._stopping = False
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        settings = self._broker.settings
+        self._group = group
+        plan: list[tuple[float, Callable[[], Awaitable[None]], str]] = [
+            (TICK_MS, self._tick, "rolling and uploads"),
+            (settings.tiered_checkpoint_interval_ms, self._broker.checkpoints.write_stale, "checkpoints"),
+            (settings.log_retention_check_interval_ms, self._retention, "retention"),
+            (settings.tiered_sweep_interval_ms, self._sweep, "sweeping the object store"),
+            (settings.producer_id_expiration_check_interval_ms, self._expire_producers, "producer expiry"),
+            (REPORT_INTERVAL_MS, self._broker.reports.write, "reports"),
+        ]
+        for interval_ms, tick, name in plan:
+            self._tasks.append(group.create_task(every(interval_ms, tick, name=name)))
+        self._tasks.append(group.create_task(self._probe_stalls()))
+
+    async def stop(self) -> None:
+        """Begins nothing new; uploads in progress are left to the sweep of the next start."""
+        self._stopping = True
+        for task in [*self._tasks, *self._uploading.values()]:
+            task.cancel()
+        await asyncio.gather(*self._tasks, *self._uploading.values(), return_exceptions=True)
+
+    # Rolling, flushing, uploading
+
+    async def _tick(self) -> None:
+        now_ms = self._broker.clock.now_ms()
+        for number, partition in enumerate(list(self._broker.topics.partitions())):
+            if number % YIELD_EVERY_PARTITIONS == YIELD_EVERY_PARTITIONS - 1:
+                await asyncio.sleep(0)
+            self._roll(partition, now_ms)
+            await self._flush_if_due(partition, now_ms)
+            self._upload(partition, now_ms)
+
+    def _roll(self, partition: Partition, now_ms: int) -> None:
+        try:
+            partition.log.roll_if_due(now_ms)
+        except LogDirFailed as error:
+            self._broker.counters.disk_errors += 1
+            log.warning("%s: cannot begin a new segment: %s", partition.name, error)
+
+    async def _flush_if_due(self, partition: Partition, now_ms: int) -> None:
+        if partition.flush_is_due(now_ms):
+            self._broker.flusher.request(partition.log)
+
+    def _upload(self, partition: Partition, now_ms: int) -> None:
+        """Starts the partition's next upload, if it has one and a place is free."""
+        key = partition.topic_partition
+        if self._stopping or key in self._uploading:
+            return
+        if len(self._uploading) >= self._broker.settings.tiered_upload_concurrency:
+            return
+        if self._broker.clock.monotonic_ms() < self._rest_until_ms.get(key, 0.0):
+            return
+        base_offset = partition.next_upload(now_ms)
+        if base_offset is None:
+            return
+        assert self._group is not None
+        self._uploading[key] = self._group.create_task(self._upload_all(partition))
+
+    async def _upload_all(self, partition: Partition) -> None:
+        """Uploads the partition's closed segments, oldest first, until none is due or one fails."""
+        key = partition.topic_partition
+        try:
+            while (base_offset := partition.next_upload(self._broker.clock.now_ms())) is not None:
+                await self._broker.lifecycle.upload(partition, base_offset)
+                self._failures.pop(key, None)
+                self._delete_local(partition)
+        except (TieredError, OSError) as error:
+            failures = self._failures[key] = self._failures.get(key, 0) + 1
+            rest_ms = min(MAX_REST_MS, FIRST_REST_MS * 2 ** min(failures - 1, 10))
+            self._rest_until_ms[key] = self._broker.clock.monotonic_ms() + rest_ms
+            self._broker.counters.uploads_failed += 1
+            log.warning("%s: an upload failed, the next try is in %d ms: %s", partition.name, rest_ms, error)
+        except Exception:
+            # A tick boundary: one partition's bug must not stop the others' uploads.
+            self._rest_until_ms[key] = self._broker.clock.monotonic_ms() + MAX_REST_MS
+            self._broker.counters.uploads_failed += 1
+            log.exception("%s: an upload failed in an unforeseen way", partition.name)
+        finally:
+            del self._uploading[key]
+
+    # Retention and sweeping
+
+    async def _retention(self) -> None:
+        for partition in list(self._broker.topics.partitions()):
+            try:
+                await self._broker.lifecycle.apply_retention(partition)
+                self._delete_local(partition)
+            except TieredError as error:
+                log.warning("%s: retention could not be applied, it is tried again: %s", partition.name, error)
+
+    def _delete_local(self, partition: Partition) -> None:
+        deleted = partition.delete_local(self._broker.clock.now_ms())
+        self._broker.counters.local_segments_deleted += deleted
+
+    async def _sweep(self) -> None:
+        await self._broker.lifecycle.sweep()
+
+    async def _expire_producers(self) -> None:
+        before_ms = self._broker.clock.now_ms() - self._broker.settings.producer_id_expiration_ms
+        for partition in list(self._broker.topics.partitions()):
+            partition.expire_producers(before_ms)
+
+    async def _probe_stalls(self) -> None:
+        """Measures how late the event loop wakes: the one number that tells whether something blocks it."""
+        loop = asyncio.get_running_loop()
+        counters = self._broker.counters
+        while True:
+            before = loop.time()
+            await asyncio.sleep(STALL_PROBE_MS / 1000.0)
+            counters.event_loop_stall_ms = max(0.0, (loop.time() - before) * 1000.0 - STALL_PROBE_MS)
+            counters.event_loop_max_stall_ms = max(counters.event_loop_max_stall_ms, counters.event_loop_stall_ms)

@@ -1,0 +1,127 @@
+"""Brings partitions from rows and files to life, and lets them go again.
+
+Owns how a local log is fitted to what SQL says of the partition after a crash, a power loss or a lost disk.
+Must never change SQL.
+"""
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tiered.broker.partition import Partition, log_config
+from tiered.broker.topics import Topic
+from tiered.errors import CorruptMetadata
+from tiered.formats.checkpoint import CommittedSegment
+from tiered.formats.producer_snapshot import decode_producers
+from tiered.hot.log import Log
+from tiered.ids import TopicPartition
+from tiered.meta import partitions
+from tiered.meta.partitions import PartitionRow
+
+if TYPE_CHECKING:
+    from tiered.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+
+class PartitionLoader:
+    """Opens and closes the local logs of one broker, several at a time."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+
+    async def open_new(self, topic: Topic) -> Topic:
+        """`topic` with its partitions opened; those it has already stay as they are."""
+        first = len(topic.partitions)
+        rows = await self._broker.database.run(
+            lambda conn: [partitions.load(conn, topic.topic_id, index) for index in range(first, topic.partition_count)]
+        )
+        opened = await self.open_rows(topic, rows, {})
+        return replace(topic, partitions=(*topic.partitions, *opened))
+
+    async def open_rows(
+        self, topic: Topic, rows: Sequence[PartitionRow], committed: dict[TopicPartition, list[CommittedSegment]]
+    ) -> list[Partition]:
+        """The partitions of `rows`, in their order. Raises CorruptFile or CorruptMetadata when data is missing."""
+        return list(await asyncio.gather(*(self._open(topic, row, committed) for row in rows)))
+
+    async def _open(
+        self, topic: Topic, row: PartitionRow, committed: dict[TopicPartition, list[CommittedSegment]]
+    ) -> Partition:
+        key = TopicPartition(topic.topic_id, row.partition)
+        segments = committed.get(key, [])
+        local = await self._broker.disk.run(self._open_log, topic, key, row)
+        partition = Partition(
+            topic=topic.name,
+            topic_partition=key,
+            config=topic.config,
+            log=local,
+            producers={entry.producer_id: entry for entry in local.recovery.producers},
+            leader_epoch=row.leader_epoch,
+            log_start_offset=row.log_start_offset,
+            cold_end_offset=row.cold_end_offset,
+            committed=segments,
+        )
+        if local.log_end_offset < row.cold_end_offset or local.local_log_start_offset > row.cold_end_offset:
+            await self._begin_after_cold(partition, row)
+        partition.begin_leadership()
+        return partition
+
+    def _open_log(self, topic: Topic, key: TopicPartition, row: PartitionRow) -> Log:
+        return Log.open(
+            self._broker.data.log_of(key),
+            self._broker.files,
+            config=log_config(topic.config),
+            log_start_offset=row.log_start_offset,
+            now_ms=self._broker.clock.now_ms(),
+        )
+
+    async def _begin_after_cold(self, partition: Partition, row: PartitionRow) -> None:
+        """The disk holds less than the object store: the local log starts anew where the store's copy ends.
+
+        Happens after a lost disk, or a power loss that took records which were uploaded but not yet flushed.
+        """
+        local = partition.log
+        if local.log_end_offset > row.cold_end_offset:
+            raise CorruptMetadata(
+                f"{partition.name}: local records begin at {local.local_log_start_offset}, but the object store's end "
+                f"at {row.cold_end_offset}; the offsets between are nowhere. Restore the missing segment files"
+            )
+        log.warning(
+            "%s: the local log ends at %d, the object store at %d; continuing from there",
+            partition.name,
+            local.log_end_offset,
+            row.cold_end_offset,
+        )
+        await self._broker.disk.run(local.truncate_fully_and_start_at, row.cold_end_offset)
+        if partition.committed:
+            tail = await self._broker.cold_reader.tail(partition.committed[-1])
+            partition.restart_from_cold(
+                producers=decode_producers(tail.producer_snapshot), leader_epochs=tail.leader_epochs
+            )
+
+    async def remove(self, topic: Topic) -> None:
+        """Ends the partitions of a deleted topic and removes their local files."""
+        for partition in topic.partitions:
+            partition.stop()
+        await self._broker.disk.run(self._remove_files, topic)
+
+    def _remove_files(self, topic: Topic) -> None:
+        for partition in topic.partitions:
+            partition.log.discard()
+        shutil.rmtree(self._broker.data.log_root / str(topic.topic_id), ignore_errors=True)
+
+    async def close_all(self) -> None:
+        """Flushes every log and marks it clean, several at a time; one that fails is logged and recovered later."""
+        found = list(self._broker.topics.partitions())
+        await asyncio.gather(*(self._close(partition) for partition in found))
+
+    async def _close(self, partition: Partition) -> None:
+        partition.stop()
+        try:
+            await self._broker.disk.run(partition.log.close, tuple(partition.producers.values()))
+        except OSError as error:
+            log.error("%s: could not be closed cleanly and will be recovered at the next start: %s", partition.name, error)

@@ -1,0 +1,30 @@
+"""Fresh producer ids, from blocks that SQL grants.
+
+Owns the unused rest of the present block. Must never hand out an id twice: a block whose grant has an
+unknown outcome is simply never used.
+"""
+
+import asyncio
+
+from tiered.meta import producer_ids
+from tiered.meta.engine import Database
+
+
+class ProducerIds:
+    """Hands out ids one by one; asks SQL once every thousand."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._next = 0
+        self._end = 0
+        self._refill = asyncio.Lock()
+
+    async def next(self) -> int:
+        """An id nobody has had; MetadataUnavailable when a new block is needed and SQL is away."""
+        async with self._refill:
+            if self._next == self._end:
+                block = await self._database.run(producer_ids.allocate_block)
+                self._next, self._end = block.start, block.stop
+            producer_id = self._next
+            self._next += 1
+            return producer_id

@@ -1,0 +1,299 @@
+"""The life of a segment: the only file that orders writes to the object store and to SQL.
+
+Upload (T2): flush and hash the local file, planned row, put, check what the store holds, commit. Each step
+makes the next one safe, so a crash after any of them leaves either a planned row to sweep or a committed row
+with a whole object. Retire: `log_start_offset` and the rows in one transaction. Purge: the object after its
+grace period, then the row. Local files go only below what is committed (T4).
+
+Owns the order and nothing else; rules decide what is due. Must never delete an object before its row can no
+longer be committed, nor one that readers of the newest checkpoint may still ask for within the grace period.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from tiered.broker.partition import Partition
+from tiered.cold import uploader
+from tiered.cold.uploader import DescribedSegment
+from tiered.errors import LostRace, MetadataUnavailable, TieredError
+from tiered.formats import object_key
+from tiered.formats.checkpoint import CommittedSegment
+from tiered.hot.log import SegmentFile
+from tiered.meta import segments
+from tiered.meta.segments import SegmentPlan, SegmentRow
+from tiered.runtime import crash_point, new_uuid
+
+if TYPE_CHECKING:
+    from tiered.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+SWEEP_BATCH = 100
+# A commit whose outcome is unknown is repeated until it is known: repeating it is harmless (T3).
+SETTLE_TRIES = 5
+NO_ROOT = "0" * 64
+
+
+class SegmentLifecycle:
+    """Moves segments of this broker's partitions through their states."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._in_progress: set[UUID] = set()
+
+    # Upload
+
+    async def upload(self, partition: Partition, base_offset: int) -> CommittedSegment:
+        """The committed segment. `base_offset` is that of a closed local segment, wholly below the last stable
+        offset (T1). Raises StoreUnavailable, MetadataUnavailable, LostRace, FencedLeaderEpoch or LogDirFailed;
+        the partition is then as before, and what was left behind will be swept.
+        """
+        broker = self._broker
+        local = partition.log.segment_for_upload(base_offset)
+        object_id = new_uuid()
+        self._in_progress.add(object_id)
+        try:
+            # What goes to the store must survive here too until it is there: no hash of unflushed bytes.
+            await broker.flusher.flushed(partition.log, local.end_offset)
+            previous_root = await self._previous_root(partition)
+            described = await broker.uploads.run(self._describe, partition, local, previous_root)
+            plan = self._plan(partition, local, described, object_id, previous_root)
+            await self._insert_plan(partition, plan)
+            crash_point("upload.planned")
+            await self._put(partition, local, described, plan)
+            row = await self._commit(plan)
+            crash_point("upload.committed")
+        finally:
+            self._in_progress.discard(object_id)
+            local.close()
+        committed = committed_segment(row)
+        partition.uploaded(committed)
+        broker.counters.uploads_committed += 1
+        broker.counters.uploaded_bytes += committed.size_bytes
+        broker.checkpoints.partition_changed(partition)
+        log.info("%s: offsets %d to %d are in the store", partition.name, committed.base_offset, committed.end_offset)
+        return committed
+
+    async def _previous_root(self, partition: Partition) -> str:
+        """The root hash that the next object's footer names: the chain shows a swapped or missing object."""
+        if partition.committed:
+            return partition.committed[-1].root_sha256
+        where = partition.topic_partition
+        newest = await self._broker.database.run(
+            lambda conn: segments.newest_ever_committed(conn, where.topic_id, where.partition)
+        )
+        return NO_ROOT if newest is None else newest.root_sha256
+
+    def _describe(self, partition: Partition, local: SegmentFile, previous_root: str) -> DescribedSegment:
+        """Reads and hashes the local file; runs in a thread. Corrupt bytes end the upload, never reach the store."""
+        return uploader.describe(
+            local.fileno(),
+            local.size_bytes,
+            chunk_bytes=partition.config.tiered_chunk_bytes,
+            cluster_id=self._broker.cluster_id,
+            topic_id=partition.topic_partition.topic_id,
+            topic=partition.topic,
+            partition=partition.topic_partition.partition,
+            leader_epochs=local.leader_epochs,
+            producer_snapshot=local.producer_snapshot,
+            previous_root_sha256=bytes.fromhex(previous_root),
+        )
+
+    def _plan(
+        self, partition: Partition, local: SegmentFile, described: DescribedSegment, object_id: UUID, previous_root: str
+    ) -> SegmentPlan:
+        where = partition.topic_partition
+        table = described.table
+        now_ms = self._broker.clock.now_ms()
+        return SegmentPlan(
+            object_id=object_id,
+            topic_id=where.topic_id,
+            partition=where.partition,
+            base_offset=local.base_offset,
+            end_offset=local.end_offset,
+            leader_epoch=partition.leader_epoch,
+            owner=self._broker.broker_id,
+            object_key=object_key.segment_key(
+                partition.topic,
+                where.topic_id,
+                where.partition,
+                local.base_offset,
+                local.end_offset,
+                partition.leader_epoch,
+                object_id,
+            ),
+            size_bytes=local.size_bytes + len(described.tail),
+            log_bytes=local.size_bytes,
+            min_timestamp_ms=table.min_timestamp_ms,
+            max_timestamp_ms=table.max_timestamp_ms,
+            record_count=table.record_count,
+            root_sha256=table.root_sha256.hex(),
+            previous_root_sha256=previous_root,
+            planned_at_ms=now_ms,
+            deadline_ms=now_ms + self._broker.settings.tiered_upload_timeout_ms,
+        )
+
+    async def _insert_plan(self, partition: Partition, plan: SegmentPlan) -> None:
+        try:
+            await self._broker.database.run(lambda conn: segments.plan(conn, plan))
+        except LostRace:
+            # SQL knows of a commit whose answer never came: take it over, and the next tick goes on from there.
+            await self.catch_up(partition)
+            raise
+
+    async def catch_up(self, partition: Partition) -> None:
+        """Takes over what SQL has committed for this partition beyond what is known here."""
+        where = partition.topic_partition
+        rows = await self._broker.database.run(
+            lambda conn: segments.list_committed(
+                conn, where.topic_id, where.partition, from_offset=partition.cold_end_offset
+            )
+        )
+        for row in rows:
+            partition.uploaded(committed_segment(row))
+        if rows:
+            self._broker.checkpoints.partition_changed(partition)
+
+    async def _put(
+        self, partition: Partition, local: SegmentFile, described: DescribedSegment, plan: SegmentPlan
+    ) -> None:
+        broker = self._broker
+        try:
+            await broker.uploads.run(
+                broker.store.put_segment, plan.object_key, local.fileno(), local.size_bytes, described.tail
+            )
+            crash_point("upload.stored")
+            await broker.uploads.run(
+                uploader.verify_stored, broker.store, plan.object_key, plan.size_bytes, described.tail
+            )
+            crash_point("upload.verified")
+        except TieredError:
+            await self._give_up(plan.object_id, plan.object_key, partition.name)
+            raise
+
+    async def _commit(self, plan: SegmentPlan) -> SegmentRow:
+        broker = self._broker
+        for attempt in range(SETTLE_TRIES):
+            try:
+                return await broker.database.run(
+                    lambda conn: segments.commit(
+                        conn, plan.object_id, leader_epoch=plan.leader_epoch, now_ms=broker.clock.now_ms()
+                    )
+                )
+            except MetadataUnavailable:
+                # The row may be committed: the object stays, and the next start or sweep asks again.
+                if attempt == SETTLE_TRIES - 1:
+                    raise
+            except TieredError:
+                await self._give_up(plan.object_id, plan.object_key, plan.object_key)
+                raise
+        raise AssertionError("unreachable")
+
+    async def _give_up(self, object_id: UUID, key: str, name: str) -> None:
+        """Cleans up after a failed upload as far as possible now; the sweep does the rest."""
+        try:
+            await self._remove_orphans(((object_id, key),))
+        except TieredError as error:
+            log.info("%s: an unfinished upload will be swept later: %s", name, error)
+
+    async def _remove_orphans(self, found: Sequence[tuple[UUID, str]]) -> int:
+        """How many orphans are gone: first they can no longer be committed, then the object goes, then the row."""
+        broker = self._broker
+        ids = [object_id for object_id, _ in found]
+        now_ms = broker.clock.now_ms()
+        rows = await broker.database.run(lambda conn: segments.abandon(conn, ids, now_ms=now_ms))
+        crash_point("sweep.abandoned")
+        for row in rows:
+            await broker.uploads.run(broker.store.delete, row.object_key)
+        crash_point("sweep.deleted")
+        gone = [row.object_id for row in rows]
+        return await broker.database.run(lambda conn: segments.fail_planned(conn, gone, now_ms=now_ms))
+
+    # Retention
+
+    async def apply_retention(self, partition: Partition) -> None:
+        """Moves `log_start_offset` as the topic's total retention says, if it says so now (T6)."""
+        wanted = partition.retention_start(self._broker.clock.now_ms())
+        if wanted > partition.log_start_offset:
+            log.info("%s: retention moves the log start from %d to %d", partition.name, partition.log_start_offset, wanted)
+            await self.move_log_start(partition, wanted)
+
+    async def move_log_start(self, partition: Partition, log_start_offset: int) -> None:
+        """`log_start_offset` in SQL first, with the rows below it retired, then here, then in the checkpoint."""
+        broker = self._broker
+        where = partition.topic_partition
+        now_ms = broker.clock.now_ms()
+        await broker.database.run(
+            lambda conn: segments.retire_before(
+                conn,
+                where.topic_id,
+                where.partition,
+                leader_epoch=partition.leader_epoch,
+                new_log_start_offset=log_start_offset,
+                now_ms=now_ms,
+                purge_after_ms=now_ms + partition.config.tiered_purge_grace_ms,
+            )
+        )
+        crash_point("retire.committed")
+        partition.moved_log_start(log_start_offset)
+        broker.checkpoints.partition_changed(partition)
+
+    # Sweeping
+
+    async def sweep(self, *, at_start: bool = False) -> None:
+        """Removes what failed uploads left, then objects whose grace is over. Bounded a round.
+
+        At start every planned row of this broker is an orphan: no upload is in progress. Later only those
+        past their deadline that are not in progress.
+        """
+        broker = self._broker
+        now_ms = broker.clock.now_ms()
+        before_ms = now_ms + 1 if at_start else now_ms - broker.settings.tiered_upload_timeout_ms
+        planned = await broker.database.run(
+            lambda conn: segments.list_planned(
+                conn, owner=broker.broker_id, planned_before_ms=before_ms, limit=SWEEP_BATCH
+            )
+        )
+        orphans = [(row.object_id, row.object_key) for row in planned if row.object_id not in self._in_progress]
+        if orphans:
+            broker.counters.orphans_swept += await self._remove_orphans(orphans)
+            log.info("swept %d unfinished uploads", len(orphans))
+        await self._purge(now_ms)
+
+    async def _purge(self, now_ms: int) -> None:
+        broker = self._broker
+        rows = await broker.database.run(lambda conn: segments.list_purgeable(conn, now_ms=now_ms, limit=SWEEP_BATCH))
+        if not rows:
+            return
+        # No checkpoint may name an object that is gone: readers plan from them.
+        await broker.checkpoints.write_stale()
+        for row in rows:
+            if broker.checkpoints.is_stale(row.topic_id, row.partition):
+                continue
+            await broker.uploads.run(broker.store.delete, row.object_key)
+            crash_point("purge.deleted")
+            broker.counters.objects_purged += await broker.database.run(
+                lambda conn, object_id=row.object_id: segments.mark_purged(conn, [object_id], now_ms=now_ms)
+            )
+
+
+def committed_segment(row: SegmentRow) -> CommittedSegment:
+    """The row as checkpoints and readers know it."""
+    assert row.committed_at_ms is not None
+    return CommittedSegment(
+        base_offset=row.base_offset,
+        end_offset=row.end_offset,
+        leader_epoch=row.leader_epoch,
+        object_key=row.object_key,
+        object_id=row.object_id,
+        size_bytes=row.size_bytes,
+        log_bytes=row.log_bytes,
+        min_timestamp_ms=row.min_timestamp_ms,
+        max_timestamp_ms=row.max_timestamp_ms,
+        record_count=row.record_count,
+        root_sha256=row.root_sha256,
+        previous_root_sha256=row.previous_root_sha256,
+        committed_at_ms=row.committed_at_ms,
+    )

@@ -1,0 +1,86 @@
+"""The topics this broker knows, by name and by id: what Metadata answers from memory.
+
+Owns the image and nothing else. Must never ask SQL: `admin` applies here what SQL has committed.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from tiered.broker.partition import Partition
+from tiered.config import TopicConfig
+from tiered.errors import InvalidTopic, UnknownTopicId, UnknownTopicOrPartition
+from tiered.ids import TopicId, is_legal_topic_name
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """One topic as it is now. `overrides` are the configs set on it, `config` the effective ones.
+
+    An internal topic is listed for clients that look for it; its records live in SQL, so it has
+    `partition_count` partitions and no log.
+    """
+
+    name: str
+    topic_id: TopicId
+    partition_count: int
+    config: TopicConfig
+    overrides: Mapping[str, str]
+    partitions: tuple[Partition, ...]
+    is_internal: bool = False
+
+    def partition(self, index: int) -> Partition:
+        """The partition, or UnknownTopicOrPartition."""
+        if 0 <= index < len(self.partitions):
+            return self.partitions[index]
+        raise UnknownTopicOrPartition(f"{self.name} has no partition {index} here; refresh metadata")
+
+
+class Topics:
+    """The image: replaced topic by topic, read by every request."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[UUID, Topic] = {}
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(list(self._by_name.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def put(self, topic: Topic) -> None:
+        self._by_name[topic.name] = topic
+        self._by_id[topic.topic_id] = topic
+
+    def remove(self, topic: Topic) -> None:
+        self._by_name.pop(topic.name, None)
+        self._by_id.pop(topic.topic_id, None)
+
+    def find(self, name: str) -> Topic | None:
+        return self._by_name.get(name)
+
+    def find_id(self, topic_id: UUID) -> Topic | None:
+        return self._by_id.get(topic_id)
+
+    def by_name(self, name: str) -> Topic:
+        """The topic; InvalidTopic for an illegal name, UnknownTopicOrPartition for one that is not there."""
+        topic = self._by_name.get(name)
+        if topic is not None:
+            return topic
+        if not is_legal_topic_name(name):
+            raise InvalidTopic(f"{name[:80]!r} is no topic name: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'")
+        raise UnknownTopicOrPartition(f"topic {name} does not exist")
+
+    def by_id(self, topic_id: UUID) -> Topic:
+        """The topic, or UnknownTopicId: deleted, or recreated with another id."""
+        topic = self._by_id.get(topic_id)
+        if topic is None:
+            raise UnknownTopicId(f"no topic has the id {topic_id}; refresh metadata")
+        return topic
+
+    def partitions(self) -> Iterator[Partition]:
+        for topic in self:
+            yield from topic.partitions

@@ -1,0 +1,1 @@
+"""The doors: the Kafka protocol and HTTP. Imports the broker, never a store."""

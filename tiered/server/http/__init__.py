@@ -1,0 +1,1 @@
+"""The HTTP door: health, metrics and the catalogue."""

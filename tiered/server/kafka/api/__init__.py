@@ -1,0 +1,1 @@
+"""One file for each Kafka API. Each opens with its versions, its behaviour and its deliberate gaps."""

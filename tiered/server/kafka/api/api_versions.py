@@ -1,0 +1,42 @@
+"""ApiVersions (key 18), versions 0 to 4: what this broker serves, derived from the dispatch table.
+
+An unknown version is answered in version 0 with UNSUPPORTED_VERSION and the whole list (KIP-511). Software
+names are checked as Kafka does (v3+). No features are finalized: transaction.version 2 is not offered.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from tiered.errors import InvalidRequest
+from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.error_mapping import NONE, UNSUPPORTED_VERSION, error_code
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
+
+
+def api_versions(others: Iterable[Api]) -> Api:
+    """The row of ApiVersions for a table that holds `others` and this one."""
+
+    async def handle(context: Context, request: Any, reply: Any) -> Any:
+        code = NONE
+        if request is None:
+            code = UNSUPPORTED_VERSION
+        elif context.api_version >= 3:
+            name, version = request.client_software_name, request.client_software_version
+            if _SOFTWARE.match(name) and _SOFTWARE.match(version):
+                context.connection.client_software = f"{name} {version}"[:120]
+            else:
+                code = error_code(InvalidRequest("client software name or version"))
+        return reply.ApiVersionsResponse(
+            error_code=code,
+            api_keys=[
+                reply.ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
+                for api in table
+            ],
+            throttle_time=0,
+        )
+
+    own = Api(key=18, name="ApiVersions", min_version=0, max_version=4, handle=handle)
+    table = sorted([*others, own], key=lambda api: api.key)
+    return own

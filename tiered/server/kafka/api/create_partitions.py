@@ -1,0 +1,26 @@
+"""CreatePartitions (key 37), versions 0 to 3: more partitions for a topic; never fewer."""
+
+from typing import Any
+
+from tiered.errors import TieredError
+from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.error_mapping import NONE, error_code
+
+
+async def handle(context: Context, request: Any, reply: Any) -> Any:
+    results = []
+    for asked in request.topics:
+        code, message = NONE, None
+        try:
+            topic = context.broker.topics.by_name(asked.name)
+            assignments = None if asked.assignments is None else [tuple(each.broker_ids) for each in asked.assignments]
+            await context.broker.admin.create_partitions(
+                topic, asked.count, assignments, validate_only=request.validate_only
+            )
+        except TieredError as error:
+            code, message = error_code(error), str(error)
+        results.append(reply.CreatePartitionsTopicResult(name=asked.name, error_code=code, error_message=message))
+    return reply.CreatePartitionsResponse(throttle_time=0, results=results)
+
+
+API = Api(key=37, name="CreatePartitions", min_version=0, max_version=3, handle=handle)

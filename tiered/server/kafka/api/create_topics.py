@@ -1,0 +1,67 @@
+"""CreateTopics (key 19), versions 2 to 7: new topics with partitions, configs and ids.
+
+-1 partitions or replicas take the broker's defaults. `validate_only` checks and creates nothing. From v5 the
+answer carries the effective configs, from v7 the topic id. A name twice in one request is INVALID_REQUEST.
+"""
+
+from collections import Counter
+from typing import Any
+
+from tiered.broker.admin import NewTopic
+from tiered.errors import InvalidRequest, TieredError
+from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.error_mapping import NONE, error_code
+
+
+async def handle(context: Context, request: Any, reply: Any) -> Any:
+    names = Counter(topic.name for topic in request.topics)
+    results = [await _one(context, reply, topic, names[topic.name], request.validate_only) for topic in request.topics]
+    return reply.CreateTopicsResponse(throttle_time=0, topics=results)
+
+
+async def _one(context: Context, reply: Any, asked: Any, times: int, validate_only: bool) -> Any:
+    admin = context.broker.admin
+    try:
+        if times > 1:
+            raise InvalidRequest(f"topic {asked.name} stands {times} times in one request")
+        new = NewTopic(
+            name=asked.name,
+            partition_count=asked.num_partitions,
+            replication_factor=asked.replication_factor,
+            assignments={each.partition_index: tuple(each.broker_ids) for each in asked.assignments},
+            configs={each.name: each.value for each in asked.configs},
+        )
+        if len(new.configs) != len(asked.configs):
+            raise InvalidRequest(f"topic {asked.name}: a config stands twice in the request")
+        topic = await admin.create_topic(new, validate_only=validate_only)
+    except TieredError as error:
+        return reply.CreatableTopicResult(
+            name=asked.name,
+            topic_id=None,
+            error_code=error_code(error),
+            error_message=str(error),
+            num_partitions=-1,
+            replication_factor=-1,
+            configs=None if context.api_version >= 5 else [],
+        )
+    return reply.CreatableTopicResult(
+        name=topic.name,
+        topic_id=None if validate_only else topic.topic_id,
+        error_code=NONE,
+        error_message=None,
+        num_partitions=topic.partition_count,
+        replication_factor=1,
+        configs=[
+            reply.CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=int(entry.source),
+                is_sensitive=entry.is_sensitive,
+            )
+            for entry in admin.describe_topic(topic)
+        ],
+    )
+
+
+API = Api(key=19, name="CreateTopics", min_version=2, max_version=7, handle=handle)

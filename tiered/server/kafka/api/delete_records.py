@@ -1,0 +1,34 @@
+"""DeleteRecords (key 21), versions 0 to 2: moves `log_start_offset` up, in both tiers.
+
+-1 means the high watermark; an offset above it is OFFSET_OUT_OF_RANGE. The answer comes after SQL has the
+new start, so a restart cannot take it back. Objects wholly below it are deleted after the purge grace.
+"""
+
+from typing import Any
+
+from tiered.errors import TieredError
+from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.error_mapping import NONE, error_code
+
+
+async def handle(context: Context, request: Any, reply: Any) -> Any:
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for asked in topic.partitions:
+            code, low_watermark = NONE, -1
+            try:
+                partition = context.broker.topics.by_name(topic.name).partition(asked.partition_index)
+                low_watermark = await context.broker.admin.delete_records(partition, asked.offset)
+            except TieredError as error:
+                code = error_code(error)
+            partitions.append(
+                reply.DeleteRecordsPartitionResult(
+                    partition_index=asked.partition_index, low_watermark=low_watermark, error_code=code
+                )
+            )
+        topics.append(reply.DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
+    return reply.DeleteRecordsResponse(throttle_time=0, topics=topics)
+
+
+API = Api(key=21, name="DeleteRecords", min_version=0, max_version=2, handle=handle)

@@ -1,0 +1,43 @@
+"""DeleteTopics (key 20), versions 1 to 6: by name, and from v6 by topic id.
+
+The topic is gone for clients when this answers; its objects are deleted after the purge grace.
+"""
+
+from typing import Any
+
+from tiered.errors import InvalidRequest, TieredError
+from tiered.ids import NO_TOPIC_ID
+from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.error_mapping import NONE, error_code
+
+
+async def handle(context: Context, request: Any, reply: Any) -> Any:
+    if context.api_version >= 6:
+        asked = [(topic.name, topic.topic_id) for topic in request.topics]
+    else:
+        asked = [(name, None) for name in request.topic_names]
+    responses = [await _one(context, reply, name, topic_id) for name, topic_id in asked]
+    return reply.DeleteTopicsResponse(throttle_time=0, responses=responses)
+
+
+async def _one(context: Context, reply: Any, name: str | None, topic_id: Any) -> Any:
+    topics = context.broker.topics
+    by_id = topic_id is not None and topic_id != NO_TOPIC_ID
+    code, message = NONE, None
+    try:
+        if by_id and name is not None:
+            raise InvalidRequest("a topic is deleted by name or by id, not by both")
+        if by_id:
+            topic = topics.by_id(topic_id)
+        elif name is not None:
+            topic = topics.by_name(name)
+        else:
+            raise InvalidRequest("a topic is deleted by name or by id")
+        name, topic_id = topic.name, topic.topic_id
+        await context.broker.admin.delete_topic(topic)
+    except TieredError as error:
+        code, message = error_code(error), str(error)
+    return reply.DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=message)
+
+
+API = Api(key=20, name="DeleteTopics", min_version=1, max_version=6, handle=handle)

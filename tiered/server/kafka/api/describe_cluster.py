@@ -1,0 +1,35 @@
+"""DescribeCluster (key 60), versions 0 to 2: the brokers and the controller. Endpoint type 1 (brokers) only."""
+
+from typing import Any
+
+from tiered.errors import UnsupportedVersion
+from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.error_mapping import NONE, error_code
+
+BROKERS = 1
+
+
+async def handle(context: Context, request: Any, reply: Any) -> Any:
+    broker = context.broker
+    host, port = broker.address_for(context.connection.local_host)
+    code, message = NONE, None
+    endpoint_type = getattr(request, "endpoint_type", BROKERS)
+    if endpoint_type != BROKERS:
+        message = "there is no separate controller quorum; ask for endpoint type 1 (brokers)"
+        code = error_code(UnsupportedVersion(message))
+    return reply.DescribeClusterResponse(
+        throttle_time=0,
+        error_code=code,
+        error_message=message,
+        endpoint_type=endpoint_type,
+        cluster_id=broker.cluster_id,
+        controller_id=broker.broker_id,
+        brokers=[
+            reply.DescribeClusterBroker(
+                broker_id=broker.broker_id, host=host, port=port, rack=broker.rack, is_fenced=False
+            )
+        ],
+    )
+
+
+API = Api(key=60, name="DescribeCluster", min_version=0, max_version=2, handle=handle)

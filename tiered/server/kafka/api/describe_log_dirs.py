@@ -1,0 +1,53 @@
+"""DescribeLogDirs (key 35), versions 1 to 4: local bytes of each partition, and of the disk (v4).
+
+Sizes count the local tier; what the object store holds is in the catalogue (`tiered segments`, v_segments).
+"""
+
+from typing import Any
+
+from tiered.broker.partition import Partition
+from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.error_mapping import NONE
+
+
+async def handle(context: Context, request: Any, reply: Any) -> Any:
+    broker = context.broker
+    wanted = None if request.topics is None else {each.topic: set(each.partitions) for each in request.topics}
+    topics = []
+    for topic in broker.topics:
+        if wanted is not None and topic.name not in wanted:
+            continue
+        indexes = None if wanted is None else wanted[topic.name]
+        partitions = [
+            _described(reply, partition)
+            for partition in topic.partitions
+            if not indexes or partition.topic_partition.partition in indexes
+        ]
+        if partitions:
+            topics.append(reply.DescribeLogDirsTopic(name=topic.name, partitions=partitions))
+    total_bytes, usable_bytes = broker.data.disk_bytes()
+    return reply.DescribeLogDirsResponse(
+        throttle_time=0,
+        error_code=NONE,
+        results=[
+            reply.DescribeLogDirsResult(
+                error_code=NONE,
+                log_dir=str(broker.data.log_root),
+                topics=topics,
+                total_bytes=total_bytes,
+                usable_bytes=usable_bytes,
+            )
+        ],
+    )
+
+
+def _described(reply: Any, partition: Partition) -> Any:
+    return reply.DescribeLogDirsPartition(
+        partition_index=partition.topic_partition.partition,
+        partition_size=partition.log.size_bytes,
+        offset_lag=0,
+        is_future_key=False,
+    )
+
+
+API = Api(key=35, name="DescribeLogDirs", min_version=1, max_version=4, handle=handle)

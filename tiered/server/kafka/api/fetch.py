@@ -1,0 +1,244 @@
+"""Fetch (key 1), versions 4 to 18: record batches from both tiers, as they were written.
+
+Long-polls until `min_bytes` are there, `max_wait_ms` has passed, or any partition has an error (as Kafka's
+DelayedFetch). Limits follow KIP-74: whole batches, and the first non-empty partition gives at least one even
+above the limits. Partitions are served in the order of the request. Cold partitions are read in parallel
+within the same limits. Sessions (KIP-227) are declined: every answer has session id 0, so clients send full
+requests. Gaps: followers (a replica id) are not served.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from tiered.broker.fetch_wait import any_change
+from tiered.broker.partition import Partition
+from tiered.errors import OffsetOutOfRange, TieredError, UnsupportedCompression, UnsupportedVersion
+from tiered.file_slice import FileSlice
+from tiered.formats import record_batch
+from tiered.rules import read_plan
+from tiered.server.kafka.connection import Parts
+from tiered.server.kafka.dispatch import Api, RawRequest
+from tiered.server.kafka.error_mapping import (
+    FETCH_SESSION_ID_NOT_FOUND,
+    INVALID_FETCH_SESSION_EPOCH,
+    NONE,
+    error_code,
+)
+from tiered.wire import fetch
+from tiered.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchTopicResult
+
+READ_COMMITTED = 1
+NO_SESSION = 0
+FULL, SESSIONLESS = 0, -1
+# A longer wait than any client asks for; it bounds how long a vanished client's wait can last.
+MAX_WAIT_MS = 600_000
+# Up to here copying a range costs less than a system call of its own.
+COPY_BYTES = 16 << 10
+FIRST_VERSION_WITH_ZSTD = 10
+ZSTD = 4
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One partition of the request and what was found for it."""
+
+    asked: FetchPartition
+    partition: Partition | None = None
+    error: TieredError | None = None
+    records: FileSlice | bytes | None = None
+    cold_max_bytes: int = 0
+
+
+@dataclass(slots=True)
+class _Found:
+    """One pass over all partitions of a request."""
+
+    topics: list[tuple[fetch.FetchTopic, list[_Entry]]] = field(default_factory=list)
+    total_bytes: int = 0
+    has_error: bool = False
+    has_cold: bool = False
+
+    def entries(self) -> list[_Entry]:
+        return [entry for _, entries in self.topics for entry in entries]
+
+
+def handle(request: RawRequest) -> Parts | Coroutine[Any, Any, Parts | None] | None:
+    """The answer: at once when there is enough in memory, else later."""
+    broker = request.context.broker
+    asked = fetch.decode_fetch_request(request.buffer, request.position, request.end, request.context.api_version)
+    broker.counters.requests["Fetch"] += 1
+    if asked.replica_id >= 0:
+        raise UnsupportedVersion("followers are not served: this cluster has one broker")
+    refusal = _session_error(asked)
+    if refusal != NONE:
+        return fetch.encode_fetch_response(request.context.api_version, request.correlation_id, refusal, NO_SESSION, [])
+    found = _look(request, asked)
+    if _is_enough(found, asked) and not found.has_cold and _all_resident(request, found):
+        return _answer(request, asked, found)
+    return _answer_later(request, asked, found)
+
+
+def _session_error(asked: FetchRequest) -> int:
+    """Only requests for a new session (which we decline) or without one are possible here."""
+    if asked.session_id != NO_SESSION:
+        return FETCH_SESSION_ID_NOT_FOUND
+    if asked.session_epoch not in (FULL, SESSIONLESS):
+        return INVALID_FETCH_SESSION_EPOCH
+    return NONE
+
+
+def _look(request: RawRequest, asked: FetchRequest) -> _Found:
+    """What is there now, within the request's limits. Reads nothing yet: hot ranges are slices, cold ones a plan."""
+    found = _Found()
+    topics = request.context.broker.topics
+    budget = min(max(0, asked.max_bytes), request.context.broker.settings.fetch_max_bytes)
+    committed_only = asked.isolation_level == READ_COMMITTED
+    for topic in asked.topics:
+        entries: list[_Entry] = []
+        for each in topic.partitions:
+            entry = _Entry(each)
+            entries.append(entry)
+            try:
+                if topic.topic_id is not None:
+                    known = topics.by_id(topic.topic_id)
+                else:
+                    known = topics.by_name(topic.name or "")
+                entry.partition = known.partition(each.partition)
+                entry.partition.check_leader_epoch(each.current_leader_epoch)
+                budget -= _look_at(entry, entry.partition, min(budget, each.partition_max_bytes), committed_only, found)
+            except TieredError as error:
+                entry.error = error
+                found.has_error = True
+        found.topics.append((topic, entries))
+    return found
+
+
+def _look_at(entry: _Entry, partition: Partition, max_bytes: int, committed_only: bool, found: _Found) -> int:
+    """Fills in `entry`; returns the bytes that it takes of the request's budget."""
+    first = found.total_bytes == 0
+    match partition.plan_read(entry.asked.fetch_offset, committed_only=committed_only):
+        case read_plan.Hot():
+            if max_bytes <= 0 and not first:
+                return 0
+            found_slice = partition.read_hot(
+                entry.asked.fetch_offset, max(0, max_bytes), committed_only=committed_only, at_least_one=first
+            )
+            if found_slice is None:
+                return 0
+            entry.records = found_slice
+            found.total_bytes += found_slice.length
+            return found_slice.length
+        case read_plan.Cold():
+            if max_bytes <= 0 and not first:
+                return 0
+            entry.cold_max_bytes = max(1, max_bytes)
+            found.has_cold = True
+            found.total_bytes += entry.cold_max_bytes
+            return entry.cold_max_bytes
+        case read_plan.OutOfRange():
+            raise OffsetOutOfRange(
+                f"{partition.name}: offset {entry.asked.fetch_offset} is not in {partition.log_start_offset} to "
+                f"{partition.log.log_end_offset}"
+            )
+        case _:
+            return 0
+
+
+def _is_enough(found: _Found, asked: FetchRequest) -> bool:
+    return found.has_error or found.has_cold or found.total_bytes >= asked.min_bytes or asked.max_wait_ms <= 0
+
+
+def _all_resident(request: RawRequest, found: _Found) -> bool:
+    reader = request.context.broker.reader
+    return all(reader.is_resident(each.records) for each in found.entries() if isinstance(each.records, FileSlice))
+
+
+async def _answer_later(request: RawRequest, asked: FetchRequest, found: _Found) -> Parts:
+    """Waits for enough, then for the bytes to be in memory. A client that goes away cancels only the waiting."""
+    clock = request.context.broker.clock
+    deadline_ms = clock.monotonic_ms() + min(asked.max_wait_ms, MAX_WAIT_MS)
+    while not _is_enough(found, asked):
+        partitions = [entry.partition for entry in found.entries() if entry.partition is not None]
+        if not await any_change([each.waiters for each in partitions], deadline_ms - clock.monotonic_ms()):
+            found = _look(request, asked)
+            break
+        found = _look(request, asked)
+    reader = request.context.broker.reader
+    cold = [entry for entry in found.entries() if entry.cold_max_bytes]
+    if cold:
+        await asyncio.gather(*(_read_cold(request, asked, entry) for entry in cold))
+        _keep_to_limits(cold)
+    for entry in found.entries():
+        if isinstance(entry.records, FileSlice):
+            await reader.make_resident(entry.records)
+    return _answer(request, asked, found)
+
+
+async def _read_cold(request: RawRequest, asked: FetchRequest, entry: _Entry) -> None:
+    """Fills in one cold partition; if retention was faster than the read, plans once more."""
+    assert entry.partition is not None
+    partition, offset = entry.partition, entry.asked.fetch_offset
+    try:
+        entry.records = await request.context.broker.reader.read_cold(partition, offset, entry.cold_max_bytes)
+        if entry.records is None:
+            again = _Found()
+            _look_at(entry, partition, entry.cold_max_bytes, asked.isolation_level == READ_COMMITTED, again)
+    except TieredError as error:
+        request.context.broker.counters.cold_read_errors += 1
+        entry.error = error
+
+
+def _keep_to_limits(cold: list[_Entry]) -> None:
+    """A batch above its partition's limit goes out only as the first one of an answer (KIP-74)."""
+    for entry in cold[1:]:
+        if isinstance(entry.records, FileSlice) and entry.records.length > entry.cold_max_bytes:
+            entry.records = None
+
+
+def _answer(request: RawRequest, asked: FetchRequest, found: _Found) -> Parts:
+    version = request.context.api_version
+    counters = request.context.broker.counters
+    results = []
+    for topic, entries in found.topics:
+        answers = []
+        for entry in entries:
+            answers.append(_result(entry, asked, version))
+            if entry.records is not None:
+                length = len(entry.records) if isinstance(entry.records, bytes) else entry.records.length
+                counters.fetched_bytes += length
+        results.append(FetchTopicResult(topic.name, topic.topic_id, answers))
+    return fetch.encode_fetch_response(version, request.correlation_id, NONE, NO_SESSION, results)
+
+
+def _result(entry: _Entry, asked: FetchRequest, version: int) -> FetchPartitionResult:
+    if entry.error is None and version < FIRST_VERSION_WITH_ZSTD and isinstance(entry.records, FileSlice):
+        _refuse_zstd(entry)
+    if entry.error is not None or entry.partition is None:
+        entry.records = None
+        code = error_code(entry.error) if entry.error is not None else NONE
+        return FetchPartitionResult(entry.asked.partition, code)
+    if isinstance(entry.records, FileSlice) and entry.records.length <= COPY_BYTES:
+        entry.records = entry.records.read()
+    partition = entry.partition
+    return FetchPartitionResult(
+        entry.asked.partition,
+        NONE,
+        partition.high_watermark,
+        partition.last_stable_offset,
+        partition.log_start_offset,
+        entry.records,
+        [] if asked.isolation_level == READ_COMMITTED else None,
+    )
+
+
+def _refuse_zstd(entry: _Entry) -> None:
+    """Clients from before KIP-110 cannot read zstd; they are told, instead of being handed it."""
+    assert isinstance(entry.records, FileSlice)
+    data = entry.records.read()
+    if any(header.compression == ZSTD for _, header in record_batch.whole_batches(data, 0, len(data))):
+        entry.error = UnsupportedCompression("zstd records need Fetch version 10 or later; upgrade the client")
+
+
+API = Api(key=1, name="Fetch", min_version=4, max_version=18, raw=handle)

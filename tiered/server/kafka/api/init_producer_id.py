@@ -1,0 +1,28 @@
+"""InitProducerId (key 22), versions 0 to 5: a fresh producer id, for idempotent producers.
+
+Every call hands out a new id with epoch 0, from blocks that SQL grants, so no id is ever given twice. A
+producer that asks to bump its epoch (v3+) gets a new id, which resets its sequence just as well.
+Gaps: a transactional id is answered with UNSUPPORTED_VERSION; transactions are not served.
+"""
+
+from typing import Any
+
+from tiered.errors import TieredError, UnsupportedVersion
+from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.error_mapping import NONE, error_code
+
+
+async def handle(context: Context, request: Any, reply: Any) -> Any:
+    try:
+        if request.transactional_id is not None:
+            raise UnsupportedVersion("transactions are not served; leave transactional.id unset")
+        producer_id = await context.broker.producer_ids.next()
+        code, producer_epoch = NONE, 0
+    except TieredError as error:
+        code, producer_id, producer_epoch = error_code(error), -1, -1
+    return reply.InitProducerIdResponse(
+        throttle_time=0, error_code=code, producer_id=producer_id, producer_epoch=producer_epoch
+    )
+
+
+API = Api(key=22, name="InitProducerId", min_version=0, max_version=5, handle=handle)

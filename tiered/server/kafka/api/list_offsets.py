@@ -1,0 +1,71 @@
+"""ListOffsets (key 2), versions 1 to 11: an offset by timestamp, or one of the special ones.
+
+-1 latest (the last stable offset for read_committed), -2 earliest, -3 the record of the greatest timestamp
+(v7), -4 the first local offset (v8), -5 the last tiered offset (v9), -6 the first offset that waits for its
+upload (v11). A timestamp later than every record answers offset -1 without an error. Times are looked up
+in both tiers. A special timestamp that the version does not have is UNSUPPORTED_VERSION.
+"""
+
+from typing import Any
+
+from tiered.errors import TieredError, UnsupportedVersion
+from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.error_mapping import NONE, error_code
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+_FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+
+
+async def handle(context: Context, request: Any, reply: Any) -> Any:
+    read_committed = getattr(request, "isolation_level", 0) == 1
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for asked in topic.partitions:
+            try:
+                timestamp_ms, offset, leader_epoch = await _offset(context, topic.name, asked, read_committed)
+                code = NONE
+            except TieredError as error:
+                timestamp_ms, offset, leader_epoch, code = -1, -1, -1, error_code(error)
+            partitions.append(
+                reply.ListOffsetsPartitionResponse(
+                    partition_index=asked.partition_index,
+                    error_code=code,
+                    timestamp=timestamp_ms,
+                    offset=offset,
+                    leader_epoch=leader_epoch,
+                )
+            )
+        topics.append(reply.ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+    return reply.ListOffsetsResponse(throttle_time=0, topics=topics)
+
+
+async def _offset(context: Context, topic: str, asked: Any, read_committed: bool) -> tuple[int, int, int]:
+    """(timestamp in ms or -1, offset or -1, leader epoch)"""
+    wanted: int = asked.timestamp
+    partition = context.broker.topics.by_name(topic).partition(asked.partition_index)
+    partition.check_leader_epoch(getattr(asked, "current_leader_epoch", -1))
+    if context.api_version < _FIRST_VERSION.get(wanted, 1) or wanted < EARLIEST_PENDING_UPLOAD:
+        raise UnsupportedVersion(f"timestamp {wanted} means nothing in ListOffsets version {context.api_version}")
+    offsets = partition.offsets
+    end = offsets.last_stable_offset if read_committed else offsets.high_watermark
+    special = {
+        LATEST: end,
+        EARLIEST: offsets.log_start_offset,
+        EARLIEST_LOCAL: max(offsets.local_log_start_offset, offsets.log_start_offset),
+        LATEST_TIERED: offsets.cold_end_offset - 1 if offsets.cold_end_offset > offsets.log_start_offset else -1,
+        EARLIEST_PENDING_UPLOAD: max(offsets.cold_end_offset, offsets.log_start_offset),
+    }
+    if wanted in special:
+        return -1, special[wanted], partition.leader_epoch if special[wanted] >= 0 else -1
+    reader = context.broker.reader
+    if wanted == MAX_TIMESTAMP:
+        found = await reader.max_timestamp(partition)
+    else:
+        found = await reader.offset_for_timestamp(partition, wanted)
+    if found is None or found[0] >= end:
+        return -1, -1, -1
+    return found[1], found[0], partition.leader_epoch
+
+
+API = Api(key=2, name="ListOffsets", min_version=1, max_version=11, handle=handle)

@@ -1,0 +1,34 @@
+"""OffsetForLeaderEpoch (key 23), versions 2 to 4: where a leader epoch ended, for truncation checks (KIP-320).
+
+An epoch that this log never had answers (-1, -1), as Kafka does.
+"""
+
+from typing import Any
+
+from tiered.errors import TieredError
+from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.error_mapping import NONE, error_code
+
+
+async def handle(context: Context, request: Any, reply: Any) -> Any:
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for asked in topic.partitions:
+            code, leader_epoch, end_offset = NONE, -1, -1
+            try:
+                partition = context.broker.topics.by_name(topic.topic).partition(asked.partition)
+                partition.check_leader_epoch(asked.current_leader_epoch)
+                leader_epoch, end_offset = partition.end_of_leader_epoch(asked.leader_epoch)
+            except TieredError as error:
+                code = error_code(error)
+            partitions.append(
+                reply.EpochEndOffset(
+                    error_code=code, partition=asked.partition, leader_epoch=leader_epoch, end_offset=end_offset
+                )
+            )
+        topics.append(reply.OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
+    return reply.OffsetForLeaderEpochResponse(throttle_time=0, topics=topics)
+
+
+API = Api(key=23, name="OffsetForLeaderEpoch", min_version=2, max_version=4, handle=handle)

@@ -1,0 +1,380 @@
+"""One client connection: bytes in, frames in order, bytes out. No asyncio transport stands in between.
+
+Owns the socket, its borrowed receive buffer and its outbox. Frames are handled one at a time and answered
+in request order. A buffer is borrowed only while bytes of an unfinished frame are in it, so that an idle
+connection costs a socket and a small object. Files go out with sendfile. Must never interpret a request:
+that is dispatch's work. Whatever a client sends, only its own connection ends.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import struct
+from collections import deque
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+from tiered.errors import Throttled, TieredError
+from tiered.file_slice import FileSlice
+from tiered.server.kafka.buffers import BufferPool
+
+log = logging.getLogger(__name__)
+
+Parts = list[bytes | bytearray | FileSlice]
+"""An answer, in the order in which it goes out; the first part begins with the frame length."""
+
+# More than this many unsent bytes, and no further request of this connection is begun.
+OUTBOX_HIGH_BYTES = 32 << 20
+# A turn of one connection sends at most this much, so that a fast reader does not hold up the others.
+SEND_TURN_BYTES = 4 << 20
+RECEIVE_BYTES = 256 << 10
+# A frame announced as larger grows its buffer as its bytes arrive: a length alone allocates nothing.
+EAGER_FRAME_BYTES = 4 << 20
+MAX_PARTS_A_CALL = 64
+
+_length_at = struct.Struct(">i").unpack_from
+
+
+class FrameHandler(Protocol):
+    """What a connection hands its frames to. Implemented by dispatch."""
+
+    max_frame_bytes: int
+
+    def handle(self, connection: "Connection", buffer: memoryview, position: int, end: int) -> (
+        Parts | Coroutine[Any, Any, Parts | None] | None
+    ):
+        """The answer, or a coroutine that gives it, or None for no answer.
+
+        The coroutine must not touch `buffer`. Raises TieredError when the connection must end.
+        """
+
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Runs `work` as a task with an owner."""
+
+    def closed(self, connection: "Connection") -> None:
+        """`connection` is no more."""
+
+    def may_grow(self, size_bytes: int) -> bool:
+        """Whether all connections together may hold `size_bytes` more in unfinished frames."""
+
+
+class Connection:
+    """A connected client. `close` may be called at any time, any number of times."""
+
+    __slots__ = (
+        "_buffer",
+        "_busy",
+        "_end",
+        "_fd",
+        "_handler",
+        "_loop",
+        "_outbox",
+        "_outbox_bytes",
+        "_pool",
+        "_reading",
+        "_socket",
+        "_start",
+        "_task",
+        "_writing",
+        "client_id",
+        "client_software",
+        "closed",
+        "host",
+        "last_active_ms",
+        "local_host",
+        "local_port",
+        "partial_since_ms",
+    )
+
+    def __init__(
+        self, sock: socket.socket, handler: FrameHandler, pool: BufferPool, host: str, now_ms: float
+    ) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = sock
+        self._fd = sock.fileno()
+        self._handler = handler
+        self._pool = pool
+        self._loop = asyncio.get_running_loop()
+        self._buffer: memoryview | None = None
+        self._start = 0
+        self._end = 0
+        self._outbox: deque[memoryview | list[Any]] = deque()
+        self._outbox_bytes = 0
+        self._busy = False
+        self._reading = False
+        self._writing = False
+        self._task: asyncio.Task[None] | None = None
+        self.closed = False
+        self.client_id: str | None = None
+        self.client_software = ""
+        self.host = host
+        self.local_host: str = sock.getsockname()[0]
+        self.local_port: int = sock.getsockname()[1]
+        self.last_active_ms = now_ms
+        self.partial_since_ms: float | None = None
+        self._set_reading(True)
+
+    @property
+    def busy(self) -> bool:
+        """A request is being handled, or an answer waits to be sent."""
+        return self._busy or bool(self._outbox)
+
+    @property
+    def handling(self) -> bool:
+        """A request is being handled now; a long poll counts."""
+        return self._busy
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self._outbox_bytes
+
+    def close(self) -> None:
+        """Ends the connection now. A wait in progress is cancelled, a write that has begun is not undone."""
+        if self.closed:
+            return
+        self.closed = True
+        self._set_reading(False)
+        self._set_writing(False)
+        self._release_buffer()
+        self._outbox.clear()
+        self._outbox_bytes = 0
+        self._socket.close()
+        if self._task is not None:
+            self._task.cancel()
+        self._handler.closed(self)
+
+    # Bytes in
+
+    def _on_readable(self) -> None:
+        if self._buffer is None:
+            self._buffer = self._pool.borrow(RECEIVE_BYTES)
+            self._start = self._end = 0
+        try:
+            received = self._socket.recv_into(self._buffer[self._end :])
+        except (BlockingIOError, InterruptedError):
+            received = -1
+        except OSError:
+            self.close()
+            return
+        if received == 0:
+            self.close()
+            return
+        if received > 0:
+            self._end += received
+            self.last_active_ms = self._loop.time() * 1000.0
+        self._handle_frames()
+
+    def _handle_frames(self) -> None:
+        """Handles every whole frame in the buffer, until one has to wait; then sees to room for the rest."""
+        buffer = self._buffer
+        if buffer is None:
+            return
+        try:
+            while not self._busy and self._outbox_bytes < OUTBOX_HIGH_BYTES:
+                available = self._end - self._start
+                if available < 4:
+                    break
+                length = _length_at(buffer, self._start)[0]
+                if not 0 < length <= self._handler.max_frame_bytes:
+                    log.warning(
+                        "connection from %s closed: a frame of %d bytes; 1 to %d are accepted",
+                        self.host,
+                        length,
+                        self._handler.max_frame_bytes,
+                    )
+                    self.close()
+                    return
+                if available < 4 + length:
+                    break
+                position = self._start + 4
+                self._start = position + length
+                self._handle_one(buffer, position, position + length)
+                if self.closed:
+                    return
+            self._keep_rest(buffer)
+        except TieredError as error:
+            log.warning("connection from %s closed: %s", self.host, error)
+            self.close()
+            return
+        except Exception:
+            log.exception("connection from %s closed: a request failed in an unforeseen way", self.host)
+            self.close()
+            return
+
+    def _handle_one(self, buffer: memoryview, position: int, end: int) -> None:
+        self.partial_since_ms = None
+        answer = self._handler.handle(self, buffer, position, end)
+        if answer is None:
+            return
+        if isinstance(answer, list):
+            self.send(answer)
+        else:
+            self._busy = True
+            self._task = self._handler.run(self._answer_later(answer))
+
+    async def _answer_later(self, work: Coroutine[Any, Any, Parts | None]) -> None:
+        answer: Parts | None = None
+        failed = True
+        try:
+            answer = await work
+            failed = False
+        except TieredError as error:
+            log.warning("connection from %s closed: %s", self.host, error)
+        except Exception:
+            log.exception("connection from %s closed: a request failed in an unforeseen way", self.host)
+        finally:
+            self._task = None  # From here on `close` has nobody to cancel.
+            if failed:
+                self.close()
+        if self.closed:
+            return
+        self._busy = False
+        if answer is not None:
+            self.send(answer)
+        self._handle_frames()
+
+    def _keep_rest(self, buffer: memoryview) -> None:
+        """Keeps what is left of an unfinished frame, with room for more of it; gives an empty buffer back."""
+        rest = self._end - self._start
+        if rest == 0:
+            self._release_buffer()
+            self.partial_since_ms = None
+            self._set_reading(True)
+            return
+        if self.partial_since_ms is None:
+            self.partial_since_ms = self._loop.time() * 1000.0
+        wanted = RECEIVE_BYTES
+        if rest >= 4:
+            length = 4 + _length_at(buffer, self._start)[0]
+            if 4 < length <= 4 + self._handler.max_frame_bytes:
+                wanted = min(length, max(EAGER_FRAME_BYTES, 2 * rest)) + RECEIVE_BYTES
+        if wanted > len(buffer) and rest < wanted - RECEIVE_BYTES:
+            if not self._handler.may_grow(wanted):
+                raise Throttled("unfinished requests hold all the memory they may (queued.max.request.bytes)")
+            larger = self._pool.borrow(wanted)
+            larger[:rest] = buffer[self._start : self._end]
+            self._pool.give_back(buffer)
+            self._buffer = larger
+            self._start, self._end = 0, rest
+        elif len(buffer) - self._end < 4096 and self._start > 0:
+            buffer[:rest] = buffer[self._start : self._end]
+            self._start, self._end = 0, rest
+        # While a request is handled, later ones pile up only as far as the buffer reaches.
+        self._set_reading(self._buffer is not None and self._end < len(self._buffer))
+
+    def _release_buffer(self) -> None:
+        if self._buffer is not None:
+            self._pool.give_back(self._buffer)
+            self._buffer = None
+        self._start = self._end = 0
+
+    # Bytes out
+
+    def send(self, parts: Parts) -> None:
+        """Sends `parts` after everything sent before; what the socket does not take now goes out later."""
+        if self.closed:
+            return
+        idle = not self._outbox
+        if idle and len(parts) == 1 and not isinstance(parts[0], FileSlice):
+            # The common small answer: one call, no queue.
+            view = memoryview(parts[0])
+            try:
+                sent = self._socket.send(view)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            except OSError:
+                self.close()
+                return
+            if sent == len(view):
+                return
+            self._outbox.append(view[sent:])
+            self._outbox_bytes += len(view) - sent
+            self._set_writing(True)
+            return
+        for part in parts:
+            if isinstance(part, FileSlice):
+                self._outbox.append([part, part.position, part.length])
+                self._outbox_bytes += part.length
+            elif part:
+                self._outbox.append(memoryview(part))
+                self._outbox_bytes += len(part)
+        if idle:
+            self._send_queued()
+
+    def _on_writable(self) -> None:
+        self._send_queued()
+        if not self.closed and not self._busy and self._buffer is not None:
+            self._handle_frames()
+
+    def _send_queued(self) -> None:
+        budget = SEND_TURN_BYTES
+        try:
+            while self._outbox and budget > 0:
+                first = self._outbox[0]
+                sent = self._send_file(first, budget) if isinstance(first, list) else self._send_views()
+                if sent == 0:
+                    break
+                budget -= sent
+                self._outbox_bytes -= sent
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            self.close()
+            return
+        self._set_writing(bool(self._outbox))
+
+    def _send_file(self, item: list[Any], budget: int) -> int:
+        part, position, length = item
+        sent = os.sendfile(self._fd, part.fileno(), position, min(length, budget))
+        if sent == 0:
+            raise OSError(f"the file ended {length} bytes before the slice did")
+        if sent == length:
+            self._outbox.popleft()
+        else:
+            item[1] = position + sent
+            item[2] = length - sent
+        return sent
+
+    def _send_views(self) -> int:
+        views: list[memoryview] = []
+        flags = 0
+        for item in self._outbox:
+            if isinstance(item, list):
+                flags = socket.MSG_MORE  # The header shares its packet with the file's first bytes.
+                break
+            views.append(item)
+            if len(views) == MAX_PARTS_A_CALL:
+                break
+        sent = self._socket.sendmsg(views, (), flags)
+        left = sent
+        while left:
+            size = len(views[0])
+            if left < size:
+                self._outbox[0] = views[0][left:]
+                break
+            self._outbox.popleft()
+            views.pop(0)
+            left -= size
+        return sent
+
+    # The event loop
+
+    def _set_reading(self, wanted: bool) -> None:
+        if wanted == self._reading:
+            return
+        self._reading = wanted
+        if wanted:
+            self._loop.add_reader(self._fd, self._on_readable)
+        else:
+            self._loop.remove_reader(self._fd)
+
+    def _set_writing(self, wanted: bool) -> None:
+        if wanted == self._writing:
+            return
+        self._writing = wanted
+        if wanted:
+            self._loop.add_writer(self._fd, self._on_writable)
+        else:
+            self._loop.remove_writer(self._fd)

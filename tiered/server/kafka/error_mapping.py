@@ -1,0 +1,74 @@
+"""Kafka's error codes for our kinds of error: the only place where the codes are given.
+
+Owns the table. A kind without a row of its own takes the row of its nearest base class, so a new error
+can never reach the wire as a wrong success.
+"""
+
+from typing import Final
+
+from tiered import errors
+
+NONE: Final = 0
+UNKNOWN_SERVER_ERROR: Final = -1
+UNSUPPORTED_VERSION: Final = 35
+FETCH_SESSION_ID_NOT_FOUND: Final = 70
+INVALID_FETCH_SESSION_EPOCH: Final = 71
+INVALID_REQUEST: Final = 42
+COORDINATOR_NOT_AVAILABLE: Final = 15
+
+_CODES: Final[dict[type[BaseException], int]] = {
+    errors.TieredError: UNKNOWN_SERVER_ERROR,
+    errors.Retriable: 5,  # LEADER_NOT_AVAILABLE: every client refreshes its metadata and tries again
+    errors.UnknownTopicOrPartition: 3,
+    errors.UnknownTopicId: 100,
+    errors.NotLeader: 6,
+    errors.UnknownLeaderEpoch: 75,
+    errors.OffsetNotAvailable: 78,
+    errors.NotEnoughReplicas: 19,
+    errors.LogDirFailed: 56,  # KAFKA_STORAGE_ERROR
+    errors.MetadataUnavailable: 7,  # REQUEST_TIMED_OUT: the outcome may be unknown
+    errors.StoreUnavailable: 7,
+    errors.ShuttingDown: 6,
+    errors.RequestTimedOut: 7,
+    errors.Throttled: 89,  # THROTTLING_QUOTA_EXCEEDED
+    errors.Fenced: 74,
+    errors.FencedLeaderEpoch: 74,
+    errors.StaleProducerEpoch: 47,
+    errors.StaleBrokerEpoch: 77,
+    errors.LostRace: 41,  # NOT_CONTROLLER: ask again, another broker was first
+    errors.Invalid: INVALID_REQUEST,
+    errors.MalformedRequest: INVALID_REQUEST,
+    errors.UnsupportedVersion: UNSUPPORTED_VERSION,
+    errors.InvalidRequest: INVALID_REQUEST,
+    errors.InvalidTopic: 17,
+    errors.TopicExists: 36,
+    errors.InvalidPartitions: 37,
+    errors.InvalidReplicationFactor: 38,
+    errors.InvalidReplicaAssignment: 39,
+    errors.InvalidConfig: 40,
+    errors.InvalidRecord: 87,
+    errors.MessageTooLarge: 10,
+    errors.InvalidTimestamp: 32,
+    errors.UnsupportedCompression: 76,
+    errors.InvalidRequiredAcks: 21,
+    errors.OutOfOrderSequence: 45,
+    errors.UnknownProducerId: 59,
+    errors.PolicyViolation: 44,
+    errors.InvalidTransactionState: 48,
+    errors.OutOfRange: 1,
+    errors.OffsetOutOfRange: 1,
+    errors.Corrupt: 2,  # CORRUPT_MESSAGE
+    errors.CorruptBatch: 2,
+    errors.CorruptObject: 2,  # the consumer must hear of it, not retry in silence
+    errors.CorruptFile: 2,
+    errors.CorruptMetadata: UNKNOWN_SERVER_ERROR,
+}
+
+
+def error_code(error: BaseException) -> int:
+    """Kafka's code for `error`: that of its own class, or of the nearest base class that has one."""
+    for kind in type(error).__mro__:
+        code = _CODES.get(kind)
+        if code is not None:
+            return code
+    return UNKNOWN_SERVER_ERROR

@@ -1,0 +1,176 @@
+"""The listening socket and the connections that came through it.
+
+Owns the set of connections, their number and their deadlines, and the tasks that answer requests. Must
+never know what a request means.
+"""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from typing import Any
+
+from tiered.metrics import CountersState
+from tiered.runtime import Clock, every
+from tiered.server.kafka.buffers import BufferPool
+from tiered.server.kafka.connection import Connection, Parts
+from tiered.server.kafka.dispatch import Dispatch
+
+log = logging.getLogger(__name__)
+
+BACKLOG = 4096
+ACCEPTS_A_TURN = 256
+# A frame whose bytes stop coming ends its connection, so that half-sent requests cannot hold memory.
+PARTIAL_FRAME_DEADLINE_MS = 60_000
+SWEEP_INTERVAL_MS = 5_000
+ACCEPT_PAUSE_S = 0.2
+
+
+class KafkaListener:
+    """Accepts and serves connections between `start` and `stop`."""
+
+    def __init__(
+        self,
+        dispatch: Dispatch,
+        *,
+        clock: Clock,
+        counters: CountersState,
+        max_frame_bytes: int,
+        max_connections: int,
+        max_connections_per_host: int,
+        max_buffered_bytes: int,
+        idle_ms: int,
+    ) -> None:
+        self.max_frame_bytes = max_frame_bytes
+        self._dispatch = dispatch
+        self._clock = clock
+        self._counters = counters
+        self._max_connections = max_connections
+        self._max_connections_per_host = max_connections_per_host
+        self._max_buffered_bytes = max_buffered_bytes
+        self._idle_ms = idle_ms
+        self._pool = BufferPool()
+        self._connections: set[Connection] = set()
+        self._by_host: dict[str, int] = {}
+        self._socket: socket.socket | None = None
+        self._tasks: asyncio.TaskGroup | None = None
+        self._owned = AsyncExitStack()
+
+    def bind(self, host: str, port: int) -> tuple[str, int]:
+        """Binds and returns the address; raises OSError when it is taken or not ours."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.setblocking(False)
+            sock.bind((host, port))
+        except OSError:
+            sock.close()
+            raise
+        self._socket = sock
+        bound: tuple[str, int] = sock.getsockname()[:2]
+        return bound
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Begins to accept. Requests that must wait run as tasks of `tasks`."""
+        assert self._socket is not None
+        self._tasks = tasks
+        self._socket.listen(BACKLOG)
+        asyncio.get_running_loop().add_reader(self._socket.fileno(), self._accept)
+        self._sweeper = tasks.create_task(every(SWEEP_INTERVAL_MS, self._sweep, name="connection deadlines"))
+
+    async def stop(self, *, grace_ms: float) -> None:
+        """Accepts no more; connections that are answering have `grace_ms` to finish, then all end."""
+        loop = asyncio.get_running_loop()
+        if self._socket is not None:
+            loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+        deadline = loop.time() + grace_ms / 1000.0
+        while any(connection.busy for connection in self._connections) and loop.time() < deadline:
+            await asyncio.sleep(0.01)
+        for connection in list(self._connections):
+            connection.close()
+        self._sweeper.cancel()
+
+    # connection.FrameHandler
+
+    def handle(
+        self, connection: Connection, buffer: memoryview, position: int, end: int
+    ) -> Parts | Coroutine[Any, Any, Parts | None] | None:
+        return self._dispatch.handle(connection, buffer, position, end)
+
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        assert self._tasks is not None
+        return self._tasks.create_task(work)
+
+    def closed(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        left = self._by_host[connection.host] - 1
+        if left:
+            self._by_host[connection.host] = left
+        else:
+            del self._by_host[connection.host]
+        self._counters.connections_open = len(self._connections)
+
+    def may_grow(self, size_bytes: int) -> bool:
+        return self._pool.lent_bytes + size_bytes <= self._max_buffered_bytes
+
+    # Accepting
+
+    def _accept(self) -> None:
+        assert self._socket is not None
+        for _ in range(ACCEPTS_A_TURN):
+            try:
+                sock, address = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    log.error("cannot accept connections: %s; raise the limit of open files", error.strerror)
+                    self._pause_accepting()
+                    return
+                raise
+            self._admit(sock, address[0])
+
+    def _pause_accepting(self) -> None:
+        """The socket stays readable while nobody can be accepted: without a pause the loop would spin."""
+        assert self._socket is not None
+        loop = asyncio.get_running_loop()
+        descriptor = self._socket.fileno()
+        loop.remove_reader(descriptor)
+        loop.call_later(ACCEPT_PAUSE_S, self._resume_accepting)
+
+    def _resume_accepting(self) -> None:
+        if self._socket is not None and self._socket.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(self._socket.fileno(), self._accept)
+
+    def _admit(self, sock: socket.socket, host: str) -> None:
+        count = self._by_host.get(host, 0)
+        if len(self._connections) >= self._max_connections or count >= self._max_connections_per_host:
+            self._counters.connections_refused += 1
+            log.warning("connection from %s refused: max.connections or max.connections.per.ip is reached", host)
+            sock.close()
+            return
+        self._by_host[host] = count + 1
+        try:
+            connection = Connection(sock, self, self._pool, host, self._clock.monotonic_ms())
+        except OSError:  # The client has already gone.
+            sock.close()
+            self._by_host[host] = count
+            return
+        self._connections.add(connection)
+        self._counters.connections_opened += 1
+        self._counters.connections_open = len(self._connections)
+
+    async def _sweep(self) -> None:
+        """Ends connections that idle too long, or whose unfinished frame or unread answer stands still."""
+        now_ms = self._clock.monotonic_ms()
+        for connection in list(self._connections):
+            stuck = connection.partial_since_ms
+            if stuck is not None and not connection.busy and now_ms - stuck > PARTIAL_FRAME_DEADLINE_MS:
+                log.warning("connection from %s closed: its request did not arrive in full", connection.host)
+                connection.close()
+            elif not connection.handling and now_ms - connection.last_active_ms > self._idle_ms:
+                connection.close()

@@ -1,0 +1,124 @@
+"""One broker process, from its options to its exit code.
+
+Owns the order of start and stop: what must be there before clients come, and what must be safe before the
+process goes. Must never decide anything about data.
+"""
+
+import asyncio
+import gc
+import logging
+import signal
+import sys
+from collections.abc import Callable
+
+from tiered.broker.broker import Broker
+from tiered.config import ServeOptions
+from tiered.errors import InvalidConfig, TieredError
+from tiered.runtime import Clock, SystemClock
+from tiered.server.kafka.apis import served_apis
+from tiered.server.kafka.dispatch import Dispatch
+from tiered.server.kafka.listener import KafkaListener
+
+log = logging.getLogger(__name__)
+
+STOP_GRACE_MS = 3_000.0
+
+
+class Server:
+    """A broker with its two doors. `start`, then `stop`; the addresses are known in between."""
+
+    def __init__(self, options: ServeOptions, clock: Clock | None = None) -> None:
+        self._options = options
+        self.broker = Broker(options, clock or SystemClock())
+        settings = options.settings
+        self._kafka = KafkaListener(
+            Dispatch(self.broker, served_apis()),
+            clock=self.broker.clock,
+            counters=self.broker.counters,
+            max_frame_bytes=settings.socket_request_max_bytes,
+            max_connections=settings.max_connections,
+            max_connections_per_host=settings.max_connections_per_ip,
+            max_buffered_bytes=settings.queued_max_request_bytes,
+            idle_ms=settings.connections_max_idle_ms,
+        )
+        self.kafka_address = ("", 0)
+        self.http_address = ("", 0)
+
+    async def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Serves when it returns. Raises TieredError or OSError with a message that says what to do."""
+        # Imported here: everything up to the ready line counts, and HTTP's import can go on beside recovery.
+        options = self._options
+        self.kafka_address = _bind(lambda: self._kafka.bind(options.kafka_host, options.kafka_port), "--kafka")
+        advertised = (options.advertise_host or self.kafka_address[0], options.advertise_port or self.kafka_address[1])
+        await self.broker.start(tasks, advertised=advertised)
+        from tiered.server.http.app import HttpServer
+
+        self._http = HttpServer(self.broker)
+        try:
+            self.http_address = await self._http.start(options.http_host, options.http_port)
+        except OSError as error:
+            raise _address_error("--http", error) from error
+        self._kafka.start(tasks)
+
+    async def stop(self) -> None:
+        """A controlled shutdown: no new work, answers in progress finish, logs are flushed and marked clean."""
+        self.broker.begin_stop()
+        await self._kafka.stop(grace_ms=STOP_GRACE_MS)
+        await self._http.stop()
+        await self.broker.stop()
+
+
+async def serve(options: ServeOptions) -> None:
+    """Runs one broker until SIGTERM or SIGINT; prints its ready line to stdout."""
+    server = Server(options)
+    asked_to_stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, asked_to_stop.set)
+    async with asyncio.TaskGroup() as tasks:
+        await server.start(tasks)
+        # What start-up allocated lives as long as the process: the collector need not look at it again.
+        gc.freeze()
+        gc.set_threshold(50_000, 50, 50)
+        print(
+            f"ready broker={options.broker_id} kafka={_shown(server.kafka_address)} http={_shown(server.http_address)}",
+            flush=True,
+        )
+        await asked_to_stop.wait()
+        log.info("stopping: no new requests; flushing")
+        await server.stop()
+    log.info("stopped")
+
+
+def run(options: ServeOptions) -> int:
+    """The exit code: 0 after a controlled shutdown, 1 when the broker could not start."""
+    try:
+        asyncio.run(serve(options))
+    except* (TieredError, OSError) as group:
+        for error in _leaves(group):
+            print(f"tiered serve: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found.extend(_leaves(error) if isinstance(error, BaseExceptionGroup) else [error])
+    return found
+
+
+def _bind(bind: Callable[[], tuple[str, int]], option: str) -> tuple[str, int]:
+    try:
+        return bind()
+    except OSError as error:
+        raise _address_error(option, error) from error
+
+
+def _address_error(option: str, error: OSError) -> InvalidConfig:
+    return InvalidConfig(f"cannot listen on the address of {option}: {error.strerror}; choose another HOST:PORT")
+
+
+def _shown(address: tuple[str, int]) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
