@@ -48,7 +48,8 @@ enum {
   BAD_RECORD = 3,
   BAD_COUNT = 4,
   TOO_LARGE = 5,
-  NO_ROOM = 6
+  NO_ROOM = 6,
+  NOT_TEXT = 7 /* a header's key is not UTF-8: allowed, but no Arrow string holds it as it is */
 };
 
 typedef struct {
@@ -90,7 +91,7 @@ static inline int64_t be64(const uint8_t *p) {
 }
 
 /* The zigzag number at p, at most 64 bits in at most 10 bytes; the byte after it, or NULL when there is none. */
-static inline const uint8_t *varlong(const uint8_t *p, const uint8_t *end, int64_t *value) {
+static inline const uint8_t *varint(const uint8_t *p, const uint8_t *end, int64_t *value) {
   if (LIKELY(p < end && p[0] < 0x80)) {
     *value = (int64_t)(p[0] >> 1) ^ -(int64_t)(p[0] & 1);
     return p + 1;
@@ -109,38 +110,12 @@ static inline const uint8_t *varlong(const uint8_t *p, const uint8_t *end, int64
   return 0;
 }
 
-/* The same for at most 32 bits in at most 5 bytes. */
-static inline const uint8_t *varint(const uint8_t *p, const uint8_t *end, int64_t *value) {
-  if (LIKELY(p < end && p[0] < 0x80)) {
-    *value = (int64_t)(p[0] >> 1) ^ -(int64_t)(p[0] & 1);
-    return p + 1;
-  }
-  uint64_t raw = 0;
-  for (int shift = 0; shift < 35; shift += 7) {
-    if (UNLIKELY(p >= end)) return 0;
-    uint64_t byte = *p++;
-    if (UNLIKELY(shift == 28 && byte > 15)) return 0;
-    raw |= (byte & 0x7f) << shift;
-    if (byte < 0x80) {
-      *value = (int64_t)(raw >> 1) ^ -(int64_t)(raw & 1);
-      return p;
-    }
-  }
-  return 0;
-}
-
 /* Milliseconds to microseconds. What no timestamp can hold becomes the last one that can. */
 static inline int64_t to_us(int64_t ms) {
   const int64_t most = INT64_MAX / 1000;
   if (UNLIKELY(ms > most)) ms = most;
   if (UNLIKELY(ms < -most)) ms = -most;
   return ms * 1000;
-}
-
-static inline int64_t saturating_add(int64_t a, int64_t b) {
-  int64_t sum;
-  if (UNLIKELY(__builtin_add_overflow(a, b, &sum))) return a < 0 ? INT64_MIN : INT64_MAX;
-  return sum;
 }
 
 /* ---- CRC-32C ---- */
@@ -287,16 +262,16 @@ static int is_utf8(const uint8_t *p, int64_t n) {
   return 1;
 }
 
-#define NUMBER(read, value)                             \
+#define NUMBER(value)                                   \
   do {                                                  \
-    p = read(p, record_end, &(value));                  \
+    p = varint(p, record_end, &(value));                 \
     if (UNLIKELY(!p)) return BAD_RECORD;                \
   } while (0)
 
 /* A length of -1 (null) or more, and that many bytes from `start`. */
 #define BYTES(start, length)                                                        \
   do {                                                                              \
-    NUMBER(varint, length);                                                         \
+    NUMBER( length);                                                         \
     if (UNLIKELY((length) < -1 || (length) > record_end - p)) return BAD_RECORD;    \
     (start) = p;                                                                    \
     if ((length) > 0) p += (length);                                                \
@@ -311,7 +286,7 @@ static const uint8_t *headers(const uint8_t *p, const uint8_t *record_end, const
   if (!p || count < 0 || count > (record_end - p) / 2) return 0;
   for (int64_t i = 0; i < count; i++) {
     p = varint(p, record_end, &key_length);
-    if (!p || key_length < 0 || key_length > record_end - p || !is_utf8(p, key_length)) return 0;
+    if (!p || key_length < 0 || key_length > record_end - p) return 0;
     const uint8_t *key = p;
     p += key_length;
     p = varint(p, record_end, &value_length);
@@ -319,6 +294,10 @@ static const uint8_t *headers(const uint8_t *p, const uint8_t *record_end, const
     const uint8_t *value = p;
     if (value_length > 0) p += value_length;
     if (!keep) continue;
+    if (!is_utf8(key, key_length)) {
+      *reason = NOT_TEXT;
+      return 0;
+    }
     int64_t row = out->header_rows;
     if (row >= out->header_rows_capacity || key_length > out->header_data_capacity - out->header_key_bytes ||
         value_length > out->header_data_capacity - out->header_value_bytes) {
@@ -356,14 +335,17 @@ static int decode_batch(const tiered_batch *batch, int64_t start_offset, int64_t
   for (int64_t i = 0; i < batch->record_count; i++) {
     int64_t length, timestamp_delta, offset_delta, key_length, value_length;
     const uint8_t *key, *value, *record_end = end;
-    NUMBER(varint, length);
+    NUMBER( length);
     if (UNLIKELY(length < MIN_RECORD_BYTES - 1 || length > end - p)) return BAD_RECORD;
     record_end = p + length;
     p++; /* attributes of a record: none are defined */
-    NUMBER(varlong, timestamp_delta);
-    NUMBER(varint, offset_delta);
+    NUMBER( timestamp_delta);
+    NUMBER( offset_delta);
     if (UNLIKELY(offset_delta <= previous_delta || offset_delta > batch->last_offset_delta)) return BAD_RECORD;
     previous_delta = offset_delta;
+    int64_t timestamp_ms = batch->max_timestamp_ms;
+    if (!log_append_time && __builtin_add_overflow(batch->base_timestamp_ms, timestamp_delta, &timestamp_ms))
+      return BAD_RECORD;
     BYTES(key, key_length);
     BYTES(value, value_length);
 
@@ -372,8 +354,7 @@ static int decode_batch(const tiered_batch *batch, int64_t start_offset, int64_t
     if (keep) {
       if (UNLIKELY(row >= out->rows_capacity)) return NO_ROOM;
       out->offsets[row] = offset;
-      out->timestamps_us[row] =
-          to_us(log_append_time ? batch->max_timestamp_ms : saturating_add(batch->base_timestamp_ms, timestamp_delta));
+      out->timestamps_us[row] = to_us(timestamp_ms);
       out->timestamp_types[row] = log_append_time;
       if (out->want_key) {
         if (LIKELY(key_length >= 0)) {

@@ -16,8 +16,8 @@ from tiered.formats.compression import decompress
 from tiered.formats.record_batch import BatchHeader, Record, exact_batches, records, verify_crc
 
 if TYPE_CHECKING:
-    import numpy
-    import pyarrow
+    import numpy as np
+    import pyarrow as pa
 
 Buffer = bytes | bytearray | memoryview
 
@@ -46,7 +46,7 @@ class AbortedRange:
 
 
 @cache
-def arrow_schema(columns: tuple[str, ...] = COLUMNS) -> "pyarrow.Schema":
+def arrow_schema(columns: tuple[str, ...] = COLUMNS) -> "pa.Schema":
     """The Arrow schema of `columns`, exactly as Spark expects it. Raises `Invalid` for an unknown column."""
     import pyarrow as pa
 
@@ -79,7 +79,7 @@ def decode_chunk(
     pure: bool = False,
     batch_bytes: int = DEFAULT_BATCH_BYTES,
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
-) -> Iterator["pyarrow.RecordBatch"]:
+) -> Iterator["pa.RecordBatch"]:
     """The records of `buffer` with `start_offset <= offset < end_offset`, in order, as non-empty Arrow batches.
 
     `buffer` holds whole record batches and nothing else. Control batches and those in `aborted` are left out.
@@ -124,7 +124,7 @@ def to_timestamp_us(timestamp_ms: int) -> int:
 # Native
 
 
-def _decode_native(decoder: native.Decoder, buffer: Buffer, wanted: _Wanted) -> Iterator["pyarrow.RecordBatch"]:
+def _decode_native(decoder: native.Decoder, buffer: Buffer, wanted: _Wanted) -> Iterator["pa.RecordBatch"]:
     import numpy as np
 
     source = np.frombuffer(buffer, np.uint8)
@@ -139,14 +139,24 @@ def _decode_native(decoder: native.Decoder, buffer: Buffer, wanted: _Wanted) -> 
         if count == 0:
             raise CorruptBatch(f"batch at position {position} is cut off: {len(source) - position} bytes are left")
         batches = _select(rows[:count], wanted)
-        for group, _kept_alive in _groups(batches, view[position:], wanted):
-            decoded = _build(decoder, group, wanted)
+        piece = view[position:]
+        for group, _kept_alive in _groups(batches, piece, wanted):
+            try:
+                decoded = _build(decoder, group, wanted)
+            except native.NotTextError:
+                yield from _decode_pure(_joined(piece, group), wanted)
+                continue
             if decoded is not None:
                 yield decoded
         position += used
 
 
-def _select(rows: "numpy.ndarray", wanted: _Wanted) -> "numpy.ndarray":
+def _joined(piece: memoryview, group: "np.ndarray") -> bytes:
+    """The batches of `group` as they are, one after another."""
+    return b"".join(piece[row["position"] : row["position"] + row["size_bytes"]] for row in group)
+
+
+def _select(rows: "np.ndarray", wanted: _Wanted) -> "np.ndarray":
     """The batches that hold a wanted record, in memory of their own."""
     base, attributes = rows["base_offset"], rows["attributes"]
     keep = (base < wanted.end_offset) & (base + rows["last_offset_delta"] >= wanted.start_offset)
@@ -156,16 +166,20 @@ def _select(rows: "numpy.ndarray", wanted: _Wanted) -> "numpy.ndarray":
         for gone in wanted.aborted:
             inside = (base >= gone.first_offset) & (base <= gone.last_offset)
             keep &= ~(transactional & inside & (rows["producer_id"] == gone.producer_id))
-    return rows[keep]
+    selected: np.ndarray = rows[keep]
+    return selected
 
 
 def _groups(
-    batches: "numpy.ndarray", view: memoryview, wanted: _Wanted
-) -> Iterator[tuple["numpy.ndarray", list["numpy.ndarray"]]]:
+    batches: "np.ndarray", view: memoryview, wanted: _Wanted
+) -> Iterator[tuple["np.ndarray", list["np.ndarray"]]]:
     """Runs of batches of about `batch_bytes`, payloads decompressed, with what keeps their memory alive."""
     import numpy as np
 
     codes = batches["attributes"] & _CODEC_MASK
+    plain_bytes = int(batches["payload_bytes"][codes == 0].max(initial=0))
+    if plain_bytes > wanted.max_decompressed_bytes:
+        raise CorruptBatch(f"records of {plain_bytes} bytes are more than {wanted.max_decompressed_bytes}")
     if not codes.any():
         sizes = np.cumsum(batches["payload_bytes"])
         first = 0
@@ -202,9 +216,9 @@ class _BuffersState:
     """The numpy arrays that one native call fills, by their name in `native.Columns`."""
 
     columns: native.Columns
-    arrays: dict[str, "numpy.ndarray"] = field(default_factory=dict)
+    arrays: dict[str, "np.ndarray"] = field(default_factory=dict)
 
-    def give(self, name: str, array: "numpy.ndarray") -> None:
+    def give(self, name: str, array: "np.ndarray") -> None:
         self.arrays[name] = array
         setattr(self.columns, name, array.ctypes.data)
 
@@ -219,7 +233,7 @@ class _BuffersState:
             self.give(f"{name}_validity", np.zeros(rows // 8 + 1, np.uint8))
 
 
-def _build(decoder: native.Decoder, group: "numpy.ndarray", wanted: _Wanted) -> "pyarrow.RecordBatch | None":
+def _build(decoder: native.Decoder, group: "np.ndarray", wanted: _Wanted) -> "pa.RecordBatch | None":
     """The wanted records of `group` as one Arrow batch; None when there are none. Raises `CorruptBatch`."""
     import numpy as np
 
@@ -252,19 +266,17 @@ def _build(decoder: native.Decoder, group: "numpy.ndarray", wanted: _Wanted) -> 
     return _assemble(buffers, wanted) if columns.rows else None
 
 
-def _assemble(buffers: _BuffersState, wanted: _Wanted) -> "pyarrow.RecordBatch":
+def _assemble(buffers: _BuffersState, wanted: _Wanted) -> "pa.RecordBatch":
     import pyarrow as pa
 
     columns, arrays = buffers.columns, buffers.arrays
     rows = columns.rows
     schema = arrow_schema(wanted.columns)
 
-    def fixed(name: str, kind: "pyarrow.DataType") -> "pyarrow.Array":
+    def fixed(name: str, kind: "pa.DataType") -> "pa.Array":
         return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(arrays[name][:rows])])
 
-    def binary(
-        name: str, kind: "pyarrow.DataType", length: int, data_bytes: int, nulls: int
-    ) -> "pyarrow.Array":
+    def binary(name: str, kind: "pa.DataType", length: int, data_bytes: int, nulls: int) -> "pa.Array":
         validity = pa.py_buffer(arrays[f"{name}_validity"]) if nulls else None
         ends, data = arrays[f"{name}_ends"][: length + 1], arrays[f"{name}_data"][:data_bytes]
         return pa.Array.from_buffers(kind, length, [validity, pa.py_buffer(ends), pa.py_buffer(data)], nulls)
@@ -297,15 +309,13 @@ def _assemble(buffers: _BuffersState, wanted: _Wanted) -> "pyarrow.RecordBatch":
     return pa.RecordBatch.from_arrays(made, schema=schema)
 
 
-def _constant(name: str, rows: int, wanted: _Wanted) -> "pyarrow.Array":
+def _constant(name: str, rows: int, wanted: _Wanted) -> "pa.Array":
     """The column `topic` or `partition`: one value, `rows` times."""
     import numpy as np
     import pyarrow as pa
 
     if name == "partition":
-        return pa.Array.from_buffers(
-            pa.int32(), rows, [None, pa.py_buffer(np.full(rows, wanted.partition, np.int32))]
-        )
+        return pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(np.full(rows, wanted.partition, np.int32))])
     assert name == "topic"
     topic = wanted.topic.encode()
     ends = np.arange(rows + 1, dtype=np.int32) * np.int32(len(topic))
@@ -315,12 +325,13 @@ def _constant(name: str, rows: int, wanted: _Wanted) -> "pyarrow.Array":
 # Pure
 
 
-def _decode_pure(buffer: Buffer, wanted: _Wanted) -> Iterator["pyarrow.RecordBatch"]:
+def _decode_pure(buffer: Buffer, wanted: _Wanted) -> Iterator["pa.RecordBatch"]:
     view = memoryview(buffer)
     group: list[tuple[Record, int]] = []
     group_bytes = 0
     for position, header in exact_batches(view, 0, len(view)):
         verify_crc(view, position, header.size_bytes)
+        _check_header(header)
         if not _is_wanted(header, wanted):
             continue
         for record in records(view, position, max_decompressed_bytes=wanted.max_decompressed_bytes):
@@ -334,6 +345,13 @@ def _decode_pure(buffer: Buffer, wanted: _Wanted) -> Iterator["pyarrow.RecordBat
         yield _assemble_pure(group, wanted)
 
 
+def _check_header(header: BatchHeader) -> None:
+    """What the native decoder refuses in a header, even of a batch that nobody wants."""
+    counts = min(header.base_offset, header.last_offset_delta, header.record_count)
+    if counts < 0 or header.end_offset > MAX_OFFSET:
+        raise CorruptBatch(f"batch at base offset {header.base_offset} is corrupt: its offsets or counts are malformed")
+
+
 def _is_wanted(header: BatchHeader, wanted: _Wanted) -> bool:
     if header.is_control or header.base_offset >= wanted.end_offset or header.last_offset < wanted.start_offset:
         return False
@@ -343,7 +361,7 @@ def _is_wanted(header: BatchHeader, wanted: _Wanted) -> bool:
     )
 
 
-def _assemble_pure(group: list[tuple[Record, int]], wanted: _Wanted) -> "pyarrow.RecordBatch":
+def _assemble_pure(group: list[tuple[Record, int]], wanted: _Wanted) -> "pa.RecordBatch":
     import pyarrow as pa
 
     made: list[Any] = []
@@ -362,7 +380,8 @@ def _assemble_pure(group: list[tuple[Record, int]], wanted: _Wanted) -> "pyarrow
                 values = [kind for _, kind in group]
             case "headers":
                 values = [
-                    [{"key": name, "value": value} for name, value in record.headers] or None for record, _ in group
+                    [{"key": _text(name), "value": value} for name, value in record.headers] or None
+                    for record, _ in group
                 ]
             case name:
                 made.append(_constant(name, len(group), wanted))
@@ -370,3 +389,7 @@ def _assemble_pure(group: list[tuple[Record, int]], wanted: _Wanted) -> "pyarrow
         made.append(pa.array(values, column.type))
     return pa.RecordBatch.from_arrays(made, schema=arrow_schema(wanted.columns))
 
+
+def _text(name: str) -> str:
+    """A header's key as text: what is not UTF-8 becomes U+FFFD, as in Java's client."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 from tiered.errors import CorruptBatch
 
 if TYPE_CHECKING:
-    import numpy
+    import numpy as np
 
 ABI_VERSION = 1
 SPARE_BYTES = 32  # What every data buffer has behind its capacity: short copies go in pieces of this size.
 MIN_RECORD_BYTES = 7
 MAX_CAPACITY = 2**31 - 1 - SPARE_BYTES  # Arrow's binary columns count bytes in int32.
 
+_NOT_TEXT = 7
 _REASONS = {
     1: "its header is malformed (length, magic, offsets or counts)",
     2: "its CRC-32C does not match its bytes",
@@ -82,6 +83,10 @@ _BUFFERS = (
 _WANTS = ("want_key", "want_value", "want_headers", "reserved")
 
 
+class NotTextError(Exception):
+    """A header's key is not UTF-8. Kafka allows it; the caller replaces what is wrong and decodes in Python."""
+
+
 class Columns(ctypes.Structure):
     """`tiered_columns` in _decode.c: counters, addresses of buffers, and which columns are wanted."""
 
@@ -130,28 +135,28 @@ class Decoder:
         """The CRC-32C of `data`; `software` keeps the processor's own instruction out."""
         return int(self._crc32c(data, len(data), int(software)))
 
-    def scan(self, address: int, length: int, batches: "numpy.ndarray", *, check_crc: bool) -> tuple[int, int]:
+    def scan(self, address: int, length: int, batches: "np.ndarray", *, check_crc: bool) -> tuple[int, int]:
         """How many whole batches begin at `address`, up to `len(batches)`, and how many bytes they take.
 
         Their rows are filled in. Raises `CorruptBatch` for the first bad one; a partial last one is left alone.
         """
         used = ctypes.c_int64(0)
-        count = int(
-            self._scan(address, length, int(check_crc), batches.ctypes.data, len(batches), ctypes.byref(used))
-        )
+        count = int(self._scan(address, length, int(check_crc), batches.ctypes.data, len(batches), ctypes.byref(used)))
         if count < 0:
             raise CorruptBatch(f"batch at position {used.value} is corrupt: {_REASONS[-count]}")
         return count, used.value
 
-    def decode(self, batches: "numpy.ndarray", columns: Columns, *, start_offset: int, end_offset: int) -> None:
+    def decode(self, batches: "np.ndarray", columns: Columns, *, start_offset: int, end_offset: int) -> None:
         """Appends the records of `batches` with `start_offset <= offset < end_offset` to `columns`.
 
-        Raises `CorruptBatch`; the columns are then to be thrown away.
+        Raises `CorruptBatch`, or `NotTextError`; the columns are then to be thrown away.
         """
         failed = ctypes.c_int64(0)
         reason = self._decode(
             batches.ctypes.data, len(batches), start_offset, end_offset, ctypes.byref(columns), ctypes.byref(failed)
         )
+        if reason == _NOT_TEXT:
+            raise NotTextError
         if reason != 0:
             offset = int(batches["base_offset"][failed.value])
             raise CorruptBatch(f"batch at base offset {offset} is corrupt: {_REASONS[reason]}")
@@ -171,8 +176,8 @@ def load() -> Decoder | None:
 
 
 @cache
-def batch_dtype() -> "numpy.dtype":
+def batch_dtype() -> "np.dtype":
     """The numpy type of one `tiered_batch` row."""
-    import numpy
+    import numpy as np
 
-    return numpy.dtype([(name, "u8" if name == "payload" else "i8") for name in BATCH_FIELDS])
+    return np.dtype([(name, "u8" if name == "payload" else "i8") for name in BATCH_FIELDS])
