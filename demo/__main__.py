@@ -175,7 +175,8 @@ def replay(story: Story, spark: "SparkSession") -> Row:
     table = Table("carrier", "flights", "mean delay at departure", box=None, padding=(0, 3))
     for row in spark.sql(
         "select string(key) carrier, count(*) n,"
-        " avg(cast(get_json_object(string(value), '$.dep_delay') as double)) delay from flights group by 1 order by 2 desc limit 5"
+        " avg(cast(get_json_object(string(value), '$.dep_delay') as double)) delay"
+        " from flights group by 1 order by 2 desc limit 5"
     ).collect():
         table.add_row(row["carrier"], f"{row['n']:,}", f"{row['delay']:.1f} min")
     story.console.print(table)

@@ -40,9 +40,6 @@ def session(folder: Path) -> SparkSession:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    from pyspark_tiered import DefaultSource
-
-    spark.dataSource.register(DefaultSource)
     return spark
 
 

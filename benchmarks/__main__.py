@@ -1,0 +1,66 @@
+"""`make bench`: produce and consume beside librdkafka's mock broker, start, idle, Spark replay.
+
+Owns the command line. Results go to bench-results/ as JSON and as a table.
+"""
+
+import argparse
+import datetime
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks import machine, scenarios
+from benchmarks.report import Report
+from benchmarks.systems import MockBroker, System, Tiered
+
+SUITES = ("throughput", "many", "start", "replay")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make bench", description="Measurements, beside a reference.")
+    parser.add_argument("--rounds", type=int, default=5, help="runs of each scenario (5)")
+    parser.add_argument("--gb", type=float, default=1.0, help="GB to produce in one run at 1 KiB (1.0)")
+    parser.add_argument("--quick", action="store_true", help="3 rounds of 0.25 GB: a look, not a measurement")
+    parser.add_argument("--only", action="append", choices=SUITES, help="one of the suites; may be repeated")
+    parser.add_argument("--results", type=Path, default=Path("bench-results"))
+    parser.add_argument("--folder", type=Path, help="where the broker's data goes (a temporary folder)")
+    options = parser.parse_args()
+    rounds, gb = (3, 0.25) if options.quick else (options.rounds, options.gb)
+    suites = options.only or SUITES
+    folder: Path = options.folder or Path(tempfile.mkdtemp(prefix="tiered-bench-"))
+
+    def say(text: str) -> None:
+        print(text, flush=True)
+
+    report = Report(machine.facts() | {"rounds": rounds, "gb": gb, "command": " ".join(sys.argv[1:])})
+    try:
+        if "throughput" in suites or "many" in suites:
+            ours = Tiered(folder=folder / "throughput")
+            systems: list[System] = [ours, MockBroker()]
+            for system in systems:
+                system.start()
+            try:
+                if "throughput" in suites:
+                    report.throughput |= scenarios.throughput(systems, rounds=rounds, gb=gb, say=say)
+                if "many" in suites:
+                    report.throughput |= scenarios.consume_many(systems, rounds=rounds, say=say)
+                report.facts["peak_rss_mb_under_load"] = machine.memory_mb(ours.pid, "VmHWM")
+            finally:
+                for system in systems:
+                    system.stop()
+        if "start" in suites:
+            report.start = scenarios.start_and_idle(Tiered(folder=folder / "start"), rounds=rounds, say=say)
+        if "replay" in suites:
+            report.replay = scenarios.replay(folder / "replay", rounds=rounds, gb=gb, say=say)
+    finally:
+        if options.folder is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
+    path = report.write(options.results, stamp)
+    print(f"\n{report.table()}\n\nresults are in {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""What a process used, by the kernel's own accounting, and what machine it ran on.
+
+Owns reading /proc. CPU seconds per GB are steadier than MB/s on a machine that others use too.
+"""
+
+import importlib.metadata
+import os
+import platform
+import time
+from pathlib import Path
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+PACKAGES = ("kio", "fastcrc", "cramjam", "sqlalchemy", "aiohttp", "boto3", "confluent-kafka", "pyspark", "pyarrow")
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process, all its threads included."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
+
+
+def memory_mb(pid: int, what: str = "VmRSS") -> float:
+    """Resident memory of a process in MB (10^6 bytes): now (VmRSS) or at its peak (VmHWM)."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(what + ":"):
+            return int(line.split()[1]) * 1024 / 1e6
+    raise LookupError(f"/proc/{pid}/status has no {what}")
+
+
+def idle_share(seconds: float = 1.0) -> float:
+    """The share of all CPUs' time that nobody used during the next `seconds`."""
+
+    def sample() -> tuple[int, int]:
+        fields = [int(each) for each in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+        return fields[3] + fields[4], sum(fields)
+
+    idle_before, all_before = sample()
+    time.sleep(seconds)
+    idle_after, all_after = sample()
+    return (idle_after - idle_before) / max(1, all_after - all_before)
+
+
+def facts() -> dict[str, object]:
+    """The machine and the versions, for the head of a report."""
+    cpus = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    memory = Path("/proc/meminfo").read_text().splitlines()[0].split()[1]
+    versions = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            versions[package] = "not installed"
+    return {
+        "cpu": cpus[0].partition(":")[2].strip() if cpus else platform.processor(),
+        "cpus": os.cpu_count(),
+        "memory_gb": round(int(memory) * 1024 / 1e9, 1),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "load_average": os.getloadavg()[0],
+        "idle_share_before": round(idle_share(), 3),
+        "versions": versions,
+    }

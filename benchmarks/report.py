@@ -1,0 +1,84 @@
+"""From runs to a report: medians, ratios to the reference, one JSON file and one table.
+
+Owns the shape of bench-results/. Never rounds what goes into the JSON.
+"""
+
+import json
+import statistics
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(slots=True)
+class Report:
+    """Everything that one invocation measured."""
+
+    facts: dict[str, Any]
+    throughput: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
+    start: dict[str, list[float]] = field(default_factory=dict)
+    replay: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def medians(self) -> dict[str, Any]:
+        """The median of every number of every scenario, and ours as a multiple of the reference where there is one."""
+        medians: dict[str, Any] = {}
+        for scenario, by_system in self.throughput.items():
+            entry: dict[str, Any] = {
+                system: {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+                for system, runs in by_system.items()
+            }
+            if "mock" in entry and "tiered" in entry:
+                entry["throughput_ratio"] = entry["tiered"]["mb_per_s"] / entry["mock"]["mb_per_s"]
+            medians[scenario] = entry
+        for name, values in self.start.items():
+            medians[name] = statistics.median(values)
+        for scenario, result in self.replay.items():
+            medians[scenario] = {"rows_per_s": statistics.median(result["rows_per_s"])}
+        return medians
+
+    def write(self, folder: Path, stamp: str) -> Path:
+        """Writes STAMP.json and STAMP.md into `folder`; gives the path of the JSON."""
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{stamp}.json"
+        document = {
+            "facts": self.facts,
+            "medians": self.medians(),
+            "runs": {"throughput": self.throughput, "start": self.start, "replay": self.replay},
+        }
+        path.write_text(json.dumps(document, indent=2) + "\n")
+        (folder / f"{stamp}.md").write_text(self.table() + "\n")
+        return path
+
+    def table(self) -> str:
+        """The medians as Markdown tables, with the machine above them."""
+        medians = self.medians()
+        facts = self.facts
+        lines = [
+            f"{facts['cpus']} × {facts['cpu']}, {facts['memory_gb']} GB, Linux {facts['kernel']},",
+            f"Python {facts['python']}; {facts['idle_share_before']:.0%} of all CPU was idle before.",
+            f"Medians of {facts['rounds']} runs, systems alternating.",
+            "",
+            "| scenario | system | MB/s | records/s | broker CPU s/GB | client CPU s/GB | × mock |",
+            "|---|---|---:|---:|---:|---:|---:|",
+        ]
+        for scenario in self.throughput:
+            for system, each in medians[scenario].items():
+                if isinstance(each, dict):
+                    ratio = medians[scenario].get("throughput_ratio")
+                    times = f"{ratio:.2f}" if system == "tiered" and ratio is not None else ""
+                    lines.append(
+                        f"| {scenario} | {system} | {each['mb_per_s']:.0f} | {each['records_per_s']:,.0f} |"
+                        f" {each['broker_cpu_s_per_gb']:.2f} | {each['client_cpu_s_per_gb']:.2f} | {times} |"
+                    )
+        lines += ["", "| what | median |", "|---|---:|"]
+        words = {
+            "ready_s": ("start to ready line", "{:.2f} s"),
+            "first_ack_s": ("start to first acknowledged record", "{:.2f} s"),
+            "idle_rss_mb": ("resident memory, idle", "{:.0f} MB"),
+            "idle_cpu_percent": ("CPU, idle", "{:.1f} %"),
+        }
+        lines += [
+            f"| {label} | {form.format(medians[name])} |" for name, (label, form) in words.items() if name in medians
+        ]
+        lines += [f"| {scenario} | {medians[scenario]['rows_per_s']:,.0f} rows/s |" for scenario in self.replay]
+        return "\n".join(lines)
