@@ -1,0 +1,51 @@
+"""From the words on the command line to an exit code.
+
+Owns what every command shares: errors as one line on stderr, Ctrl-C, and a reader that closes the pipe.
+"""
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+
+from tiered.cli.failure import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, CommandFailed, UsageError
+from tiered.cli.parser import build_parser, command_name
+from tiered.errors import InvalidConfig, TieredError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and gives its exit code; `argv` is without the program's name, by default sys.argv's.
+
+    Raises SystemExit, as argparse does, for `--help`, `--version` and words that it cannot make sense of.
+    """
+    parser = build_parser()
+    arguments = parser.parse_args(argv)
+    if arguments.run is None:
+        (arguments.parser or parser).print_help(sys.stderr)
+        return EXIT_USAGE
+    try:
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _stop_writing()
+        return EXIT_OK
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except (UsageError, InvalidConfig) as error:
+        return _failed(command_name(arguments), error, EXIT_USAGE)
+    except (CommandFailed, TieredError) as error:
+        return _failed(command_name(arguments), error, EXIT_FAILED)
+    return code
+
+
+def _failed(name: str, error: Exception, code: int) -> int:
+    # What was written before stands before the error when both go to one place.
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.flush()
+    print(f"{name}: {error}", file=sys.stderr)
+    return code
+
+
+def _stop_writing() -> None:
+    """Whoever read our output has enough (`| head`): that is no failure, and the interpreter must not complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
