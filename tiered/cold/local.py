@@ -29,6 +29,7 @@ class LocalStore:
     def __init__(self, directory: Path) -> None:
         self._root = directory.absolute()
         self._own = self._root / _OWN_FOLDER
+        self._was_there = False
 
     @property
     def url(self) -> str:
@@ -144,8 +145,10 @@ class LocalStore:
         pass
 
     def _require_root(self) -> None:
-        """A folder that is gone (not mounted?) must not look like a store whose objects were all lost."""
-        if not self._root.is_dir():
+        """A folder that goes away (unmounted?) must not look like a store whose objects were all lost."""
+        if self._root.is_dir():
+            self._was_there = True
+        elif self._was_there:
             raise StoreUnavailable(f"the object folder {self._root} does not exist; is its file system mounted?")
 
     # Paths
