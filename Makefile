@@ -26,6 +26,7 @@ run: $(BASE) ## set up what is needed and start a broker; ARGS="--kafka 127.0.0.
 	@exec $(VENV)/bin/tiered serve $(ARGS)
 
 install: $(FULL) $(KERNEL) ## set up everything that tests, demo and benchmarks need
+	@:
 
 test: install kcat ## lint, types, floors and every test, under ten minutes on two cores
 	@$(PY) tests/steps.py test $(TEST_ARGS)
