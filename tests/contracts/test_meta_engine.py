@@ -1,0 +1,382 @@
+"""What `Database` promises, on SQLite and on PostgreSQL: one transaction, a deadline, one kind of error."""
+
+import asyncio
+import multiprocessing
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import IntegrityError
+
+from tests.catalogue import NOW_MS, create_topic, open_ready
+from tiered.errors import InvalidConfig, MetadataOutcomeUnknown, MetadataUnavailable
+from tiered.meta import cluster, migrations, producer_ids, topics
+from tiered.meta.engine import Database, database_now_ms
+
+if TYPE_CHECKING:
+    from tests.postgres import PostgresServer
+
+pytest_plugins = ["tests.meta_databases"]
+
+
+def names(conn: Connection) -> list[str]:
+    return [row.name for row in topics.load_all(conn)]
+
+
+async def test_what_the_function_returns_comes_back_after_its_commit(database: Database) -> None:
+    row = await database.run(lambda conn: create_topic(conn, "orders"))
+    assert row.name == "orders"
+    assert await database.run(names) == ["orders"]
+
+
+async def test_a_function_that_raises_leaves_nothing_behind(database: Database) -> None:
+    def fails(conn: Connection) -> None:
+        create_topic(conn, "half")
+        raise ValueError("as planned")
+
+    with pytest.raises(ValueError, match="as planned"):
+        await database.run(fails)
+    assert await database.run(names) == []
+
+
+async def test_calls_from_many_tasks_all_happen(database: Database) -> None:
+    blocks = await asyncio.gather(*(database.run(producer_ids.allocate_block) for _ in range(20)))
+    ids = [producer_id for block in blocks for producer_id in block]
+    assert len(ids) == len(set(ids)) == 20 * producer_ids.BLOCK_SIZE
+
+
+async def test_read_sees_one_moment_while_others_write(database: Database) -> None:
+    first_read, written = threading.Event(), threading.Event()
+
+    def twice(conn: Connection) -> tuple[list[str], list[str]]:
+        before = names(conn)
+        first_read.set()
+        if database.dialect == "postgresql":  # on SQLite the writer waits until this transaction has ended
+            assert written.wait(10)
+        return before, names(conn)
+
+    async def write() -> None:
+        await asyncio.to_thread(first_read.wait, 10)
+        await database.run(create_topic)
+        written.set()
+
+    (before, after), _ = await asyncio.gather(database.read(twice), write())
+    assert before == after == []
+
+
+async def test_a_call_past_its_deadline_changes_nothing_and_the_next_one_works(database: Database) -> None:
+    entered = threading.Event()
+
+    def slow(conn: Connection) -> None:
+        create_topic(conn, "late")
+        entered.set()
+        time.sleep(0.5)
+
+    with pytest.raises(MetadataUnavailable, match="deadline") as caught:
+        await database.run(slow, deadline_ms=200)
+    assert entered.is_set()
+    assert not isinstance(caught.value, MetadataOutcomeUnknown)
+    assert await database.run(names) == []
+
+
+async def test_a_long_statement_is_cut_at_the_deadline(database: Database) -> None:
+    endless = {
+        "sqlite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n",
+        "postgresql": "SELECT pg_sleep(60)",
+    }[database.dialect]
+    with pytest.raises(MetadataUnavailable, match="deadline"):
+        await database.run(lambda conn: conn.exec_driver_sql(endless).all(), deadline_ms=200)
+    assert await database.run(names, deadline_ms=5_000) == []
+
+
+async def test_a_call_that_never_got_a_thread_is_never_run_after_its_deadline(database: Database) -> None:
+    release = threading.Event()
+    ran = threading.Event()
+    blockers = [asyncio.create_task(database.run(lambda _: release.wait(10))) for _ in range(4)]
+    await asyncio.sleep(0.1)
+    with pytest.raises(MetadataUnavailable, match="nothing was changed"):
+        await database.run(lambda _: ran.set(), deadline_ms=100)
+    release.set()
+    await asyncio.gather(*blockers)
+    assert await database.run(names) == []
+    assert not ran.is_set()
+
+
+async def test_a_cancelled_waiter_does_not_cancel_the_call(database: Database) -> None:
+    entered, release = threading.Event(), threading.Event()
+
+    def slow(conn: Connection) -> None:
+        create_topic(conn, "orders")
+        entered.set()
+        release.wait(10)
+
+    task = asyncio.create_task(database.run(slow))
+    await asyncio.to_thread(entered.wait, 10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    release.set()
+    while await database.run(names) != ["orders"]:
+        await asyncio.sleep(0.01)
+
+
+async def test_a_violated_constraint_is_a_bug_and_reaches_the_caller_as_it_is(database: Database) -> None:
+    with pytest.raises(IntegrityError):
+        await database.run(lambda conn: conn.exec_driver_sql("INSERT INTO producer_id_block VALUES (2, 0)"))
+    assert await database.run(names) == []
+
+
+async def test_close_lets_a_running_call_end(database_url: str) -> None:
+    database = open_ready(database_url)
+    entered = threading.Event()
+
+    def slow(conn: Connection) -> str:
+        entered.set()
+        time.sleep(0.2)
+        return create_topic(conn, "orders").name
+
+    task = asyncio.create_task(database.run(slow))
+    await asyncio.to_thread(entered.wait, 10)
+    await database.close()
+    assert await task == "orders"
+
+
+def test_the_databases_clock_is_near_this_machines(database: Database) -> None:
+    assert abs(database.run_sync(database_now_ms) - time.time() * 1000) < 60_000
+
+
+def migrate_in_a_process(url: str, gate: str) -> None:
+    while not Path(gate).exists():
+        time.sleep(0.001)
+    database = Database.open(url)
+    database.migrate()
+    database.run_sync(lambda conn: cluster.ensure(conn, cluster_id="either", now_ms=NOW_MS))
+    database.close_sync()
+
+
+def test_two_processes_can_migrate_and_found_a_cluster_at_once(database_url: str, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=migrate_in_a_process, args=(database_url, str(gate))) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    gate.touch()
+    for worker in workers:
+        worker.join(60)
+    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    database = Database.open(database_url)
+    assert database.run_sync(migrations.stored_revision) == migrations.REVISIONS[-1]
+    assert database.run_sync(cluster.load).cluster_id == "either"
+    database.close_sync()
+
+
+def test_a_database_that_is_newer_than_the_code_is_refused(database: Database) -> None:
+    database.run_sync(lambda conn: conn.execute(text("UPDATE alembic_version SET version_num = '9999'")))
+    with pytest.raises(InvalidConfig, match=r"9999.*newer version"):
+        database.migrate()
+
+
+def test_an_existing_cluster_keeps_its_id(database: Database) -> None:
+    row = database.run_sync(lambda conn: cluster.ensure(conn, cluster_id="another", now_ms=NOW_MS + 1))
+    assert row.cluster_id == "test-cluster"
+
+
+# SQLite alone
+
+
+def test_sqlite_syncs_every_commit_and_has_one_connection(tmp_path: Path) -> None:
+    database = open_ready(f"sqlite:///{tmp_path / 'meta.db'}")
+
+    def settings(conn: Connection) -> list[object]:
+        pragmas = ("journal_mode", "synchronous", "foreign_keys")
+        return [conn.exec_driver_sql(f"PRAGMA {pragma}").scalar_one() for pragma in pragmas]
+
+    full = 2
+    assert database.run_sync(settings) == ["wal", full, 1]
+    assert database.run_sync(lambda conn: id(conn.connection.driver_connection)) == database.run_sync(
+        lambda conn: id(conn.connection.driver_connection)
+    )
+    database.close_sync()
+
+
+async def test_sqlite_locked_by_another_process_is_unavailable_not_fatal(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'meta.db'}"
+    open_ready(url).close_sync()
+    patient = Database.open(url, deadline_ms=300)
+    other = Database.open(url)
+    entered, release = threading.Event(), threading.Event()
+
+    def hold(_: Connection) -> None:
+        entered.set()
+        release.wait(10)
+
+    holder = asyncio.create_task(other.run(hold))
+    await asyncio.to_thread(entered.wait, 10)
+    with pytest.raises(MetadataUnavailable):
+        await patient.run(names)
+    release.set()
+    await holder
+    assert await patient.run(names) == []
+    await patient.close()
+    await other.close()
+
+
+async def test_a_missing_folder_is_unavailable_and_names_the_file(tmp_path: Path) -> None:
+    database = Database.open(f"sqlite:///{tmp_path / 'nowhere' / 'meta.db'}")
+    with pytest.raises(MetadataUnavailable, match=r"nowhere/meta\.db"):
+        await database.run(names)
+    await database.close()
+
+
+# PostgreSQL alone
+
+
+async def test_postgres_stopped_is_unavailable_and_heals_when_it_is_back(postgres_server: "PostgresServer") -> None:
+    admin = Database.open(postgres_server.url())
+    database = Database.open(postgres_server.url(), deadline_ms=5_000)
+    one = text("SELECT 1")
+
+    async def ask() -> object:
+        return await database.run(lambda conn: conn.execute(one).scalar_one())
+
+    assert await asyncio.gather(*(ask() for _ in range(4))) == [1, 1, 1, 1]
+    postgres_server.stop()
+    try:
+        for _ in range(3):
+            with pytest.raises(MetadataUnavailable, match="try again"):
+                await ask()
+    finally:
+        postgres_server.start()
+    assert await asyncio.gather(*(ask() for _ in range(8))) == [1] * 8
+    await database.close()
+    await admin.close()
+
+
+async def test_connections_that_broke_while_idle_cost_no_caller_an_error(postgres_url: str) -> None:
+    database = open_ready(postgres_url)
+    await asyncio.gather(*(database.run(names) for _ in range(4)))
+    other = Database.open(postgres_url)
+    others = (
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    await other.run(lambda conn: conn.exec_driver_sql(others).all())
+    assert await asyncio.gather(*(database.run(names) for _ in range(8))) == [[]] * 8
+    await database.close()
+    await other.close()
+
+
+async def test_a_frozen_backend_costs_one_deadline_and_its_connection(
+    postgres_url: str, postgres_server: "PostgresServer"
+) -> None:
+    database = open_ready(postgres_url)
+    backend = text("SELECT pg_backend_pid()")
+    frozen: list[int] = []
+
+    def freeze_then_ask(conn: Connection) -> None:
+        frozen.append(conn.execute(backend).scalar_one())
+        postgres_server.freeze(frozen[0])
+        conn.execute(backend)
+
+    try:
+        with pytest.raises(MetadataUnavailable, match="deadline"):
+            await database.run(freeze_then_ask, deadline_ms=300)
+        assert await database.run(names) == []
+        pid = await database.run(lambda conn: conn.execute(backend).scalar_one())
+        assert pid != frozen[0]
+    finally:
+        postgres_server.thaw(frozen[0])
+    await database.close()
+
+
+async def test_a_commit_without_an_answer_is_reported_as_unknown(
+    postgres_url: str, postgres_server: "PostgresServer"
+) -> None:
+    database = open_ready(postgres_url)
+    frozen: list[int] = []
+
+    def freeze_before_commit(conn: Connection) -> None:
+        create_topic(conn, "perhaps")
+        frozen.append(conn.execute(text("SELECT pg_backend_pid()")).scalar_one())
+        postgres_server.freeze(frozen[0])
+
+    try:
+        with pytest.raises(MetadataOutcomeUnknown, match="may or may not"):
+            await database.run(freeze_before_commit, deadline_ms=300)
+    finally:
+        postgres_server.thaw(frozen[0])
+    # The server read the COMMIT when it woke: a wait that was given up can look like a commit.
+    while await database.run(names) != ["perhaps"]:
+        await asyncio.sleep(0.01)
+    await database.close()
+
+
+async def test_a_deadlock_is_repeated_until_both_have_happened(postgres_url: str) -> None:
+    database = open_ready(postgres_url)
+    await database.run(lambda conn: conn.exec_driver_sql("CREATE TABLE t (id int PRIMARY KEY, n int)") and None)
+    await database.run(lambda conn: conn.exec_driver_sql("INSERT INTO t VALUES (1, 0), (2, 0)") and None)
+    both = threading.Barrier(2)
+
+    def crosswise(first: int, second: int, tries: list[int]) -> None:
+        def both_rows(conn: Connection) -> None:
+            tries.append(1)
+            conn.exec_driver_sql(f"UPDATE t SET n = n + 1 WHERE id = {first}")
+            if len(tries) == 1:
+                both.wait(10)
+            conn.exec_driver_sql(f"UPDATE t SET n = n + 1 WHERE id = {second}")
+
+        database.run_sync(both_rows)
+
+    tries: tuple[list[int], list[int]] = ([], [])
+    await asyncio.gather(asyncio.to_thread(crosswise, 1, 2, tries[0]), asyncio.to_thread(crosswise, 2, 1, tries[1]))
+    assert sorted(map(len, tries)) == [1, 2]
+    assert await database.run(lambda conn: conn.exec_driver_sql("SELECT n FROM t").scalars().all()) == [2, 2]
+    await database.close()
+
+
+async def test_the_server_ends_a_client_that_stops_within_a_transaction(postgres_url: str) -> None:
+    database = open_ready(postgres_url)
+
+    def settings(conn: Connection) -> list[object]:
+        wanted = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "application_name")
+        return [conn.exec_driver_sql(f"SHOW {name}").scalar_one() for name in wanted]
+
+    assert await database.run(settings) == ["10s", "5s", "10s", "tiered"]
+    await database.close()
+
+
+# URLs and secrets
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://root:s3cret@127.0.0.1/db",
+        "postgresql://user:s3cret@127.0.0.1:not-a-port/db",
+        "sqlite://",
+        "sqlite:///:memory:",
+        "s3cret",
+        "",
+    ],
+)
+def test_a_url_that_cannot_be_used_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        Database.open(url)
+    assert "s3cret" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+async def test_no_message_holds_the_password(postgres_server: "PostgresServer") -> None:
+    url = f"postgresql://nobody_here:s3cret@/postgres?host={postgres_server.folder}"
+    database = Database.open(url)
+    with pytest.raises(MetadataUnavailable) as caught:
+        await database.run(names)
+    told: BaseException | None = caught.value
+    while told is not None:
+        assert "s3cret" not in str(told)
+        told = told.__cause__ or told.__context__
+    assert "s3cret" not in database.name
+    await database.close()

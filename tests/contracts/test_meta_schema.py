@@ -1,0 +1,219 @@
+"""The database after its migrations: the tables that the code describes, and the views that docs/sql.md promises."""
+
+import time
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, inspect, text
+from sqlalchemy.exc import DBAPIError
+
+from tests.catalogue import HOUR_MS, NOW_MS, create_topic, register, segment_plan
+from tiered.meta import migrations, partitions, reports, segments, topics, views
+from tiered.meta.engine import Database
+from tiered.meta.tables import group_offset, metadata
+
+pytest_plugins = ["tests.meta_databases"]
+
+
+def test_the_migrations_build_the_tables_that_the_code_describes(database: Database) -> None:
+    def differences(conn: Connection) -> object:
+        context = MigrationContext.configure(conn, opts={"compare_type": True})
+        return compare_metadata(context, metadata)
+
+    assert database.run_sync(differences) == []
+
+
+def test_check_constraints_and_partial_indexes_are_those_of_the_code(database_url: str, database: Database) -> None:
+    """alembic does not compare them, so a database made from the tables alone is laid beside the migrated one."""
+
+    def catalogue(conn: Connection) -> dict[str, object]:
+        found: dict[str, object] = {}
+        for table in metadata.sorted_tables:
+            checks = inspect(conn).get_check_constraints(table.name)
+            indexes = inspect(conn).get_indexes(table.name)
+            found[table.name] = (
+                sorted((check["name"], " ".join(check["sqltext"].split())) for check in checks),
+                sorted(
+                    (str(index["name"]), sorted((key, str(value)) for key, value in index["dialect_options"].items()))
+                    for index in indexes
+                ),
+            )
+        return found
+
+    migrated = database.run_sync(catalogue)
+
+    def rebuild(conn: Connection) -> dict[str, object]:
+        views.remove(conn, migrations.REVISIONS[-1])
+        metadata.drop_all(conn)
+        metadata.create_all(conn)
+        return catalogue(conn)
+
+    assert database.run_sync(rebuild) == migrated
+
+
+def test_the_revisions_known_without_alembic_are_those_on_disk() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    scripts = ScriptDirectory.from_config(config)
+    assert tuple(reversed([script.revision for script in scripts.walk_revisions()])) == migrations.REVISIONS
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE partition SET log_start_offset = cold_end_offset + 1",
+        "UPDATE partition SET log_start_offset = -1",
+        "UPDATE segment SET state = 'lost'",
+        "UPDATE segment SET end_offset = base_offset",
+        "UPDATE segment SET state = 'committed', base_offset = 0",
+        "INSERT INTO cluster VALUES (2, 'another', 0, 0, 0)",
+    ],
+)
+def test_the_database_itself_refuses_what_the_invariants_forbid(database: Database, statement: str) -> None:
+    topic_id = database.run_sync(create_topic).topic_id
+    plans = [segment_plan(topic_id, 0, 10), segment_plan(topic_id, 5, 10)]
+    for plan in plans:
+        database.run_sync(lambda conn, plan=plan: segments.plan(conn, plan))
+    database.run_sync(lambda conn: segments.commit(conn, plans[0].object_id, leader_epoch=0, now_ms=NOW_MS))
+    with pytest.raises(DBAPIError):
+        database.run_sync(lambda conn: conn.execute(text(statement)))
+
+
+# Views
+
+
+def selected(database: Database, statement: str) -> list[tuple[object, ...]]:
+    return database.run_sync(lambda conn: [tuple(row) for row in conn.execute(text(statement))])
+
+
+def test_every_view_has_its_documented_columns_in_order(database: Database) -> None:
+    def columns(conn: Connection, view: str) -> tuple[str, ...]:
+        return tuple(conn.execute(text(f"SELECT * FROM {view}")).keys())
+
+    for view in views.REVISIONS[migrations.REVISIONS[-1]]:
+        assert database.run_sync(lambda conn, view=view: columns(conn, view.name)) == view.columns
+
+
+def local(topic_id: UUID, base: int, end: int, *, closed: bool = True, partition: int = 0) -> reports.LocalSegment:
+    return reports.LocalSegment(
+        topic_id=topic_id,
+        partition=partition,
+        base_offset=base,
+        end_offset=end,
+        size_bytes=77,
+        closed=closed,
+        min_timestamp_ms=1,
+        max_timestamp_ms=2,
+    )
+
+
+def test_v_segments_says_where_each_range_of_offsets_is(database: Database) -> None:
+    database.run_sync(lambda conn: register(conn, 2))
+    topic_id = database.run_sync(create_topic).topic_id
+    plans = [segment_plan(topic_id, base, base + 10) for base in range(0, 50, 10)]
+    for plan in plans:
+        database.run_sync(lambda conn, plan=plan: segments.plan(conn, plan))
+    for plan in plans[:3]:
+        database.run_sync(lambda conn, plan=plan: segments.commit(conn, plan.object_id, leader_epoch=0, now_ms=NOW_MS))
+    database.run_sync(
+        lambda conn: segments.retire_before(
+            conn, topic_id, 0, leader_epoch=0, new_log_start_offset=10, now_ms=NOW_MS, purge_after_ms=NOW_MS
+        )
+    )
+    database.run_sync(lambda conn: segments.abandon(conn, [plans[4].object_id], now_ms=NOW_MS))
+    on_disk = [local(topic_id, 20, 30), local(topic_id, 30, 40), local(topic_id, 40, 50)]
+    on_disk.append(local(topic_id, 50, 53, closed=False))
+    for broker_id in (1, 2):
+        database.run_sync(
+            lambda conn, broker_id=broker_id: reports.replace_local_segments(
+                conn, broker_id=broker_id, of_partitions=None, segments=on_disk, now_ms=NOW_MS
+            )
+        )
+    rows = selected(
+        database,
+        "SELECT base_offset, end_offset, tier, state, size_bytes, object_key FROM v_segments "
+        "WHERE topic = 'orders' AND partition = 0 ORDER BY base_offset",
+    )
+    assert rows == [
+        (0, 10, "cold", "retired", plans[0].size_bytes, plans[0].object_key),
+        (10, 20, "cold", "committed", plans[1].size_bytes, plans[1].object_key),
+        (20, 30, "both", "committed", plans[2].size_bytes, plans[2].object_key),
+        (30, 40, "hot", "planned", plans[3].size_bytes, plans[3].object_key),
+        (40, 50, "hot", "closed", 77, None),
+        (50, 53, "hot", "open", 77, None),
+    ]
+    database.run_sync(lambda conn: topics.delete_topic(conn, topic_id, now_ms=NOW_MS, purge_after_ms=NOW_MS))
+    assert selected(database, "SELECT * FROM v_segments") == []
+
+
+def test_v_lag_is_what_a_group_has_still_to_read(database: Database) -> None:
+    topic_id = database.run_sync(lambda conn: create_topic(conn, assignments=[(1,)] * 3)).topic_id
+
+    def fill(conn: Connection) -> None:
+        about = {"topic_id": topic_id, "leader_epoch": 0, "metadata": "", "committed_at_ms": NOW_MS}
+        offsets = [(0, 40), (1, 10), (2, 5)]
+        rows = [
+            {"group_id": "billing", "partition": partition, "committed_offset": offset, **about}
+            for partition, offset in offsets
+        ]
+        conn.execute(group_offset.insert(), rows)
+        positions = [
+            reports.PartitionPosition(topic_id=topic_id, partition=0, high_watermark=100, log_end_offset=101),
+            reports.PartitionPosition(topic_id=topic_id, partition=1, high_watermark=8, log_end_offset=8),
+        ]
+        reports.report_positions(conn, positions, now_ms=NOW_MS + 1)
+
+    database.run_sync(fill)
+    assert selected(database, "SELECT * FROM v_lag ORDER BY partition") == [
+        ("billing", "orders", 0, 40, 100, 60, NOW_MS, NOW_MS + 1),
+        ("billing", "orders", 1, 10, 8, 0, NOW_MS, NOW_MS + 1),
+        ("billing", "orders", 2, 5, None, None, NOW_MS, None),
+    ]
+
+
+def test_v_overdue_uploads_lists_what_should_have_ended(database: Database) -> None:
+    topic_id = database.run_sync(create_topic).topic_id
+    now_ms = time.time_ns() // 1_000_000
+    late = segment_plan(topic_id, 0, 10, planned_at_ms=now_ms - 2 * HOUR_MS)
+    on_time = segment_plan(topic_id, 10, 20, planned_at_ms=now_ms)
+    for plan in (late, on_time):
+        database.run_sync(lambda conn, plan=plan: segments.plan(conn, plan))
+    ((topic, base, owner, abandoned, overdue_ms),) = selected(
+        database, "SELECT topic, base_offset, owner, abandoned, overdue_ms FROM v_overdue_uploads"
+    )
+    assert (topic, base, owner, bool(abandoned)) == ("orders", 0, 1, False)
+    assert isinstance(overdue_ms, int)
+    assert HOUR_MS - 1_000 < overdue_ms < HOUR_MS + 60_000
+
+
+def test_v_topic_cost_counts_what_is_stored_and_where(database: Database) -> None:
+    topic_id = database.run_sync(create_topic).topic_id
+    database.run_sync(lambda conn: create_topic(conn, "empty"))
+    plans = [segment_plan(topic_id, base, base + 10) for base in (0, 10, 20)]
+    for plan in plans:
+        database.run_sync(lambda conn, plan=plan: segments.plan(conn, plan))
+    for plan in plans[:2]:
+        database.run_sync(lambda conn, plan=plan: segments.commit(conn, plan.object_id, leader_epoch=0, now_ms=NOW_MS))
+    database.run_sync(
+        lambda conn: segments.retire_before(
+            conn, topic_id, 0, leader_epoch=0, new_log_start_offset=10, now_ms=NOW_MS, purge_after_ms=NOW_MS
+        )
+    )
+    database.run_sync(
+        lambda conn: reports.replace_local_segments(
+            conn, broker_id=1, of_partitions=None, segments=[local(topic_id, 20, 30)], now_ms=NOW_MS
+        )
+    )
+    rows = selected(
+        database,
+        "SELECT topic, deleted, cold_objects, cold_bytes, cold_records, retired_objects, retired_bytes, "
+        "planned_bytes, local_bytes FROM v_topic_cost ORDER BY topic",
+    )
+    size = plans[0].size_bytes
+    assert rows == [("empty", False, 0, 0, 0, 0, 0, 0, 0), ("orders", False, 1, size, 10, 1, size, size, 77)]
+    assert database.run_sync(lambda conn: partitions.load(conn, topic_id, 0)).cold_end_offset == 20

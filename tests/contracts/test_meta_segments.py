@@ -1,0 +1,420 @@
+"""The catalogue of segments on SQLite and on PostgreSQL: T3 and T5 whoever commits, and wherever a process dies."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from uuid import UUID, uuid4
+
+import pytest
+
+from tests.catalogue import HOUR_MS, NOW_MS, create_topic, open_ready, segment_plan
+from tiered.errors import FencedLeaderEpoch, Invalid, LostRace, UnknownTopicOrPartition
+from tiered.meta import partitions, segments, topics
+from tiered.meta.engine import Database
+from tiered.meta.segments import SegmentPlan, SegmentRow
+from tiered.rules.segment_states import SegmentState
+
+pytest_plugins = ["tests.meta_databases"]
+
+
+@pytest.fixture
+def topic_id(database: Database) -> UUID:
+    return database.run_sync(create_topic).topic_id
+
+
+def plan(database: Database, wanted: SegmentPlan) -> SegmentRow:
+    return database.run_sync(lambda conn: segments.plan(conn, wanted))
+
+
+def commit(database: Database, object_id: UUID, *, epoch: int = 0, size_bytes: int | None = None) -> SegmentRow:
+    return database.run_sync(
+        lambda conn: segments.commit(conn, object_id, leader_epoch=epoch, now_ms=NOW_MS, size_bytes=size_bytes)
+    )
+
+
+def add(database: Database, topic_id: UUID, base: int, end: int, *, epoch: int = 0) -> SegmentRow:
+    row = plan(database, segment_plan(topic_id, base, end, leader_epoch=epoch))
+    return commit(database, row.object_id, epoch=epoch)
+
+
+def retire(database: Database, topic_id: UUID, to: int, *, epoch: int = 0) -> tuple[SegmentRow, ...]:
+    return database.run_sync(
+        lambda conn: segments.retire_before(
+            conn,
+            topic_id,
+            0,
+            leader_epoch=epoch,
+            new_log_start_offset=to,
+            now_ms=NOW_MS,
+            purge_after_ms=NOW_MS + HOUR_MS,
+        )
+    )
+
+
+def committed(database: Database, topic_id: UUID) -> list[tuple[int, int]]:
+    rows = database.run_sync(lambda conn: segments.list_committed(conn, topic_id, 0))
+    return [(row.base_offset, row.end_offset) for row in rows]
+
+
+def bounds(database: Database, topic_id: UUID) -> tuple[int, int]:
+    row = database.run_sync(lambda conn: partitions.load(conn, topic_id, 0))
+    return row.log_start_offset, row.cold_end_offset
+
+
+def new_leader(database: Database, topic_id: UUID) -> int:
+    before = database.run_sync(lambda conn: partitions.load(conn, topic_id, 0))
+    after = database.run_sync(
+        lambda conn: partitions.elect_leader(
+            conn, topic_id, 0, expected_partition_epoch=before.partition_epoch, leader=1
+        )
+    )
+    return after.leader_epoch
+
+
+# Planning
+
+
+def test_a_planned_row_holds_the_whole_plan(database: Database, topic_id: UUID) -> None:
+    wanted = segment_plan(topic_id, 0, 10)
+    row = plan(database, wanted)
+    assert SegmentPlan(**{name: getattr(row, name) for name in SegmentPlan.__slots__}) == wanted
+    assert (row.state, row.committed_at_ms, row.abandoned_at_ms) == (SegmentState.PLANNED, None, None)
+    assert bounds(database, topic_id) == (0, 0)
+
+
+def test_planning_the_same_object_again_is_harmless(database: Database, topic_id: UUID) -> None:
+    wanted = segment_plan(topic_id, 0, 10)
+    assert plan(database, wanted) == plan(database, wanted)
+
+
+def test_only_the_present_leader_can_plan(database: Database, topic_id: UUID) -> None:
+    new_leader(database, topic_id)
+    with pytest.raises(FencedLeaderEpoch):
+        plan(database, segment_plan(topic_id, 0, 10))
+    with pytest.raises(UnknownTopicOrPartition):
+        plan(database, segment_plan(topic_id, 0, 10, partition=5))
+    with pytest.raises(UnknownTopicOrPartition):
+        plan(database, segment_plan(uuid4(), 0, 10))
+
+
+def test_what_is_covered_already_is_not_planned(database: Database, topic_id: UUID) -> None:
+    add(database, topic_id, 0, 10)
+    with pytest.raises(LostRace, match="need no upload"):
+        plan(database, segment_plan(topic_id, 0, 10))
+
+
+# T3
+
+
+def test_a_commit_moves_the_row_and_the_partition_together(database: Database, topic_id: UUID) -> None:
+    row = plan(database, segment_plan(topic_id, 0, 10))
+    after = commit(database, row.object_id, size_bytes=4_321)
+    assert (after.state, after.committed_at_ms, after.size_bytes) == (SegmentState.COMMITTED, NOW_MS, 4_321)
+    assert bounds(database, topic_id) == (0, 10)
+    assert committed(database, topic_id) == [(0, 10)]
+
+
+@pytest.mark.parametrize(("base", "end"), [(11, 20), (20, 30), (0, 20), (5, 15), (9, 11)])
+def test_a_segment_that_leaves_a_gap_or_overlaps_is_refused(
+    database: Database, topic_id: UUID, base: int, end: int
+) -> None:
+    add(database, topic_id, 0, 10)
+    row = plan(database, segment_plan(topic_id, base, end))
+    with pytest.raises(LostRace, match="ends at 10"):
+        commit(database, row.object_id)
+    assert committed(database, topic_id) == [(0, 10)]
+    assert bounds(database, topic_id) == (0, 10)
+    add(database, topic_id, 10, 20)
+
+
+def test_a_zombie_leader_cannot_commit(database: Database, topic_id: UUID) -> None:
+    row = plan(database, segment_plan(topic_id, 0, 10))
+    epoch = new_leader(database, topic_id)
+    with pytest.raises(FencedLeaderEpoch, match="another leader"):
+        commit(database, row.object_id, epoch=0)
+    assert bounds(database, topic_id) == (0, 0)
+    with pytest.raises(LostRace, match="leader epoch 0"):
+        commit(database, row.object_id, epoch=epoch)
+    assert bounds(database, topic_id) == (0, 0)
+    add(database, topic_id, 0, 10, epoch=epoch)
+
+
+def test_a_repeated_commit_answers_as_the_first_did(database: Database, topic_id: UUID) -> None:
+    row = add(database, topic_id, 0, 10)
+    assert commit(database, row.object_id) == row
+    new_leader(database, topic_id)
+    assert commit(database, row.object_id) == row
+    assert bounds(database, topic_id) == (0, 10)
+
+
+def test_an_unplanned_object_cannot_be_committed(database: Database, topic_id: UUID) -> None:
+    with pytest.raises(Invalid, match="plan it before"):
+        commit(database, uuid4())
+
+
+async def test_of_leaders_that_commit_the_same_offsets_at_once_one_wins(database: Database, topic_id: UUID) -> None:
+    for base in range(0, 50, 10):
+        rows = [plan(database, segment_plan(topic_id, base, base + 10)) for _ in range(4)]
+        results = await asyncio.gather(
+            *(
+                database.run(lambda conn, row=row: segments.commit(conn, row.object_id, leader_epoch=0, now_ms=NOW_MS))
+                for row in rows
+            ),
+            return_exceptions=True,
+        )
+        assert sum(isinstance(result, SegmentRow) for result in results) == 1
+        assert sum(isinstance(result, LostRace) for result in results) == 3
+    assert committed(database, topic_id) == [(base, base + 10) for base in range(0, 50, 10)]
+
+
+async def test_a_commit_and_an_election_at_once_leave_one_order(database: Database, topic_id: UUID) -> None:
+    for _ in range(10):
+        before = await database.run(lambda conn: partitions.load(conn, topic_id, 0))
+        end = before.cold_end_offset + 10
+        wanted = segment_plan(topic_id, before.cold_end_offset, end, leader_epoch=before.leader_epoch)
+        await database.run(lambda conn, wanted=wanted: segments.plan(conn, wanted))
+        result, after = await asyncio.gather(
+            database.run(
+                lambda conn, wanted=wanted: segments.commit(
+                    conn, wanted.object_id, leader_epoch=wanted.leader_epoch, now_ms=NOW_MS
+                )
+            ),
+            database.run(
+                lambda conn, before=before: partitions.elect_leader(
+                    conn, topic_id, 0, expected_partition_epoch=before.partition_epoch, leader=1
+                )
+            ),
+            return_exceptions=True,
+        )
+        assert isinstance(after, partitions.PartitionRow)
+        # What the new leader was told includes the zombie's commit, or the zombie was refused.
+        if isinstance(result, SegmentRow):
+            assert after.cold_end_offset == end
+        else:
+            assert isinstance(result, FencedLeaderEpoch)
+            assert after.cold_end_offset == before.cold_end_offset
+            assert (await database.run(lambda conn: partitions.load(conn, topic_id, 0))) == after
+
+
+def test_after_delete_records_the_segment_that_holds_the_start_can_still_be_committed(
+    database: Database, topic_id: UUID
+) -> None:
+    add(database, topic_id, 0, 10)
+    database.run_sync(
+        lambda conn: partitions.advance_log_start_offset(conn, topic_id, 0, leader_epoch=0, new_log_start_offset=15)
+    )
+    assert bounds(database, topic_id) == (15, 15)
+    beside = [
+        plan(database, segment_plan(topic_id, base, end)).object_id for base, end in [(16, 30), (5, 30), (20, 30)]
+    ]
+    for object_id in beside:
+        with pytest.raises(LostRace):
+            commit(database, object_id)
+    add(database, topic_id, 10, 20)
+    assert bounds(database, topic_id) == (15, 20)
+    add(database, topic_id, 20, 30)
+    assert committed(database, topic_id) == [(0, 10), (10, 20), (20, 30)]
+
+
+# Retiring and purging
+
+
+def test_retiring_moves_log_start_offset_and_the_rows_below_it(database: Database, topic_id: UUID) -> None:
+    for base in (0, 10, 20):
+        add(database, topic_id, base, base + 10)
+    retired = retire(database, topic_id, 25)
+    assert [(row.base_offset, row.state, row.purge_after_ms) for row in retired] == [
+        (0, SegmentState.RETIRED, NOW_MS + HOUR_MS),
+        (10, SegmentState.RETIRED, NOW_MS + HOUR_MS),
+    ]
+    assert committed(database, topic_id) == [(20, 30)]
+    assert bounds(database, topic_id) == (25, 30)
+    assert retire(database, topic_id, 5) == ()
+    assert bounds(database, topic_id) == (25, 30)
+
+
+def test_a_zombie_cannot_retire(database: Database, topic_id: UUID) -> None:
+    add(database, topic_id, 0, 10)
+    new_leader(database, topic_id)
+    with pytest.raises(FencedLeaderEpoch):
+        retire(database, topic_id, 10)
+    assert committed(database, topic_id) == [(0, 10)]
+    assert bounds(database, topic_id) == (0, 10)
+
+
+def test_objects_are_purgeable_after_their_grace_and_purged_once(database: Database, topic_id: UUID) -> None:
+    row = add(database, topic_id, 0, 10)
+    retire(database, topic_id, 10)
+
+    def purgeable(now_ms: int) -> list[UUID]:
+        return [row.object_id for row in database.run_sync(lambda conn: segments.list_purgeable(conn, now_ms=now_ms))]
+
+    def mark() -> int:
+        return database.run_sync(lambda conn: segments.mark_purged(conn, [row.object_id], now_ms=NOW_MS))
+
+    assert purgeable(NOW_MS + HOUR_MS - 1) == []
+    assert purgeable(NOW_MS + HOUR_MS) == [row.object_id]
+    assert (mark(), mark()) == (1, 0)
+    assert purgeable(NOW_MS + HOUR_MS) == []
+    # The last root outlives its segment for as long as the row does: the chain goes on from there.
+    newest = database.run_sync(lambda conn: segments.newest_ever_committed(conn, topic_id, 0))
+    assert newest is not None
+    assert newest.object_id == row.object_id
+    forget = segments.forget_purged
+    assert database.run_sync(lambda conn: forget(conn, purged_before_ms=NOW_MS)) == 0
+    assert database.run_sync(lambda conn: forget(conn, purged_before_ms=NOW_MS + 1)) == 1
+    assert database.run_sync(lambda conn: segments.newest_ever_committed(conn, topic_id, 0)) is None
+
+
+def test_a_live_segment_is_never_marked_purged(database: Database, topic_id: UUID) -> None:
+    row = add(database, topic_id, 0, 10)
+    assert database.run_sync(lambda conn: segments.mark_purged(conn, [row.object_id], now_ms=NOW_MS)) == 0
+    assert database.run_sync(lambda conn: segments.fail_planned(conn, [row.object_id], now_ms=NOW_MS)) == 0
+    assert committed(database, topic_id) == [(0, 10)]
+
+
+# Failed uploads
+
+
+def test_an_abandoned_upload_can_never_be_committed(database: Database, topic_id: UUID) -> None:
+    row = plan(database, segment_plan(topic_id, 0, 10))
+    (abandoned,) = database.run_sync(lambda conn: segments.abandon(conn, [row.object_id], now_ms=NOW_MS))
+    assert (abandoned.state, abandoned.abandoned_at_ms) == (SegmentState.PLANNED, NOW_MS)
+    with pytest.raises(LostRace, match="was abandoned"):
+        commit(database, row.object_id)
+    assert bounds(database, topic_id) == (0, 0)
+    assert database.run_sync(lambda conn: segments.fail_planned(conn, [row.object_id], now_ms=NOW_MS)) == 1
+    assert database.run_sync(lambda conn: segments.load(conn, row.object_id)).state is SegmentState.PURGED
+
+
+def test_an_upload_fails_only_after_it_was_abandoned(database: Database, topic_id: UUID) -> None:
+    row = plan(database, segment_plan(topic_id, 0, 10))
+    assert database.run_sync(lambda conn: segments.fail_planned(conn, [row.object_id], now_ms=NOW_MS)) == 0
+    assert commit(database, row.object_id).state is SegmentState.COMMITTED
+    assert database.run_sync(lambda conn: segments.abandon(conn, [row.object_id], now_ms=NOW_MS)) == ()
+
+
+async def test_a_sweeper_and_a_late_commit_never_both_succeed(database: Database, topic_id: UUID) -> None:
+    base = 0
+    for _ in range(10):
+        wanted = segment_plan(topic_id, base, base + 10)
+        await database.run(lambda conn, wanted=wanted: segments.plan(conn, wanted))
+        result, swept = await asyncio.gather(
+            database.run(
+                lambda conn, wanted=wanted: segments.commit(conn, wanted.object_id, leader_epoch=0, now_ms=NOW_MS)
+            ),
+            database.run(lambda conn, wanted=wanted: segments.abandon(conn, [wanted.object_id], now_ms=NOW_MS)),
+            return_exceptions=True,
+        )
+        assert isinstance(result, SegmentRow) != bool(swept)
+        if isinstance(result, SegmentRow):
+            base += 10
+
+
+def test_uploads_to_sweep_are_found_by_owner_and_by_deadline(database: Database, topic_id: UUID) -> None:
+    mine = plan(database, segment_plan(topic_id, 0, 10))
+    others = plan(database, segment_plan(topic_id, 0, 20, owner=2, planned_at_ms=NOW_MS + HOUR_MS))
+    add(database, topic_id, 0, 5)
+
+    def planned(owner: int, before: int) -> list[UUID]:
+        rows = database.run_sync(lambda conn: segments.list_planned(conn, owner=owner, planned_before_ms=before))
+        return [row.object_id for row in rows]
+
+    def overdue(now_ms: int) -> list[UUID]:
+        return [row.object_id for row in database.run_sync(lambda conn: segments.list_overdue(conn, now_ms=now_ms))]
+
+    assert planned(1, NOW_MS) == []
+    assert planned(1, NOW_MS + 1) == [mine.object_id]
+    assert planned(2, NOW_MS + 2 * HOUR_MS) == [others.object_id]
+    assert overdue(NOW_MS + HOUR_MS) == []
+    assert overdue(NOW_MS + HOUR_MS + 1) == [mine.object_id]
+    assert overdue(NOW_MS + 3 * HOUR_MS) == [mine.object_id, others.object_id]
+
+
+def test_committed_rows_are_listed_from_an_offset_and_for_a_leader(database: Database, topic_id: UUID) -> None:
+    rows = [add(database, topic_id, base, base + 10) for base in (0, 10, 20)]
+    other = database.run_sync(lambda conn: create_topic(conn, "other")).topic_id
+    elsewhere = add(database, other, 0, 7)
+
+    def listed(from_offset: int, limit: int | None = None) -> list[SegmentRow]:
+        return list(
+            database.run_sync(
+                lambda conn: segments.list_committed(conn, topic_id, 0, from_offset=from_offset, limit=limit)
+            )
+        )
+
+    assert listed(0) == rows
+    assert listed(10) == rows[1:]
+    assert listed(19, limit=1) == rows[1:2]
+    assert listed(30) == []
+    assert set(database.run_sync(lambda conn: segments.load_committed(conn, leader=1))) == {*rows, elsewhere}
+    assert database.run_sync(lambda conn: segments.load_committed(conn, leader=2)) == ()
+    database.run_sync(lambda conn: topics.delete_topic(conn, other, now_ms=NOW_MS, purge_after_ms=NOW_MS))
+    assert database.run_sync(lambda conn: segments.load_committed(conn, leader=1)) == tuple(rows)
+
+
+# Dying in the middle
+
+_COMMIT_AND_DIE = """
+import sys
+from uuid import UUID
+from tiered.meta import segments
+from tiered.meta.engine import Database
+database = Database.open(sys.argv[1])
+database.run_sync(lambda conn: segments.commit(conn, UUID(sys.argv[2]), leader_epoch=0, now_ms=1))
+"""
+_RETIRE_AND_DIE = """
+import sys
+from uuid import UUID
+from tiered.meta import segments
+from tiered.meta.engine import Database
+database = Database.open(sys.argv[1])
+database.run_sync(lambda conn: segments.retire_before(conn, UUID(sys.argv[2]), 0, leader_epoch=0,
+                  new_log_start_offset=10, now_ms=1, purge_after_ms=1))
+"""
+
+
+def run_until_killed(script: str, crash_at: str, *arguments: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        env={**os.environ, "TIERED_CRASH_AT": crash_at},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("crash_at", "happened"),
+    [("meta.segments.commit.half", False), ("meta.before_commit", False), ("meta.after_commit", True)],
+)
+def test_kill_9_during_a_commit_leaves_all_of_it_or_nothing(database_url: str, crash_at: str, happened: bool) -> None:
+    database = open_ready(database_url)
+    topic_id = database.run_sync(create_topic).topic_id
+    row = plan(database, segment_plan(topic_id, 0, 10))
+    database.close_sync()
+    run_until_killed(_COMMIT_AND_DIE, crash_at, database_url, str(row.object_id))
+    database = Database.open(database_url)
+    assert committed(database, topic_id) == ([(0, 10)] if happened else [])
+    assert bounds(database, topic_id) == (0, 10 if happened else 0)
+    assert commit(database, row.object_id).state is SegmentState.COMMITTED
+    assert bounds(database, topic_id) == (0, 10)
+    database.close_sync()
+
+
+@pytest.mark.parametrize(("crash_at", "happened"), [("meta.segments.retire.half", False), ("meta.after_commit", True)])
+def test_kill_9_during_a_retirement_leaves_all_of_it_or_nothing(
+    database_url: str, crash_at: str, happened: bool
+) -> None:
+    database = open_ready(database_url)
+    topic_id = database.run_sync(create_topic).topic_id
+    add(database, topic_id, 0, 10)
+    database.close_sync()
+    run_until_killed(_RETIRE_AND_DIE, crash_at, database_url, str(topic_id))
+    database = Database.open(database_url)
+    assert committed(database, topic_id) == ([] if happened else [(0, 10)])
+    assert bounds(database, topic_id) == (10 if happened else 0, 10)
+    database.close_sync()

