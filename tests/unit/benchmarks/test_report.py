@@ -1,0 +1,40 @@
+"""The report of `make bench`: medians, ratios to the reference, a file that machines read and a table for people."""
+
+import json
+from pathlib import Path
+
+from benchmarks.report import Report
+
+FACTS = {
+    "cpus": 2, "cpu": "a cpu", "memory_gb": 8.0, "kernel": "6", "python": "3.11", "idle_share_before": 0.9, "rounds": 3,
+}  # fmt: skip
+
+
+def run(mb_per_s: float) -> dict[str, float]:
+    return {"mb_per_s": mb_per_s, "records_per_s": 1.0, "broker_cpu_s_per_gb": 0.2, "client_cpu_s_per_gb": 1.0}
+
+
+def report() -> Report:
+    return Report(
+        FACTS,
+        throughput={"produce": {"tiered": [run(100), run(300), run(200)], "mock": [run(100), run(100), run(160)]}},
+        start={"ready_s": [0.5, 0.3, 0.4], "first_ack_s": [0.6], "idle_rss_mb": [70.0], "idle_cpu_percent": [0.1]},
+        replay={"Spark replay": {"rows_per_s": [3.0, 1.0, 2.0]}},
+    )
+
+
+def test_medians_and_the_ratio_to_the_reference() -> None:
+    medians = report().medians()
+    assert medians["produce"]["tiered"]["mb_per_s"] == 200
+    assert medians["produce"]["throughput_ratio"] == 2.0
+    assert medians["ready_s"] == 0.4
+    assert medians["Spark replay"]["rows_per_s"] == 2.0
+
+
+def test_every_run_is_in_the_file_and_every_scenario_in_the_table(tmp_path: Path) -> None:
+    path = report().write(tmp_path, "stamp")
+    assert len(json.loads(path.read_text())["runs"]["throughput"]["produce"]["tiered"]) == 3
+    table = (tmp_path / "stamp.md").read_text()
+    assert "| produce | tiered | 200 |" in table
+    assert "| 2.00 |" in table
+    assert "| Spark replay | 2 rows/s |" in table
