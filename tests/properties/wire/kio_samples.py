@@ -1,7 +1,7 @@
 """Random messages of kio's classes, and what kio itself reads and writes: the reference our codecs are held to."""
 
 import dataclasses
-import datetime
+import datetime as dt
 import io
 import random
 import typing
@@ -64,11 +64,11 @@ def _primitive(kafka_type: str, rng: random.Random) -> Any:
         case "error_code":
             return rng.choice(_CODES)
         case "timedelta_i32":
-            return i32Timedelta.parse(datetime.timedelta(milliseconds=rng.choice((0, -1, 30_000, (1 << 31) - 1))))
+            return i32Timedelta.parse(dt.timedelta(milliseconds=rng.choice((0, -1, 30_000, (1 << 31) - 1))))
         case "timedelta_i64":
-            return i64Timedelta.parse(datetime.timedelta(milliseconds=rng.choice((0, -1, 86_400_000, 1 << 40))))
+            return i64Timedelta.parse(dt.timedelta(milliseconds=rng.choice((0, -1, 86_400_000, 1 << 40))))
         case "datetime_i64":
-            return TZAware.parse(datetime.datetime.fromtimestamp(rng.randrange(0, 1 << 32), tz=datetime.UTC))
+            return TZAware.parse(dt.datetime.fromtimestamp(rng.randrange(0, 1 << 32), tz=dt.UTC))
     raise AssertionError(f"no sample for {kafka_type}")
 
 
@@ -89,8 +89,8 @@ def raw(value: Any) -> Any:
     match value:
         case ErrorCode():
             return value.value
-        case datetime.timedelta():
+        case dt.timedelta():
             return round(value.total_seconds() * 1000)
-        case datetime.datetime():
+        case dt.datetime():
             return round(value.timestamp() * 1000)
     return value

@@ -1,0 +1,137 @@
+"""Constructors, defaults and special values of messages."""
+
+import subprocess
+import sys
+from uuid import UUID
+
+import pytest
+
+from tiered.errors import MalformedRequest, UnsupportedVersion
+from tiered.wire import messages
+
+
+def test_names_are_those_of_kio_and_values_are_raw() -> None:
+    reply = messages.reply(3, 12)
+    message = reply.MetadataResponse(
+        throttle_time=5,
+        brokers=[reply.MetadataResponseBroker(node_id=1, host="localhost", port=9092, rack=None)],
+        cluster_id="c",
+        controller_id=1,
+        topics=[
+            reply.MetadataResponseTopic(error_code=0, name="t", topic_id=UUID(int=9), is_internal=False, partitions=[])
+        ],
+    )
+    found = messages.response_decoder(3, 12)(messages.encode(message), 0)
+    assert found.throttle_time == 5
+    assert found.brokers[0].rack is None
+    assert found.topics[0].topic_id == UUID(int=9)
+    assert found.topics[0].topic_authorized_operations == -(1 << 31)
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_fields_of_other_versions_are_ignored(version: int) -> None:
+    reply = messages.reply(3, version)
+    data = messages.encode(
+        reply.MetadataResponse(
+            throttle_time=0,
+            brokers=[reply.MetadataResponseBroker(node_id=1, host="h", port=1, rack="r")],
+            cluster_id=None,
+            controller_id=1,
+            topics=[],
+            cluster_authorized_operations=-1,
+            error_code=0,
+        )
+    )
+    assert messages.response_decoder(3, version)(data, 0).brokers[0].host == "h"
+
+
+def test_structures_of_other_versions_can_be_made_and_are_ignored() -> None:
+    reply = messages.reply(18, 0)
+    features = [reply.SupportedFeatureKey(name="f", min_version=0, max_version=1)]
+    message = reply.ApiVersionsResponse(error_code=35, api_keys=[], supported_features=features)
+    assert messages.encode(message) == b"\x00\x23\x00\x00\x00\x00"
+
+
+def test_names_of_no_version_are_type_errors() -> None:
+    with pytest.raises(TypeError, match="no field partition in any version"):
+        messages.reply(3, 1).MetadataResponseBroker(node_id=1, host="h", port=1, rack=None, partition=1)
+    with pytest.raises(AttributeError, match="no MetadataAnswer"):
+        messages.reply(3, 1).MetadataAnswer  # noqa: B018
+
+
+def test_missing_fields_are_type_errors() -> None:
+    with pytest.raises(TypeError, match=r"MetadataResponseBroker.*port"):
+        messages.reply(3, 1).MetadataResponseBroker(node_id=1, host="h")
+
+
+def test_known_tagged_fields_are_sent_unless_they_have_their_default() -> None:
+    reply = messages.reply(18, 3)
+    plain = reply.ApiVersionsResponse(error_code=0, api_keys=[])
+    assert messages.encode(plain) == b"\x00\x00\x01\x00\x00\x00\x00\x00"
+    message = reply.ApiVersionsResponse(error_code=0, api_keys=(), finalized_features_epoch=7)
+    assert messages.encode(message)[7:] == b"\x01\x01\x08" + (7).to_bytes(8, "big")
+    assert messages.response_decoder(18, 3)(messages.encode(message), 0) == message
+    assert messages.encode(
+        reply.ApiVersionsResponse(error_code=0, api_keys=[], supported_features=[])
+    ) == messages.encode(plain)
+
+
+def test_null_where_there_is_none_is_refused_on_both_sides() -> None:
+    reply = messages.reply(3, 9)
+    with pytest.raises(TypeError):
+        messages.encode(reply.MetadataResponse(brokers=[], controller_id=1, topics=None))
+    with pytest.raises(TypeError):
+        messages.encode(
+            reply.MetadataResponse(
+                brokers=[reply.MetadataResponseBroker(node_id=1, host=None, port=1)], controller_id=1, topics=[]
+            )
+        )
+    with pytest.raises(MalformedRequest, match="name is null"):
+        messages.request_decoder(3, 9)(b"\x02\x00\x00\x00\x00\x00\x00", 0)
+
+
+@pytest.mark.parametrize("timestamp", [-6, -5, -4, -3, -2, -1, 0, 1_763_700_000_000])
+def test_timestamps_of_list_offsets_are_numbers(timestamp: int) -> None:
+    request = messages.request(2, 11)
+    message = request.ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=0,
+        topics=[
+            request.ListOffsetsTopic(
+                name="t", partitions=[request.ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
+            )
+        ],
+        timeout=30_000,
+    )
+    found = messages.request_decoder(2, 11)(messages.encode(message), 0)
+    assert found.topics[0].partitions[0].timestamp == timestamp
+    assert found.timeout == 30_000
+
+
+def test_unknown_error_codes_stay_numbers() -> None:
+    reply = messages.reply(12, 4)
+    data = messages.encode(reply.HeartbeatResponse(error_code=12_345))
+    assert messages.response_decoder(12, 4)(data, 0).error_code == 12_345
+
+
+@pytest.mark.parametrize(("api_key", "version"), [(3, 14), (3, -1), (4, 0), (9999, 0), (2, 0)])
+def test_unknown_versions_are_unsupported(api_key: int, version: int) -> None:
+    for ask in (messages.reply, messages.request, messages.request_decoder, messages.response_decoder):
+        with pytest.raises(UnsupportedVersion):
+            ask(api_key, version)
+
+
+def test_importing_the_room_imports_no_schema() -> None:
+    code = "import sys, tiered.wire.messages, tiered.wire.fetch; print(any(m.startswith('kio.') for m in sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"
+
+
+def test_decoding_does_not_import_the_reader_that_aborts() -> None:
+    code = (
+        "import sys\nfrom tiered.wire import messages\n"
+        "messages.request_decoder(3, 12), messages.encode(messages.reply(12, 4).HeartbeatResponse(error_code=0))\n"
+        "print('kio._kio_native' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"
