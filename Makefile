@@ -77,7 +77,7 @@ $(PY):
 	  echo "Tiered needs Python 3.11 or newer with its venv module (Debian, Ubuntu: apt-get install python3 python3-venv)."; \
 	  echo "$(if $(PYTHON),PYTHON=$(PYTHON) is not one.,None of python3 and python3.11 to python3.14 is one. Name another with PYTHON=/path/to/python3.)"; \
 	  exit 1; fi; \
-	"$$chosen" -m venv $(VENV)
+	"$$chosen" -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(BASE): | $(PY)
 	@set -e; if [ ! -e $(FULL) ]; then \

@@ -1,6 +1,7 @@
 """The demo's checksum says the same of the same records in any order, and something else of any others."""
 
 import dataclasses
+import itertools
 import random
 
 import pytest
@@ -39,6 +40,6 @@ def test_a_duplicate_is_seen() -> None:
 def test_all_flights_are_there_in_the_order_of_their_departure() -> None:
     flights = read_flights()
     assert len(flights) == ALL_FLIGHTS
-    assert all(one.timestamp_ms <= next_.timestamp_ms for one, next_ in zip(flights, flights[1:], strict=False))
+    assert all(one.timestamp_ms <= next_.timestamp_ms for one, next_ in itertools.pairwise(flights))
     assert {len(flight.key) for flight in flights} == {2}
     assert dataclasses.asdict(flights[0])["value"].startswith(b'{"year":2013,')
