@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tiered.config.serve import OPTIONS, Option
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("spark/**/*.md")])
 ADRS = sorted(path for path in (ROOT / "docs/adr").glob("[0-9][0-9][0-9][0-9]-*.md") if path.name != "0000-template.md")
@@ -52,6 +54,14 @@ def test_documents_name_only_commands_that_exist(document: Path) -> None:
             assert second in deeper, f"{relative(document)} names `tiered {command} {second}`, which does not exist"
 
 
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.key)
+def test_every_option_of_serve_is_in_the_readme_with_its_variable(option: Option) -> None:
+    text = (ROOT / "README.md").read_text()
+    assert f"`{option.flag} " in text
+    assert f"`{option.variable}`" in text
+    assert f"`{option.key}`" in text
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=relative)
 def test_links_between_documents_lead_somewhere(document: Path) -> None:
     broken = [link for link in LINK.findall(document.read_text()) if not (document.parent / link).exists()]
@@ -66,7 +76,9 @@ def test_every_make_target_is_phony_or_a_file_and_is_explained() -> None:
 
 
 def test_every_decision_is_listed_once_under_its_own_number() -> None:
-    listed = re.findall(r"\]\((\d{4}-[a-z0-9-]+\.md)\)", (ROOT / "docs/adr/README.md").read_text())
+    listed = re.findall(
+        r"^\| \[\d{4}\]\((\d{4}-[a-z0-9-]+\.md)\)", (ROOT / "docs/adr/README.md").read_text(), re.MULTILINE
+    )
     assert sorted(listed) == [path.name for path in ADRS]
     numbers = [path.name[:4] for path in ADRS]
     assert len(set(numbers)) == len(numbers)
@@ -75,7 +87,7 @@ def test_every_decision_is_listed_once_under_its_own_number() -> None:
 @pytest.mark.parametrize("adr", ADRS, ids=relative)
 def test_a_decision_says_its_status_context_decision_and_consequences(adr: Path) -> None:
     text = adr.read_text()
-    assert re.match(rf"# {adr.name[:4]}[ :.—-]", text), "the title begins with the number"
+    assert re.match(rf"# 0*{int(adr.name[:4])}[ :.—-]", text), "the title begins with the number"
     assert re.search(r"^(?:\*\*)?Status\b", text, re.MULTILINE | re.IGNORECASE) or "## Status" in text
     for heading in ("Context", "Decision", "Consequences"):
         assert re.search(rf"^## .*{heading}", text, re.MULTILINE), f"{relative(adr)} has no section {heading}"
