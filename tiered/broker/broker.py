@@ -227,9 +227,9 @@ class Broker:
     def upload_backlog(self) -> tuple[int, int]:
         """(bytes of closed segments that wait for their upload, age of the oldest in ms)"""
         now_ms = self.clock.now_ms()
-        waiting = [each for partition in self.topics.partitions() for each in partition.waiting_for_upload()]
-        ages_ms = [now_ms - segment.max_timestamp_ms for segment in waiting if segment.max_timestamp_ms >= 0]
-        return sum(segment.size_bytes for segment in waiting), max([0, *ages_ms])
+        partitions_ = list(self.topics.partitions())
+        oldest = min((at for each in partitions_ if (at := each.oldest_waiting_ms()) is not None), default=now_ms)
+        return sum(each.overdue_bytes(now_ms) for each in partitions_), max(0, now_ms - oldest)
 
     def health(self) -> dict[str, Any]:
         """`serving`, and what an operator should look at."""

@@ -39,6 +39,7 @@ class Housekeeping:
         self._rest_until_ms: dict[TopicPartition, float] = {}
         self._failures: dict[TopicPartition, int] = {}
         self._stopping = False
+        self._swept = False
 
     def start(self, group: asyncio.TaskGroup) -> None:
         settings = self._broker.settings
@@ -66,23 +67,20 @@ class Housekeeping:
 
     async def _tick(self) -> None:
         now_ms = self._broker.clock.now_ms()
-        for number, partition in enumerate(list(self._broker.topics.partitions())):
+        partitions = list(self._broker.topics.partitions())
+        for number, partition in enumerate(partitions):
             if number % YIELD_EVERY_PARTITIONS == YIELD_EVERY_PARTITIONS - 1:
                 await asyncio.sleep(0)
             self._roll(partition, now_ms)
-            await self._flush_if_due(partition, now_ms)
             self._upload(partition, now_ms)
+        await self._broker.flusher.flush_due([partition.log for partition in partitions])
 
     def _roll(self, partition: Partition, now_ms: int) -> None:
         try:
-            partition.log.roll_if_due(now_ms)
+            partition.roll_if_due(now_ms)
         except LogDirFailed as error:
             self._broker.counters.disk_errors += 1
             log.warning("%s: cannot begin a new segment: %s", partition.name, error)
-
-    async def _flush_if_due(self, partition: Partition, now_ms: int) -> None:
-        if partition.flush_is_due(now_ms):
-            self._broker.flusher.request(partition.log)
 
     def _upload(self, partition: Partition, now_ms: int) -> None:
         """Starts the partition's next upload, if it has one and a place is free."""
@@ -136,7 +134,9 @@ class Housekeeping:
         self._broker.counters.local_segments_deleted += deleted
 
     async def _sweep(self) -> None:
-        await self._broker.lifecycle.sweep()
+        """The first round takes everything that an earlier process left; it does not hold up the start."""
+        await self._broker.lifecycle.sweep(at_start=not self._swept)
+        self._swept = True
 
     async def _expire_producers(self) -> None:
         before_ms = self._broker.clock.now_ms() - self._broker.settings.producer_id_expiration_ms

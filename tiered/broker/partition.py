@@ -25,10 +25,12 @@ from tiered.formats import record_batch
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.producer_snapshot import ProducerEntry
 from tiered.formats.record_batch import BatchHeader, Compression
-from tiered.hot.log import Log
+from tiered.hot.log import Log, LogConfig
+from tiered.hot.segment import SegmentInfo
 from tiered.ids import TopicPartition
-from tiered.rules import partition_state, producer_state, read_plan
+from tiered.rules import partition_state, producer_state, read_plan, retention
 from tiered.rules.partition_state import Offsets
+from tiered.rules.tiering import UploadPlan, next_uploads
 
 NO_TIMESTAMP = -1
 _ZSTD = int(Compression.ZSTD)
@@ -282,6 +284,105 @@ class Partition:
         self.log.configure(log_config(config))
         self.advance_high_watermark()
 
+    def begin_leadership(self) -> None:
+        """This broker leads the partition in `leader_epoch` from the present end of the log on."""
+        self.log.begin_leader_epoch(self.leader_epoch)
+        self.advance_high_watermark()
+
+    def restart_from_cold(
+        self, *, producers: Sequence[ProducerEntry], leader_epochs: Sequence[tuple[int, int]]
+    ) -> None:
+        """The local log begins anew at `cold_end_offset`; what the last object knew of its past goes on."""
+        self.producers = {entry.producer_id: entry for entry in producers}
+        self.log.restore_leader_epochs(leader_epochs)
+
+    def end_of_leader_epoch(self, leader_epoch: int) -> tuple[int, int]:
+        """(leader epoch, its end offset) for the newest epoch not above `leader_epoch`; (-1, -1) if there is none."""
+        return self.log.leader_epochs.end_offset_for(leader_epoch, self.log.log_end_offset)
+
+    def next_upload(self, now_ms: int) -> int | None:
+        """Base offset of the closed segment that goes to the store next (T1); None when none is due."""
+        plan = self._upload_plan(now_ms)
+        return plan.uploads[0].base_offset if plan.uploads else None
+
+    def overdue_bytes(self, now_ms: int) -> int:
+        """Bytes of closed, stable segments that the object store does not hold yet."""
+        return self._upload_plan(now_ms).overdue_bytes
+
+    def oldest_waiting_ms(self) -> int | None:
+        """When the oldest segment that waits for its upload was closed at the latest; None when none waits."""
+        for segment in self.log.segments:
+            if segment.closed and segment.end_offset > self._cold_end_offset and self.config.remote_storage_enable:
+                return segment.created_ms
+        return None
+
+    def _upload_plan(self, now_ms: int) -> UploadPlan[SegmentInfo]:
+        config = self.config
+        return next_uploads(
+            self.log.segments,
+            log_start_offset=self._log_start_offset,
+            cold_end_offset=self._cold_end_offset,
+            high_watermark=self._high_watermark,
+            last_stable_offset=self.last_stable_offset,
+            remote_enabled=config.remote_storage_enable and not config.remote_log_copy_disable,
+            copy_lag_ms=config.effective_remote_copy_lag_ms,
+            copy_lag_bytes=config.effective_remote_copy_lag_bytes,
+            now_ms=now_ms,
+        )
+
+    def roll_if_due(self, now_ms: int) -> None:
+        """Closes the active segment when it is old enough, or when retention has outlived all of it.
+
+        Raises LogDirFailed; then the active segment goes on.
+        """
+        active = self.log.segments[-1]
+        config = self.config
+        outlived = (
+            config.deletes_old_segments
+            and config.retention_ms >= 0
+            and active.size_bytes > 0
+            and 0 <= active.max_timestamp_ms < now_ms - config.retention_ms
+        )
+        if outlived:
+            self.log.roll(now_ms)
+        else:
+            self.log.roll_if_due(now_ms)
+
+    def retention_start(self, now_ms: int) -> int:
+        """Where `log_start_offset` should be by the topic's total retention (T6); never below where it is."""
+        config = self.config
+        if not config.deletes_old_segments:
+            return self._log_start_offset
+        return retention.new_log_start_offset(
+            self._committed,
+            self.log.segments,
+            log_start_offset=self._log_start_offset,
+            cold_end_offset=self._cold_end_offset,
+            high_watermark=self._high_watermark,
+            retention_ms=config.retention_ms,
+            retention_bytes=config.retention_bytes,
+            remote_enabled=config.remote_storage_enable,
+            pins=(),
+            now_ms=now_ms,
+        ).delete_before_offset
+
+    def delete_local(self, now_ms: int) -> int:
+        """How many local segments went: those that committed rows cover and local retention gives up (T4)."""
+        config = self.config
+        before = retention.local_delete_before(
+            self.log.segments,
+            log_start_offset=self._log_start_offset,
+            cold_end_offset=self._cold_end_offset,
+            high_watermark=self._high_watermark,
+            local_retention_ms=config.effective_local_retention_ms,
+            local_retention_bytes=config.effective_local_retention_bytes,
+            remote_enabled=config.remote_storage_enable,
+            now_ms=now_ms,
+        ).delete_before_offset
+        if before <= self.log.local_log_start_offset:
+            return 0
+        return len(self.log.delete_local_before(before))
+
     def expire_producers(self, before_ms: int) -> None:
         """Forgets idempotent producers whose last batch is older than `before_ms`."""
         for producer_id, entry in list(self.producers.items()):
@@ -292,3 +393,15 @@ class Partition:
         """Takes no more writes and wakes everyone who waits."""
         self.closed = True
         self.waiters.wake()
+
+
+def log_config(config: TopicConfig) -> LogConfig:
+    """The part of a topic's settings that its local logs need."""
+    return LogConfig(
+        segment_bytes=config.segment_bytes,
+        segment_ms=config.segment_ms,
+        index_interval_bytes=config.index_interval_bytes,
+        max_index_bytes=config.segment_index_bytes,
+        flush_messages=config.flush_messages,
+        flush_ms=config.flush_ms,
+    )

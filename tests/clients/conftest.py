@@ -1,0 +1,5 @@
+"""The same brokers as the component tests have."""
+
+from tests.components.conftest import broker, make_broker
+
+__all__ = ["broker", "make_broker"]

@@ -1,0 +1,292 @@
+"""wire.md 9 to 15 and 49 to 51: topics as clients see and change them."""
+
+from uuid import UUID
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic, ResourceType
+
+from tests.broker_process import BrokerProcess
+from tests.clients.raw import RawConnection
+from tests.components.batches import batch
+from tests.components.test_wire_produce import create
+from tiered.wire import messages
+
+METADATA = 3
+
+
+def ask(connection: RawConnection, names: list[str] | None, *, version: int = 9, may_create: bool = False):  # type: ignore[no-untyped-def]
+    namespace = messages.request(METADATA, version)
+    topics = None if names is None else [namespace.MetadataRequestTopic(topic_id=None, name=name) for name in names]
+    return connection.ask(
+        METADATA, version, namespace.MetadataRequest(topics=topics, allow_auto_topic_creation=may_create)
+    )
+
+
+@pytest.mark.parametrize("version", range(0, 14))
+def test_every_version_of_metadata_names_the_broker_and_the_leader(broker: BrokerProcess, version: int) -> None:
+    topic = create(broker, f"metadata-{version}", partitions=3)
+    with RawConnection(broker) as connection:
+        answer = ask(connection, [topic], version=version)
+        assert [(each.host, each.port) for each in answer.brokers] == [("127.0.0.1", broker.kafka_port)]
+        found = answer.topics[0]
+        assert (int(found.error_code), found.name, len(found.partitions)) == (0, topic, 3)
+        assert {each.leader_id for each in found.partitions} == {answer.brokers[0].node_id}
+        if version >= 7:
+            assert {each.leader_epoch for each in found.partitions} == {0}
+        if version >= 10:
+            assert found.topic_id is not None
+
+
+def test_null_lists_all_topics_and_an_empty_list_none_but_in_version_0(broker: BrokerProcess) -> None:
+    topic = create(broker, "listed")
+    with RawConnection(broker) as connection:
+        assert topic in {each.name for each in ask(connection, None).topics}
+        assert ask(connection, []).topics == ()
+        assert topic in {each.name for each in ask(connection, [], version=0).topics}
+
+
+def test_topics_are_created_only_where_client_and_broker_allow_it(make_broker) -> None:  # type: ignore[no-untyped-def]
+    process = make_broker(settings={"num.partitions": 4}).start()
+    with RawConnection(process) as connection:
+        assert int(ask(connection, ["not-wanted"]).topics[0].error_code) == 3
+        created = ask(connection, ["wanted"], may_create=True).topics[0]
+        assert (int(created.error_code), len(created.partitions)) == (0, 4)
+        assert "not-wanted" not in {each.name for each in ask(connection, None).topics}
+    strict = make_broker(name="strict", settings={"auto.create.topics.enable": "false"}).start()
+    with RawConnection(strict) as connection:
+        assert int(ask(connection, ["wanted"], may_create=True).topics[0].error_code) == 3
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "ä", "x" * 250, "a/b", "a\x00b"])
+def test_illegal_names_are_refused_each_for_itself(broker: BrokerProcess, name: str) -> None:
+    topic = create(broker, f"legal-{abs(hash(name)) % 10**9}")
+    with RawConnection(broker) as connection:
+        answer = ask(connection, [name, topic], may_create=True)
+        assert [int(each.error_code) for each in answer.topics] == [17, 0]
+        assert connection.produce(name, batch()).error_code == 17
+
+
+def test_topic_ids_find_topics_and_change_with_each_incarnation(broker: BrokerProcess) -> None:
+    with RawConnection(broker) as connection:
+        namespace = messages.request(METADATA, 12)
+
+        def by_id(topic_id: UUID):  # type: ignore[no-untyped-def]
+            asked = namespace.MetadataRequestTopic(topic_id=topic_id, name=None)
+            return connection.ask(METADATA, 12, namespace.MetadataRequest(topics=[asked])).topics[0]
+
+        create(broker, "reborn")
+        first = ask(connection, ["reborn"], version=12).topics[0].topic_id
+        assert by_id(first).name == "reborn"
+        connection.produce("reborn", batch([b"of the first life"]))
+        AdminClient({"bootstrap.servers": broker.bootstrap}).delete_topics(["reborn"])["reborn"].result(10)
+        assert int(by_id(first).error_code) == 100
+        create(broker, "reborn")
+        second = ask(connection, ["reborn"], version=12).topics[0].topic_id
+        assert second not in (None, first)
+        assert connection.fetch("reborn", 0).high_watermark == 0
+
+
+def test_the_offsets_topic_is_listed_as_internal_and_closed_to_clients(broker: BrokerProcess) -> None:
+    with RawConnection(broker) as connection:
+        found = {each.name: each for each in ask(connection, None).topics}["__consumer_offsets"]
+        assert found.is_internal
+        assert len(found.partitions) == 50
+        assert connection.produce("__consumer_offsets", batch()).error_code == 17
+
+
+def test_the_advertised_address_is_what_clients_are_told(make_broker) -> None:  # type: ignore[no-untyped-def]
+    process = make_broker("--advertise", "localhost:12345").start()
+    with RawConnection(process) as connection:
+        assert [(each.host, each.port) for each in ask(connection, []).brokers] == [("localhost", 12345)]
+
+
+# CreateTopics and its siblings
+
+
+def admin(broker: BrokerProcess) -> AdminClient:
+    return AdminClient({"bootstrap.servers": broker.bootstrap})
+
+
+def code_of(future) -> int:  # type: ignore[no-untyped-def]
+    with pytest.raises(KafkaException) as caught:
+        future.result(10)
+    return int(caught.value.args[0].code())
+
+
+def test_minus_1_takes_the_brokers_defaults(broker: BrokerProcess) -> None:
+    admin(broker).create_topics([NewTopic("defaults", -1, -1)])["defaults"].result(10)
+    with RawConnection(broker) as connection:
+        assert len(ask(connection, ["defaults"]).topics[0].partitions) == 1
+
+
+def test_validate_only_creates_nothing(broker: BrokerProcess) -> None:
+    admin(broker).create_topics([NewTopic("validated", 2)], validate_only=True)["validated"].result(10)
+    with RawConnection(broker) as connection:
+        assert int(ask(connection, ["validated"]).topics[0].error_code) == 3
+
+
+@pytest.mark.parametrize(
+    ("new", "code"),
+    [
+        (NewTopic("exists", 1), 36),
+        (NewTopic("bad name", 1), 17),
+        (NewTopic("none", 0), 37),
+        (NewTopic("many", 1_000_000), 37),
+        (NewTopic("replicated", 1, 3), 38),
+        (NewTopic("unknown-config", 1, config={"no.such.config": "1"}), 40),
+        (NewTopic("bad-config", 1, config={"retention.ms": "soon"}), 40),
+        (NewTopic("assigned", replica_assignment=[[7]]), 39),
+    ],
+)
+def test_topics_that_cannot_be_are_refused_with_their_code(broker: BrokerProcess, new: NewTopic, code: int) -> None:
+    with RawConnection(broker) as connection:
+        if int(ask(connection, ["exists"]).topics[0].error_code):
+            create(broker, "exists")
+    assert code_of(admin(broker).create_topics([new])[new.topic]) == code
+
+
+def test_create_topics_answers_the_effective_configs_and_the_id(broker: BrokerProcess) -> None:
+    with RawConnection(broker) as connection:
+        namespace = messages.request(19, 7)
+        config = namespace.CreatableTopicConfig(name="retention.ms", value="1234567")
+        topic = namespace.CreatableTopic(
+            name="answered", num_partitions=3, replication_factor=1, assignments=[], configs=[config]
+        )
+        request = namespace.CreateTopicsRequest(topics=[topic], timeout=1000, validate_only=False)
+        found = connection.ask(19, 7, request).topics[0]
+        assert (int(found.error_code), found.num_partitions, found.replication_factor) == (0, 3, 1)
+        assert found.topic_id is not None
+        assert {each.name: each.value for each in found.configs}["retention.ms"] == "1234567"
+
+
+def test_partitions_grow_and_never_shrink(broker: BrokerProcess) -> None:
+    topic = create(broker, "grows", partitions=2)
+    admin(broker).create_partitions([NewPartitions(topic, 5)])[topic].result(10)
+    with RawConnection(broker) as connection:
+        assert len(ask(connection, [topic]).topics[0].partitions) == 5
+        assert connection.produce(topic, batch(), partition=4).error_code == 0
+    assert code_of(admin(broker).create_partitions([NewPartitions(topic, 5)])[topic]) == 37
+    assert code_of(admin(broker).create_partitions([NewPartitions("missing", 5)])["missing"]) == 3
+
+
+def described(broker: BrokerProcess, resource: ConfigResource) -> dict[str, ConfigEntry]:
+    found: dict[str, ConfigEntry] = admin(broker).describe_configs([resource])[resource].result(10)
+    return found
+
+
+def test_configs_show_real_values_sources_and_defaults(broker: BrokerProcess) -> None:
+    topic = create(broker, "configs", cleanup_policy="compact", retention_ms=99_000)
+    found = described(broker, ConfigResource(ResourceType.TOPIC, topic))
+    assert (found["cleanup.policy"].value, found["cleanup.policy"].source) == ("compact", 1)
+    assert (found["retention.ms"].value, found["retention.ms"].is_default) == ("99000", False)
+    assert (found["segment.bytes"].value, found["segment.bytes"].source) == (str(1 << 30), 5)
+    assert found["segment.bytes"].is_default
+    assert "log.segment.bytes" in found["segment.bytes"].synonyms
+    broker_configs = described(broker, ConfigResource(ResourceType.BROKER, "1"))
+    assert broker_configs["num.partitions"].value == "1"
+    with pytest.raises(KafkaException):
+        described(broker, ConfigResource(ResourceType.TOPIC, "missing"))
+
+
+def test_configs_change_at_run_time_all_or_nothing_and_survive_a_restart(make_broker) -> None:  # type: ignore[no-untyped-def]
+    process = make_broker().start()
+    topic = create(process, "altered", retention_ms=1000)
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    resource.add_incremental_config(ConfigEntry("max.message.bytes", "2000", incremental_operation=AlterConfigOpType.SET))
+    resource.add_incremental_config(ConfigEntry("retention.ms", None, incremental_operation=AlterConfigOpType.DELETE))
+    resource.add_incremental_config(
+        ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.APPEND)
+    )
+    admin(process).incremental_alter_configs([resource])[resource].result(10)
+
+    bad = ConfigResource(ResourceType.TOPIC, topic)
+    bad.add_incremental_config(ConfigEntry("segment.ms", "77", incremental_operation=AlterConfigOpType.SET))
+    bad.add_incremental_config(ConfigEntry("segment.bytes", "tiny", incremental_operation=AlterConfigOpType.SET))
+    assert code_of(admin(process).incremental_alter_configs([bad])[bad]) == 40
+
+    for _ in range(2):
+        found = described(process, ConfigResource(ResourceType.TOPIC, topic))
+        assert found["max.message.bytes"].value == "2000"
+        assert found["retention.ms"].is_default
+        assert found["cleanup.policy"].value == "delete,compact"
+        assert found["segment.ms"].is_default
+        with RawConnection(process) as connection:
+            assert connection.produce(topic, batch([b"x" * 3000])).error_code == 10
+        assert process.stop() == 0
+        process.start()
+
+
+def test_alter_configs_replaces_every_override(broker: BrokerProcess) -> None:
+    topic = create(broker, "replaced", retention_ms=1000, segment_ms=5000)
+    resource = ConfigResource(ResourceType.TOPIC, topic, set_config={"retention.ms": "2000"})
+    admin(broker).alter_configs([resource])[resource].result(10)
+    found = described(broker, ConfigResource(ResourceType.TOPIC, topic))
+    assert found["retention.ms"].value == "2000"
+    assert found["segment.ms"].is_default
+
+
+def test_broker_defaults_change_at_run_time_and_reach_topics(make_broker) -> None:  # type: ignore[no-untyped-def]
+    process = make_broker().start()
+    topic = create(process, "inherits")
+    resource = ConfigResource(ResourceType.BROKER, "1")
+    resource.add_incremental_config(ConfigEntry("message.max.bytes", "1500", incremental_operation=AlterConfigOpType.SET))
+    admin(process).incremental_alter_configs([resource])[resource].result(10)
+    process.kill()
+    process.start()
+    with RawConnection(process) as connection:
+        assert connection.produce(topic, batch([b"x" * 2000])).error_code == 10
+    assert described(process, ConfigResource(ResourceType.TOPIC, topic))["max.message.bytes"].value == "1500"
+
+
+def test_describe_cluster_and_log_dirs(broker: BrokerProcess) -> None:
+    topic = create(broker, "sized")
+    with RawConnection(broker) as connection:
+        connection.produce(topic, batch([b"x" * 1000]))
+        namespace = messages.request(60, 1)
+        answer = connection.ask(60, 1, namespace.DescribeClusterRequest(include_cluster_authorized_operations=False, endpoint_type=1))
+        assert [(each.broker_id, each.port) for each in answer.brokers] == [(1, broker.kafka_port)]
+        assert answer.cluster_id
+        namespace = messages.request(35, 4)
+        wanted = [namespace.DescribableLogDirTopic(topic=topic, partitions=[0])]
+        answer = connection.ask(35, 4, namespace.DescribeLogDirsRequest(topics=wanted))
+        result = answer.results[0]
+        assert result.topics[0].partitions[0].partition_size > 1000
+        assert result.total_bytes > result.usable_bytes > 0
+
+
+def test_delete_records_moves_the_start_for_good(make_broker) -> None:  # type: ignore[no-untyped-def]
+    process = make_broker().start()
+    create(process, "shortened")
+    with RawConnection(process) as connection:
+        for _ in range(10):
+            connection.produce("shortened", batch([b"v"] * 3))
+
+        def delete_before(offset: int) -> tuple[int, int]:
+            namespace = messages.request(21, 2)
+            partition = namespace.DeleteRecordsPartition(partition_index=0, offset=offset)
+            wanted = namespace.DeleteRecordsTopic(name="shortened", partitions=[partition])
+            found = connection.ask(21, 2, namespace.DeleteRecordsRequest(topics=[wanted], timeout=1000))
+            result = found.topics[0].partitions[0]
+            return int(result.error_code), result.low_watermark
+
+        assert delete_before(31) == (1, -1)
+        assert delete_before(7) == (0, 7)
+        assert delete_before(3) == (0, 7)
+        assert connection.fetch("shortened", 6).error_code == 1
+        assert connection.fetch("shortened", 7).error_code == 0
+    process.kill()
+    process.start()
+    with RawConnection(process) as connection:
+        assert connection.fetch("shortened", 6).error_code == 1
+        assert connection.fetch("shortened", 7).log_start_offset == 7
+
+
+def test_find_coordinator_names_this_broker_in_every_version(broker: BrokerProcess) -> None:
+    with RawConnection(broker) as connection:
+        for version in range(0, 7):
+            namespace = messages.request(10, version)
+            request = namespace.FindCoordinatorRequest(key="g", key_type=0, coordinator_keys=["g"])
+            answer = connection.ask(10, version, request)
+            found = answer.coordinators[0] if version >= 4 else answer
+            assert (int(found.error_code), found.port) == (0, broker.kafka_port)
