@@ -1,0 +1,44 @@
+"""A client of Kafka brokers: one connection (`Peer`), and a cluster found through it (`Cluster`).
+
+Followers, the command line and Spark's tail share it. Owns no state of its own; must never import a store or a
+broker's room.
+"""
+
+from tiered.peer.answers import (
+    BrokerError,
+    ConnectionLost,
+    CorruptAnswer,
+    CorruptBrokerError,
+    FencedBrokerError,
+    InvalidBrokerError,
+    OutcomeUnknown,
+    OutOfRangeBrokerError,
+    RetriableBrokerError,
+    broker_error,
+)
+from tiered.peer.cluster import (
+    ACKS_ALL,
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    BrokerAddress,
+    Cluster,
+    ClusterMetadata,
+    FetchedRecords,
+    ListedOffset,
+    PartitionLeader,
+    Produced,
+    TopicMetadata,
+    parse_bootstrap,
+)
+from tiered.peer.connection import MAX_FRAME_BYTES, TIMEOUT_MS, Peer
+
+__all__ = [
+    "ACKS_ALL", "EARLIEST", "LATEST", "MAX_FRAME_BYTES", "MAX_TIMESTAMP", "READ_COMMITTED", "READ_UNCOMMITTED",
+    "TIMEOUT_MS", "BrokerAddress", "BrokerError", "Cluster", "ClusterMetadata", "ConnectionLost", "CorruptAnswer",
+    "CorruptBrokerError", "FencedBrokerError", "FetchedRecords", "InvalidBrokerError", "ListedOffset",
+    "OutOfRangeBrokerError", "OutcomeUnknown", "PartitionLeader", "Peer", "Produced", "RetriableBrokerError",
+    "TopicMetadata", "broker_error", "parse_bootstrap",
+]  # fmt: skip

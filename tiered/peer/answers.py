@@ -1,0 +1,93 @@
+"""What brokers answer with an error code, and what goes wrong on the way to them.
+
+Owns the translation of Kafka's codes into kinds of error, for a client. Must never wait or send.
+"""
+
+from tiered import errors
+
+OFFSET_OUT_OF_RANGE = 1
+CORRUPT_MESSAGE = 2
+UNKNOWN_TOPIC_OR_PARTITION = 3
+LEADER_NOT_AVAILABLE = 5
+BROKER_NOT_AVAILABLE = 8
+UNSUPPORTED_VERSION = 35
+UNKNOWN_TOPIC_ID = 100
+
+
+class ConnectionLost(errors.Retriable):
+    """The broker cannot be reached, or went away. Whether it did what it was asked is unknown."""
+
+
+class CorruptAnswer(errors.Corrupt):
+    """A broker answered with bytes that do not parse, or to a request that was not made."""
+
+
+class OutcomeUnknown(errors.Retriable):
+    """The connection was lost, or time ran out, after a Produce was sent: it may have been appended.
+
+    Repeating it may store its records twice, unless the batch carries a producer id and a sequence.
+    """
+
+
+class BrokerError(errors.TieredError):
+    """A broker answered with an error code. Raised as one of the subclasses below.
+
+    `code` is Kafka's number, `name` Kafka's name for it (UNKNOWN_TOPIC_OR_PARTITION).
+    """
+
+    def __init__(self, code: int, name: str, message: str) -> None:
+        super().__init__(f"{message}: {name} ({code})")
+        self.code = code
+        self.name = name
+        self.message = message
+
+
+class RetriableBrokerError(BrokerError, errors.Retriable):
+    """The same request may succeed later."""
+
+
+class FencedBrokerError(BrokerError, errors.Fenced):
+    """Somebody newer took over."""
+
+
+class InvalidBrokerError(BrokerError, errors.Invalid):
+    """The request can never succeed as it stands."""
+
+
+class OutOfRangeBrokerError(BrokerError, errors.OffsetOutOfRange):
+    """The offset is not in the log."""
+
+
+class CorruptBrokerError(BrokerError, errors.Corrupt):
+    """The broker found its data, or ours, corrupt."""
+
+
+_KINDS: dict[int, type[BrokerError]] = {
+    OFFSET_OUT_OF_RANGE: OutOfRangeBrokerError,
+    CORRUPT_MESSAGE: CorruptBrokerError,
+    47: FencedBrokerError,  # INVALID_PRODUCER_EPOCH
+    77: FencedBrokerError,  # STALE_BROKER_EPOCH
+    82: FencedBrokerError,  # FENCED_INSTANCE_ID
+    90: FencedBrokerError,  # PRODUCER_FENCED
+    110: FencedBrokerError,  # FENCED_MEMBER_EPOCH
+}
+
+# No such topic or partition, or not yet.
+UNKNOWN_HERE = frozenset({UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID})
+
+# Nothing was appended, and the same request may succeed with newer metadata or a little later: LEADER_NOT_AVAILABLE,
+# NOT_LEADER_OR_FOLLOWER, REPLICA_NOT_AVAILABLE, NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR, LISTENER_NOT_FOUND,
+# FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_NOT_AVAILABLE, THROTTLING_QUOTA_EXCEEDED.
+NOT_APPENDED = UNKNOWN_HERE | {LEADER_NOT_AVAILABLE, 6, 9, 19, 56, 72, 74, 75, 78, 89}
+
+
+def broker_error(code: int, message: str) -> BrokerError:
+    """The error for a code that is not 0; `message` says what was asked."""
+    from kio.schema.errors import ErrorCode  # Only here: it is big.
+
+    try:
+        known = ErrorCode(code)
+    except ValueError:
+        return InvalidBrokerError(code, "UNKNOWN_ERROR_CODE", message)
+    kind = _KINDS.get(code, RetriableBrokerError if known.retriable else InvalidBrokerError)
+    return kind(code, known.name.upper(), message)

@@ -1,0 +1,443 @@
+"""The brokers behind some bootstrap addresses: who leads what, and requests to the one that does.
+
+Owns connections, what is known of leaders, and how often a request is tried again. Must never decode a record,
+and never repeat a Produce whose outcome is unknown unless it is told that the batch is safe to repeat.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+from uuid import UUID
+
+from tiered import errors
+from tiered.peer.answers import (
+    BROKER_NOT_AVAILABLE,
+    LEADER_NOT_AVAILABLE,
+    NOT_APPENDED,
+    UNKNOWN_HERE,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    BrokerError,
+    ConnectionLost,
+    CorruptAnswer,
+    OutcomeUnknown,
+    broker_error,
+)
+from tiered.peer.connection import CLIENT_ID, MAX_FRAME_BYTES, TIMEOUT_MS, Peer
+from tiered.runtime import jittered_backoff_ms
+from tiered.wire import fetch, messages, produce
+from tiered.wire.primitives import Buffer
+
+LIST_OFFSETS, METADATA = 2, 3
+LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+ACKS_ALL = -1
+
+FIRST_BACKOFF_MS, MAX_BACKOFF_MS = 50, 1_000
+TRIES_OF_UNKNOWN_TOPICS = 5
+"""A topic that was just made appears within moments; one that does not exist should be said so soon."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerAddress:
+    """Where a broker listens."""
+
+    broker_id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLeader:
+    """Who leads a partition: `leader_id` and `leader_epoch` are -1 where nobody is known to."""
+
+    partition: int
+    leader_id: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicMetadata:
+    """A topic as a broker described it; `error_code` is not 0 where it could not. Partitions are in their order."""
+
+    name: str
+    topic_id: UUID | None
+    partitions: tuple[PartitionLeader, ...]
+    error_code: int
+    is_internal: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterMetadata:
+    """What one Metadata answer said."""
+
+    cluster_id: str | None
+    controller_id: int
+    brokers: Mapping[int, BrokerAddress]
+    topics: Mapping[str, TopicMetadata]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedOffset:
+    """`offset` and `timestamp_ms` are -1 where no record matches; special lookups have no timestamp either."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedRecords:
+    """Raw batches of one partition, perhaps none; the first may begin before the offset asked for, and the last
+
+    may be cut off. `aborted_transactions` is None unless the fetch was read_committed.
+    """
+
+    records: memoryview
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted_transactions: tuple[fetch.AbortedTransaction, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Produced:
+    """Where the records went; -1 for what the broker did not say."""
+
+    base_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+
+
+def parse_bootstrap(servers: str) -> list[tuple[str, int]]:
+    """`host:port,host` as (host, port) pairs; the port is 9092 where none is given. Raises InvalidConfig."""
+    found = []
+    for each in filter(None, (part.strip() for part in servers.split(","))):
+        host, colon, port = each.rpartition(":")
+        if not colon or each.endswith("]"):
+            host, port = each, "9092"
+        host = host.removeprefix("[").removesuffix("]")
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise errors.InvalidConfig(f"{each!r} is no address of a broker; write host:port")
+        found.append((host, int(port)))
+    if not found:
+        raise errors.InvalidConfig("no address of a broker is given; write host:port[,host:port...]")
+    return found
+
+
+class Cluster:
+    """The brokers behind some bootstrap addresses. One connection to each, and another for long polls.
+
+    Every call tries again, with growing pauses, until it succeeds, fails for good or `timeout_ms` is over; then the
+    last error is raised.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[tuple[str, int]],
+        *,
+        client_id: str = CLIENT_ID,
+        timeout_ms: float = TIMEOUT_MS,
+        max_frame_bytes: int = MAX_FRAME_BYTES,
+    ) -> None:
+        given = bootstrap_servers
+        self._bootstrap = parse_bootstrap(given) if isinstance(given, str) else list(given)
+        self._client_id = client_id
+        self._timeout_ms = timeout_ms
+        self._max_frame_bytes = max_frame_bytes
+        self._peers: dict[tuple[str, int, bool], Peer] = {}
+        self._brokers: dict[int, BrokerAddress] = {}
+        self._leaders: dict[tuple[str, int], PartitionLeader] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends every connection."""
+        for peer in self._peers.values():
+            peer.close()
+        self._peers.clear()
+
+    async def request(
+        self, api_key: int, build: Callable[[messages.Messages], Any], *, broker_id: int | None = None
+    ) -> Any:
+        """`Peer.request` to one broker, or to any; not repeated once it was sent."""
+        return await (await self._reach(broker_id)).request(api_key, build)
+
+    async def metadata(self, topics: Sequence[str] | None = None, *, may_create: bool = False) -> ClusterMetadata:
+        """What the cluster says of `topics`, or of all; their errors are in them. Remembers leaders and brokers."""
+
+        def build(request: messages.Messages) -> Any:
+            asked = None
+            if topics is not None:
+                asked = [request.MetadataRequestTopic(topic_id=None, name=name) for name in topics]
+            return request.MetadataRequest(
+                topics=asked, allow_auto_topic_creation=may_create, include_topic_authorized_operations=False
+            )
+
+        return await self._until_done(lambda: self._metadata_once(build))
+
+    async def _metadata_once(self, build: Callable[[messages.Messages], Any]) -> ClusterMetadata:
+        answer = await (await self._reach(None)).request(METADATA, build)
+        if getattr(answer, "error_code", 0):
+            raise broker_error(answer.error_code, "the cluster did not describe itself")
+        brokers = [BrokerAddress(broker_id=each.node_id, host=each.host, port=each.port) for each in answer.brokers]
+        topics = {each.name: _topic_metadata(each) for each in answer.topics if each.name is not None}
+        self._brokers = {each.broker_id: each for each in brokers}
+        for topic in topics.values():
+            for leader in topic.partitions:
+                self._leaders[topic.name, leader.partition] = leader
+        return ClusterMetadata(
+            cluster_id=getattr(answer, "cluster_id", None),
+            controller_id=getattr(answer, "controller_id", -1),
+            brokers=self._brokers,
+            topics=topics,
+        )
+
+    async def list_offsets(
+        self, topic: str, timestamps: Mapping[int, int], *, isolation_level: int = READ_UNCOMMITTED
+    ) -> dict[int, ListedOffset]:
+        """The offsets for {partition: timestamp in ms, or LATEST, EARLIEST, MAX_TIMESTAMP}: one request per leader."""
+        found: dict[int, ListedOffset] = {}
+
+        async def attempt() -> dict[int, ListedOffset]:
+            by_leader: dict[int, list[int]] = {}
+            for partition in timestamps.keys() - found.keys():
+                by_leader.setdefault((await self._leader(topic, partition)).leader_id, []).append(partition)
+            for leader_id, partitions in by_leader.items():
+                asked = {partition: timestamps[partition] for partition in sorted(partitions)}
+                found.update(await self._list_offsets_once(leader_id, topic, asked, isolation_level))
+            return found
+
+        return await self._until_done(attempt, topic)
+
+    async def _list_offsets_once(
+        self, leader_id: int, topic: str, timestamps: Mapping[int, int], isolation_level: int
+    ) -> dict[int, ListedOffset]:
+        def build(request: messages.Messages) -> Any:
+            partitions = [
+                request.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+                for partition, timestamp in timestamps.items()
+            ]
+            return request.ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=isolation_level,
+                topics=[request.ListOffsetsTopic(name=topic, partitions=partitions)],
+                timeout=int(self._timeout_ms),
+            )
+
+        answer = await (await self._reach(leader_id)).request(LIST_OFFSETS, build)
+        found = {}
+        for each in (partition for described in answer.topics for partition in described.partitions):
+            if each.error_code:
+                raise broker_error(each.error_code, f"no offset of {topic}-{each.partition_index} was found")
+            found[each.partition_index] = ListedOffset(
+                offset=each.offset, timestamp_ms=each.timestamp, leader_epoch=getattr(each, "leader_epoch", -1)
+            )
+        if found.keys() != timestamps.keys():
+            raise CorruptAnswer(f"ListOffsets of {topic} answered partitions {sorted(found)}, not {sorted(timestamps)}")
+        return found
+
+    async def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        max_bytes: int = 8 << 20,
+        min_bytes: int = 1,
+        max_wait_ms: int = 500,
+        isolation_level: int = READ_UNCOMMITTED,
+    ) -> FetchedRecords:
+        """Raw batches from the one that holds `offset` on, at least one if there is any.
+
+        Raises OutOfRangeBrokerError when `offset` is not in the log.
+        """
+        asked = fetch.FetchPartition(partition, -1, offset, -1, -1, max_bytes)
+        request = fetch.FetchRequest(
+            replica_id=-1,
+            replica_epoch=-1,
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            isolation_level=isolation_level,
+            session_id=0,
+            session_epoch=-1,
+            topics=[fetch.FetchTopic(topic, None, [asked])],
+        )
+
+        async def attempt() -> FetchedRecords:
+            leader = await self._leader(topic, partition)
+            answer = await (await self._reach(leader.leader_id, long_poll=True)).fetch(request)
+            if answer.error_code:
+                raise broker_error(answer.error_code, f"{topic}-{partition} was not read")
+            found = _only([each for described in answer.topics for each in described.partitions], topic, partition)
+            if found.error_code:
+                raise broker_error(found.error_code, f"{topic}-{partition} was not read at offset {offset}")
+            aborted = found.aborted_transactions
+            return FetchedRecords(
+                records=found.records if isinstance(found.records, memoryview) else memoryview(b""),
+                high_watermark=found.high_watermark,
+                last_stable_offset=found.last_stable_offset,
+                log_start_offset=found.log_start_offset,
+                aborted_transactions=None if aborted is None else tuple(aborted),
+            )
+
+        return await self._until_done(attempt, topic, longer_ms=max_wait_ms)
+
+    async def produce(
+        self, topic: str, partition: int, batch: Buffer, *, acks: int = ACKS_ALL, repeatable: bool = False
+    ) -> Produced:
+        """Where one encoded record batch was appended.
+
+        Tried again only where the broker says that nothing was appended. `repeatable` allows it after a lost
+        connection or a time-out too: set it for batches with a producer id and a sequence, which brokers recognise.
+        Otherwise those are OutcomeUnknown.
+        """
+
+        async def attempt() -> Produced:
+            leader = await self._leader(topic, partition)
+            peer = await self._reach(leader.leader_id)
+            batches = produce.TopicBatches(topic, None, [(partition, batch)])
+            try:
+                answer = await peer.produce([batches], acks=acks, timeout_ms=int(self._timeout_ms))
+            except (ConnectionLost, errors.RequestTimedOut) as error:
+                if repeatable:
+                    raise
+                raise OutcomeUnknown(f"{topic}-{partition} was perhaps written: {error}") from error
+            found = _only([each for described in answer.topics for each in described.partitions], topic, partition)
+            if found.error_code:
+                reason = f" ({found.error_message})" if found.error_message else ""
+                raise broker_error(found.error_code, f"{topic}-{partition} was not written{reason}")
+            return Produced(
+                base_offset=found.base_offset,
+                log_append_time_ms=found.log_append_time_ms,
+                log_start_offset=found.log_start_offset,
+            )
+
+        return await self._until_done(attempt, topic, longer_ms=self._timeout_ms, repeatable=repeatable)
+
+    async def _leader(self, topic: str, partition: int) -> PartitionLeader:
+        known = self._leaders.get((topic, partition))
+        if known is None or known.leader_id not in self._brokers:
+            described = (await self.metadata([topic])).topics.get(topic)
+            code = UNKNOWN_TOPIC_OR_PARTITION if described is None else described.error_code
+            if code:
+                raise broker_error(code, f"topic {topic} is not known; create it, or wait until it is")
+            known = self._leaders.get((topic, partition))
+            if known is None:
+                raise broker_error(UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic} has no partition {partition}")
+            if known.leader_id not in self._brokers:
+                raise broker_error(LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader now")
+        return known
+
+    async def _reach(self, broker_id: int | None, *, long_poll: bool = False) -> Peer:
+        """An open connection: to the broker of this id, or to any. Raises the last reason why there is none."""
+        if broker_id is not None and broker_id not in self._brokers:
+            await self.metadata([])
+        known = [(each.host, each.port) for each in self._brokers.values()]
+        if broker_id is not None:
+            if broker_id not in self._brokers:
+                raise broker_error(BROKER_NOT_AVAILABLE, f"the cluster has no broker {broker_id} now")
+            known = [(self._brokers[broker_id].host, self._brokers[broker_id].port)]
+        addresses = known if broker_id is not None else [*known, *self._bootstrap]
+        for address in addresses:
+            peer = self._peers.get((*address, long_poll))
+            if peer is not None and peer.is_open:
+                return peer
+        failure: errors.TieredError | None = None
+        for host, port in addresses:
+            try:
+                peer = await Peer.connect(
+                    host,
+                    port,
+                    client_id=self._client_id,
+                    timeout_ms=self._timeout_ms,
+                    max_frame_bytes=self._max_frame_bytes,
+                )
+            except errors.Retriable as error:
+                failure = error
+                continue
+            self._peers[host, port, long_poll] = peer
+            return peer
+        assert failure is not None
+        raise failure
+
+    async def _until_done(
+        self,
+        attempt: Callable[[], Awaitable[T]],
+        topic: str | None = None,
+        *,
+        longer_ms: float = 0,
+        repeatable: bool = True,
+    ) -> T:
+        """What `attempt` gives in the end; leaders of `topic` are looked up again before each further try.
+
+        What is not `repeatable` is tried again only after errors which say that nothing was done, and is
+        OutcomeUnknown when time runs out in the middle.
+        """
+        limit_ms = self._timeout_ms + longer_ms
+        last: errors.TieredError | None = None
+        tries = 0
+        pausing = False
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                while True:
+                    try:
+                        return await attempt()
+                    except (BrokerError, ConnectionLost, errors.RequestTimedOut) as error:
+                        if not _worth_another_try(error, tries, repeatable=repeatable):
+                            raise
+                        last = error
+                    for key in [each for each in self._leaders if each[0] == topic]:
+                        del self._leaders[key]
+                    pause_ms = jittered_backoff_ms(tries, first_ms=FIRST_BACKOFF_MS, max_ms=MAX_BACKOFF_MS)
+                    pausing = True
+                    await asyncio.sleep(pause_ms / 1000)
+                    pausing = False
+                    tries += 1
+        except TimeoutError:
+            if not repeatable and not pausing:
+                raise OutcomeUnknown(f"{topic} was written to, and no broker answered in {limit_ms:g} ms") from None
+            raise last or errors.RequestTimedOut(f"no broker answered in {limit_ms:g} ms") from None
+
+
+def _worth_another_try(error: errors.TieredError, tries: int, *, repeatable: bool) -> bool:
+    """Connections that were lost count as well: what must not be repeated is OutcomeUnknown by then."""
+    if not isinstance(error, BrokerError):
+        return True
+    if error.code in UNKNOWN_HERE:
+        return tries + 1 < TRIES_OF_UNKNOWN_TOPICS
+    return error.code in NOT_APPENDED or (repeatable and isinstance(error, errors.Retriable))
+
+
+def _topic_metadata(described: Any) -> TopicMetadata:
+    leaders = [
+        PartitionLeader(
+            partition=each.partition_index,
+            leader_id=each.leader_id,
+            leader_epoch=getattr(each, "leader_epoch", -1),
+        )
+        for each in described.partitions
+    ]
+    return TopicMetadata(
+        name=described.name,
+        topic_id=getattr(described, "topic_id", None),
+        partitions=tuple(sorted(leaders, key=lambda each: each.partition)),
+        error_code=described.error_code,
+        is_internal=getattr(described, "is_internal", False),
+    )
+
+
+R = TypeVar("R", fetch.FetchPartitionResult, produce.PartitionResult)
+
+
+def _only(results: list[R], topic: str, partition: int) -> R:
+    if len(results) != 1 or results[0].partition_index != partition:
+        raise CorruptAnswer(f"an answer for {topic}-{partition} speaks of {len(results)} partitions, or of another")
+    return results[0]

@@ -1,0 +1,261 @@
+"""One connection to one broker: frames out, frames in, one request at a time.
+
+Owns its socket and the negotiated API versions. Must never decode a record, and never repeat a request: whether
+that is safe is the caller's to know. No TLS and no SASL yet.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Self, TypeVar
+
+from tiered import __version__, errors
+from tiered.peer.answers import UNSUPPORTED_VERSION, ConnectionLost, CorruptAnswer, broker_error
+from tiered.wire import fetch, frames, messages, produce
+from tiered.wire.primitives import Buffer
+
+API_VERSIONS = 18
+CLIENT_ID = "tiered"
+MAX_FRAME_BYTES = 128 << 20
+TIMEOUT_MS = 30_000
+
+# Topics go by name here: from the next version on they would go by id.
+_LAST_FETCH_BY_NAME = fetch.FIRST_WITH_TOPIC_IDS - 1
+# Version 12 promises the second version of the transaction protocol.
+_LAST_PRODUCE = 11
+
+T = TypeVar("T")
+
+
+class _Frames(asyncio.BufferedProtocol):
+    """Receives frames straight into buffers of their own size, one awaited answer at a time."""
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._length = bytearray(frames.LENGTH_BYTES)
+        self._frame: bytearray | None = None
+        self._filled = 0
+        self._answer: asyncio.Future[bytearray] | None = None
+        self._lost: Exception | None = None
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        del sizehint
+        return memoryview(self._length if self._frame is None else self._frame)[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._filled += nbytes
+        if self._frame is None:
+            if self._filled == frames.LENGTH_BYTES:
+                self._begin_frame()
+        elif self._filled == len(self._frame):
+            frame, self._frame, self._filled = self._frame, None, 0
+            if self._answer is None or self._answer.done():
+                self._fail(CorruptAnswer("a broker sent a frame that was not asked for"))
+            else:
+                self._answer.set_result(frame)
+
+    def _begin_frame(self) -> None:
+        length = int.from_bytes(self._length, "big", signed=True)
+        if frames.LENGTH_BYTES <= length <= self._max_frame_bytes:
+            self._frame, self._filled = bytearray(length), 0
+            return
+        self._filled = 0
+        self._fail(
+            CorruptAnswer(f"an answer announces {length} bytes; {self._max_frame_bytes} are allowed: is this Kafka?")
+        )
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._fail(ConnectionLost(f"the broker closed the connection ({error or 'end of stream'})"))
+
+    def _fail(self, error: Exception) -> None:
+        self._lost = self._lost or error
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(self._lost)
+        self.close()
+
+    def close(self) -> None:
+        self._lost = self._lost or ConnectionLost("the connection was closed here")
+        if self._transport is not None:
+            self._transport.abort()
+
+    @property
+    def is_open(self) -> bool:
+        return self._lost is None
+
+    async def exchange(self, parts: Iterable[Buffer]) -> bytearray:
+        """The answer to a frame made of `parts`. Raises what ended the connection."""
+        if self._lost is not None:
+            raise self._lost
+        assert self._transport is not None, "not connected"
+        assert self._answer is None, "a request is under way"
+        self._answer = asyncio.get_running_loop().create_future()
+        try:
+            self._transport.writelines(parts)
+            return await self._answer
+        finally:
+            self._answer = None
+
+
+class Peer:
+    """One connection to one broker. Requests wait for each other; a time-out or a cancellation ends the connection,
+
+    for its answer would be taken for the next one's.
+    """
+
+    def __init__(self, connection: _Frames, address: str, client_id: str, timeout_ms: float) -> None:
+        self._connection = connection
+        self._address = address
+        self._client_id = client_id
+        self._timeout_ms = timeout_ms
+        self._turn = asyncio.Lock()
+        self._correlation_id = 0
+        self.versions: dict[int, tuple[int, int]] = {}
+
+    @classmethod
+    async def connect(
+        cls,
+        host: str,
+        port: int,
+        *,
+        client_id: str = CLIENT_ID,
+        timeout_ms: float = TIMEOUT_MS,
+        max_frame_bytes: int = MAX_FRAME_BYTES,
+    ) -> Self:
+        """A connection whose API versions are known. Raises ConnectionLost, RequestTimedOut, CorruptAnswer."""
+        address = f"{host}:{port}"
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                _, connection = await loop.create_connection(lambda: _Frames(max_frame_bytes), host, port)
+        except TimeoutError:
+            raise errors.RequestTimedOut(f"{address} did not accept a connection in {timeout_ms:g} ms") from None
+        except OSError as error:
+            raise ConnectionLost(f"{address} cannot be reached ({error}); check address and broker") from None
+        peer = cls(connection, address, client_id, timeout_ms)
+        try:
+            await peer._negotiate()
+        except BaseException:
+            connection.close()
+            raise
+        return peer
+
+    @property
+    def is_open(self) -> bool:
+        return self._connection.is_open
+
+    def close(self) -> None:
+        """Ends the connection; a request under way raises ConnectionLost."""
+        self._connection.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    async def _negotiate(self) -> None:
+        """Asks for the API versions; a broker that is older than our question answers in version 0 (KIP-511)."""
+        version = 3
+        asked = messages.request(API_VERSIONS, version)
+        body = messages.encode(
+            asked.ApiVersionsRequest(client_software_name="tiered", client_software_version=__version__)
+        )
+        answer, position = await self.exchange(API_VERSIONS, version, [body])
+        if int.from_bytes(answer[position : position + 2], "big") == UNSUPPORTED_VERSION:
+            version = 0
+            answer, position = await self.exchange(API_VERSIONS, version, [])
+        found = self._parsed(lambda: messages.response_decoder(API_VERSIONS, version)(bytes(answer), position))
+        if found.error_code:
+            raise broker_error(found.error_code, f"{self._address} did not say which APIs it serves")
+        self.versions = {each.api_key: (each.min_version, each.max_version) for each in found.api_keys}
+
+    def version_of(self, api_key: int, at_most: int | None = None) -> int:
+        """The highest version of an API that both sides know. Raises UnsupportedVersion."""
+        package, first, last = messages.APIS[api_key]
+        lowest, highest = self.versions.get(api_key, (0, -1))
+        version = min(highest, last if at_most is None else at_most)
+        if version < max(lowest, first):
+            raise errors.UnsupportedVersion(f"{self._address} serves no version of {package} that is known here")
+        return version
+
+    async def request(
+        self,
+        api_key: int,
+        build: Callable[[messages.Messages], Any],
+        *,
+        at_most: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> Any:
+        """The response message to the request that `build(constructors)` makes, in the highest common version.
+
+        Error codes inside the response are the caller's to look at. Raises UnsupportedVersion, RequestTimedOut,
+        ConnectionLost and CorruptAnswer.
+        """
+        version = self.version_of(api_key, at_most)
+        body = messages.encode(build(messages.request(api_key, version)))
+        answer, position = await self.exchange(api_key, version, [body], timeout_ms=timeout_ms)
+        return self._parsed(lambda: messages.response_decoder(api_key, version)(bytes(answer), position))
+
+    async def fetch(self, request: fetch.FetchRequest) -> fetch.FetchResponse:
+        """Topics by name; records are views of the answer. Waits up to the request's `max_wait_ms` longer."""
+        version = self.version_of(fetch.API_KEY, _LAST_FETCH_BY_NAME)
+        body = fetch.encode_fetch_request(request, version)
+        timeout_ms = self._timeout_ms + request.max_wait_ms
+        answer, position = await self.exchange(fetch.API_KEY, version, [body], timeout_ms=timeout_ms)
+        return self._parsed(lambda: fetch.decode_fetch_response(answer, position, len(answer), version))
+
+    async def produce(
+        self, topics: Sequence[produce.TopicBatches], *, acks: int, timeout_ms: int, transactional_id: str | None = None
+    ) -> produce.ProduceResponse:
+        """Topics by name. `acks` 0 is not possible here: it has no answer."""
+        assert acks != 0, "acks=0 has no answer to wait for"
+        version = self.version_of(produce.API_KEY, _LAST_PRODUCE)
+        body = produce.encode_produce_request(
+            topics, version, acks=acks, timeout_ms=timeout_ms, transactional_id=transactional_id
+        )
+        wait_ms = self._timeout_ms + timeout_ms
+        answer, position = await self.exchange(produce.API_KEY, version, [body], timeout_ms=wait_ms)
+        return self._parsed(lambda: produce.decode_produce_response(answer, position, len(answer), version))
+
+    async def exchange(
+        self, api_key: int, api_version: int, body: Sequence[Buffer], *, timeout_ms: float | None = None
+    ) -> tuple[bytearray, int]:
+        """(answer, position of its body) to a request with this body, whatever it says."""
+        limit_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        try:
+            async with asyncio.timeout(limit_ms / 1000), self._turn:
+                return await self._exchange_now(api_key, api_version, body)
+        except TimeoutError:
+            raise errors.RequestTimedOut(
+                f"{self._address} did not answer API key {api_key} in {limit_ms:g} ms; its outcome is unknown"
+            ) from None
+
+    async def _exchange_now(self, api_key: int, api_version: int, body: Sequence[Buffer]) -> tuple[bytearray, int]:
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        correlation_id = self._correlation_id
+        header = frames.request_header(api_key, api_version, correlation_id, self._client_id)
+        length = frames.frame_length(len(header) + sum(len(each) for each in body))
+        try:
+            answer = await self._connection.exchange([length + header, *body])
+        except BaseException:
+            self._connection.close()
+            raise
+        found, position = self._parsed(
+            lambda: frames.read_response_header(answer, 0, len(answer), api_key, api_version)
+        )
+        if found != correlation_id:
+            self._connection.close()
+            raise CorruptAnswer(f"{self._address} answered request {found} when {correlation_id} was asked")
+        return answer, position
+
+    def _parsed(self, parse: Callable[[], T]) -> T:
+        """What `parse` gives. An answer that does not parse ends the connection."""
+        try:
+            return parse()
+        except errors.MalformedRequest as error:
+            self._connection.close()
+            raise CorruptAnswer(f"an answer of {self._address} does not parse: {error}") from None
