@@ -1,0 +1,74 @@
+"""Walks the batches of a segment file from one header to the next.
+
+Owns the blocks it reads and nothing else: bounded memory whatever the file holds. Must never decode a
+record; a batch's bytes are read only where their CRC is asked for.
+"""
+
+from collections.abc import Iterator
+from io import FileIO
+
+from tiered.errors import CorruptBatch
+from tiered.formats.record_batch import HEADER_BYTES, BatchHeader, read_header, verify_crc
+from tiered.hot.file_system import FileSystem
+
+NEAR_BLOCK_BYTES = 8 * 1024
+"""One read finds a batch between two entries of the index, which are 4 KiB apart."""
+
+FAR_BLOCK_BYTES = 256 * 1024
+"""For walks over a whole segment."""
+
+
+class BlockReader:
+    """Parts of one file, read in blocks. Not safe for use by two threads."""
+
+    __slots__ = ("_block", "_block_bytes", "_block_position", "_file", "_fs")
+
+    def __init__(self, fs: FileSystem, file: FileIO, block_bytes: int) -> None:
+        self._fs = fs
+        self._file = file
+        self._block_bytes = block_bytes
+        self._block = b""
+        self._block_position = 0
+
+    def at(self, position: int, length: int) -> tuple[bytes, int]:
+        """A buffer and the index in it where the file's `length` bytes from `position` begin.
+
+        Raises CorruptBatch when the file ends before, OSError when the disk fails.
+        """
+        index = position - self._block_position
+        if index < 0 or index + length > len(self._block):
+            self._block = self._fs.read(self._file, max(length, self._block_bytes), position)
+            self._block_position = position
+            index = 0
+            if len(self._block) < length:
+                raise CorruptBatch(f"the file ends within a batch, {length - len(self._block)} bytes early")
+        return self._block, index
+
+
+def walk(
+    fs: FileSystem,
+    file: FileIO,
+    position: int,
+    end: int,
+    *,
+    verify_from: int | None = None,
+    block_bytes: int = NEAR_BLOCK_BYTES,
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each batch from `position` (a boundary) to `end`, exclusive.
+
+    The CRC of batches at `verify_from` and later is checked. Raises CorruptBatch at the first batch that
+    is not whole or not valid; everything given before that is.
+    """
+    blocks = BlockReader(fs, file, block_bytes)
+    while position < end:
+        block, index = blocks.at(position, HEADER_BYTES)
+        header = read_header(block, index)
+        if header.size_bytes > end - position:
+            raise CorruptBatch(
+                f"the batch at position {position} claims {header.size_bytes} bytes, {end - position} are left"
+            )
+        if verify_from is not None and position >= verify_from:
+            block, index = blocks.at(position, header.size_bytes)
+            verify_crc(block, index, header.size_bytes)
+        yield position, header
+        position += header.size_bytes

@@ -1,0 +1,649 @@
+"""One partition's local log: appends, rolls, flushes, cuts and removes segments, and answers reads.
+
+Owns the files of one directory and their state in memory. Appends, rolls and reads run on the event loop;
+`open`, `flush`, `close`, `delete_local_before` and the truncations belong in threads, where a flush runs
+beside appends. Must never answer an append whose bytes are only partly written, nor call flushed what one
+failed fsync has made uncertain.
+"""
+
+import logging
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from pathlib import Path
+
+from tiered.errors import Corrupt, LogDirFailed, OffsetOutOfRange, ShuttingDown
+from tiered.file_slice import FileSlice
+from tiered.formats.offset_index import OffsetIndex
+from tiered.formats.producer_snapshot import ProducerEntry, encode_producers
+from tiered.formats.record_batch import BatchHeader
+from tiered.formats.time_index import TimeIndex
+from tiered.hot.file_system import FileSystem, OpenFile, write_all
+from tiered.hot.lookup import Lookup
+from tiered.hot.marks import RecoveryPoint, SegmentMark
+from tiered.hot.producer_files import producers_at
+from tiered.hot.recovery import Recoverer, Recovery
+from tiered.hot.segment import (
+    LOG_SUFFIX,
+    OFFSET_ENTRY_BYTES,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    SegmentInfo,
+    SegmentState,
+    Tail,
+    note_batches,
+)
+from tiered.hot.segment_files import (
+    SHARED_OPEN_SEGMENTS,
+    OpenSegments,
+    SegmentFile,
+    segment_path,
+    unlink_segment,
+    write_flushed_indexes,
+    write_indexes,
+)
+from tiered.hot.side_files import SideFiles, refusal
+from tiered.hot.truncation import cut_position, cut_segment
+from tiered.rules.leader_epochs import LeaderEpochs
+from tiered.rules.rolling import should_roll
+
+__all__ = ["Log", "LogConfig", "Recovery", "SegmentFile", "SegmentInfo"]
+
+log = logging.getLogger(__name__)
+
+NEVER_MS = 2**63 - 1
+RECOVERY_STEP_BYTES = 256 << 20
+"""The recovery point is written when so much more is flushed, or a segment is: a restart scans no more than this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """Settings of one log; Kafka's names and defaults. Replaceable while the log is open."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    index_interval_bytes: int = 4096
+    max_index_bytes: int = 10 << 20
+    flush_messages: int = NEVER_MS
+    flush_ms: int = NEVER_MS
+
+
+class Log:
+    """An open log. Made by `Log.open`; one owner appends, anybody reads."""
+
+    __slots__ = (
+        "_closed",
+        "_config",
+        "_directory",
+        "_directory_dirty",
+        "_failed",
+        "_flush_lock",
+        "_flushed_offset",
+        "_fs",
+        "_lock",
+        "_lookup",
+        "_open_segments",
+        "_point_bytes",
+        "_segments",
+        "_side",
+        "_unflushed_since_ms",
+        "_unsynced_segments",
+        "producer_source",
+        "recovery",
+    )
+
+    def __init__(
+        self, directory: str, fs: FileSystem, config: LogConfig, recoverer: Recoverer, open_segments: OpenSegments
+    ) -> None:
+        found = recoverer.run()
+        self._directory = directory
+        self._fs = fs
+        self._config = config
+        self._open_segments = open_segments
+        self._lookup = Lookup(fs, open_segments, config.index_interval_bytes)
+        self._segments = tuple(found.segments)
+        self._flushed_offset = found.flushed_offset
+        self._side = SideFiles(
+            directory,
+            fs,
+            log_start_offset=found.log_start_offset,
+            leader_epochs=found.leader_epochs,
+            leader_epochs_changed=found.leader_epochs_changed,
+            snapshot_offsets=found.snapshot_offsets,
+        )
+        self._directory_dirty = True
+        self._failed: str | None = None
+        self._closed = False
+        self._lock = threading.Lock()
+        """Held while the list of segments changes."""
+        self._flush_lock = threading.Lock()
+        """Held through a flush; whoever takes back flushed records takes it too. Before `_lock`."""
+        self._unflushed_since_ms: int | None = None
+        self._unsynced_segments = not found.report.clean
+        self._point_bytes = self._segments[-1].size_bytes
+        self.producer_source: Callable[[], Iterable[ProducerEntry]] | None = None
+        """Gives the state of all producers at the log's end, when a segment is closed; the owner sets it."""
+        self.recovery: Recovery = found.report
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path | str,
+        fs: FileSystem,
+        *,
+        config: LogConfig,
+        log_start_offset: int = 0,
+        now_ms: int,
+        first_needed_offset: int | None = None,
+        open_segments: OpenSegments = SHARED_OPEN_SEGMENTS,
+    ) -> "Log":
+        """The log in `directory`, which is made when it is missing; `recovery` tells what had to be done.
+
+        `first_needed_offset` is the end of what the object store holds: everything from there on must be
+        here. A log that ends before it begins anew there. Blocking; may read the segments above the
+        recovery point.
+
+        Raises CorruptFile when flushed records are missing or damaged, LogDirFailed when the disk fails.
+        """
+        path = str(directory)
+        try:
+            recoverer = Recoverer(
+                path,
+                fs,
+                index_interval_bytes=config.index_interval_bytes,
+                log_start_offset=log_start_offset,
+                first_needed_offset=first_needed_offset,
+                now_ms=now_ms,
+            )
+            return cls(path, fs, config, recoverer, open_segments)
+        except OSError as error:
+            raise LogDirFailed(f"{path} cannot be opened: {error}; nothing was changed that a restart needs") from error
+
+    # What is known
+
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    @property
+    def directory(self) -> str:
+        return self._directory
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self._segments[-1].extent[0]
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that may be read; below it everything is deleted."""
+        return self._side.log_start_offset
+
+    @property
+    def local_log_start_offset(self) -> int:
+        """The first offset that this disk holds and that may be read."""
+        return max(self._segments[0].base_offset, self._side.log_start_offset)
+
+    @property
+    def flushed_offset(self) -> int:
+        """Everything below survives a power loss."""
+        return self._flushed_offset
+
+    @property
+    def unflushed_messages(self) -> int:
+        """How many records a power loss could take."""
+        return self.log_end_offset - self._flushed_offset
+
+    @property
+    def segments(self) -> tuple[SegmentInfo, ...]:
+        """Oldest first; the last one is active."""
+        return tuple(segment.info() for segment in self._segments)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.extent[1] for segment in self._segments)
+
+    @property
+    def leader_epochs(self) -> LeaderEpochs:
+        return self._side.leader_epochs
+
+    @property
+    def failed(self) -> str | None:
+        """Why this log takes no more appends until the process restarts; None while it does."""
+        return self._failed
+
+    def configure(self, config: LogConfig) -> None:
+        """Takes new settings; they hold from the next append on."""
+        self._config = config
+
+    # Append and roll
+
+    def append(
+        self,
+        buffer: memoryview,
+        position: int,
+        end: int,
+        headers: Sequence[tuple[int, BatchHeader]],
+        *,
+        base_offset: int,
+        now_ms: int,
+        log_append_time_ms: int | None = None,
+    ) -> None:
+        """Writes the batches in `buffer[position:end]`, already stamped, at the log's end.
+
+        `headers` are those of the batches in order; their offsets do not matter (they may be from before the
+        stamping), their sizes and offset deltas do. `log_append_time_ms` is the time that was stamped, when
+        the headers are from before. Rolls first when that is due.
+
+        Raises LogDirFailed when the disk refuses. Then nothing was appended; with space on the disk again
+        the next append succeeds.
+        """
+        if self._failed is not None or self._closed:
+            self._refuse()
+        active = self._segments[-1]
+        assert base_offset == active.extent[0], f"append at {base_offset}, the log ends at {active.extent[0]}"
+        if self._side.epochs_changed:
+            self._side.keep_leader_epochs()
+        config = self._config
+        size = active.extent[1]
+        incoming = end - position
+        if size:
+            last_offset = base_offset - 1
+            for _, header in headers:
+                last_offset += header.last_offset_delta + 1
+            if self._roll_is_due(active, incoming, last_offset, now_ms):
+                self._roll(now_ms)
+                active = self._segments[-1]
+                size = 0
+        file = active.file
+        assert file is not None
+        try:
+            written = self._fs.write(file, buffer[position:end], size)
+            if written != incoming:
+                write_all(self._fs, file, buffer[position + written : end], size + written)
+        except OSError as error:
+            self._cut_off(active, file, error)
+        if active.first_append_ms is None:
+            active.first_append_ms = now_ms
+        note_batches(active, headers, base_offset, log_append_time_ms, config.index_interval_bytes)
+        if self._unflushed_since_ms is None:
+            self._unflushed_since_ms = now_ms
+
+    def roll(self, now_ms: int) -> bool:
+        """Closes the active segment and begins another; False when it is empty.
+
+        Raises LogDirFailed, with nothing changed.
+        """
+        if self._failed is not None or self._closed:
+            self._refuse()
+        if self._segments[-1].size_bytes == 0:
+            return False
+        self._roll(now_ms)
+        return True
+
+    def roll_if_due(self, now_ms: int) -> bool:
+        """Rolls when the active segment is old enough; whether it did. Raises LogDirFailed, nothing changed."""
+        if self._failed is not None or self._closed:
+            return False
+        active = self._segments[-1]
+        if not self._roll_is_due(active, 0, active.end_offset - 1, now_ms):
+            return False
+        self._roll(now_ms)
+        return True
+
+    def _roll_is_due(self, active: SegmentState, incoming_bytes: int, last_offset: int, now_ms: int) -> bool:
+        config, index = self._config, active.offset_index
+        return should_roll(
+            segment_bytes_now=active.extent[1],
+            incoming_bytes=incoming_bytes,
+            first_append_ms=active.first_append_ms,
+            now_ms=now_ms,
+            segment_bytes=config.segment_bytes,
+            segment_ms=config.segment_ms,
+            base_offset=active.base_offset,
+            incoming_last_offset=last_offset,
+            index_is_full=index is not None and OFFSET_ENTRY_BYTES * (len(index) + 1) > config.max_index_bytes,
+        )
+
+    def _roll(self, now_ms: int) -> None:
+        with self._lock:
+            active = self._segments[-1]
+            assert active.file is not None
+            assert active.offset_index is not None
+            path = segment_path(self._directory, active.end_offset)
+            file: OpenFile | None = None
+            try:
+                file = self._fs.create(path + LOG_SUFFIX)
+                if self.producer_source is not None:
+                    self.write_snapshot(active.end_offset, self.producer_source())
+            except OSError as error:
+                if file is not None:
+                    with suppress(OSError):
+                        self._fs.unlink(path + LOG_SUFFIX)
+                raise LogDirFailed(refusal(path + LOG_SUFFIX, error)) from error
+            fresh = SegmentState(path, active.end_offset, created_ms=now_ms)
+            fresh.file, fresh.offset_index, fresh.time_index = file, OffsetIndex(), TimeIndex()
+            # Its indexes stay in memory until the next flush writes them, in a thread.
+            active.note_time()
+            active.closed = True
+            active.tail = Tail()
+            self._segments = (*self._segments, fresh)
+            self._directory_dirty = True
+            self._unsynced_segments = True
+
+    def _cut_off(self, active: SegmentState, file: OpenFile, error: OSError) -> None:
+        """Takes a partial write back; raises LogDirFailed."""
+        try:
+            self._fs.truncate(file, active.size_bytes)
+        except OSError as second:
+            self._fail(f"a partial write could not be taken back ({second}) after {error}")
+        raise LogDirFailed(refusal(active.path + LOG_SUFFIX, error)) from error
+
+    def _refuse(self) -> None:
+        if self._failed is not None:
+            raise LogDirFailed(self._failed)
+        raise ShuttingDown(f"{self._directory} is closed; refresh metadata and retry")
+
+    def _fail(self, reason: str) -> str:
+        """Stops appends and flushes for the life of this process: only a restart finds out what is on disk."""
+        if self._failed is None:
+            self._failed = f"{self._directory}: {reason}. Check the disk, then restart the broker to recover this log"
+        return self._failed
+
+    # Read
+
+    def read(self, offset: int, max_bytes: int, *, end_offset: int, min_one_batch: bool = True) -> FileSlice | None:
+        """Whole batches from the one that holds `offset`, of one segment, none of them at or beyond `end_offset`.
+
+        At most `max_bytes`, but with `min_one_batch` one batch at least. None when there is nothing (yet).
+        Raises OffsetOutOfRange outside the local log, OSError when the disk fails.
+        """
+        segments = self._segments
+        log_end_offset = segments[-1].extent[0]
+        if offset < segments[0].base_offset or offset > log_end_offset:
+            raise OffsetOutOfRange(
+                f"offset {offset} is not in the local log, which begins at {segments[0].base_offset} and ends before "
+                f"{log_end_offset}"
+            )
+        if offset >= end_offset or offset == log_end_offset:
+            return None
+        return self._lookup.read(segments, offset, max_bytes, end_offset, min_one_batch)
+
+    def offset_for_timestamp(self, timestamp_ms: int, end_offset: int) -> tuple[int, int] | None:
+        """Offset and timestamp of the first local record below `end_offset` with at least this timestamp.
+
+        Decodes one batch. Raises CorruptBatch when that batch is damaged, OSError.
+        """
+        return self._lookup.first_at_or_after(self._segments, timestamp_ms, self._side.log_start_offset, end_offset)
+
+    def max_timestamp_offset(self) -> tuple[int, int] | None:
+        """Offset and timestamp of the first local record with the greatest timestamp; None when none has one."""
+        return self._lookup.greatest(self._segments, self._side.log_start_offset)
+
+    def segment_for_upload(self, base_offset: int) -> SegmentFile:
+        """A closed segment with all that its object needs, open until its `close`. Raises OSError."""
+        segments = self._segments
+        segment = next((each for each in segments if each.base_offset == base_offset), None)
+        assert segment is not None, f"no segment begins at {base_offset}"
+        assert segment.closed, f"the segment at {base_offset} is still appended to"
+        return SegmentFile(
+            path=segment.path + LOG_SUFFIX,
+            file=self._fs.open(segment.path + LOG_SUFFIX),
+            base_offset=base_offset,
+            end_offset=segment.end_offset,
+            size_bytes=segment.size_bytes,
+            leader_epochs=self._side.leader_epochs.covering(base_offset, segment.end_offset),
+            snapshot_source=lambda: encode_producers(self._producers_at(segments, segment.end_offset)),
+        )
+
+    # Flush
+
+    def flush_is_due(self, now_ms: int) -> bool:
+        """True when the oldest unflushed record has waited `flush_ms`, a closed segment is not on disk yet, or a
+        restart would have too much to scan."""
+        if self._failed is not None or self._closed:
+            return False
+        since = self._unflushed_since_ms
+        return (
+            self._unsynced_segments
+            or (since is not None and now_ms - since >= self._config.flush_ms)
+            or self._segments[-1].extent[1] - self._point_bytes >= RECOVERY_STEP_BYTES
+        )
+
+    def flush(self) -> None:
+        """Returns when everything that was appended before the call survives a power loss. Blocking; safe
+        beside appends.
+
+        Raises LogDirFailed when the disk fails. After that nothing can be known about the unflushed bytes,
+        so that the log takes no more appends and never flushes again until it is recovered by a restart.
+        """
+        with self._flush_lock:
+            if self._failed is not None:
+                self._refuse()
+            if self._closed:
+                return
+            try:
+                self._flush()
+            except OSError as error:
+                raise LogDirFailed(self._fail(f"fsync failed: {error}")) from error
+
+    def _flush(self, *, closing: bool = False) -> None:
+        self._unflushed_since_ms = None
+        self._unsynced_segments = False
+        segments = self._segments
+        active, mark = segments[-1], segments[-1].mark()
+        dirty = [segment for segment in segments[:-1] if not segment.synced]
+        directory_dirty, self._directory_dirty = self._directory_dirty, False
+        for segment in dirty:
+            self._sync_closed(segments, segment)
+        assert active.file is not None
+        if mark.end_offset > self._flushed_offset:
+            self._fs.sync(active.file)
+        if directory_dirty:
+            self._fs.sync_directory(self._directory)
+        for segment in dirty:
+            segment.synced = True
+            if segment.file is not None and segment.offset_index is not None:
+                self._open_segments.put(segment, segment.file, segment.offset_index)
+            segment.offset_index = segment.time_index = segment.file = None
+        self._flushed_offset = max(self._flushed_offset, mark.end_offset)
+        advanced = mark.size_bytes - self._point_bytes
+        if dirty or closing or not 0 <= advanced < RECOVERY_STEP_BYTES:
+            self._write_point(segments, mark, closing=closing)
+
+    def _sync_closed(self, segments: tuple[SegmentState, ...], segment: SegmentState) -> None:
+        with suppress(FileNotFoundError):  # Removed by local retention meanwhile.
+            if not self._side.has_snapshot(segment.end_offset):
+                self.write_snapshot(segment.end_offset, self._producers_at(segments, segment.end_offset))
+            self._fs.sync(segment.file or self._fs.open(segment.path + LOG_SUFFIX))
+            if segment.offset_index is not None:
+                segment.index_bytes = write_indexes(self._fs, segment, durable=True)
+            else:
+                for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                    with self._fs.open(segment.path + suffix) as index:
+                        self._fs.sync(index)
+
+    def _write_point(self, segments: tuple[SegmentState, ...], active_mark: SegmentMark, *, closing: bool) -> None:
+        """Records how far everything is on disk. While serving, failing to only makes a restart slower."""
+        try:
+            sizes = write_flushed_indexes(self._fs, segments[-1], active_mark.end_offset)
+            mark = replace(active_mark, offset_index_bytes=sizes[0], time_index_bytes=sizes[1])
+            point = RecoveryPoint(segments=(*(segment.mark() for segment in segments[:-1]), mark))
+            self._side.keep_recovery_point(point)
+        except OSError as error:
+            if closing:
+                raise
+            log.warning(
+                "%s: the recovery point could not be written; a restart will scan more: %s", self._directory, error
+            )
+            return
+        self._point_bytes = active_mark.size_bytes
+
+    # Producers and leader epochs
+
+    def write_snapshot(self, offset: int, entries: Iterable[ProducerEntry]) -> None:
+        """Keeps the state of the producers as it was when the log ended at `offset`. Raises OSError."""
+        self._side.write_snapshot(offset, entries, [segment.base_offset for segment in self._segments])
+
+    def latest_snapshot(self, at_or_below: int) -> tuple[int, tuple[ProducerEntry, ...]] | None:
+        """The newest good snapshot not above the offset, and its offset; None when there is none."""
+        return self._side.latest_snapshot(at_or_below)
+
+    def producers_at_end(self) -> tuple[ProducerEntry, ...]:
+        """The state of all producers at the log's end, from the newest snapshot and the batches after it."""
+        return self._producers_at(self._segments, self.log_end_offset)
+
+    def _producers_at(self, segments: tuple[SegmentState, ...], offset: int) -> tuple[ProducerEntry, ...]:
+        return tuple(
+            producers_at(self._fs, self._directory, segments, self._side.snapshot_offsets, offset, []).values()
+        )
+
+    def begin_leader_epoch(self, epoch: int) -> None:
+        """From the log's present end on, batches are of this leader epoch. On disk before the first of them is."""
+        self._side.set_leader_epochs(self._side.leader_epochs.assign(epoch, self.log_end_offset))
+
+    def restore_leader_epochs(self, entries: Iterable[tuple[int, int]]) -> None:
+        """Takes over what is known elsewhere about the epochs of a log that begins anew."""
+        self._side.set_leader_epochs(LeaderEpochs(tuple(entries)))
+
+    # Removal and truncation
+
+    def set_log_start_offset(self, offset: int) -> None:
+        """Deletes everything below `offset`, durably, for readers; a lower offset changes nothing.
+
+        Raises OffsetOutOfRange beyond the log's end, LogDirFailed when the disk refuses (nothing changed).
+        """
+        if offset <= self._side.log_start_offset:
+            return
+        if offset > self.log_end_offset:
+            raise OffsetOutOfRange(f"the log start cannot be {offset}: the log ends at {self.log_end_offset}")
+        self._side.keep_log_start(offset)
+
+    def delete_local_before(self, offset: int) -> tuple[SegmentInfo, ...]:
+        """Removes the closed segments that lie wholly below `offset`, oldest first; those that went.
+
+        Who reads one of them now reads on. Raises LogDirFailed when a file cannot be removed: it is out of
+        use, and found again at the next start.
+        """
+        with self._lock:
+            count = 0
+            while self._segments[count].closed and self._segments[count].end_offset <= offset:
+                count += 1
+            removed, self._segments = self._segments[:count], self._segments[count:]
+            self._directory_dirty = self._directory_dirty or count > 0
+        self._remove(removed)
+        return tuple(segment.info() for segment in removed)
+
+    def _remove(self, segments: Sequence[SegmentState]) -> None:
+        try:
+            for segment in segments:
+                self._open_segments.drop(segment)
+                unlink_segment(self._fs, segment.path)
+        except OSError as error:
+            raise LogDirFailed(f"{self._directory}: a segment could not be removed: {error}") from error
+
+    def truncate_to(self, offset: int) -> int:
+        """Cuts the log so that it ends at `offset`, or at the start of the batch that holds it; the new end.
+
+        Durable when it returns. Only for the log's one owner, with no append under way. A log that begins
+        above `offset` begins anew there. Raises LogDirFailed; the log then needs a restart.
+        """
+        if offset < self._segments[0].base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return offset
+        with self._flush_lock, self._lock:
+            if self._failed is not None or self._closed:
+                self._refuse()
+            if offset >= self.log_end_offset:
+                return self.log_end_offset
+            try:
+                self._truncate(offset)
+            except (OSError, Corrupt) as error:
+                raise LogDirFailed(self._fail(f"truncation to {offset} was not finished: {error}")) from error
+            return self.log_end_offset
+
+    def _truncate(self, offset: int) -> None:
+        index = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
+        kept, last, dropped = self._segments[:index], self._segments[index], self._segments[index + 1 :]
+        end_offset, position = cut_position(self._fs, self._lookup, last, offset)
+        # First of all nobody may go on trusting what is going to be cut.
+        flushed = tuple(segment.mark() for segment in takewhile(lambda segment: segment.synced, kept))
+        self._side.keep_recovery_point(RecoveryPoint(segments=flushed))
+        self._flushed_offset = min(self._flushed_offset, end_offset)
+        for segment in (*reversed(dropped), last):
+            self._open_segments.drop(segment)
+        for segment in reversed(dropped):
+            unlink_segment(self._fs, segment.path)
+        cut_segment(self._fs, last, position, self._config.index_interval_bytes)
+        assert last.extent[0] == end_offset, f"{last.path} ends at {last.extent[0]} after a cut at {end_offset}"
+        self._segments = (*kept, last)
+        self._fs.sync_directory(self._directory)
+        self._point_bytes = 0
+        self._side.truncate(end_offset)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drops everything local; the log begins and ends at `offset`, without leader epochs. Durable.
+
+        `log_start_offset` stays where it is, unless it was above. Raises LogDirFailed; the log then needs a restart.
+        """
+        with self._flush_lock, self._lock:
+            if self._failed is not None or self._closed:
+                self._refuse()
+            try:
+                self._begin_anew(offset)
+            except OSError as error:
+                raise LogDirFailed(self._fail(f"starting anew at {offset} was not finished: {error}")) from error
+
+    def _begin_anew(self, offset: int) -> None:
+        self._side.forget_recovery_point()
+        old = self._segments
+        created_ms = old[-1].created_ms
+        for segment in reversed(old):
+            self._open_segments.drop(segment)
+            unlink_segment(self._fs, segment.path)
+        self._side.truncate(0)
+        self._side.lower_log_start(offset)
+        fresh = SegmentState(segment_path(self._directory, offset), offset, created_ms=created_ms)
+        fresh.file = self._fs.create(fresh.path + LOG_SUFFIX)
+        fresh.offset_index, fresh.time_index = OffsetIndex(), TimeIndex()
+        self._fs.sync_directory(self._directory)
+        self._segments = (fresh,)
+        self._flushed_offset = offset
+        self._point_bytes = 0
+
+    # The end
+
+    def close(self, producers: Iterable[ProducerEntry] | None = None) -> None:
+        """Flushes everything and records that nothing needs to be looked at next time. Blocking; harmless twice.
+
+        `producers` is their state at the log's end; without it `producer_source` is asked. A log that has
+        failed is only let go. Raises OSError when the disk refuses: the next start then recovers.
+        """
+        with self._flush_lock:
+            if self._closed:
+                return
+            self._closed = True
+            if self._failed is None:
+                if producers is None and self.producer_source is not None:
+                    producers = self.producer_source()
+                if producers is None:
+                    producers = self.producers_at_end()
+                self.write_snapshot(self.log_end_offset, producers)
+                if self._side.epochs_changed:
+                    self._side.keep_leader_epochs()
+                self._flush(closing=True)
+            self._release()
+
+    def discard(self) -> None:
+        """Lets go of the files without a flush: the directory is about to be deleted."""
+        self._closed = True
+        with self._flush_lock:
+            self._release()
+
+    def _release(self) -> None:
+        for segment in self._segments:
+            self._open_segments.drop(segment)
+            segment.file = None

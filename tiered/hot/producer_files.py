@@ -1,0 +1,78 @@
+"""The snapshots of producer state beside the segments, and the state between two of them.
+
+Owns the files `<offset>.snapshot`: what was known of every producer when the log ended at that offset. They
+only save work: a damaged one is passed over for an older one, and the batches' headers fill in the rest.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from tiered.errors import CorruptFile
+from tiered.formats.producer_snapshot import ProducerEntry, decode_producers
+from tiered.hot.batch_walk import FAR_BLOCK_BYTES, walk
+from tiered.hot.file_system import FileSystem, read_whole
+from tiered.hot.segment import LOG_SUFFIX, SegmentState
+from tiered.rules import producer_state
+
+SNAPSHOT_SUFFIX = ".snapshot"
+MAX_SNAPSHOT_BYTES = 1 << 30
+
+
+def snapshot_path(directory: str, offset: int) -> str:
+    return f"{directory}/{offset:020}{SNAPSHOT_SUFFIX}"
+
+
+def read_snapshot(fs: FileSystem, directory: str, offset: int) -> tuple[ProducerEntry, ...] | None:
+    """The producers at `offset`, or None when there is no such snapshot. Raises CorruptFile, OSError."""
+    data = read_whole(fs, snapshot_path(directory, offset), max_bytes=MAX_SNAPSHOT_BYTES)
+    return None if data is None else decode_producers(data)
+
+
+def producers_at(
+    fs: FileSystem,
+    directory: str,
+    segments: Sequence[SegmentState],
+    snapshot_offsets: Sequence[int],
+    offset: int,
+    notes: list[str],
+) -> dict[int, ProducerEntry]:
+    """The state of every producer when the log ended at `offset`, a boundary between batches.
+
+    Begins at the newest good snapshot and reads the headers after it; without one, at the first local
+    segment. What could not be used is told in `notes`. Raises CorruptBatch, OSError.
+    """
+    producers: dict[int, ProducerEntry] = {}
+    start = segments[0].base_offset
+    for candidate in sorted(snapshot_offsets, reverse=True):
+        if not start <= candidate <= offset:
+            continue
+        try:
+            found = read_snapshot(fs, directory, candidate)
+        except CorruptFile as error:
+            notes.append(f"{snapshot_path(directory, candidate)}: {error}; an older one is used")
+            continue
+        if found is not None:
+            producers = {entry.producer_id: entry for entry in found}
+            start = candidate
+            break
+    for segment in segments:
+        if segment.end_offset <= start or segment.base_offset >= offset:
+            continue
+        file = segment.file or fs.open(segment.path + LOG_SUFFIX)
+        index = segment.offset_index
+        position = 0 if index is None or start <= segment.base_offset else index.lookup(start)
+        for _, header in walk(fs, file, position, segment.size_bytes, block_bytes=FAR_BLOCK_BYTES):
+            if header.base_offset >= offset:
+                break
+            if header.producer_id >= 0 and header.base_offset >= start:
+                producers[header.producer_id] = producer_state.apply(
+                    producers.get(header.producer_id), header, header.base_offset
+                )
+    return producers
+
+
+def remove_snapshots(fs: FileSystem, directory: str, offsets: Sequence[int]) -> None:
+    """Unlinks these snapshots; one that cannot be removed now is found again at the next start."""
+    for offset in offsets:
+        with suppress(OSError):
+            fs.unlink(snapshot_path(directory, offset))

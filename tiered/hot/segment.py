@@ -1,0 +1,238 @@
+"""One segment of a log: a file of batches, and what is known of it in memory.
+
+Owns the segment's state and the search for a position in its file. The log orders writes, syncs and
+removals; a segment must never decide when to roll or delete.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import FileIO
+
+from tiered.errors import CorruptBatch
+from tiered.formats.offset_index import OffsetIndex
+from tiered.formats.record_batch import BatchHeader
+from tiered.formats.time_index import TimeIndex
+from tiered.hot.batch_walk import walk
+from tiered.hot.file_system import FileSystem, OpenFile
+from tiered.hot.marks import SegmentMark
+
+LOG_SUFFIX = ".log"
+OFFSET_INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+OFFSET_ENTRY_BYTES = 8
+TIME_ENTRY_BYTES = 12
+NO_TIMESTAMP = -1
+
+TAIL_BATCHES = 1024
+"""At least so many of the newest batches have their place in memory, so that a consumer near the end costs
+no read at all; at most twice as many, 16 bytes each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentInfo:
+    """A segment as others see it. `max_timestamp_ms` is -1 when no record has one; `path` is the `.log` file."""
+
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    max_timestamp_ms: int
+    closed: bool
+    flushed: bool
+    path: str
+    created_ms: int
+
+
+class Tail:
+    """Base offsets and positions of the newest batches of one segment, in order. One writer, any readers."""
+
+    __slots__ = ("offsets", "positions")
+
+    def __init__(self) -> None:
+        self.offsets = array("q")
+        self.positions = array("q")
+
+
+class SegmentState:
+    """The mutable state of one segment: appended to from one thread, searched from any."""
+
+    __slots__ = (
+        "_info",
+        "base_offset",
+        "bytes_since_index_entry",
+        "closed",
+        "created_ms",
+        "extent",
+        "file",
+        "first_append_ms",
+        "index_bytes",
+        "offset_index",
+        "path",
+        "seam",
+        "synced",
+        "tail",
+        "time_index",
+    )
+
+    def __init__(self, path: str, base_offset: int, *, created_ms: int) -> None:
+        self.path = path
+        """Without the suffix of its three files."""
+        self.base_offset = base_offset
+        self._info: SegmentInfo | None = None
+        self.extent = (base_offset, 0, NO_TIMESTAMP, -1)
+        """End offset (exclusive), size in bytes, greatest timestamp, and the last offset of the first batch that
+        has it (what Kafka's time index holds): one tuple, so that other threads see values that belong together."""
+        self.created_ms = created_ms
+        self.first_append_ms: int | None = None
+        self.closed = False
+        self.synced = False
+        """The files of a closed segment are on disk."""
+        self.file: OpenFile | None = None
+        """Open while the segment is active or not synced: a failed write-back is reported to this descriptor."""
+        self.offset_index: OffsetIndex | None = None
+        self.time_index: TimeIndex | None = None
+        """Both only while the segment is active."""
+        self.index_bytes = (0, 0)
+        """Sizes of the two index files of a closed segment."""
+        self.bytes_since_index_entry = 0
+        self.tail = Tail()
+        self.seam = (base_offset, 0)
+        """Offset and position where the last read ended: a sequential reader asks for it next."""
+
+    @property
+    def end_offset(self) -> int:
+        return self.extent[0]
+
+    @property
+    def size_bytes(self) -> int:
+        return self.extent[1]
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        return self.extent[2]
+
+    def info(self) -> SegmentInfo:
+        """The segment as others see it; the same object as long as nothing changes."""
+        known = self._info
+        end_offset, size_bytes, max_timestamp_ms, _ = self.extent
+        if (
+            known is not None
+            and known.end_offset == end_offset
+            and known.flushed == self.synced
+            and known.closed == self.closed
+        ):
+            return known
+        self._info = SegmentInfo(
+            base_offset=self.base_offset,
+            end_offset=end_offset,
+            size_bytes=size_bytes,
+            max_timestamp_ms=max_timestamp_ms,
+            closed=self.closed,
+            flushed=self.synced,
+            path=self.path + LOG_SUFFIX,
+            created_ms=self.created_ms if self.first_append_ms is None else self.first_append_ms,
+        )
+        return self._info
+
+    def mark(self) -> SegmentMark:
+        end_offset, size_bytes, max_timestamp_ms, offset_of_max_timestamp = self.extent
+        return SegmentMark(
+            base_offset=self.base_offset,
+            end_offset=end_offset,
+            size_bytes=size_bytes,
+            max_timestamp_ms=max_timestamp_ms,
+            offset_of_max_timestamp=offset_of_max_timestamp,
+            first_append_ms=self.first_append_ms,
+            offset_index_bytes=self.index_bytes[0],
+            time_index_bytes=self.index_bytes[1],
+        )
+
+    def note_batch(
+        self, base_offset: int, last_offset: int, size_bytes: int, max_timestamp_ms: int, index_interval_bytes: int
+    ) -> None:
+        """Takes over one batch that stands at the present end of the file.
+
+        As in Kafka: an index entry is the last offset of a batch and the batch's position, a time index
+        entry is the greatest timestamp so far (this batch included) and the offset that goes with it.
+        """
+        _, position, greatest_ms, offset_of_greatest = self.extent
+        if max_timestamp_ms > greatest_ms:
+            greatest_ms = max_timestamp_ms
+            offset_of_greatest = last_offset
+        if self.bytes_since_index_entry > index_interval_bytes:
+            assert self.offset_index is not None, "only an active segment is appended to"
+            assert self.time_index is not None
+            self.offset_index.append(last_offset, position)
+            if greatest_ms > self.time_index.last_timestamp_ms:
+                self.time_index.append(greatest_ms, offset_of_greatest)
+            self.bytes_since_index_entry = 0
+        self.bytes_since_index_entry += size_bytes
+        tail = self.tail
+        tail.positions.append(position)  # Before its offset: a reader that finds the offset finds the position.
+        tail.offsets.append(base_offset)
+        if len(tail.offsets) >= 2 * TAIL_BATCHES:
+            shorter = Tail()
+            shorter.positions.extend(tail.positions[TAIL_BATCHES:])
+            shorter.offsets.extend(tail.offsets[TAIL_BATCHES:])
+            self.tail = shorter
+        self.extent = (last_offset + 1, position + size_bytes, greatest_ms, offset_of_greatest)
+
+    def note_time(self) -> None:
+        """Adds the greatest timestamp so far to the time index, unless it is there: the last entry of a segment."""
+        _, _, greatest_ms, offset_of_greatest = self.extent
+        if self.time_index is not None and greatest_ms > self.time_index.last_timestamp_ms:
+            self.time_index.append(greatest_ms, offset_of_greatest)
+
+    def find_batch(self, fs: FileSystem, file: FileIO, index: OffsetIndex, offset: int) -> tuple[int, int]:
+        """Position and base offset of the batch that holds `offset`, which must be in the segment.
+
+        Raises CorruptBatch when the file's headers do not lead there.
+        """
+        tail = self.tail
+        if tail.offsets and offset >= tail.offsets[0]:
+            nearest = bisect_right(tail.offsets, offset) - 1
+            return tail.positions[nearest], tail.offsets[nearest]
+        seam_offset, seam_position = self.seam
+        if offset == seam_offset:
+            return seam_position, seam_offset
+        for position, header in walk(fs, file, index.lookup(offset), self.extent[1]):
+            if header.last_offset >= offset:
+                return position, header.base_offset
+        raise CorruptBatch(f"{self.path}{LOG_SUFFIX} has no batch with offset {offset}; restart to have it checked")
+
+    def find_boundary(
+        self, fs: FileSystem, file: FileIO, index: OffsetIndex, start: int, limit: int
+    ) -> tuple[int, int | None]:
+        """The greatest boundary between batches in `(start, limit]`, and the offset that begins there.
+
+        `start` is a boundary. When the first batch crosses `limit`, its end, and None for the offset.
+        """
+        end_offset, size_bytes, _, _ = self.extent
+        if limit >= size_bytes:
+            return size_bytes, end_offset
+        tail = self.tail
+        if tail.offsets and limit >= tail.positions[0]:
+            nearest = bisect_right(tail.positions, limit, hi=len(tail.offsets)) - 1
+            if tail.positions[nearest] > start:
+                return tail.positions[nearest], tail.offsets[nearest]
+        for position, header in walk(fs, file, max(start, index.floor_position(limit)), size_bytes):
+            end = position + header.size_bytes
+            if end > limit:
+                return (position, header.base_offset) if position > start else (end, None)
+        raise CorruptBatch(f"{self.path}{LOG_SUFFIX} ends before byte {limit}; restart to have it checked")
+
+
+def note_batches(
+    segment: SegmentState,
+    headers: Sequence[tuple[int, BatchHeader]],
+    base_offset: int,
+    log_append_time_ms: int | None,
+    index_interval_bytes: int,
+) -> None:
+    """Takes over batches just written at the segment's end, renumbered from `base_offset` on."""
+    for _, header in headers:
+        last_offset = base_offset + header.last_offset_delta
+        timestamp_ms = header.max_timestamp_ms if log_append_time_ms is None else log_append_time_ms
+        segment.note_batch(base_offset, last_offset, header.size_bytes, timestamp_ms, index_interval_bytes)
+        base_offset = last_offset + 1

@@ -1,0 +1,133 @@
+"""What a log keeps beside its segments: where it starts, its leader epochs, producer snapshots, the recovery point.
+
+Owns those small files and their state in memory. Must never let a file say more than is true: what may be
+stale says less.
+"""
+
+import errno
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+from tiered.errors import CorruptFile, LogDirFailed
+from tiered.formats.leader_epoch_file import encode_leader_epochs
+from tiered.formats.producer_snapshot import ProducerEntry, encode_producers
+from tiered.hot.file_system import FileSystem, replace_file
+from tiered.hot.marks import (
+    LEADER_EPOCHS_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    RecoveryPoint,
+    encode_log_start_offset,
+    encode_recovery_point,
+)
+from tiered.hot.producer_files import read_snapshot, remove_snapshots, snapshot_path
+from tiered.rules.leader_epochs import LeaderEpochs
+
+KEPT_SNAPSHOTS = 2
+"""Besides those at the ends of local segments, which their uploads need."""
+
+
+class SideFiles:
+    """One log's small files."""
+
+    __slots__ = ("_directory", "_fs", "epochs_changed", "leader_epochs", "log_start_offset", "snapshot_offsets")
+
+    def __init__(
+        self,
+        directory: str,
+        fs: FileSystem,
+        *,
+        log_start_offset: int,
+        leader_epochs: LeaderEpochs,
+        leader_epochs_changed: bool,
+        snapshot_offsets: Sequence[int],
+    ) -> None:
+        self._directory = directory
+        self._fs = fs
+        self.log_start_offset = log_start_offset
+        self.leader_epochs = leader_epochs
+        self.epochs_changed = leader_epochs_changed
+        """The file does not say what `leader_epochs` does."""
+        self.snapshot_offsets = tuple(snapshot_offsets)
+
+    def set_leader_epochs(self, leader_epochs: LeaderEpochs) -> None:
+        """Takes over another table, in memory only: the first append of an epoch keeps it."""
+        if leader_epochs != self.leader_epochs:
+            self.leader_epochs = leader_epochs
+            self.epochs_changed = True
+
+    def keep_leader_epochs(self) -> None:
+        """Returns when the table is on disk. Raises LogDirFailed."""
+        self._replace(LEADER_EPOCHS_FILE, encode_leader_epochs(self.leader_epochs.entries))
+        self.epochs_changed = False
+
+    def keep_log_start(self, offset: int) -> None:
+        """Raises the log start, on disk first. Raises LogDirFailed, nothing changed."""
+        self._replace(LOG_START_FILE, encode_log_start_offset(offset))
+        self.log_start_offset = offset
+        self.set_leader_epochs(self.leader_epochs.truncate_to_start(offset))
+
+    def lower_log_start(self, offset: int) -> None:
+        """Takes the log start back to `offset` if it is above: the log begins anew there. Raises OSError."""
+        if self.log_start_offset > offset:
+            replace_file(self._fs, self._path(LOG_START_FILE), encode_log_start_offset(offset), durable=True)
+            self.log_start_offset = offset
+
+    def has_snapshot(self, offset: int) -> bool:
+        return offset in self.snapshot_offsets
+
+    def write_snapshot(self, offset: int, entries: Iterable[ProducerEntry], base_offsets: Sequence[int]) -> None:
+        """Keeps the producers as they were at `offset`, and of the other snapshots those at `base_offsets` and
+        the newest. Raises OSError."""
+        replace_file(self._fs, snapshot_path(self._directory, offset), encode_producers(entries), durable=False)
+        known = sorted({*self.snapshot_offsets, offset})
+        wanted = {*base_offsets, offset, *known[-KEPT_SNAPSHOTS:]}
+        self.snapshot_offsets = tuple(each for each in known if each in wanted)
+        remove_snapshots(self._fs, self._directory, [each for each in known if each not in wanted])
+
+    def latest_snapshot(self, at_or_below: int) -> tuple[int, tuple[ProducerEntry, ...]] | None:
+        for offset in reversed(self.snapshot_offsets):
+            if offset <= at_or_below:
+                with suppress(CorruptFile):
+                    entries = read_snapshot(self._fs, self._directory, offset)
+                    if entries is not None:
+                        return offset, entries
+        return None
+
+    def truncate(self, end_offset: int) -> None:
+        """Forgets what lies at or beyond the log's new end. Raises OSError, LogDirFailed."""
+        gone = [offset for offset in self.snapshot_offsets if offset > end_offset]
+        remove_snapshots(self._fs, self._directory, gone)
+        self.snapshot_offsets = tuple(offset for offset in self.snapshot_offsets if offset <= end_offset)
+        self.set_leader_epochs(self.leader_epochs.truncate_to_end(end_offset))
+        if self.epochs_changed:
+            self.keep_leader_epochs()
+
+    def keep_recovery_point(self, point: RecoveryPoint) -> None:
+        """Returns when the point is on disk. Raises OSError."""
+        replace_file(self._fs, self._path(RECOVERY_POINT_FILE), encode_recovery_point(point), durable=True)
+
+    def forget_recovery_point(self) -> None:
+        """Returns when a restart would trust nothing. Raises OSError."""
+        with suppress(FileNotFoundError):
+            self._fs.unlink(self._path(RECOVERY_POINT_FILE))
+        self._fs.sync_directory(self._directory)
+
+    def _path(self, name: str) -> str:
+        return f"{self._directory}/{name}"
+
+    def _replace(self, name: str, data: bytes) -> None:
+        try:
+            replace_file(self._fs, self._path(name), data, durable=True)
+        except OSError as error:
+            raise LogDirFailed(refusal(self._path(name), error)) from error
+
+
+def refusal(path: str, error: OSError) -> str:
+    """What to tell when the disk refused a write and nothing was changed by it."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return (
+            f"the disk is full ({error.strerror}) and refused a write to {path}; nothing was appended. Free space or "
+            "add some: appends go on by themselves"
+        )
+    return f"the disk refused a write to {path} ({error.strerror}); nothing was appended. Check the disk"
