@@ -177,7 +177,10 @@ class Cluster:
             if topics is not None:
                 asked = [request.MetadataRequestTopic(topic_id=None, name=name) for name in topics]
             return request.MetadataRequest(
-                topics=asked, allow_auto_topic_creation=may_create, include_topic_authorized_operations=False
+                topics=asked,
+                allow_auto_topic_creation=may_create,
+                include_cluster_authorized_operations=False,
+                include_topic_authorized_operations=False,
             )
 
         return await self._until_done(lambda: self._metadata_once(build))
