@@ -93,7 +93,7 @@ class OffsetIndex:
         if not _rises(offsets) or not _rises(positions):
             raise CorruptFile("an offset index is out of order; it is rebuilt from the batches")
         index = cls()
-        index._positions.extend(positions)
+        index._positions.extend(array("q", positions))
         index._offsets.extend(base_offset + offset for offset in offsets)
         return index
 
