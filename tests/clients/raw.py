@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import struct
-from typing import Any
+from typing import Any, Self
 
 from tests.broker_process import BrokerProcess
 from tiered.wire import fetch, frames, messages, produce
@@ -20,7 +20,7 @@ class RawConnection:
     def close(self) -> None:
         self._socket.close()
 
-    def __enter__(self) -> "RawConnection":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

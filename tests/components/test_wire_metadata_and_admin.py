@@ -4,7 +4,15 @@ from uuid import UUID
 
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
 
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
@@ -23,7 +31,7 @@ def ask(connection: RawConnection, names: list[str] | None, *, version: int = 9,
     )
 
 
-@pytest.mark.parametrize("version", range(0, 14))
+@pytest.mark.parametrize("version", range(14))
 def test_every_version_of_metadata_names_the_broker_and_the_leader(broker: BrokerProcess, version: int) -> None:
     topic = create(broker, f"metadata-{version}", partitions=3)
     with RawConnection(broker) as connection:
@@ -193,7 +201,9 @@ def test_configs_change_at_run_time_all_or_nothing_and_survive_a_restart(make_br
     process = make_broker().start()
     topic = create(process, "altered", retention_ms=1000)
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    resource.add_incremental_config(ConfigEntry("max.message.bytes", "2000", incremental_operation=AlterConfigOpType.SET))
+    resource.add_incremental_config(
+        ConfigEntry("max.message.bytes", "2000", incremental_operation=AlterConfigOpType.SET)
+    )
     resource.add_incremental_config(ConfigEntry("retention.ms", None, incremental_operation=AlterConfigOpType.DELETE))
     resource.add_incremental_config(
         ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.APPEND)
@@ -230,7 +240,9 @@ def test_broker_defaults_change_at_run_time_and_reach_topics(make_broker) -> Non
     process = make_broker().start()
     topic = create(process, "inherits")
     resource = ConfigResource(ResourceType.BROKER, "1")
-    resource.add_incremental_config(ConfigEntry("message.max.bytes", "1500", incremental_operation=AlterConfigOpType.SET))
+    resource.add_incremental_config(
+        ConfigEntry("message.max.bytes", "1500", incremental_operation=AlterConfigOpType.SET)
+    )
     admin(process).incremental_alter_configs([resource])[resource].result(10)
     process.kill()
     process.start()
@@ -244,7 +256,9 @@ def test_describe_cluster_and_log_dirs(broker: BrokerProcess) -> None:
     with RawConnection(broker) as connection:
         connection.produce(topic, batch([b"x" * 1000]))
         namespace = messages.request(60, 1)
-        answer = connection.ask(60, 1, namespace.DescribeClusterRequest(include_cluster_authorized_operations=False, endpoint_type=1))
+        answer = connection.ask(
+            60, 1, namespace.DescribeClusterRequest(include_cluster_authorized_operations=False, endpoint_type=1)
+        )
         assert [(each.broker_id, each.port) for each in answer.brokers] == [(1, broker.kafka_port)]
         assert answer.cluster_id
         namespace = messages.request(35, 4)
@@ -284,7 +298,7 @@ def test_delete_records_moves_the_start_for_good(make_broker) -> None:  # type: 
 
 def test_find_coordinator_names_this_broker_in_every_version(broker: BrokerProcess) -> None:
     with RawConnection(broker) as connection:
-        for version in range(0, 7):
+        for version in range(7):
             namespace = messages.request(10, version)
             request = namespace.FindCoordinatorRequest(key="g", key_type=0, coordinator_keys=["g"])
             answer = connection.ask(10, version, request)

@@ -117,7 +117,7 @@ def test_throttle_time_is_there_and_zero(broker: BrokerProcess, version: int) ->
         namespace = messages.request(METADATA, version)
         answer = connection.ask(METADATA, version, namespace.MetadataRequest(topics=None))
         if version >= 3:
-            assert answer.throttle_time.total_seconds() == 0
+            assert answer.throttle_time == 0
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,9 @@ def test_throttle_time_is_there_and_zero(broker: BrokerProcess, version: int) ->
         struct.pack(">i", 10) + struct.pack(">hhih", 3, 9, 1, 32000),
         # A thousand million topics in forty bytes.
         struct.pack(">i", 15) + struct.pack(">hhih", 3, 1, 1, -1) + struct.pack(">i", 1_000_000_000) + b"\x00",
-        struct.pack(">i", 24) + struct.pack(">hhih", 0, 9, 1, -1) + b"\x00\x00\x00\x01\x00\x00\x10\x00\xff\xff\xff\xff\x0f\x00",
+        struct.pack(">i", 24)
+        + struct.pack(">hhih", 0, 9, 1, -1)
+        + b"\x00\x00\x00\x01\x00\x00\x10\x00\xff\xff\xff\xff\x0f\x00",
     ],
 )
 def test_hostile_frames_end_their_connection_and_nothing_else(broker: BrokerProcess, frame: bytes) -> None:

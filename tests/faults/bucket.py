@@ -4,7 +4,7 @@ import hashlib
 from pathlib import Path
 
 from tiered.formats import record_batch
-from tiered.formats.segment_object import TAIL_GUESS_BYTES, read_tail
+from tiered.formats.segment_object import read_tail
 
 
 def objects(root: Path) -> set[str]:
@@ -16,7 +16,7 @@ def verify_store(root: Path, keys: set[str]) -> None:
     """Every object is whole: footer, chunk hashes, CRCs, contiguous offsets."""
     for key in keys:
         data = (root / key).read_bytes()
-        tail = read_tail(data[-TAIL_GUESS_BYTES:], len(data)) if len(data) > TAIL_GUESS_BYTES else read_tail(data, len(data))
+        tail = read_tail(data, len(data))
         expected = tail.chunks[0].first_offset
         for chunk in tail.chunks:
             piece = data[chunk.position : chunk.position + chunk.length]

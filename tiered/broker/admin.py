@@ -188,7 +188,7 @@ class Admin:
                 )
             if assignments is not None:
                 if len(assignments) != count - have:
-                    raise InvalidReplicaAssignment(f"topic {topic.name}: {count - have} new partitions need assignments")
+                    raise InvalidReplicaAssignment(f"topic {topic.name}: assign {count - have} new partitions")
                 self._check_assignments(topic.name, assignments)
             if validate_only:
                 return
@@ -228,9 +228,7 @@ class Admin:
             config = TopicConfig.of(overrides, self._broker.settings)
             if validate_only:
                 return
-            row = await self._broker.database.run(
-                lambda conn: topics.set_configs(conn, topic.topic_id, overrides)
-            )
+            row = await self._broker.database.run(lambda conn: topics.set_configs(conn, topic.topic_id, overrides))
             self._broker.topics.put(replace(current, config=config, overrides=overrides))
             for partition in current.partitions:
                 partition.configure(config)

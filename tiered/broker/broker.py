@@ -26,7 +26,7 @@ from tiered.cold.chunk_cache import ChunkCache
 from tiered.cold.object_store import open_store
 from tiered.cold.reader import ColdReader
 from tiered.config import BrokerSettings, ServeOptions, TopicConfig
-from tiered.errors import TieredError
+from tiered.errors import InvalidConfig, StaleBrokerEpoch, TieredError
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.hot.file_system import RealFileSystem
 from tiered.hot.flusher import Flusher
@@ -63,6 +63,7 @@ class Broker:
         self.broker_epoch = -1
         self.change_number = 0
         self.serving = False
+        self.must_stop = asyncio.Event()
         self.facts: dict[str, str | None] = {}
         self._advertised = ("", 0)
 
@@ -107,6 +108,11 @@ class Broker:
         }
         by_topic: dict[TopicId, list[PartitionRow]] = {}
         for row in known.partitions:
+            if row.leader != self.broker_id:
+                raise InvalidConfig(
+                    f"the catalogue belongs to broker {row.leader}: start with --broker-id {row.leader}, or give this "
+                    "broker a --meta URL of its own (clusters of several brokers are not served yet)"
+                )
             by_topic.setdefault(TopicId(row.topic_id), []).append(row)
         committed = self._committed_by_partition(known.segments)
         await self.cold_reader.start(tasks)
@@ -140,6 +146,20 @@ class Broker:
         for pool in (self._downloads, self.uploads, self.disk):
             pool.close()
         self.store.close()
+
+    async def heartbeat(self) -> None:
+        """Says that this process lives; stops it when another one has registered under its id."""
+        now_ms = self.clock.now_ms()
+        try:
+            await self.database.run(
+                lambda conn: brokers.heartbeat(
+                    conn, broker_id=self.broker_id, broker_epoch=self.broker_epoch, now_ms=now_ms
+                )
+            )
+        except StaleBrokerEpoch as error:
+            log.critical("stopping: %s", error)
+            self.begin_stop()
+            self.must_stop.set()
 
     def _register(self, conn: Connection) -> "_Known":
         """One transaction: this process becomes the broker of its id and goes on leading its partitions."""

@@ -40,17 +40,17 @@ def segments_of(partition: Partition) -> list[CataloguedSegment]:
                 object_key=committed.object_key,
             )
         )
-    for segment in local.values():
-        found.append(
-            CataloguedSegment(
-                base_offset=segment.base_offset,
-                end_offset=segment.end_offset,
-                tier="hot",
-                state="closed" if segment.closed else "active",
-                size_bytes=segment.size_bytes,
-                min_timestamp_ms=-1,
-                max_timestamp_ms=segment.max_timestamp_ms,
-                object_key=None,
-            )
+    found.extend(
+        CataloguedSegment(
+            base_offset=segment.base_offset,
+            end_offset=segment.end_offset,
+            tier="hot",
+            state="closed" if segment.closed else "active",
+            size_bytes=segment.size_bytes,
+            min_timestamp_ms=-1,
+            max_timestamp_ms=segment.max_timestamp_ms,
+            object_key=None,
         )
+        for segment in local.values()
+    )
     return sorted(found, key=lambda each: each.base_offset)

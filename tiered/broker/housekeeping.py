@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 TICK_MS = 200
 REPORT_INTERVAL_MS = 5_000
+HEARTBEAT_INTERVAL_MS = 2_000
 STALL_PROBE_MS = 100
 # After a failed upload a partition rests, longer each time, so that an absent store is not hammered.
 FIRST_REST_MS = 1_000
@@ -51,6 +52,7 @@ class Housekeeping:
             (settings.tiered_sweep_interval_ms, self._sweep, "sweeping the object store"),
             (settings.producer_id_expiration_check_interval_ms, self._expire_producers, "producer expiry"),
             (REPORT_INTERVAL_MS, self._broker.reports.write, "reports"),
+            (HEARTBEAT_INTERVAL_MS, self._broker.heartbeat, "heartbeat"),
         ]
         for interval_ms, tick, name in plan:
             self._tasks.append(group.create_task(every(interval_ms, tick, name=name)))
@@ -74,10 +76,23 @@ class Housekeeping:
             self._roll(partition, now_ms)
             self._upload(partition, now_ms)
         await self._broker.flusher.flush_due([partition.log for partition in partitions])
+        for partition in partitions:
+            await self._flush_held_back(partition)
+
+    async def _flush_held_back(self, partition: Partition) -> None:
+        """`flush.messages` holds records back that no producer waits for: acks=0, or a producer that went away."""
+        end_offset = partition.log.log_end_offset
+        if partition.high_watermark < end_offset and partition.log.failed is None:
+            try:
+                await self._broker.flusher.flushed(partition.log, end_offset)
+            except TieredError as error:
+                log.error("%s: %s", partition.name, error)
+                return
+            partition.advance_high_watermark()
 
     def _roll(self, partition: Partition, now_ms: int) -> None:
         try:
-            partition.roll_if_due(now_ms)
+            partition.log.roll_if_due(now_ms)
         except LogDirFailed as error:
             self._broker.counters.disk_errors += 1
             log.warning("%s: cannot begin a new segment: %s", partition.name, error)
@@ -104,7 +119,7 @@ class Housekeeping:
             while (base_offset := partition.next_upload(self._broker.clock.now_ms())) is not None:
                 await self._broker.lifecycle.upload(partition, base_offset)
                 self._failures.pop(key, None)
-                self._delete_local(partition)
+                await self._broker.lifecycle.delete_local(partition)
         except (TieredError, OSError) as error:
             failures = self._failures[key] = self._failures.get(key, 0) + 1
             rest_ms = min(MAX_REST_MS, FIRST_REST_MS * 2 ** min(failures - 1, 10))
@@ -124,14 +139,11 @@ class Housekeeping:
     async def _retention(self) -> None:
         for partition in list(self._broker.topics.partitions()):
             try:
+                partition.roll_if_expired(self._broker.clock.now_ms())
                 await self._broker.lifecycle.apply_retention(partition)
-                self._delete_local(partition)
+                await self._broker.lifecycle.delete_local(partition)
             except TieredError as error:
                 log.warning("%s: retention could not be applied, it is tried again: %s", partition.name, error)
-
-    def _delete_local(self, partition: Partition) -> None:
-        deleted = partition.delete_local(self._broker.clock.now_ms())
-        self._broker.counters.local_segments_deleted += deleted
 
     async def _sweep(self) -> None:
         """The first round takes everything that an earlier process left; it does not hold up the start."""

@@ -6,20 +6,19 @@ or SQL: `segment_lifecycle` orders those writes and reports here what was commit
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from tiered.broker.fetch_wait import Waiters
 from tiered.config import TopicConfig
 from tiered.errors import (
     InvalidRecord,
     InvalidTimestamp,
     InvalidTransactionState,
-    LogDirFailed,
     MessageTooLarge,
     NotEnoughReplicas,
     ShuttingDown,
     UnsupportedCompression,
 )
-from tiered.broker.fetch_wait import Waiters
 from tiered.file_slice import FileSlice
 from tiered.formats import record_batch
 from tiered.formats.checkpoint import CommittedSegment
@@ -76,6 +75,7 @@ class Partition:
         self._cold_end_offset = cold_end_offset
         self._log_start_offset = max(log_start_offset, log.log_start_offset)
         self._high_watermark = log.log_end_offset
+        log.producer_source = self.producers.values
 
     @property
     def name(self) -> str:
@@ -118,9 +118,7 @@ class Partition:
 
     # Produce
 
-    def append(
-        self, buffer: memoryview, position: int, end: int, *, acks: int, now_ms: int
-    ) -> Appended:
+    def append(self, buffer: memoryview, position: int, end: int, *, acks: int, now_ms: int) -> Appended:
         """Where the one batch in `buffer[position:end]` went. Stamps it in place and writes it; the caller's
         bytes are changed even when this raises.
 
@@ -190,12 +188,12 @@ class Partition:
             return
         if header.max_timestamp_ms > now_ms + self.config.message_timestamp_after_max_ms:
             raise InvalidTimestamp(
-                f"{self.name}: timestamp {header.max_timestamp_ms} is later than message.timestamp.after.max.ms allows"
+                f"{self.name}: timestamp {header.max_timestamp_ms} is too far ahead (message.timestamp.after.max.ms)"
             )
         earliest = now_ms - self.config.message_timestamp_before_max_ms
         if 0 <= header.base_timestamp_ms < earliest:
             raise InvalidTimestamp(
-                f"{self.name}: timestamp {header.base_timestamp_ms} is earlier than message.timestamp.before.max.ms allows"
+                f"{self.name}: timestamp {header.base_timestamp_ms} is too old (message.timestamp.before.max.ms)"
             )
 
     def _recompressed(
@@ -276,7 +274,6 @@ class Partition:
         self._log_start_offset = max(self._log_start_offset, log_start_offset)
         self._cold_end_offset = max(self._cold_end_offset, self._log_start_offset)
         self._committed = [each for each in self._committed if each.end_offset > self._log_start_offset]
-        self.log.set_log_start_offset(self._log_start_offset)
 
     def configure(self, config: TopicConfig) -> None:
         """Takes new settings at once; they apply from the next append on."""
@@ -293,7 +290,7 @@ class Partition:
         self, *, producers: Sequence[ProducerEntry], leader_epochs: Sequence[tuple[int, int]]
     ) -> None:
         """The local log begins anew at `cold_end_offset`; what the last object knew of its past goes on."""
-        self.producers = {entry.producer_id: entry for entry in producers}
+        self.producers.update({entry.producer_id: entry for entry in producers})
         self.log.restore_leader_epochs(leader_epochs)
 
     def end_of_leader_epoch(self, leader_epoch: int) -> tuple[int, int]:
@@ -330,23 +327,20 @@ class Partition:
             now_ms=now_ms,
         )
 
-    def roll_if_due(self, now_ms: int) -> None:
-        """Closes the active segment when it is old enough, or when retention has outlived all of it.
+    def roll_if_expired(self, now_ms: int) -> None:
+        """Closes the active segment when retention has outlived all of it, so that it can go too, as in Kafka.
 
         Raises LogDirFailed; then the active segment goes on.
         """
         active = self.log.segments[-1]
         config = self.config
-        outlived = (
+        if (
             config.deletes_old_segments
             and config.retention_ms >= 0
             and active.size_bytes > 0
             and 0 <= active.max_timestamp_ms < now_ms - config.retention_ms
-        )
-        if outlived:
+        ):
             self.log.roll(now_ms)
-        else:
-            self.log.roll_if_due(now_ms)
 
     def retention_start(self, now_ms: int) -> int:
         """Where `log_start_offset` should be by the topic's total retention (T6); never below where it is."""
@@ -366,8 +360,9 @@ class Partition:
             now_ms=now_ms,
         ).delete_before_offset
 
-    def delete_local(self, now_ms: int) -> int:
-        """How many local segments went: those that committed rows cover and local retention gives up (T4)."""
+    def local_delete_before(self, now_ms: int) -> int:
+        """Local segments wholly below this offset may go: committed rows cover them, or nobody may read them, and
+        local retention gives them up (T4). 0 when none may."""
         config = self.config
         before = retention.local_delete_before(
             self.log.segments,
@@ -379,9 +374,8 @@ class Partition:
             remote_enabled=config.remote_storage_enable,
             now_ms=now_ms,
         ).delete_before_offset
-        if before <= self.log.local_log_start_offset:
-            return 0
-        return len(self.log.delete_local_before(before))
+        first = self.log.segments[0].base_offset
+        return before if before > first else 0
 
     def expire_producers(self, before_ms: int) -> None:
         """Forgets idempotent producers whose last batch is older than `before_ms`."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from tiered.broker.partition import Partition, log_config
 from tiered.broker.topics import Topic
-from tiered.errors import CorruptMetadata
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.producer_snapshot import decode_producers
 from tiered.hot.log import Log
@@ -65,43 +64,34 @@ class PartitionLoader:
             cold_end_offset=row.cold_end_offset,
             committed=segments,
         )
-        if local.log_end_offset < row.cold_end_offset or local.local_log_start_offset > row.cold_end_offset:
-            await self._begin_after_cold(partition, row)
+        if segments and local.log_end_offset == row.cold_end_offset and not local.leader_epochs.entries:
+            await self._continue_after_cold(partition)
         partition.begin_leadership()
         return partition
 
     def _open_log(self, topic: Topic, key: TopicPartition, row: PartitionRow) -> Log:
+        """A log that ends before what the store holds begins anew there: a lost disk, or a power loss that took
+        records which were uploaded but not flushed."""
         return Log.open(
             self._broker.data.log_of(key),
             self._broker.files,
             config=log_config(topic.config),
             log_start_offset=row.log_start_offset,
+            first_needed_offset=row.cold_end_offset,
             now_ms=self._broker.clock.now_ms(),
         )
 
-    async def _begin_after_cold(self, partition: Partition, row: PartitionRow) -> None:
-        """The disk holds less than the object store: the local log starts anew where the store's copy ends.
-
-        Happens after a lost disk, or a power loss that took records which were uploaded but not yet flushed.
-        """
-        local = partition.log
-        if local.log_end_offset > row.cold_end_offset:
-            raise CorruptMetadata(
-                f"{partition.name}: local records begin at {local.local_log_start_offset}, but the object store's end "
-                f"at {row.cold_end_offset}; the offsets between are nowhere. Restore the missing segment files"
-            )
-        log.warning(
-            "%s: the local log ends at %d, the object store at %d; continuing from there",
-            partition.name,
-            local.log_end_offset,
-            row.cold_end_offset,
+    async def _continue_after_cold(self, partition: Partition) -> None:
+        """Producers and leader epochs that only the newest object still knows."""
+        tail = await self._broker.cold_reader.tail(
+            partition.committed[-1], topic=partition.topic, partition=partition.topic_partition.partition
         )
-        await self._broker.disk.run(local.truncate_fully_and_start_at, row.cold_end_offset)
-        if partition.committed:
-            tail = await self._broker.cold_reader.tail(partition.committed[-1])
-            partition.restart_from_cold(
-                producers=decode_producers(tail.producer_snapshot), leader_epochs=tail.leader_epochs
-            )
+        partition.restart_from_cold(
+            producers=decode_producers(tail.producer_snapshot), leader_epochs=tail.leader_epochs
+        )
+        log.warning(
+            "%s: the local log begins anew where the store ends, at %d", partition.name, partition.cold_end_offset
+        )
 
     async def remove(self, topic: Topic) -> None:
         """Ends the partitions of a deleted topic and removes their local files."""
@@ -124,4 +114,4 @@ class PartitionLoader:
         try:
             await self._broker.disk.run(partition.log.close, tuple(partition.producers.values()))
         except OSError as error:
-            log.error("%s: could not be closed cleanly and will be recovered at the next start: %s", partition.name, error)
+            log.error("%s: not closed cleanly, the next start will recover it: %s", partition.name, error)

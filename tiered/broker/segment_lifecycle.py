@@ -217,7 +217,7 @@ class SegmentLifecycle:
         """Moves `log_start_offset` as the topic's total retention says, if it says so now (T6)."""
         wanted = partition.retention_start(self._broker.clock.now_ms())
         if wanted > partition.log_start_offset:
-            log.info("%s: retention moves the log start from %d to %d", partition.name, partition.log_start_offset, wanted)
+            log.info("%s: retention moves the log start to %d", partition.name, wanted)
             await self.move_log_start(partition, wanted)
 
     async def move_log_start(self, partition: Partition, log_start_offset: int) -> None:
@@ -238,7 +238,15 @@ class SegmentLifecycle:
         )
         crash_point("retire.committed")
         partition.moved_log_start(log_start_offset)
+        await broker.disk.run(partition.log.set_log_start_offset, partition.log_start_offset)
         broker.checkpoints.partition_changed(partition)
+
+    async def delete_local(self, partition: Partition) -> None:
+        """Removes the local segments that local retention gives up; open readers keep their files."""
+        before = partition.local_delete_before(self._broker.clock.now_ms())
+        if before:
+            removed = await self._broker.disk.run(partition.log.delete_local_before, before)
+            self._broker.counters.local_segments_deleted += len(removed)
 
     # Sweeping
 
@@ -269,14 +277,16 @@ class SegmentLifecycle:
             return
         # No checkpoint may name an object that is gone: readers plan from them.
         await broker.checkpoints.write_stale()
+        gone: list[UUID] = []
         for row in rows:
             if broker.checkpoints.is_stale(row.topic_id, row.partition):
                 continue
             await broker.uploads.run(broker.store.delete, row.object_key)
             crash_point("purge.deleted")
-            broker.counters.objects_purged += await broker.database.run(
-                lambda conn, object_id=row.object_id: segments.mark_purged(conn, [object_id], now_ms=now_ms)
-            )
+            gone.append(row.object_id)
+        broker.counters.objects_purged += await broker.database.run(
+            lambda conn: segments.mark_purged(conn, gone, now_ms=now_ms)
+        )
 
 
 def committed_segment(row: SegmentRow) -> CommittedSegment:

@@ -80,11 +80,13 @@ async def serve(options: ServeOptions) -> None:
         # What start-up allocated lives as long as the process: the collector need not look at it again.
         gc.freeze()
         gc.set_threshold(50_000, 50, 50)
-        print(
-            f"ready broker={options.broker_id} kafka={_shown(server.kafka_address)} http={_shown(server.http_address)}",
-            flush=True,
-        )
-        await asked_to_stop.wait()
+        kafka, http = _shown(server.kafka_address), _shown(server.http_address)
+        sys.stdout.write(f"ready broker={options.broker_id} kafka={kafka} http={http}\n")
+        sys.stdout.flush()
+        stops = [tasks.create_task(event.wait()) for event in (asked_to_stop, server.broker.must_stop)]
+        await asyncio.wait(stops, return_when=asyncio.FIRST_COMPLETED)
+        for stop in stops:
+            stop.cancel()
         log.info("stopping: no new requests; flushing")
         await server.stop()
     log.info("stopped")
@@ -92,13 +94,14 @@ async def serve(options: ServeOptions) -> None:
 
 def run(options: ServeOptions) -> int:
     """The exit code: 0 after a controlled shutdown, 1 when the broker could not start."""
+    failures: list[BaseException] = []
     try:
         asyncio.run(serve(options))
     except* (TieredError, OSError) as group:
-        for error in _leaves(group):
-            print(f"tiered serve: {error}", file=sys.stderr)
-        return 1
-    return 0
+        failures = _leaves(group)
+    for error in failures:
+        sys.stderr.write(f"tiered serve: {error}\n")
+    return 1 if failures else 0
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:

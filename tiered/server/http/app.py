@@ -20,8 +20,8 @@ from tiered.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from tiered.server.http.keys import BROKER
 from tiered.server.http import routes_catalogue, routes_health, routes_metrics
+from tiered.server.http.keys import BROKER
 
 log = logging.getLogger(__name__)
 

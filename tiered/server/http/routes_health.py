@@ -14,7 +14,7 @@ def add(app: web.Application) -> None:
     app.router.add_get("/readyz", _readyz)
 
 
-async def _healthz(request: web.Request) -> web.Response:
+async def _healthz(_request: web.Request) -> web.Response:
     return web.json_response({"status": "alive"})
 
 

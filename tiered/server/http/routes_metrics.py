@@ -47,28 +47,39 @@ def _render(broker: Broker) -> Iterator[str]:
 
 
 def _plain(broker: Broker) -> Iterator[tuple[str, str, str, float]]:
+    """(name, kind, documentation, value)"""
     counters = broker.counters
+    partitions = list(broker.topics.partitions())
     backlog_bytes, backlog_age_ms = broker.upload_backlog()
-    yield "connections", "gauge", "Open client connections.", counters.connections_open
-    yield "connections_opened_total", "counter", "Client connections accepted.", counters.connections_opened
-    yield "connections_refused_total", "counter", "Connections over a limit.", counters.connections_refused
-    yield "produced_bytes_total", "counter", "Bytes of record batches appended.", counters.produced_bytes
-    yield "produced_batches_total", "counter", "Record batches appended.", counters.produced_batches
-    yield "produce_errors_total", "counter", "Partitions of produce requests refused.", counters.produce_errors
-    yield "fetched_bytes_total", "counter", "Bytes of record batches sent to consumers.", counters.fetched_bytes
-    yield "fetched_cold_bytes_total", "counter", "Of those, bytes from the cold tier.", counters.fetched_cold_bytes
-    yield "uploads_total", "counter", "Segments committed to the object store.", counters.uploads_committed
-    yield "upload_failures_total", "counter", "Uploads that failed and are tried again.", counters.uploads_failed
-    yield "uploaded_bytes_total", "counter", "Bytes of committed segment objects.", counters.uploaded_bytes
-    yield "upload_backlog_bytes", "gauge", "Bytes of closed segments that wait for their upload.", backlog_bytes
-    yield "upload_backlog_age_ms", "gauge", "Age of the oldest segment that waits for its upload.", backlog_age_ms
-    yield "orphans_swept_total", "counter", "Unfinished uploads whose objects were removed.", counters.orphans_swept
-    yield "objects_purged_total", "counter", "Retired objects deleted from the store.", counters.objects_purged
-    yield "cold_corruptions_total", "counter", "Cold reads refused: object corrupt or missing.", counters.cold_corruptions
-    yield "checkpoint_failures_total", "counter", "Checkpoints that could not be written.", counters.checkpoint_failures
-    yield "local_segments_deleted_total", "counter", "Local segments removed by retention.", counters.local_segments_deleted
-    yield "disk_errors_total", "counter", "Writes that the local disk refused.", counters.disk_errors
-    yield "topics", "gauge", "Topics.", len(broker.topics)
-    yield "partitions", "gauge", "Partitions led by this broker.", sum(1 for _ in broker.topics.partitions())
-    yield "local_bytes", "gauge", "Bytes of the local tier.", sum(each.log.size_bytes for each in broker.topics.partitions())
-    yield "event_loop_max_stall_ms", "gauge", "Longest stall of the event loop so far.", counters.event_loop_max_stall_ms
+    counted = {
+        "connections_opened_total": ("Client connections accepted.", counters.connections_opened),
+        "connections_refused_total": ("Connections refused because a limit is reached.", counters.connections_refused),
+        "produced_bytes_total": ("Bytes of record batches appended.", counters.produced_bytes),
+        "produced_batches_total": ("Record batches appended.", counters.produced_batches),
+        "produce_errors_total": ("Partitions of produce requests refused.", counters.produce_errors),
+        "fetched_bytes_total": ("Bytes of record batches sent to consumers.", counters.fetched_bytes),
+        "fetched_cold_bytes_total": ("Of those, bytes from the cold tier.", counters.fetched_cold_bytes),
+        "uploads_total": ("Segments committed to the object store.", counters.uploads_committed),
+        "upload_failures_total": ("Uploads that failed and are tried again.", counters.uploads_failed),
+        "uploaded_bytes_total": ("Bytes of committed segment objects.", counters.uploaded_bytes),
+        "orphans_swept_total": ("Unfinished uploads whose objects were removed.", counters.orphans_swept),
+        "objects_purged_total": ("Retired objects deleted from the store.", counters.objects_purged),
+        "cold_corruptions_total": ("Cold reads refused: object corrupt or missing.", counters.cold_corruptions),
+        "cold_read_errors_total": ("Cold reads that failed for any reason.", counters.cold_read_errors),
+        "checkpoint_failures_total": ("Checkpoints that could not be written.", counters.checkpoint_failures),
+        "local_segments_deleted_total": ("Local segments that retention removed.", counters.local_segments_deleted),
+        "disk_errors_total": ("Writes that the local disk refused.", counters.disk_errors),
+    }
+    for name, (documentation, value) in counted.items():
+        yield name, "counter", documentation, value
+    measured = {
+        "connections": ("Open client connections.", counters.connections_open),
+        "upload_backlog_bytes": ("Bytes of closed segments that wait for their upload.", backlog_bytes),
+        "upload_backlog_age_ms": ("Age of the oldest segment that waits for its upload.", backlog_age_ms),
+        "topics": ("Topics.", len(broker.topics)),
+        "partitions": ("Partitions led by this broker.", len(partitions)),
+        "local_bytes": ("Bytes of the local tier.", sum(each.log.size_bytes for each in partitions)),
+        "event_loop_max_stall_ms": ("Longest stall of the event loop so far.", counters.event_loop_max_stall_ms),
+    }
+    for name, (documentation, value) in measured.items():
+        yield name, "gauge", documentation, value

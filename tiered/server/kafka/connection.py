@@ -41,9 +41,9 @@ class FrameHandler(Protocol):
 
     max_frame_bytes: int
 
-    def handle(self, connection: "Connection", buffer: memoryview, position: int, end: int) -> (
-        Parts | Coroutine[Any, Any, Parts | None] | None
-    ):
+    def handle(
+        self, connection: "Connection", buffer: memoryview, position: int, end: int
+    ) -> Parts | Coroutine[Any, Any, Parts | None] | None:
         """The answer, or a coroutine that gives it, or None for no answer.
 
         The coroutine must not touch `buffer`. Raises TieredError when the connection must end.
@@ -87,9 +87,7 @@ class Connection:
         "partial_since_ms",
     )
 
-    def __init__(
-        self, sock: socket.socket, handler: FrameHandler, pool: BufferPool, host: str, now_ms: float
-    ) -> None:
+    def __init__(self, sock: socket.socket, handler: FrameHandler, pool: BufferPool, host: str, now_ms: float) -> None:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = sock

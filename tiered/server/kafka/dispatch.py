@@ -47,7 +47,8 @@ class Api:
     """One row of the table: versions `min_version` to `max_version` (inclusive) of API `key`.
 
     Either `raw` handles the bytes, or `handle(context, request, reply)` takes kio's request object and the
-    constructors of its reply; ApiVersions alone gets None, for a version that is not served. `refuse_below` names versions that are advertised for the sake of old clients
+    constructors of its reply; ApiVersions alone gets None, for a version that is not served. `refuse_below`
+    names versions that are advertised for the sake of old clients
     (KAFKA-18659) and answered by closing the connection.
     """
 
@@ -106,7 +107,7 @@ class Dispatch:
 _prefix = struct.Struct(">i")
 
 
-def framed(api_key: int, api_version: int, correlation_id: int, body: bytes) -> Parts:
+def framed(api_key: int, api_version: int, correlation_id: int, body: bytes | bytearray) -> Parts:
     """One part: length, response header and body."""
     head = frames.response_header(correlation_id, api_key, api_version)
     if len(head) + len(body) > 0x7FFFFFFF:

@@ -52,13 +52,9 @@ async def _one(
             await admin.alter_topic(topic, steps, keep_others=keep_others, validate_only=validate_only)
         elif asked.resource_type == BROKER:
             check_broker(context, asked.resource_name)
-            await admin.alter_broker(
-                asked.resource_name, steps, keep_others=keep_others, validate_only=validate_only
-            )
+            await admin.alter_broker(asked.resource_name, steps, keep_others=keep_others, validate_only=validate_only)
         else:
-            raise InvalidRequest(
-                f"resource type {asked.resource_type} cannot be altered; 2 (topic) and 4 (broker) can"
-            )
+            raise InvalidRequest(f"resource type {asked.resource_type} cannot be altered; 2 (topic) and 4 (broker) can")
     except TieredError as error:
         code, message = error_code(error), str(error)
     return reply.AlterConfigsResourceResponse(

@@ -64,8 +64,7 @@ def _described(reply: Any, request: Any, entry: ConfigEntry) -> Any:
         config_source=int(entry.source),
         is_sensitive=entry.is_sensitive,
         synonyms=[
-            reply.DescribeConfigsSynonym(name=each.name, value=each.value, source=int(each.source))
-            for each in synonyms
+            reply.DescribeConfigsSynonym(name=each.name, value=each.value, source=int(each.source)) for each in synonyms
         ],
         config_type=int(entry.type),
         documentation=entry.documentation if getattr(request, "include_documentation", False) else None,

@@ -28,9 +28,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     return reply.FindCoordinatorResponse(
         throttle_time=0,
         coordinators=[
-            reply.Coordinator(
-                key=key, node_id=node_id, host=host, port=port, error_code=code, error_message=message
-            )
+            reply.Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=code, error_message=message)
             for key in request.coordinator_keys
         ],
     )
