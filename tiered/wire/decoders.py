@@ -10,14 +10,11 @@ from struct import unpack_from
 from typing import Any, NoReturn
 
 from tiered.errors import MalformedRequest
-from tiered.wire.primitives import TRUNCATED, malformed, read_uuid, read_varint, skip_tagged_fields
+from tiered.wire.primitives import MAX_ITEMS, TRUNCATED, crowded, malformed, read_uuid, read_varint, skip_tagged_fields
 from tiered.wire.schema import FieldPlan, Message, MessagePlan
 from tiered.wire.source import Source
 
 Decoder = Callable[[bytes, int], Any]
-
-MAX_ITEMS = 1_000_000
-"""A message with a million small structures already takes about 200 MB of Python objects."""
 
 
 def _null(name: str) -> NoReturn:
@@ -26,10 +23,6 @@ def _null(name: str) -> NoReturn:
 
 def _short(name: str, length: int) -> NoReturn:
     raise MalformedRequest(f"{name} announces {length} bytes or items, more than the message holds; send them all")
-
-
-def _crowded() -> NoReturn:
-    raise MalformedRequest(f"a message holds more than {MAX_ITEMS} items; split the request")
 
 
 def _id(buffer: bytes, position: int) -> Any:
@@ -64,7 +57,7 @@ def _build(source: Source) -> Any:
         read_id=_id,
         null=_null,
         short=_short,
-        crowded=_crowded,
+        crowded=crowded,
         new=object.__new__,
     )
 

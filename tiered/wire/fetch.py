@@ -13,11 +13,13 @@ from uuid import UUID
 from tiered.errors import MalformedRequest
 from tiered.wire.frames import response_header
 from tiered.wire.primitives import (
+    MAX_ITEMS,
     MAX_LENGTH,
     TRUNCATED,
     Buffer,
     CurrentLeader,
     NodeEndpoint,
+    crowded,
     current_leader_bytes,
     length_bytes,
     malformed,
@@ -203,13 +205,15 @@ def _decode_request(view: memoryview, position: int, version: int) -> FetchReque
         session_id, session_epoch = _SESSION(view, position)
         position += 8
     topic_count, position = read_count(view, position, flexible, 3)
+    left = MAX_ITEMS - topic_count
     topics = []
     for _ in range(topic_count):
-        topic, position = _read_topic(view, position, version)
+        topic, position = _read_topic(view, position, version, left)
+        left -= len(topic.partitions)
         topics.append(topic)
     forgotten: list[ForgottenTopic] = []
     if version >= FIRST_WITH_SESSIONS:
-        forgotten, position = _read_forgotten(view, position, version)
+        forgotten, position = _read_forgotten(view, position, version, left)
     rack_id, cluster_id = "", None
     if version >= FIRST_WITH_RACK:
         rack_id, position = read_string(view, position, flexible)
@@ -225,17 +229,19 @@ def _decode_request(view: memoryview, position: int, version: int) -> FetchReque
     )  # fmt: skip
 
 
-def _read_topic(view: memoryview, position: int, version: int) -> tuple[FetchTopic, int]:
+def _read_topic(view: memoryview, position: int, version: int, left: int) -> tuple[FetchTopic, int]:
     name = topic_id = None
     if version >= FIRST_WITH_TOPIC_IDS:
         topic_id, position = read_uuid(view, position)
     else:
         name, position = read_string(view, position, version >= FIRST_FLEXIBLE)
     if version < FIRST_FLEXIBLE:
-        partitions, position = _read_legacy_partitions(view, position, version)
+        partitions, position = _read_legacy_partitions(view, position, version, left)
         return FetchTopic(name, topic_id, partitions), position
     size = _PARTITION_V12_UNTAGGED.size
     count, position = read_count(view, position, True, size)
+    if count > left:
+        crowded()
     end = position + count * size
     # The usual request has no tagged fields: every partition takes 33 bytes, of which the last is 0.
     if not any(view[position + size - 1 : end : size]):
@@ -262,9 +268,13 @@ def _read_tagged_partition(view: memoryview, position: int, version: int) -> tup
     return FetchPartition._make((*values, directory_id, high_watermark)), position
 
 
-def _read_legacy_partitions(view: memoryview, position: int, version: int) -> tuple[list[FetchPartition], int]:
+def _read_legacy_partitions(
+    view: memoryview, position: int, version: int, left: int
+) -> tuple[list[FetchPartition], int]:
     layout = _layout(version)
     count, position = read_count(view, position, False, layout.size)
+    if count > left:
+        crowded()
     end = position + count * layout.size
     partitions = []
     for row in layout.iter_unpack(view[position:end]):
@@ -289,7 +299,7 @@ def _layout(version: int) -> struct.Struct:
     return _PARTITION_V5 if version >= FIRST_WITH_LOG_START_OFFSET else _PARTITION_V4
 
 
-def _read_forgotten(view: memoryview, position: int, version: int) -> tuple[list[ForgottenTopic], int]:
+def _read_forgotten(view: memoryview, position: int, version: int, left: int) -> tuple[list[ForgottenTopic], int]:
     flexible = version >= FIRST_FLEXIBLE
     topic_count, position = read_count(view, position, flexible, 3)
     topics = []
@@ -300,6 +310,9 @@ def _read_forgotten(view: memoryview, position: int, version: int) -> tuple[list
         else:
             name, position = read_string(view, position, flexible)
         count, position = read_count(view, position, flexible, 4)
+        left -= count
+        if left < 0:
+            crowded()
         partitions = list(struct.unpack_from(f">{count}i", view, position))
         position += 4 * count
         if flexible:

@@ -8,7 +8,7 @@ that was only announced.
 
 import struct
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 from uuid import UUID
 
 from tiered.errors import MalformedRequest
@@ -19,6 +19,9 @@ TRUNCATED = (IndexError, struct.error, UnicodeDecodeError)
 """What the interpreter raises where a view ends too early, or where text is not UTF-8."""
 
 MAX_LENGTH = 0x7FFFFFFF
+
+MAX_ITEMS = 1_000_000
+"""Of one message, in all its arrays together: this many small structures already take 100 to 200 MB of objects."""
 
 _int16_at = struct.Struct(">h").unpack_from
 _int32_at = struct.Struct(">i").unpack_from
@@ -45,6 +48,11 @@ class NodeEndpoint(NamedTuple):
 def malformed(what: str, reason: object) -> MalformedRequest:
     """The error for a message that ends too early or whose lengths contradict it."""
     return MalformedRequest(f"{what} does not parse ({reason}); send it as the protocol guide describes")
+
+
+def crowded() -> NoReturn:
+    """Refuses a message of more than `MAX_ITEMS`."""
+    raise MalformedRequest(f"a message holds more than {MAX_ITEMS} items; split the request")
 
 
 # Reading. Each answers (value, position after it).
@@ -151,8 +159,7 @@ def read_tagged_fields(view: Buffer, position: int) -> tuple[dict[int, tuple[int
     found: dict[int, tuple[int, int]] = {}
     for _ in range(count):
         tag, position = read_varint(view, position)
-        found[tag] = start, position = tagged_field_end(view, position)
-        assert start <= position
+        found[tag] = _, position = tagged_field_end(view, position)
     return found, position
 
 

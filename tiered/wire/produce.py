@@ -11,10 +11,12 @@ from uuid import UUID
 
 from tiered.errors import MalformedRequest
 from tiered.wire.primitives import (
+    MAX_ITEMS,
     TRUNCATED,
     Buffer,
     CurrentLeader,
     NodeEndpoint,
+    crowded,
     current_leader_bytes,
     length_bytes,
     malformed,
@@ -134,6 +136,7 @@ def _decode_flexible(view: memoryview, position: int, with_ids: bool) -> Produce
     transactional_id, position = read_nullable_string(view, position, True)
     acks, timeout_ms = _acks_and_timeout(view, position)
     topic_count, position = read_count(view, position + 6, True, 3)
+    left = MAX_ITEMS - topic_count
     topics = []
     for _ in range(topic_count):
         name = topic_id = None
@@ -142,6 +145,9 @@ def _decode_flexible(view: memoryview, position: int, with_ids: bool) -> Produce
         else:
             name, position = read_string(view, position, True)
         partition_count, position = read_count(view, position, True, 6)
+        left -= partition_count
+        if left < 0:
+            crowded()
         partitions = []
         for _ in range(partition_count):
             (index,) = _int32_at(view, position)
@@ -166,10 +172,14 @@ def _decode_legacy(view: memoryview, position: int) -> ProduceRequest:
     transactional_id, position = read_nullable_string(view, position, False)
     acks, timeout_ms = _acks_and_timeout(view, position)
     topic_count, position = read_count(view, position + 6, False, 6)
+    left = MAX_ITEMS - topic_count
     topics = []
     for _ in range(topic_count):
         name, position = read_string(view, position, False)
         partition_count, position = read_count(view, position, False, 8)
+        left -= partition_count
+        if left < 0:
+            crowded()
         partitions = []
         for _ in range(partition_count):
             (index,) = _int32_at(view, position)
