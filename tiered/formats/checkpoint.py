@@ -1,0 +1,393 @@
+"""Checkpoints: small JSON objects that make the bucket enough by itself.
+
+Owns their values, their bytes and the rule by which old segments move into sealed pages (decision 0001, golden
+files `*_checkpoint.v1.json`). Must never be the authority while SQL answers: a checkpoint follows SQL.
+
+The bytes are one JSON object in canonical form (keys sorted, no spaces, ASCII) with the members `format`
+(`tiered.partition-checkpoint/1`, ...), the value's own, and `sha256`: the hash of the canonical form without
+that member. Offsets are numbers, hashes hexadecimal, ids in the usual text form of UUIDs.
+
+Migration: a reader refuses formats that it does not know. Members it does not know are hashed and skipped, so
+what readers can do without (ACLs, group offsets) is added within `/1`.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from tiered.errors import CorruptObject
+from tiered.formats.json_fields import Fields
+from tiered.formats.object_key import partition_page_key
+
+MAX_CHECKPOINT_BYTES: Final = 16 << 20
+"""Larger ones are refused unread: a page of 1,000 segments has 0.7 MB, a cluster of 10,000 topics 5 MB.
+Hostile JSON can take up to about 20 times its bytes while it is parsed."""
+PAGE_ENTRIES: Final = 1000
+
+_PARTITION_FORMAT: Final = "tiered.partition-checkpoint/1"
+_PAGE_FORMAT: Final = "tiered.checkpoint-page/1"
+_CLUSTER_FORMAT: Final = "tiered.cluster-checkpoint/1"
+_MAX_KEY_CHARS: Final = 1024
+_MAX_TEXT_CHARS: Final = 32 * 1024
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedSegment:
+    """A committed row of the catalogue: one object that readers may use. `end_offset` is exclusive.
+
+    `size_bytes` is the whole object, `log_bytes` the batches in it; hashes are 64 hexadecimal digits.
+    `max_timestamp_ms` bounds the records' times; `min_timestamp_ms` does so only if it is proven, see `ChunkRow`.
+    """
+
+    base_offset: int
+    end_offset: int
+    leader_epoch: int
+    object_key: str
+    object_id: UUID
+    size_bytes: int
+    log_bytes: int
+    min_timestamp_ms: int
+    max_timestamp_ms: int
+    min_timestamp_is_proven: bool = False
+    record_count: int
+    root_sha256: str
+    previous_root_sha256: str
+    committed_at_ms: int
+
+    @property
+    def proven_min_timestamp_ms(self) -> int | None:
+        """No record of the segment is earlier; None where no bound is proven."""
+        return self.min_timestamp_ms if self.min_timestamp_is_proven else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageRef:
+    """Where a sealed page is, and what is in it: `count` segments from `first_base_offset` to `end_offset`."""
+
+    first_base_offset: int
+    end_offset: int
+    key: str
+    sha256: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointPage:
+    """Sealed segments of one partition, oldest first. Never changes once written."""
+
+    topic_id: UUID
+    partition: int
+    segments: tuple[CommittedSegment, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionCheckpoint:
+    """The head of a partition: `pages` hold the older segments, `segments` the newest, both in order of offsets.
+
+    Segments may end at or below `log_start_offset`: they are retired and their objects may be gone. A writer
+    replaces a head only by one of a greater `version`.
+    """
+
+    version: int
+    cluster_id: str
+    topic: str
+    topic_id: UUID
+    partition: int
+    partition_count: int
+    log_start_offset: int
+    cold_end_offset: int
+    leader_epoch: int
+    pages: tuple[PageRef, ...]
+    segments: tuple[CommittedSegment, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicEntry:
+    """A topic; `configs` are those that differ from the broker's."""
+
+    name: str
+    topic_id: UUID
+    partition_count: int
+    configs: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterCheckpoint:
+    """Every topic of a cluster."""
+
+    version: int
+    cluster_id: str
+    topics: tuple[TopicEntry, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sealed:
+    """A head, and the pages that must be in the store before it: each with its reference and its bytes."""
+
+    checkpoint: PartitionCheckpoint
+    pages: tuple[tuple[PageRef, bytes], ...]
+
+
+def sealed(checkpoint: PartitionCheckpoint, page_entries: int = PAGE_ENTRIES) -> Sealed:
+    """The same checkpoint with at most `page_entries` segments of its own; the oldest of the others in new pages.
+
+    Pages have exactly `page_entries` segments each, so a head is written again with few of them. References to
+    pages that lie wholly below `log_start_offset` are dropped.
+    """
+    assert page_entries > 0, page_entries
+    kept = [page for page in checkpoint.pages if page.end_offset > checkpoint.log_start_offset]
+    segments = checkpoint.segments
+    new: list[tuple[PageRef, bytes]] = []
+    while len(segments) > page_entries:
+        chosen, segments = segments[:page_entries], segments[page_entries:]
+        page = CheckpointPage(topic_id=checkpoint.topic_id, partition=checkpoint.partition, segments=chosen)
+        new.append((page_ref(page), encode_checkpoint_page(page)))
+    pages = (*kept, *(reference for reference, _ in new))
+    return Sealed(checkpoint=replace(checkpoint, pages=pages, segments=segments), pages=tuple(new))
+
+
+def with_pages_of(previous: PartitionCheckpoint | None, checkpoint: PartitionCheckpoint) -> PartitionCheckpoint:
+    """`checkpoint` with the sealed pages of the head before it, and without the segments that these hold.
+
+    So a head made from all committed rows does not seal them anew each time. Pages below the log start are
+    left out. Where the pages do not meet the segments that are given, none is taken over.
+    """
+    if previous is None or (previous.topic_id, previous.partition) != (checkpoint.topic_id, checkpoint.partition):
+        return checkpoint
+    pages = tuple(page for page in previous.pages if page.end_offset > checkpoint.log_start_offset)
+    if checkpoint.pages or not pages:
+        return checkpoint
+    covered = pages[-1].end_offset
+    newer = tuple(segment for segment in checkpoint.segments if segment.base_offset >= covered)
+    meets = newer[0].base_offset == covered if newer else checkpoint.cold_end_offset == covered
+    return replace(checkpoint, pages=pages, segments=newer) if meets else checkpoint
+
+
+def page_ref(page: CheckpointPage) -> PageRef:
+    """The reference to a page of one segment or more."""
+    content = _members(encode_checkpoint_page(page), _PAGE_FORMAT)
+    sha256 = content.hexadecimal("sha256")
+    first_base_offset = page.segments[0].base_offset
+    return PageRef(
+        first_base_offset=first_base_offset,
+        end_offset=page.segments[-1].end_offset,
+        key=partition_page_key(page.topic_id, page.partition, first_base_offset, sha256),
+        sha256=sha256,
+        count=len(page.segments),
+    )
+
+
+def encode_partition_checkpoint(checkpoint: PartitionCheckpoint) -> bytes:
+    """The bytes of a head."""
+    return _encode(
+        _PARTITION_FORMAT,
+        {
+            "version": checkpoint.version,
+            "cluster_id": checkpoint.cluster_id,
+            "topic": checkpoint.topic,
+            "topic_id": str(checkpoint.topic_id),
+            "partition": checkpoint.partition,
+            "partition_count": checkpoint.partition_count,
+            "log_start_offset": checkpoint.log_start_offset,
+            "cold_end_offset": checkpoint.cold_end_offset,
+            "leader_epoch": checkpoint.leader_epoch,
+            "pages": [asdict(page) for page in checkpoint.pages],
+            "segments": _segments_as_json(checkpoint.segments),
+        },
+    )
+
+
+def decode_partition_checkpoint(data: bytes | bytearray | memoryview) -> PartitionCheckpoint:
+    """The head in an object's bytes. Raises CorruptObject: not one, altered, cut off, or segments out of order."""
+    fields = _members(data, _PARTITION_FORMAT)
+    checkpoint = PartitionCheckpoint(
+        version=fields.integer("version"),
+        cluster_id=fields.text("cluster_id", max_chars=_MAX_KEY_CHARS),
+        topic=fields.topic("topic"),
+        topic_id=fields.uuid("topic_id"),
+        partition=fields.integer("partition"),
+        partition_count=fields.integer("partition_count", minimum=1),
+        log_start_offset=fields.integer("log_start_offset"),
+        cold_end_offset=fields.integer("cold_end_offset"),
+        leader_epoch=fields.integer("leader_epoch", minimum=-1),
+        pages=tuple(_page_ref_from(each) for each in fields.objects("pages")),
+        segments=_segments_from(fields),
+    )
+    _require_order(checkpoint.pages, lambda page: (page.first_base_offset, page.end_offset))
+    if checkpoint.pages and checkpoint.segments:
+        sealed_end, start = checkpoint.pages[-1].end_offset, checkpoint.segments[0].base_offset
+        if start < sealed_end:
+            raise CorruptObject(f"a checkpoint's segments begin at {start}, within its pages that end at {sealed_end}")
+    return checkpoint
+
+
+def encode_checkpoint_page(page: CheckpointPage) -> bytes:
+    """The bytes of a page of one segment or more; equal pages give equal bytes."""
+    assert page.segments, "a page is sealed when it is full"
+    return _encode(
+        _PAGE_FORMAT,
+        {
+            "topic_id": str(page.topic_id),
+            "partition": page.partition,
+            "segments": _segments_as_json(page.segments),
+        },
+    )
+
+
+def decode_checkpoint_page(data: bytes | bytearray | memoryview, reference: PageRef | None = None) -> CheckpointPage:
+    """The page in an object's bytes. Raises CorruptObject also when it is not the one that `reference` means."""
+    fields = _members(data, _PAGE_FORMAT)
+    page = CheckpointPage(
+        topic_id=fields.uuid("topic_id"), partition=fields.integer("partition"), segments=_segments_from(fields)
+    )
+    if not page.segments:
+        raise CorruptObject("a checkpoint page without segments")
+    if reference is not None and fields.hexadecimal("sha256") != reference.sha256:
+        raise CorruptObject(f"{reference.key} is another page than the checkpoint says: it was swapped or altered")
+    extent = (page.segments[0].base_offset, page.segments[-1].end_offset, len(page.segments))
+    if reference is not None and extent != (reference.first_base_offset, reference.end_offset, reference.count):
+        raise CorruptObject(f"{reference.key} has other offsets than the checkpoint says")
+    return page
+
+
+def encode_cluster_checkpoint(checkpoint: ClusterCheckpoint) -> bytes:
+    """The bytes of a cluster's checkpoint."""
+    return _encode(
+        _CLUSTER_FORMAT,
+        {
+            "version": checkpoint.version,
+            "cluster_id": checkpoint.cluster_id,
+            "topics": [
+                {
+                    "name": topic.name,
+                    "topic_id": str(topic.topic_id),
+                    "partition_count": topic.partition_count,
+                    "configs": topic.configs,
+                }
+                for topic in checkpoint.topics
+            ],
+        },
+    )
+
+
+def decode_cluster_checkpoint(data: bytes | bytearray | memoryview) -> ClusterCheckpoint:
+    """The cluster's checkpoint in an object's bytes. Raises CorruptObject."""
+    fields = _members(data, _CLUSTER_FORMAT)
+    return ClusterCheckpoint(
+        version=fields.integer("version"),
+        cluster_id=fields.text("cluster_id", max_chars=_MAX_KEY_CHARS),
+        topics=tuple(
+            TopicEntry(
+                name=each.topic("name"),
+                topic_id=each.uuid("topic_id"),
+                partition_count=each.integer("partition_count", minimum=1),
+                configs=each.texts("configs", max_chars=_MAX_TEXT_CHARS),
+            )
+            for each in fields.objects("topics")
+        ),
+    )
+
+
+def _segments_as_json(segments: Sequence[CommittedSegment]) -> list[dict[str, Any]]:
+    return [
+        {
+            "base_offset": each.base_offset,
+            "end_offset": each.end_offset,
+            "leader_epoch": each.leader_epoch,
+            "object_key": each.object_key,
+            "object_id": str(each.object_id),
+            "size_bytes": each.size_bytes,
+            "log_bytes": each.log_bytes,
+            "min_timestamp_ms": each.min_timestamp_ms,
+            "max_timestamp_ms": each.max_timestamp_ms,
+            "min_timestamp_is_proven": each.min_timestamp_is_proven,
+            "record_count": each.record_count,
+            "root_sha256": each.root_sha256,
+            "previous_root_sha256": each.previous_root_sha256,
+            "committed_at_ms": each.committed_at_ms,
+        }
+        for each in segments
+    ]
+
+
+def _segments_from(fields: Fields) -> tuple[CommittedSegment, ...]:
+    segments = tuple(
+        CommittedSegment(
+            base_offset=each.integer("base_offset"),
+            end_offset=each.integer("end_offset"),
+            leader_epoch=each.integer("leader_epoch", minimum=-1),
+            object_key=each.text("object_key", max_chars=_MAX_KEY_CHARS),
+            object_id=each.uuid("object_id"),
+            size_bytes=each.integer("size_bytes"),
+            log_bytes=each.integer("log_bytes"),
+            min_timestamp_ms=each.integer("min_timestamp_ms", minimum=-(2**63)),
+            max_timestamp_ms=each.integer("max_timestamp_ms", minimum=-(2**63)),
+            min_timestamp_is_proven=each.boolean("min_timestamp_is_proven"),
+            record_count=each.integer("record_count"),
+            root_sha256=each.hexadecimal("root_sha256"),
+            previous_root_sha256=each.hexadecimal("previous_root_sha256"),
+            committed_at_ms=each.integer("committed_at_ms"),
+        )
+        for each in fields.objects("segments")
+    )
+    _require_order(segments, lambda segment: (segment.base_offset, segment.end_offset))
+    return segments
+
+
+def _page_ref_from(fields: Fields) -> PageRef:
+    return PageRef(
+        first_base_offset=fields.integer("first_base_offset"),
+        end_offset=fields.integer("end_offset"),
+        key=fields.text("key", max_chars=_MAX_KEY_CHARS),
+        sha256=fields.hexadecimal("sha256"),
+        count=fields.integer("count", minimum=1),
+    )
+
+
+def _require_order(items: Sequence[T], extent: Callable[[T], tuple[int, int]]) -> None:
+    """Overlaps are corruption. Gaps are for the reader to report: it knows what was deleted."""
+    before = 0
+    for base_offset, end_offset in map(extent, items):
+        if not before <= base_offset < end_offset:
+            raise CorruptObject(f"a checkpoint has offsets {base_offset} to {end_offset} after {before}")
+        before = end_offset
+
+
+def _canonical(members: Mapping[str, Any]) -> bytes:
+    return json.dumps(members, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode(
+        "ascii"
+    )
+
+
+def _encode(format_name: str, members: dict[str, Any]) -> bytes:
+    members["format"] = format_name
+    members["sha256"] = hashlib.sha256(_canonical(members)).hexdigest()
+    return _canonical(members)
+
+
+def _members(data: bytes | bytearray | memoryview, format_name: str) -> Fields:
+    """The members of a whole, unaltered checkpoint of this format. Raises CorruptObject."""
+    if len(data) > MAX_CHECKPOINT_BYTES:
+        raise CorruptObject(f"a checkpoint of {len(data)} bytes is larger than {MAX_CHECKPOINT_BYTES}")
+    try:
+        members = json.loads(bytes(data))
+    except (ValueError, RecursionError) as error:
+        raise CorruptObject(f"a checkpoint is no JSON: {error}") from None
+    if not isinstance(members, dict):
+        raise CorruptObject("a checkpoint is no JSON object")
+    found = members.get("format")
+    if found != format_name:
+        raise CorruptObject(f"this object has format {str(found)[:60]!r} where {format_name!r} belongs")
+    stored = members.pop("sha256", None)
+    try:
+        computed = hashlib.sha256(_canonical(members)).hexdigest()
+    except (ValueError, RecursionError) as error:
+        raise CorruptObject(f"a checkpoint has no canonical form: {error}") from None
+    if stored != computed:
+        raise CorruptObject("a checkpoint's sha256 is not that of its content: it is altered or cut off")
+    return Fields({**members, "sha256": stored})
