@@ -1,0 +1,51 @@
+"""`format("tiered")`: a Spark source that reads cold segments from the bucket and the tail from the brokers.
+
+Owns the name and what Spark asks first. Spark imports every module named `pyspark_*` at the first query of a
+session, so nothing heavy is imported here: not pyarrow, not boto3, not asyncio.
+"""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.types import StructType
+
+__all__ = ["DefaultSource", "register"]
+
+
+class DefaultSource(DataSource):
+    """The source as Spark knows it. Where the package is installed, Spark finds it by itself."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "tiered"
+
+    def schema(self) -> str:
+        from pyspark_tiered.columns import ddl
+        from pyspark_tiered.options import wants_headers
+
+        return ddl(headers=wants_headers(self.options))
+
+    def reader(self, schema: "StructType") -> "DataSourceReader":
+        from pyspark_tiered.batch import reader_for
+        from pyspark_tiered.columns import columns_of
+        from pyspark_tiered.options import parse_options
+
+        options = parse_options(dict(self.options), streaming=False)
+        return reader_for(options, columns_of(schema))
+
+    def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802 - Spark's name
+        from pyspark_tiered.columns import columns_of
+        from pyspark_tiered.options import parse_options
+        from pyspark_tiered.stream import StreamReader
+
+        options = parse_options(dict(self.options), streaming=True)
+        return StreamReader(options, columns_of(schema))
+
+
+def register(spark: "SparkSession") -> None:
+    """Makes `format("tiered")` known to this session: needed only where the package came with `--py-files`."""
+    spark.dataSource.register(DefaultSource)

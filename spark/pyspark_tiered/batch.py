@@ -1,0 +1,161 @@
+"""One batch read: from options to splits on the driver, from a split to rows in a task.
+
+Owns the order of planning (offsets first, then splits) and what happens when something is missing. Must never
+plan in a task: a split carries all it needs.
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from pyspark_tiered.catalogue import Catalogue, open_catalogue
+from pyspark_tiered.filters import bounds_of
+from pyspark_tiered.options import Isolation, Options
+from pyspark_tiered.plan import (
+    NO_BOUNDS,
+    Bounds,
+    ColdSplit,
+    OffsetRange,
+    Split,
+    SplitSizes,
+    bounded,
+    fit,
+    parts,
+    splits,
+    uncovered,
+)
+from tiered.errors import OffsetOutOfRange
+from tiered.formats.checkpoint import CommittedSegment
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+_PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+class SplitPartition(InputPartition):
+    """A split on its way to a task."""
+
+    def __init__(self, split: Split) -> None:
+        super().__init__(split)
+        self.split = split
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOptions:
+    """What a task needs of the options."""
+
+    options: Options
+    columns: tuple[str, ...]
+
+    def read(self, split: Split) -> Iterator["pa.RecordBatch"]:
+        """The rows of one split."""
+        pure = os.environ.get("TIERED_PURE") == "1"
+        read_committed = self.options.isolation is Isolation.READ_COMMITTED
+        if isinstance(split, ColdSplit):
+            from pyspark_tiered.cold_read import read_cold, store_of
+
+            assert self.options.store is not None, "a cold split comes from a store"
+            store = store_of(self.options.store)
+            return read_cold(store, split, columns=self.columns, read_committed=read_committed, pure=pure)
+        from pyspark_tiered.tail_read import read_tail_split
+
+        return read_tail_split(self.options, split, columns=self.columns, pure=pure)
+
+
+class BatchReader(DataSourceReader):
+    """What Spark plans and reads with. Pickled to the tasks after `partitions`."""
+
+    def __init__(self, options: Options, columns: tuple[str, ...]) -> None:
+        self._task = TaskOptions(options=options, columns=columns)
+        self._bounds = NO_BOUNDS
+
+    def partitions(self) -> list[InputPartition]:
+        options = self._task.options
+        with open_catalogue(options) as catalogue:
+            planned = plan_batch(catalogue, options, self._bounds)
+        return [SplitPartition(split) for split in planned]
+
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+        # Spark replaces an empty plan by one partition without a value.
+        return self._task.read(partition.split) if isinstance(partition, SplitPartition) else iter(())
+
+
+class PushdownReader(BatchReader):
+    """A reader that takes filters as bounds, for sessions that allow it."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        self._bounds = bounds_of(filters)
+        return filters
+
+
+def reader_for(options: Options, columns: tuple[str, ...]) -> BatchReader:
+    """The reader for this session.
+
+    With `spark.sql.python.filterPushdown.enabled=false`, the default, Spark refuses a reader that overrides
+    `pushFilters`, and it tells nobody the setting. But only where it is true does it start the worker that asks
+    for filters, so that worker's presence in this process is the answer.
+    """
+    main = sys.modules.get("__main__")
+    spec = getattr(main, "__spec__", None)
+    asked = _PUSHDOWN_WORKER in sys.modules or getattr(spec, "name", None) == _PUSHDOWN_WORKER
+    return (PushdownReader if asked else BatchReader)(options, columns)
+
+
+def plan_batch(catalogue: Catalogue, options: Options, bounds: Bounds = NO_BOUNDS) -> list[Split]:
+    """The splits of a whole batch query. Raises `InvalidConfig`, `OffsetOutOfRange` (data loss) and store errors."""
+    views = catalogue.views()
+    starts = catalogue.resolve(options.starting, views, option="startingOffsets", no_match=options.no_timestamp_match)
+    ends = catalogue.resolve(options.ending, views, option="endingOffsets", no_match="latest")
+    ranges: list[OffsetRange] = []
+    lost: list[str] = []
+    for key, view in views.items():
+        fitted, missing = fit(view, starts[key], max(starts[key], ends[key]))
+        ranges.append(fitted)
+        lost += missing
+    report_loss(lost, fail=options.fail_on_data_loss)
+    return plan_ranges(catalogue, options, bounded(ranges, bounds), bounds)
+
+
+def plan_ranges(
+    catalogue: Catalogue, options: Options, ranges: Sequence[OffsetRange], bounds: Bounds = NO_BOUNDS
+) -> list[Split]:
+    """The splits of ranges that are known to exist. Raises `OffsetOutOfRange` where the checkpoints have a hole."""
+    cold: list[tuple[OffsetRange, Sequence[CommittedSegment]]] = []
+    tail: list[OffsetRange] = []
+    lost: list[str] = []
+    for each in ranges:
+        below, above = parts(each)
+        if below is not None:
+            segments = catalogue.segments(below)
+            lost += [
+                f"partition {each.view}: offsets {start} to {end - 1} are in no segment of the store's checkpoint"
+                for start, end in uncovered(segments, below.start_offset, below.end_offset)
+            ]
+            cold.append((below, segments))
+        if above is not None:
+            tail.append(above)
+    report_loss(lost, fail=options.fail_on_data_loss)
+    sizes = SplitSizes(
+        split_bytes=options.split_bytes,
+        min_partitions=options.min_partitions,
+        max_records=options.max_records_per_partition,
+    )
+    return splits(cold, tail, sizes, bounds)
+
+
+def report_loss(lost: Sequence[str], *, fail: bool) -> None:
+    """Nothing when nothing is missing; otherwise `OffsetOutOfRange`, or one warning each where a job goes on anyway."""
+    if not lost:
+        return
+    if fail:
+        raise OffsetOutOfRange("; ".join(lost) + ". Choose other offsets, or set failOnDataLoss=false to read the rest")
+    for sentence in lost:
+        log.warning("%s; reading the rest, because failOnDataLoss is false", sentence)

@@ -1,0 +1,123 @@
+"""The brokers as Spark's synchronous code sees them: topics, offsets, and raw batches fetched ahead.
+
+Owns one thread with an event loop, on which the project's own client lives. Must never decode a record, and
+never leave its thread behind: close it, or use it with `with`.
+"""
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from uuid import UUID
+
+from pyspark_tiered.options import Assign, Selection, Subscribe, SubscribePattern
+from pyspark_tiered.plan import TopicAndPartition
+from tiered.errors import InvalidConfig
+from tiered.ids import NO_TOPIC_ID
+from tiered.peer import READ_COMMITTED, READ_UNCOMMITTED, Cluster, FetchedRecords, broker_error, parse_bootstrap
+
+T = TypeVar("T")
+
+FETCH_BYTES = 8 << 20
+_TIMEOUT_MS = 60_000
+_UNKNOWN_TOPIC = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundTopic:
+    """A topic as the brokers know it; `topic_id` is None for brokers that give none."""
+
+    topic_id: UUID | None
+    partition_count: int
+
+
+class Brokers:
+    """A cluster behind bootstrap addresses. Every call blocks, except `fetch`, which answers with a future.
+
+    Raises what `tiered.peer.Cluster` raises: retriable errors only after it tried again for a minute.
+    """
+
+    def __init__(self, bootstrap_servers: str, *, read_committed: bool = False) -> None:
+        try:
+            self._addresses = parse_bootstrap(bootstrap_servers)
+        except InvalidConfig as error:
+            raise InvalidConfig(f"option kafka.bootstrap.servers: {error}") from error
+        self._isolation_level = READ_COMMITTED if read_committed else READ_UNCOMMITTED
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="tiered-brokers", daemon=True)
+        self._thread.start()
+        self._cluster = Cluster(self._addresses, client_id="tiered-spark", timeout_ms=_TIMEOUT_MS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the connections and the thread. May be called twice."""
+        if self._loop.is_closed():
+            return
+        self._submit(self._end()).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def topics(self, selection: Selection) -> dict[str, FoundTopic]:
+        """The topics that `selection` may mean and that exist."""
+        names: list[str] | None
+        match selection:
+            case Subscribe(topics=topics):
+                names = list(topics)
+            case Assign(partitions=partitions):
+                names = list(partitions)
+            case SubscribePattern():
+                names = None
+        described = self._submit(self._cluster.metadata(names)).result().topics
+        found = {}
+        for name, topic in described.items():
+            if topic.error_code == _UNKNOWN_TOPIC or (names is None and topic.is_internal):
+                continue
+            if topic.error_code:
+                raise broker_error(topic.error_code, f"topic {name} was not described")
+            topic_id = None if topic.topic_id in (None, NO_TOPIC_ID) else topic.topic_id
+            count = 1 + max((each.partition for each in topic.partitions), default=-1)
+            found[name] = FoundTopic(topic_id=topic_id, partition_count=count)
+        return found
+
+    def list_offsets(self, wanted: Mapping[TopicAndPartition, int]) -> dict[TopicAndPartition, int]:
+        """The offset for each partition's timestamp in ms, or -1 for latest and -2 for earliest; -1 when none matches.
+
+        Latest is the high watermark, or the last stable offset with `read_committed`.
+        """
+        by_topic: dict[str, dict[int, int]] = {}
+        for (topic, partition), timestamp in wanted.items():
+            by_topic.setdefault(topic, {})[partition] = timestamp
+        found = {}
+        for topic, timestamps in by_topic.items():
+            asked = self._cluster.list_offsets(topic, timestamps, isolation_level=self._isolation_level)
+            for partition, listed in self._submit(asked).result().items():
+                found[topic, partition] = listed.offset
+        return found
+
+    def fetch(self, topic: str, partition: int, offset: int) -> "Future[FetchedRecords]":
+        """Batches from the one that holds `offset` on, at most about `FETCH_BYTES`, once they have arrived."""
+        return self._submit(
+            self._cluster.fetch(topic, partition, offset, max_bytes=FETCH_BYTES, isolation_level=self._isolation_level)
+        )
+
+    def _submit(self, call: Coroutine[Any, Any, T]) -> "Future[T]":
+        return asyncio.run_coroutine_threadsafe(call, self._loop)
+
+    async def _end(self) -> None:
+        """Leaves nothing on the loop that is still waiting."""
+        self._cluster.close()
+        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)

@@ -1,0 +1,362 @@
+"""What a user may ask for, as values: every option of `format("tiered")`, checked.
+
+Owns names, defaults and what contradicts what; names and meanings are those of Spark's Kafka source, so that
+a job changes one word. Must never talk to a store or a broker, and never ignore an option: one that is
+unknown, or that cannot be served yet, is an error that says what to do.
+"""
+
+import difflib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal
+
+from tiered.errors import InvalidConfig
+from tiered.ids import is_legal_topic_name
+
+LATEST_OFFSET = -1
+EARLIEST_OFFSET = -2
+DEFAULT_SPLIT_BYTES = 64 << 20
+
+Offsets = Mapping[tuple[str, int], int]
+"""Topic and partition to an offset (or to a timestamp in ms where that is said)."""
+
+
+class Isolation(StrEnum):
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscribe:
+    """These topics, all their partitions."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscribePattern:
+    """Topics whose whole name matches, also those that appear later."""
+
+    pattern: re.Pattern[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assign:
+    """These partitions of these topics."""
+
+    partitions: Mapping[str, tuple[int, ...]]
+
+
+Selection = Subscribe | SubscribePattern | Assign
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earliest:
+    """Each partition's `log_start_offset`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latest:
+    """Each partition's end, as far as it can be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtOffsets:
+    """An offset for every partition; -1 is latest, -2 earliest."""
+
+    offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtTimestamps:
+    """The first offset whose record's timestamp is that or later: one for all, or one for every partition."""
+
+    timestamp_ms: int | None = None
+    timestamps_ms: Offsets = field(default_factory=dict)
+
+    def of(self, topic: str, partition: int) -> int | None:
+        """The partition's timestamp in ms; None when the option does not name it."""
+        return self.timestamp_ms if self.timestamp_ms is not None else self.timestamps_ms.get((topic, partition))
+
+
+Position = Earliest | Latest | AtOffsets | AtTimestamps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """All options of one read. At least one of `store` and `bootstrap_servers` is there."""
+
+    selection: Selection
+    starting: Position
+    ending: Position
+    store: str | None = None
+    bootstrap_servers: str | None = None
+    client: Mapping[str, str] = field(default_factory=dict)
+    """`kafka.*` without the prefix."""
+    no_timestamp_match: Literal["error", "latest"] = "error"
+    max_offsets_per_trigger: int | None = None
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    fail_on_data_loss: bool = True
+    include_headers: bool = False
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    split_bytes: int = DEFAULT_SPLIT_BYTES
+
+
+_KNOWN = (
+    "store",
+    "catalog",
+    "snapshot",
+    "isolation",
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "maxOffsetsPerTrigger",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "failOnDataLoss",
+    "includeHeaders",
+    "splitBytes",
+)
+_NOT_YET = {
+    "catalog": "pins are not served yet: remove it; the grace period of the topic protects the objects of a job",
+    "snapshot": "snapshots are not served yet: remove it, and give endingOffsets to fix what is read",
+}
+_ONLY_KAFKA = {
+    "minoffsetspertrigger",
+    "maxtriggerdelay",
+    "kafkaconsumer.polltimeoutms",
+    "fetchoffset.numretries",
+    "fetchoffset.retryintervalms",
+    "groupidprefix",
+    "usedeprecatedoffsetfetching",
+}
+_REFUSED_CLIENT_OPTIONS = {
+    "auto.offset.reset": "use startingOffsets",
+    "enable.auto.commit": "Spark keeps the offsets in its checkpoint",
+    "key.deserializer": "keys are given as bytes; deserialize them with DataFrame operations",
+    "value.deserializer": "values are given as bytes; deserialize them with DataFrame operations",
+    "interceptor.classes": "there is no Java client here",
+}
+
+
+def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
+    """The options in `given` (names in any case). Raises `InvalidConfig` that names the option and the way out."""
+    options = {name.lower(): value for name, value in given.items()}
+    client = {name[len("kafka.") :]: value for name, value in options.items() if name.startswith("kafka.")}
+    _check_names({name for name in options if not name.startswith("kafka.")})
+    bootstrap_servers = client.pop("bootstrap.servers", None)
+    _check_client(client)
+    store = options.get("store")
+    if not store and not bootstrap_servers:
+        raise InvalidConfig(
+            "give option store (the URL of the object store: enough for cold data), kafka.bootstrap.servers, or both"
+        )
+    isolation = options.get("isolation", client.pop("isolation.level", Isolation.READ_UNCOMMITTED.value))
+    if isolation not in list(Isolation):
+        raise InvalidConfig(f"option isolation is {isolation!r}; use read_uncommitted or read_committed")
+    strategy = options.get("startingoffsetsbytimestampstrategy", "error").lower()
+    if strategy not in ("error", "latest"):
+        raise InvalidConfig(f"option startingOffsetsByTimestampStrategy is {strategy!r}; use error or latest")
+    starting, ending = _starting(options, streaming=streaming), _ending(options, streaming=streaming)
+    if "maxoffsetspertrigger" in options and not streaming:
+        raise InvalidConfig("option maxOffsetsPerTrigger belongs to readStream; use endingOffsets to read less")
+    return Options(
+        selection=_selection(options),
+        starting=starting,
+        ending=ending,
+        store=store or None,
+        bootstrap_servers=bootstrap_servers or None,
+        client=client,
+        no_timestamp_match="latest" if strategy == "latest" else "error",
+        max_offsets_per_trigger=_positive(options, "maxOffsetsPerTrigger"),
+        min_partitions=_positive(options, "minPartitions"),
+        max_records_per_partition=_positive(options, "maxRecordsPerPartition"),
+        fail_on_data_loss=_boolean(options, "failOnDataLoss", default=True),
+        include_headers=_boolean(options, "includeHeaders", default=False),
+        isolation=Isolation(isolation),
+        split_bytes=_positive(options, "splitBytes") or DEFAULT_SPLIT_BYTES,
+    )
+
+
+def wants_headers(given: Mapping[str, str]) -> bool:
+    """Whether `includeHeaders` is true. Raises `InvalidConfig` when it is neither true nor false."""
+    return _boolean({name.lower(): value for name, value in given.items()}, "includeHeaders", default=False)
+
+
+def _check_names(names: set[str]) -> None:
+    known = {name.lower(): name for name in _KNOWN}
+    for name in sorted(names):
+        if known.get(name) in _NOT_YET:
+            raise InvalidConfig(f"option {known[name]}: {_NOT_YET[known[name]]}")
+        if name in _ONLY_KAFKA:
+            raise InvalidConfig(f"option {name!r} of Spark's Kafka source has no meaning here: remove it")
+        if name == "path":
+            raise InvalidConfig("load() takes no path; name the object store with option store")
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {known[close[0]]}?" if close else f"known are {', '.join(_KNOWN)} and kafka.*"
+            raise InvalidConfig(f"unknown option {name!r}: {hint}")
+
+
+def _check_client(client: Mapping[str, str]) -> None:
+    for name, instead in _REFUSED_CLIENT_OPTIONS.items():
+        if name in client:
+            raise InvalidConfig(f"option kafka.{name} is not supported: {instead}")
+    protocol = client.get("security.protocol", "PLAINTEXT").upper()
+    secured = [name for name in client if name.startswith(("sasl.", "ssl."))]
+    if protocol != "PLAINTEXT" or secured:
+        name = "security.protocol" if protocol != "PLAINTEXT" else secured[0]
+        raise InvalidConfig(
+            f"option kafka.{name}: TLS and SASL to brokers are not served yet; read cold data with option store alone"
+        )
+
+
+def _selection(options: Mapping[str, str]) -> Selection:
+    ways = [name for name in ("subscribe", "subscribePattern", "assign") if name.lower() in options]
+    if len(ways) != 1:
+        what = "none is given" if not ways else f"{' and '.join(ways)} are given"
+        raise InvalidConfig(f"give exactly one of the options subscribe, subscribePattern and assign; {what}")
+    text = options[ways[0].lower()]
+    match ways[0]:
+        case "subscribe":
+            topics = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+            if not topics:
+                raise InvalidConfig("option subscribe names no topic; write a list like a,b")
+            for topic in topics:
+                _check_topic("subscribe", topic)
+            return Subscribe(topics=topics)
+        case "subscribePattern":
+            try:
+                return SubscribePattern(pattern=re.compile(text))
+            except re.error as error:
+                raise InvalidConfig(f"option subscribePattern is no regular expression: {error}") from error
+        case _:
+            return Assign(partitions=_assigned(text))
+
+
+def _assigned(text: str) -> dict[str, tuple[int, ...]]:
+    shape = 'option assign must be JSON like {"topic":[0,1]}'
+    document = _json_object(text, shape)
+    found: dict[str, tuple[int, ...]] = {}
+    for topic, partitions in document.items():
+        _check_topic("assign", topic)
+        if not isinstance(partitions, list) or not partitions or not all(_is_count(each) for each in partitions):
+            raise InvalidConfig(f"{shape}; topic {topic!r} has no list of partitions")
+        found[topic] = tuple(sorted(set(partitions)))
+    if not found:
+        raise InvalidConfig(f"{shape}; it names no topic")
+    return found
+
+
+def _starting(options: Mapping[str, str], *, streaming: bool) -> Position:
+    stamps = _timestamps(options, "startingTimestamp", "startingOffsetsByTimestamp")
+    if stamps is not None:
+        return stamps
+    text = options.get("startingoffsets", "latest" if streaming else "earliest").strip()
+    match text.lower():
+        case "earliest":
+            return Earliest()
+        case "latest":
+            if not streaming:
+                raise InvalidConfig("option startingOffsets is latest, where a batch ends: use earliest or offsets")
+            return Latest()
+    offsets = _offsets("startingOffsets", text, lowest=EARLIEST_OFFSET)
+    if not streaming and LATEST_OFFSET in offsets.values():
+        raise InvalidConfig("option startingOffsets holds -1 (latest), where a batch ends: use -2 or an offset")
+    return AtOffsets(offsets=offsets)
+
+
+def _ending(options: Mapping[str, str], *, streaming: bool) -> Position:
+    if streaming:
+        for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
+            if name.lower() in options:
+                raise InvalidConfig(f"option {name} belongs to read; a stream has no end: remove it")
+        return Latest()
+    stamps = _timestamps(options, "endingTimestamp", "endingOffsetsByTimestamp")
+    if stamps is not None:
+        return stamps
+    text = options.get("endingoffsets", "latest").strip()
+    match text.lower():
+        case "latest":
+            return Latest()
+        case "earliest":
+            raise InvalidConfig("option endingOffsets is earliest, where a batch begins: use latest or offsets")
+    offsets = _offsets("endingOffsets", text, lowest=EARLIEST_OFFSET)
+    if EARLIEST_OFFSET in offsets.values():
+        raise InvalidConfig("option endingOffsets holds -2 (earliest), where a batch begins: use -1 or an offset")
+    return AtOffsets(offsets=offsets)
+
+
+def _timestamps(options: Mapping[str, str], for_all: str, for_each: str) -> AtTimestamps | None:
+    """The more special option goes first, as in Spark's Kafka source: one timestamp, then one per partition."""
+    if for_all.lower() in options:
+        text = options[for_all.lower()].strip()
+        if not text.isascii() or not text.isdigit():
+            raise InvalidConfig(f"option {for_all} is {text!r}; give milliseconds since 1970 UTC")
+        return AtTimestamps(timestamp_ms=int(text))
+    if for_each.lower() in options:
+        return AtTimestamps(timestamps_ms=_offsets(for_each, options[for_each.lower()], lowest=0))
+    return None
+
+
+def _offsets(name: str, text: str, *, lowest: int) -> dict[tuple[str, int], int]:
+    shape = f'option {name} must be JSON like {{"topic":{{"0":23,"1":42}}}}'
+    found: dict[tuple[str, int], int] = {}
+    for topic, partitions in _json_object(text, shape).items():
+        _check_topic(name, topic)
+        if not isinstance(partitions, dict):
+            raise InvalidConfig(f"{shape}; topic {topic!r} has no object of partitions")
+        for partition, value in partitions.items():
+            if not partition.isascii() or not partition.isdigit():
+                raise InvalidConfig(f"{shape}; {partition!r} of topic {topic!r} is no partition")
+            if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value < 2**63:
+                raise InvalidConfig(f"{shape}; partition {partition} of topic {topic!r} has {value!r}")
+            found[topic, int(partition)] = value
+    return found
+
+
+def _json_object(text: str, shape: str) -> dict[str, object]:
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise InvalidConfig(f"{shape}: {error}") from error
+    if not isinstance(document, dict):
+        raise InvalidConfig(shape)
+    return document
+
+
+def _check_topic(option: str, topic: str) -> None:
+    if not is_legal_topic_name(topic):
+        raise InvalidConfig(f"option {option} names {topic!r}, which is no topic name: use 1 to 249 of [a-zA-Z0-9._-]")
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
+
+
+def _positive(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name.lower())
+    if text is None:
+        return None
+    stripped = text.strip()
+    if not stripped.isascii() or not stripped.isdigit() or not 0 < int(stripped) < 2**63:
+        raise InvalidConfig(f"option {name} is {text!r}; give a positive number")
+    return int(stripped)
+
+
+def _boolean(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = options.get(name.lower(), str(default)).strip().lower()
+    if text not in ("true", "false"):
+        raise InvalidConfig(f"option {name} is {text!r}; use true or false")
+    return text == "true"

@@ -1,0 +1,148 @@
+"""A stream: micro-batches that begin years back in the bucket and reach the tail without a seam.
+
+Owns offsets per micro-batch; Spark's checkpoint keeps them, in the JSON of Spark's Kafka source. Must keep
+nothing else between micro-batches: a query restarts from two vectors of offsets alone.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from pyspark_tiered.batch import SplitPartition, TaskOptions, plan_ranges, report_loss
+from pyspark_tiered.catalogue import open_catalogue
+from pyspark_tiered.options import Options
+from pyspark_tiered.plan import OffsetRange, OffsetVector, PartitionView, TopicAndPartition, fit, limited
+from tiered.errors import OffsetOutOfRange
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_tiered.catalogue import Catalogue
+
+OffsetJson = dict[str, dict[str, int]]
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """What Spark asks for offsets on the driver, and for rows in tasks (there a copy of it)."""
+
+    def __init__(self, options: Options, columns: tuple[str, ...]) -> None:
+        self._task = TaskOptions(options=options, columns=columns)
+        self._catalogue: Catalogue | None = None
+        self._target: dict[TopicAndPartition, int] | None = None
+        self._latest: dict[TopicAndPartition, int] = {}
+
+    def __getstate__(self) -> dict[str, object]:
+        # A task reads what its split says: connections and the state of the query stay on the driver.
+        return {"_task": self._task, "_catalogue": None, "_target": None, "_latest": {}}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+
+    def initialOffset(self) -> OffsetJson:  # noqa: N802 - Spark's name
+        options = self._task.options
+        views = self._opened().views()
+        starts = self._opened().resolve(
+            options.starting, views, option="startingOffsets", no_match=options.no_timestamp_match
+        )
+        return to_json(starts)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        limit = self._task.options.max_offsets_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = {key: view.end_offset for key, view in self._opened().views().items()}
+
+    def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802
+        starts = from_json(start)
+        views = self._opened().views()
+        self._complain_of_vanished(starts, views)
+        self._latest = {key: view.end_offset for key, view in views.items()}
+        ends, lost = dict(starts), []
+        for key, since in starts.items():
+            view = views.get(key)
+            if view is None:
+                continue
+            if view.end_offset < since:
+                lost.append(f"partition {view}: the stream is at offset {since}, the log ends at {view.end_offset}")
+            ends[key] = max(since, min(view.end_offset, (self._target or {}).get(key, view.end_offset)))
+        report_loss(lost, fail=self._task.options.fail_on_data_loss)
+        if isinstance(limit, ReadMaxRows):
+            ends = limited(starts, ends, limit.max_rows)
+        for key in views.keys() - starts.keys():
+            # A new partition enters with its earliest offset and without rows, so that the checkpoint knows where
+            # it began; the next micro-batch reads it.
+            if self._target is None or key in self._target:
+                ends[key] = views[key].log_start_offset
+        return to_json(ends)
+
+    def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802
+        return to_json(self._latest) if self._latest else None
+
+    def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
+        starts, ends = from_json(start), from_json(end)
+        catalogue = self._opened()
+        views = catalogue.views()
+        self._complain_of_vanished(ends, views)
+        ranges: list[OffsetRange] = []
+        lost: list[str] = []
+        for key, until in ends.items():
+            view, since = views.get(key), starts.get(key, until)
+            if view is None or since >= until:
+                continue
+            fitted, missing = fit(view, since, until)
+            lost += missing
+            if fitted.start_offset < fitted.end_offset:
+                ranges.append(fitted)
+        report_loss(lost, fail=self._task.options.fail_on_data_loss)
+        return [SplitPartition(split) for split in plan_ranges(catalogue, self._task.options, ranges)]
+
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+        return self._task.read(partition.split) if isinstance(partition, SplitPartition) else iter(())
+
+    def stop(self) -> None:
+        if self._catalogue is not None:
+            self._catalogue.close()
+            self._catalogue = None
+
+    def _opened(self) -> "Catalogue":
+        if self._catalogue is None:
+            self._catalogue = open_catalogue(self._task.options)
+        return self._catalogue
+
+    def _complain_of_vanished(self, known: OffsetVector, views: dict[TopicAndPartition, PartitionView]) -> None:
+        gone = sorted(f"{topic}-{partition}" for topic, partition in known if (topic, partition) not in views)
+        if gone:
+            self._lost(f"{', '.join(gone)} of this stream's checkpoint are not there any more: was the topic deleted?")
+
+    def _lost(self, sentence: str) -> None:
+        report_loss([sentence], fail=self._task.options.fail_on_data_loss)
+
+
+def to_json(offsets: OffsetVector) -> OffsetJson:
+    """`{"topic": {"0": 23}}`, sorted, so that equal vectors are equal texts."""
+    found: OffsetJson = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        found.setdefault(topic, {})[str(partition)] = offset
+    return found
+
+
+def from_json(offsets: OffsetJson) -> dict[TopicAndPartition, int]:
+    """The vector that `to_json` wrote. Raises `OffsetOutOfRange` when it is no such thing."""
+    try:
+        return {
+            (topic, int(partition)): int(offset)
+            for topic, partitions in offsets.items()
+            for partition, offset in partitions.items()
+        }
+    except (AttributeError, TypeError, ValueError) as error:
+        raise OffsetOutOfRange(
+            f"this is no offset of a tiered stream: {offsets!r}; use another checkpoint location"
+        ) from error

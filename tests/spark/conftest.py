@@ -1,0 +1,51 @@
+"""One Spark session for all of tests/spark, on two threads and little memory, and stores to read."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.fault_s3.moto_server import aws_environment, moto_s3, store_url
+from tests.spark.bucket import Bucket
+from tiered.cold.object_store import open_store
+
+
+@pytest.fixture(scope="session")
+def spark(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    with aws_environment():  # Python workers inherit what the JVM had when it began.
+        session = (
+            SparkSession.builder.master("local[2]")
+            .appName("tiered-tests")
+            .config("spark.ui.enabled", "false")
+            .config("spark.driver.memory", "1g")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.sql.warehouse.dir", str(warehouse))
+            .config("spark.sql.streaming.metricsEnabled", "false")
+            .getOrCreate()
+        )
+        session.sparkContext.setLogLevel("ERROR")
+        yield session
+        session.stop()
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> Bucket:
+    """An empty store in a local folder."""
+    return Bucket(store=open_store(f"file://{tmp_path}/store"))
+
+
+@pytest.fixture(scope="session")
+def s3_url() -> Iterator[str]:
+    with moto_s3() as endpoint_url:
+        yield store_url(endpoint_url, "spark")
+
+
+@pytest.fixture
+def s3_bucket(s3_url: str) -> Bucket:
+    """An S3 store behind a real HTTP server."""
+    return Bucket(store=open_store(s3_url))

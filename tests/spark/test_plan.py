@@ -1,0 +1,201 @@
+"""Splits: every offset is in exactly one, whatever the sizes; and what is pruned cannot hold a wanted row."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_tiered.plan import (
+    Bounds,
+    ColdSplit,
+    OffsetRange,
+    PartitionView,
+    SplitSizes,
+    TailSplit,
+    bounded,
+    fit,
+    limited,
+    parts,
+    splits,
+    uncovered,
+)
+from tiered.formats.checkpoint import CommittedSegment
+
+TOPIC_ID = UUID(int=7)
+MIB = 1 << 20
+
+
+def view(*, start: int = 0, cold_end: int = 0, end: int = 100, topic: str = "t", partition: int = 0) -> PartitionView:
+    return PartitionView(
+        topic=topic,
+        topic_id=TOPIC_ID,
+        partition=partition,
+        log_start_offset=start,
+        cold_end_offset=cold_end,
+        end_offset=end,
+    )
+
+
+def segment(base: int, end: int, *, log_bytes: int, max_timestamp_ms: int = 10**12) -> CommittedSegment:
+    return CommittedSegment(
+        base_offset=base,
+        end_offset=end,
+        leader_epoch=0,
+        object_key=f"segments/{base}",
+        object_id=UUID(int=base + 1),
+        size_bytes=log_bytes + 500,
+        log_bytes=log_bytes,
+        min_timestamp_ms=0,
+        max_timestamp_ms=max_timestamp_ms,
+        record_count=end - base,
+        root_sha256="ab" * 32,
+        previous_root_sha256="00" * 32,
+        committed_at_ms=0,
+    )
+
+
+@st.composite
+def partitions(draw: st.DrawFn) -> tuple[OffsetRange, list[CommittedSegment]]:
+    """A range of one partition and the segments that cover its cold part."""
+    base, segments = draw(st.integers(0, 100)), []
+    for length in draw(st.lists(st.integers(1, 5000), max_size=6)):
+        end = base + length
+        segments.append(segment(base, end, log_bytes=draw(st.integers(61, 300 * MIB))))
+        base = end
+    first = segments[0].base_offset if segments else base
+    tail = draw(st.integers(0, 3000))
+    seen = view(start=first, cold_end=base, end=base + tail)
+    start = draw(st.integers(first, base + tail))
+    return OffsetRange(view=seen, start_offset=start, end_offset=draw(st.integers(start, base + tail))), segments
+
+
+def chunks(one: CommittedSegment) -> list[tuple[int, int, int]]:
+    """(position, first offset, end offset) of what may stand in the object: a chunk about every MiB."""
+    count = max(1, min(one.log_bytes // MIB, one.end_offset - one.base_offset))
+    length = one.end_offset - one.base_offset
+    cuts = [one.base_offset + length * number // count for number in range(count + 1)]
+    return [(one.log_bytes * number // count, *pair) for number, pair in enumerate(pairwise(cuts))]
+
+
+def reads(split: object, segments: Sequence[CommittedSegment]) -> list[int]:
+    """The offsets that a task gives for this split."""
+    if isinstance(split, TailSplit):
+        return list(range(split.start_offset, split.end_offset))
+    assert isinstance(split, ColdSplit)
+    by_key = {one.object_key: one for one in segments}
+    found = []
+    for piece in split.pieces:
+        for position, first, end in chunks(by_key[piece.object_key]):
+            if piece.start_position <= position < piece.end_position:
+                found += [each for each in range(first, end) if split.start_offset <= each < split.end_offset]
+    return found
+
+
+@given(
+    partition=partitions(),
+    split_bytes=st.integers(1 * MIB, 100 * MIB),
+    min_partitions=st.none() | st.integers(1, 40),
+    max_records=st.none() | st.integers(50, 3000),
+)
+def test_every_offset_is_in_exactly_one_split(
+    partition: tuple[OffsetRange, list[CommittedSegment]],
+    split_bytes: int,
+    min_partitions: int | None,
+    max_records: int | None,
+) -> None:
+    wanted, segments = partition
+    below, above = parts(wanted)
+    found = splits(
+        [] if below is None else [(below, segments)],
+        [] if above is None else [above],
+        SplitSizes(split_bytes=split_bytes, min_partitions=min_partitions, max_records=max_records),
+    )
+    offsets = sorted(each for one in found for each in reads(one, segments))
+    assert offsets == list(range(wanted.start_offset, wanted.end_offset))
+    if max_records is not None:
+        assert all(one.end_offset - one.start_offset <= max_records for one in found)
+
+
+def test_parallelism_follows_bytes_and_not_partitions() -> None:
+    big = segment(0, 1000, log_bytes=1024 * MIB)
+    small = [segment(1000 + n, 1001 + n, log_bytes=MIB) for n in range(100)]
+    wanted = OffsetRange(view=view(cold_end=1100, end=1100), start_offset=0, end_offset=1100)
+    found = splits([(wanted, [big, *small])], [], SplitSizes(split_bytes=64 * MIB))
+    assert len(found) == 16 + 2
+    assert [len(one.pieces) for one in found if isinstance(one, ColdSplit)][-2:] == [64, 36]
+
+
+def test_min_partitions_cuts_finer() -> None:
+    big = segment(0, 1000, log_bytes=64 * MIB)
+    wanted = OffsetRange(view=view(cold_end=1000, end=1000), start_offset=0, end_offset=1000)
+    assert len(splits([(wanted, [big])], [], SplitSizes(split_bytes=64 * MIB))) == 1
+    assert len(splits([(wanted, [big])], [], SplitSizes(split_bytes=64 * MIB, min_partitions=8))) == 8
+    tail = OffsetRange(view=view(end=1000), start_offset=0, end_offset=1000)
+    assert len(splits([], [tail], SplitSizes(split_bytes=64 * MIB, min_partitions=4))) == 4
+
+
+def test_the_seam_is_in_neither_part_twice() -> None:
+    wanted = OffsetRange(view=view(cold_end=60, end=100), start_offset=50, end_offset=80)
+    below, above = parts(wanted)
+    assert below is not None
+    assert above is not None
+    assert (below.start_offset, below.end_offset, above.start_offset, above.end_offset) == (50, 60, 60, 80)
+    assert parts(OffsetRange(view=view(cold_end=60), start_offset=70, end_offset=80))[0] is None
+    assert parts(OffsetRange(view=view(cold_end=60), start_offset=0, end_offset=60))[1] is None
+
+
+def test_what_is_gone_is_said_and_the_rest_is_left() -> None:
+    fitted, lost = fit(view(start=20, end=100), 5, 60)
+    assert (fitted.start_offset, fitted.end_offset) == (20, 60)
+    assert "offsets 5 to 19 are gone" in lost[0]
+    fitted, lost = fit(view(start=20, end=100), 30, 120)
+    assert (fitted.start_offset, fitted.end_offset) == (30, 100)
+    assert "ends at 100" in lost[0]
+    assert fit(view(start=20, end=100), 20, 100)[1] == ()
+
+
+def test_holes_between_segments_are_found() -> None:
+    segments = [segment(10, 20, log_bytes=100), segment(25, 30, log_bytes=100)]
+    assert uncovered(segments, 5, 40) == [(5, 10), (20, 25), (30, 40)]
+    assert uncovered(segments, 12, 18) == []
+    assert uncovered([], 0, 3) == [(0, 3)]
+
+
+keys = st.tuples(st.sampled_from("ab"), st.integers(0, 3))
+
+
+@given(
+    partitions=st.dictionaries(keys, st.tuples(st.integers(0, 50), st.integers(0, 1000)), max_size=6),
+    limit=st.integers(1, 300),
+)
+def test_a_limited_micro_batch_moves_and_never_exceeds(
+    partitions: dict[tuple[str, int], tuple[int, int]], limit: int
+) -> None:
+    starts = {key: start for key, (start, _) in partitions.items()}
+    ends = {key: start + length for key, (start, length) in partitions.items()}
+    total = sum(length for _, length in partitions.values())
+    rounds = 0
+    while starts != ends:
+        planned = limited(starts, ends, limit)
+        moved = sum(planned[key] - starts[key] for key in starts)
+        assert moved == min(limit, total)
+        assert all(starts[key] <= planned[key] <= ends[key] for key in starts)
+        starts, total, rounds = planned, total - moved, rounds + 1
+        assert rounds < 10_000
+
+
+def test_bounds_prune_partitions_offsets_and_segments() -> None:
+    ranges = [
+        OffsetRange(view=view(partition=number, cold_end=100), start_offset=0, end_offset=100) for number in range(3)
+    ]
+    left = bounded(ranges, Bounds(partitions=frozenset({1}), first_offset=10, last_offset=19))
+    assert [(each.view.partition, each.start_offset, each.end_offset) for each in left] == [(1, 10, 20)]
+    assert bounded(ranges, Bounds(topics=frozenset({"other"}))) == []
+    assert bounded(ranges, Bounds(first_offset=100)) == []
+    old, new = segment(0, 50, log_bytes=100, max_timestamp_ms=5), segment(50, 100, log_bytes=100, max_timestamp_ms=50)
+    found = splits([(ranges[0], [old, new])], [], SplitSizes(split_bytes=MIB), Bounds(first_timestamp_ms=6))
+    assert [piece.object_key for one in found if isinstance(one, ColdSplit) for piece in one.pieces] == ["segments/50"]
+    # The smallest timestamp of a segment is no proven bound: nothing is left out for being too new.
+    assert splits([(ranges[0], [new])], [], SplitSizes(split_bytes=MIB), Bounds(last_timestamp_ms=-5))
