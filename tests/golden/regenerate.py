@@ -1,0 +1,225 @@
+"""The persisted formats as files, so that a change of a format shows as a change of a file.
+
+`python -m tests.golden.regenerate` writes those that are missing. A file that exists is never rewritten:
+readers must go on reading it. A new version of a format gets files of its own beside the old ones.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from uuid import UUID
+
+from tiered.formats.checkpoint import (
+    CheckpointPage,
+    ClusterCheckpoint,
+    CommittedSegment,
+    PartitionCheckpoint,
+    TopicEntry,
+    encode_checkpoint_page,
+    encode_cluster_checkpoint,
+    encode_partition_checkpoint,
+    page_ref,
+)
+from tiered.formats.leader_epoch_file import encode_leader_epochs
+from tiered.formats.object_key import segment_key
+from tiered.formats.offset_index import OffsetIndex
+from tiered.formats.producer_snapshot import ProducerBatch, ProducerEntry, encode_producers
+from tiered.formats.record_batch import Compression, Record, encode_batch
+from tiered.formats.segment_object import AbortedTransaction, ChunkTable, ChunkTableBuilder, build_tail
+from tiered.formats.time_index import TimeIndex
+
+FOLDER = Path(__file__).resolve().parent
+TOPIC = "flights.departed"
+TOPIC_ID = UUID("01234567-89ab-4def-8123-456789abcdef")
+CLUSTER_ID = "golden-cluster"
+BASE_OFFSET = 5_000_000_000
+NOON_MS = 1_700_000_000_000
+LEADER_EPOCHS = ((0, 0), (7, BASE_OFFSET), (9, BASE_OFFSET + 8))
+ABORTED = (
+    AbortedTransaction(
+        producer_id=4711, first_offset=BASE_OFFSET + 4, last_offset=BASE_OFFSET + 7, last_stable_offset=BASE_OFFSET + 8
+    ),
+)
+PREVIOUS_ROOT = bytes(range(32))
+CHUNK_BYTES = 400
+CODECS = [codec for codec in Compression if codec is not Compression.NONE]
+"""Whose bytes depend on the version of a library: their files are read, but not compared with what is written."""
+
+
+def records(base_offset: int = BASE_OFFSET, count: int = 4) -> list[Record]:
+    """Keys and values, none of either, headers of every kind, and times that go back."""
+    return [
+        Record(
+            offset=base_offset + index,
+            timestamp_ms=NOON_MS + (-1500 if index == 2 else 1000 * index),
+            key=None if index == 1 else f"tail-{index}".encode(),
+            value=None if index == 3 else b"EWR-ORD " * 8 * (index + 1),
+            headers=(("carrier", b"UA"), ("empty", b""), ("none", None), ("caf\u00e9", b"\xff")) if index == 0 else (),
+        )
+        for index in range(count)
+    ]
+
+
+def log() -> bytes:
+    """A segment file of three batches: plain, transactional, log append time."""
+    return b"".join(
+        (
+            encode_batch(records(), base_offset=BASE_OFFSET, leader_epoch=7),
+            encode_batch(
+                records(BASE_OFFSET + 4),
+                base_offset=BASE_OFFSET + 4,
+                leader_epoch=7,
+                producer_id=4711,
+                producer_epoch=3,
+                base_sequence=2**31 - 2,
+                transactional=True,
+            ),
+            encode_batch(
+                records(BASE_OFFSET + 8), base_offset=BASE_OFFSET + 8, leader_epoch=9, log_append_time_ms=NOON_MS + 77
+            ),
+        )
+    )
+
+
+def table() -> ChunkTable:
+    builder = ChunkTableBuilder(CHUNK_BYTES)
+    builder.feed(log())
+    return builder.finish()
+
+
+def producers() -> Sequence[ProducerEntry]:
+    batches = tuple(
+        ProducerBatch(
+            base_sequence=(2**31 - 2 + index) % 2**31,
+            last_sequence=(2**31 - 2 + index) % 2**31,
+            base_offset=BASE_OFFSET + index,
+            last_offset=BASE_OFFSET + index,
+            timestamp_ms=NOON_MS + index,
+        )
+        for index in range(5)
+    )
+    return (
+        ProducerEntry(producer_id=1, producer_epoch=0),
+        ProducerEntry(
+            producer_id=4711,
+            producer_epoch=3,
+            batches=batches,
+            current_transaction_first_offset=BASE_OFFSET + 4,
+            coordinator_epoch=2,
+        ),
+    )
+
+
+def segment_object() -> bytes:
+    return log() + build_tail(
+        table(),
+        cluster_id=CLUSTER_ID,
+        topic_id=TOPIC_ID,
+        topic=TOPIC,
+        partition=3,
+        leader_epochs=LEADER_EPOCHS,
+        aborted=ABORTED,
+        producer_snapshot=encode_producers(producers()),
+        previous_root_sha256=PREVIOUS_ROOT,
+    )
+
+
+def committed(index: int) -> CommittedSegment:
+    """The `index`-th segment of a partition: 100 offsets each."""
+    base, end = 100 * index, 100 * index + 100
+    object_id = UUID(int=index)
+    return CommittedSegment(
+        base_offset=base,
+        end_offset=end,
+        leader_epoch=7,
+        object_key=segment_key(TOPIC, TOPIC_ID, 3, base, end, 7, object_id),
+        object_id=object_id,
+        size_bytes=12_345 + index,
+        log_bytes=12_000 + index,
+        min_timestamp_ms=NOON_MS - 1500,
+        max_timestamp_ms=NOON_MS + index,
+        record_count=100,
+        root_sha256=f"{index + 1:064x}",
+        previous_root_sha256=f"{index:064x}",
+        committed_at_ms=NOON_MS + 60_000,
+    )
+
+
+def page() -> CheckpointPage:
+    return CheckpointPage(topic_id=TOPIC_ID, partition=3, segments=(committed(0), committed(1)))
+
+
+def partition_checkpoint() -> PartitionCheckpoint:
+    return PartitionCheckpoint(
+        version=12,
+        cluster_id=CLUSTER_ID,
+        topic=TOPIC,
+        topic_id=TOPIC_ID,
+        partition=3,
+        partition_count=8,
+        log_start_offset=150,
+        cold_end_offset=400,
+        leader_epoch=9,
+        pages=(page_ref(page()),),
+        segments=(committed(2), committed(3)),
+    )
+
+
+def cluster_checkpoint() -> ClusterCheckpoint:
+    return ClusterCheckpoint(
+        version=4,
+        cluster_id=CLUSTER_ID,
+        topics=(
+            TopicEntry(name=TOPIC, topic_id=TOPIC_ID, partition_count=8, configs={"retention.ms": "-1"}),
+            TopicEntry(name="plain", topic_id=UUID(int=7), partition_count=1, configs={}),
+        ),
+    )
+
+
+def offset_index() -> OffsetIndex:
+    index = OffsetIndex()
+    for offset, position in ((3, 0), (90, 4100), (2**31 - 1, 2**31 - 1)):
+        index.append(BASE_OFFSET + offset, position)
+    return index
+
+
+def time_index() -> TimeIndex:
+    index = TimeIndex()
+    for timestamp_ms, offset in ((0, 3), (NOON_MS, 90), (NOON_MS + 1, 2**31 - 1)):
+        index.append(timestamp_ms, BASE_OFFSET + offset)
+    return index
+
+
+def written_today() -> dict[str, bytes]:
+    """What today's writers make of the same values, by file name. Without what libraries compress."""
+    return {
+        "record_batch.none.bin": encode_batch(records(), base_offset=BASE_OFFSET, leader_epoch=7),
+        "offset_index.bin": offset_index().to_bytes(BASE_OFFSET),
+        "time_index.bin": time_index().to_bytes(BASE_OFFSET),
+        "leader_epochs.txt": encode_leader_epochs(LEADER_EPOCHS),
+        "producer_snapshot.v1.bin": encode_producers(producers()),
+        "segment_object.v1.bin": segment_object(),
+        "checkpoint_page.v1.json": encode_checkpoint_page(page()),
+        "partition_checkpoint.v1.json": encode_partition_checkpoint(partition_checkpoint()),
+        "cluster_checkpoint.v1.json": encode_cluster_checkpoint(cluster_checkpoint()),
+    }
+
+
+def compressed_today() -> dict[str, bytes]:
+    return {
+        f"record_batch.{codec.name.lower()}.bin": encode_batch(
+            records(), base_offset=BASE_OFFSET, leader_epoch=7, compression=codec
+        )
+        for codec in CODECS
+    }
+
+
+def write_missing() -> None:
+    for name, content in (written_today() | compressed_today()).items():
+        path = FOLDER / name
+        if not path.exists():
+            path.write_bytes(content)
+            print(f"wrote {name}: {len(content)} bytes")
+
+
+if __name__ == "__main__":
+    write_missing()

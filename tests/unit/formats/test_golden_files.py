@@ -1,0 +1,76 @@
+"""Files that were written once stay readable, and today's writers still write them."""
+
+import pytest
+
+from tests.golden import regenerate as golden
+from tiered.formats import record_batch
+from tiered.formats.checkpoint import (
+    decode_checkpoint_page,
+    decode_cluster_checkpoint,
+    decode_partition_checkpoint,
+)
+from tiered.formats.leader_epoch_file import decode_leader_epochs
+from tiered.formats.offset_index import OffsetIndex
+from tiered.formats.producer_snapshot import decode_producers
+from tiered.formats.record_batch import Compression
+from tiered.formats.segment_object import read_tail
+from tiered.formats.time_index import TimeIndex
+
+
+def content(name: str) -> bytes:
+    return (golden.FOLDER / name).read_bytes()
+
+
+@pytest.mark.parametrize("name", golden.written_today())
+def test_todays_writers_write_the_golden_bytes(name: str) -> None:
+    assert golden.written_today()[name] == content(name)
+
+
+@pytest.mark.parametrize("codec", Compression)
+def test_golden_batches_give_their_records(codec: Compression) -> None:
+    data = content(f"record_batch.{codec.name.lower()}.bin")
+    header = record_batch.read_header(data, 0, len(data))
+    record_batch.verify_crc(data, 0, header.size_bytes)
+    assert (header.compression, header.base_offset, header.record_count) == (codec, golden.BASE_OFFSET, 4)
+    assert list(record_batch.records(data)) == golden.records()
+
+
+def test_golden_indexes_are_read() -> None:
+    offsets = OffsetIndex.from_bytes(golden.BASE_OFFSET, content("offset_index.bin"))
+    times = TimeIndex.from_bytes(golden.BASE_OFFSET, content("time_index.bin"))
+    assert offsets.to_bytes(golden.BASE_OFFSET) == golden.offset_index().to_bytes(golden.BASE_OFFSET)
+    assert times.to_bytes(golden.BASE_OFFSET) == golden.time_index().to_bytes(golden.BASE_OFFSET)
+    assert offsets.lookup(golden.BASE_OFFSET + 91) == 4100
+    assert times.lookup(golden.NOON_MS) == golden.BASE_OFFSET + 90
+
+
+def test_golden_leader_epochs_are_read() -> None:
+    assert decode_leader_epochs(content("leader_epochs.txt")) == golden.LEADER_EPOCHS
+
+
+def test_golden_producer_snapshot_is_read() -> None:
+    assert decode_producers(content("producer_snapshot.v1.bin")) == golden.producers()
+
+
+def test_golden_segment_object_is_read() -> None:
+    data = content("segment_object.v1.bin")
+    tail = read_tail(data, len(data))
+    assert tail.chunks == golden.table().chunks
+    assert len(tail.chunks) == 3
+    assert [row.proven_min_timestamp_ms for row in tail.chunks] == [None, None, golden.NOON_MS + 77]
+    assert data[: tail.footer.log_bytes] == golden.log()
+    assert tail.leader_epochs == tail.footer.leader_epochs == golden.LEADER_EPOCHS
+    assert tail.aborted == golden.ABORTED
+    assert decode_producers(tail.producer_snapshot) == golden.producers()
+    assert (tail.footer.topic, tail.footer.topic_id, tail.footer.partition) == (golden.TOPIC, golden.TOPIC_ID, 3)
+    assert tail.footer.cluster_id == golden.CLUSTER_ID
+    assert (tail.footer.base_offset, tail.footer.end_offset) == (golden.BASE_OFFSET, golden.BASE_OFFSET + 12)
+    assert (tail.footer.record_count, tail.footer.batch_count) == (12, 3)
+    assert tail.footer.previous_root_sha256 == golden.PREVIOUS_ROOT
+
+
+def test_golden_checkpoints_are_read() -> None:
+    head = decode_partition_checkpoint(content("partition_checkpoint.v1.json"))
+    assert head == golden.partition_checkpoint()
+    assert decode_checkpoint_page(content("checkpoint_page.v1.json"), head.pages[0]) == golden.page()
+    assert decode_cluster_checkpoint(content("cluster_checkpoint.v1.json")) == golden.cluster_checkpoint()
