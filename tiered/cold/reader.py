@@ -158,9 +158,7 @@ class ColdReader:
         return await self._opening.result(object_id, partial(self._fetch_tail, where))
 
     async def _fetch_tail(self, where: _Where) -> SegmentTail:
-        tail = await self._pool.run(
-            self._checked, where, partial(_load_tail, self._store, where.segment, where.partition)
-        )
+        tail = await self._pool.run(self._load_tail, where)
         self.state.tails_opened += 1
         weight = (where.segment.size_bytes - where.segment.log_bytes) * _TAIL_OVERHEAD
         self._tails[where.segment.object_id] = (tail, weight)
@@ -169,6 +167,10 @@ class ColdReader:
             _, (_, freed) = self._tails.popitem(last=False)
             self._tails_bytes -= freed
         return tail
+
+    def _load_tail(self, where: _Where) -> SegmentTail:
+        """Runs in a thread of the pool."""
+        return self._checked(where, partial(_load_tail, self._store, where.segment, where.partition))
 
     # Chunks
 

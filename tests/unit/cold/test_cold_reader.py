@@ -1,0 +1,322 @@
+"""Reads of committed segments: exact bytes, or an error that names everything."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.unit.cold.stored_segments import PARTITION, TOPIC, StoredSegment, store_segment
+from tiered.cold.chunk_cache import ChunkCache
+from tiered.cold.local import LocalStore
+from tiered.cold.reader import ColdReader
+from tiered.errors import CorruptObject, ObjectMissing
+from tiered.file_slice import FileSlice
+from tiered.formats import record_batch
+from tiered.runtime import BlockingPool
+
+NAMED = r"topic orders partition 3 offsets 0 to 399, object segments/\S+"
+
+
+class Lab:
+    """A reader over a local store in a temporary folder."""
+
+    def __init__(self, directory: Path, *, read_ahead_chunks: int = 0, open_tail_bytes: int = 1 << 20) -> None:
+        (directory / "objects").mkdir(parents=True)
+        self.directory = directory
+        self.store = LocalStore(directory / "objects")
+        self._pool = BlockingPool("download", threads=4)
+        self.cache = ChunkCache(directory / "cache", max_bytes=1 << 20, pool=self._pool)
+        self.reader = ColdReader(
+            self.store,
+            self.cache,
+            self._pool,
+            read_ahead_chunks=read_ahead_chunks,
+            open_tail_bytes=open_tail_bytes,
+        )
+
+    def run(self, test: Callable[[], Awaitable[None]]) -> None:
+        async def run() -> None:
+            async with asyncio.TaskGroup() as tasks:
+                await self.reader.start(tasks)
+                await test()
+                await self.reader.stop()
+
+        try:
+            asyncio.run(run())
+        finally:
+            self._pool.close()
+
+    async def read(self, stored: StoredSegment, offset: int, max_bytes: int = 1 << 20) -> FileSlice:
+        return await self.reader.read(
+            stored.committed, topic=TOPIC, partition=PARTITION, offset=offset, max_bytes=max_bytes
+        )
+
+    async def at_time(self, stored: StoredSegment, timestamp_ms: int, start_offset: int = 0) -> tuple[int, int] | None:
+        return await self.reader.offset_for_timestamp(
+            stored.committed, topic=TOPIC, partition=PARTITION, timestamp_ms=timestamp_ms, start_offset=start_offset
+        )
+
+    def object_path(self, stored: StoredSegment) -> Path:
+        return self.directory / "objects" / stored.committed.object_key
+
+    def flip(self, stored: StoredSegment, position: int) -> None:
+        path = self.object_path(stored)
+        data = bytearray(path.read_bytes())
+        data[position] ^= 0x10
+        path.write_bytes(data)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return Lab(tmp_path)
+
+
+def stored_in(lab: Lab, count: int = 400) -> StoredSegment:
+    return store_segment(lab.store, lab.directory, range(1000, 1000 + count))
+
+
+def batch_starts(log: bytes) -> dict[int, tuple[int, int]]:
+    """By offset: position and size of the batch that holds it."""
+    found: dict[int, tuple[int, int]] = {}
+    for position, header in record_batch.exact_batches(log, 0, len(log)):
+        for offset in range(header.base_offset, header.end_offset):
+            found[offset] = (position, header.size_bytes)
+    return found
+
+
+def test_every_offset_is_answered_from_the_batch_that_holds_it(lab: Lab) -> None:
+    stored = stored_in(lab)
+    starts = batch_starts(stored.log)
+
+    async def test() -> None:
+        for offset in range(400):
+            position, size_bytes = starts[offset]
+            found = (await lab.read(stored, offset, max_bytes=1)).read()
+            assert found == stored.log[position : position + size_bytes], "one whole batch, however small the bound"
+            more = (await lab.read(stored, offset, max_bytes=5000)).read()
+            assert len(more) <= 5000
+            assert more == stored.log[position : position + len(more)]
+            assert list(record_batch.exact_batches(more, 0, len(more)))
+
+    lab.run(test)
+
+
+@pytest.mark.parametrize("max_bytes", [1, 3000, 1 << 20])
+def test_reading_on_from_each_answer_gives_the_log_byte_for_byte(lab: Lab, max_bytes: int) -> None:
+    stored = stored_in(lab)
+
+    async def test() -> None:
+        offset, log = 0, b""
+        while offset < 400:
+            part = (await lab.read(stored, offset, max_bytes)).read()
+            log += part
+            *_, (_, last) = record_batch.exact_batches(part, 0, len(part))
+            offset = last.end_offset
+        assert log == stored.log
+        assert lab.reader.state.tails_opened == 1
+        tail = await lab.reader.tail(stored.committed, topic=TOPIC, partition=PARTITION)
+        assert lab.cache.state.loads == len(tail.chunks) > 5
+
+    lab.run(test)
+
+
+def test_flipped_byte_of_the_batches_is_named_and_never_served(lab: Lab) -> None:
+    stored = stored_in(lab)
+    lab.flip(stored, len(stored.log) // 2)
+
+    async def test() -> None:
+        served, refused = 0, 0
+        messages: set[str] = set()
+        starts = batch_starts(stored.log)
+        for offset in range(400):
+            try:
+                found = (await lab.read(stored, offset)).read()
+            except CorruptObject as error:
+                messages.add(str(error))
+                refused += 1
+            else:
+                position, _ = starts[offset]
+                assert found == stored.log[position : position + len(found)]
+                served += 1
+        (message,) = messages
+        assert re.match(NAMED, message)
+        assert "SHA-256" in message
+        assert served > 300, "the other chunks are whole"
+        assert lab.reader.state.corrupt == refused
+        assert lab.cache.state.failures == refused, "a corrupt chunk is not kept"
+
+    lab.run(test)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(where=st.floats(0, 1, exclude_max=True))
+def test_no_flipped_byte_anywhere_changes_what_is_served(
+    tmp_path_factory: pytest.TempPathFactory, where: float
+) -> None:
+    lab = Lab(tmp_path_factory.mktemp("flip"))
+    stored = stored_in(lab, 60)
+    lab.flip(stored, int(where * stored.committed.size_bytes))
+    starts = batch_starts(stored.log)
+    named: list[bool] = []
+
+    async def test() -> None:
+        for offset in range(0, 60, 7):
+            try:
+                found = (await lab.read(stored, offset)).read()
+            except CorruptObject as error:
+                named.append("topic orders partition 3 offsets 0 to 59, object segments/" in str(error))
+            else:
+                position, _ = starts[offset]
+                assert found == stored.log[position : position + len(found)]
+
+    lab.run(test)
+    assert all(named)
+
+
+@pytest.mark.parametrize("cut_bytes", [1, 16, 400, 20_000])
+def test_truncated_object_is_named(lab: Lab, cut_bytes: int) -> None:
+    stored = stored_in(lab)
+    path = lab.object_path(stored)
+    path.write_bytes(path.read_bytes()[:-cut_bytes])
+
+    async def test() -> None:
+        with pytest.raises(CorruptObject, match=NAMED):
+            await lab.read(stored, 0)
+
+    lab.run(test)
+
+
+def test_missing_object_is_named(lab: Lab) -> None:
+    stored = stored_in(lab)
+    lab.store.delete(stored.committed.object_key)
+
+    async def test() -> None:
+        with pytest.raises(ObjectMissing, match=NAMED):
+            await lab.read(stored, 0)
+        with pytest.raises(ObjectMissing, match=NAMED):
+            await lab.at_time(stored, 1000)
+        assert lab.reader.state.missing == 2
+
+    lab.run(test)
+
+
+def test_swapped_object_is_named(lab: Lab) -> None:
+    stored, other = stored_in(lab), stored_in(lab)
+    swapped = replace(
+        stored,
+        committed=replace(
+            stored.committed,
+            object_key=other.committed.object_key,
+            size_bytes=other.committed.size_bytes,
+            log_bytes=other.committed.log_bytes,
+        ),
+    )
+
+    async def test() -> None:
+        with pytest.raises(CorruptObject, match="other batches"):
+            await lab.read(swapped, 0)
+
+    lab.run(test)
+
+
+def test_object_out_of_its_chain_is_named(lab: Lab) -> None:
+    stored = stored_in(lab)
+    other_chain = replace(stored, committed=replace(stored.committed, previous_root_sha256="ab" * 32))
+
+    async def test() -> None:
+        with pytest.raises(CorruptObject, match="follows another segment"):
+            await lab.read(other_chain, 0)
+
+    lab.run(test)
+
+
+def test_restored_object_is_served_again(lab: Lab) -> None:
+    stored = stored_in(lab)
+    path = lab.object_path(stored)
+    good = path.read_bytes()
+    lab.flip(stored, 10)
+
+    async def test() -> None:
+        with pytest.raises(CorruptObject):
+            await lab.read(stored, 0)
+        path.write_bytes(good)
+        assert (await lab.read(stored, 0)).read() == stored.log[: (await lab.read(stored, 0)).length]
+
+    lab.run(test)
+
+
+def test_next_chunks_are_read_ahead_for_a_sequential_reader(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, read_ahead_chunks=3)
+    stored = stored_in(lab)
+
+    async def test() -> None:
+        tail = await lab.reader.tail(stored.committed, topic=TOPIC, partition=PARTITION)
+        await lab.read(stored, 0)
+        assert lab.cache.state.read_ahead == 1
+        await lab.read(stored, tail.chunks[1].first_offset)
+        assert lab.cache.state.read_ahead == 4
+        async with asyncio.timeout(30):
+            while lab.cache.state.held_bytes < sum(row.length for row in tail.chunks[:5]):
+                await asyncio.sleep(0.001)
+        assert lab.cache.state.loads == 5
+        await lab.read(stored, tail.chunks[4].first_offset)
+        assert lab.cache.state.hits + lab.cache.joined >= 1
+
+    lab.run(test)
+
+
+def test_open_tails_are_bounded(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, open_tail_bytes=1)
+    segments = [stored_in(lab, 30) for _ in range(3)]
+
+    async def test() -> None:
+        for _ in range(2):
+            for stored in segments:
+                await lab.read(stored, 0)
+                await lab.read(stored, 29)
+        assert lab.reader.state.tails_opened == 6
+
+    lab.run(test)
+
+
+def test_parallel_readers_open_an_object_once(lab: Lab) -> None:
+    stored = stored_in(lab)
+
+    async def test() -> None:
+        found = await asyncio.gather(*(lab.read(stored, 0) for _ in range(20)))
+        assert len({each.read() for each in found}) == 1
+        assert lab.reader.state.tails_opened == 1
+        assert lab.cache.state.loads == 1
+
+    lab.run(test)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    timestamps=st.lists(st.integers(0, 50), min_size=1, max_size=60),
+    asked=st.integers(-1, 52),
+    start_offset=st.integers(0, 70),
+)
+def test_first_offset_at_a_time_is_that_of_a_scan(
+    tmp_path_factory: pytest.TempPathFactory, timestamps: list[int], asked: int, start_offset: int
+) -> None:
+    lab = Lab(tmp_path_factory.mktemp("time"))
+    stored = store_segment(lab.store, lab.directory, timestamps, records_per_batch=4, value_bytes=10, chunk_bytes=300)
+    expected = next(
+        (
+            (offset, timestamp_ms)
+            for offset, timestamp_ms in enumerate(timestamps)
+            if timestamp_ms >= asked and offset >= start_offset
+        ),
+        None,
+    )
+
+    async def test() -> None:
+        assert await lab.at_time(stored, asked, start_offset) == expected
+
+    lab.run(test)

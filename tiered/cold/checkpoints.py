@@ -1,0 +1,239 @@
+"""The bucket's checkpoints: what makes it enough by itself. Brokers write them, Spark and restore read them.
+
+Owns the order in which a checkpoint's objects are written: pages first, because a head must never name a page
+that is not there; the head last, by compare-and-swap, because a stale writer must never replace a newer one.
+Every function blocks. Must never know a broker or an event loop.
+"""
+
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from tiered.cold.object_store import ObjectStore
+from tiered.errors import CorruptObject, FencedLeaderEpoch, InvalidConfig, LostRace, ObjectExists, ObjectMissing
+from tiered.formats import object_key
+from tiered.formats.checkpoint import (
+    MAX_CHECKPOINT_BYTES,
+    PAGE_ENTRIES,
+    CheckpointPage,
+    ClusterCheckpoint,
+    CommittedSegment,
+    PartitionCheckpoint,
+    decode_checkpoint_page,
+    decode_cluster_checkpoint,
+    decode_partition_checkpoint,
+    encode_cluster_checkpoint,
+    encode_partition_checkpoint,
+    sealed,
+    with_pages_of,
+)
+
+_WRITE_ATTEMPTS = 3
+_READ_ATTEMPTS = 3
+_KEYS_PER_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredCheckpoint:
+    """A partition's head as the store has it. `etag` is what a writer must find again to replace it."""
+
+    checkpoint: PartitionCheckpoint
+    etag: str
+
+
+def read_partition_checkpoint(store: ObjectStore, topic_id: UUID, partition: int) -> StoredCheckpoint | None:
+    """The partition's head; None when none was written yet. Raises CorruptObject naming the key."""
+    key = object_key.partition_checkpoint_key(topic_id, partition)
+    found = _get(store, key)
+    if found is None:
+        return None
+    data, etag = found
+    try:
+        checkpoint = decode_partition_checkpoint(data)
+        if (checkpoint.topic_id, checkpoint.partition) != (topic_id, partition):
+            raise CorruptObject("it belongs to another partition")
+    except CorruptObject as error:
+        raise CorruptObject(f"checkpoint {key}: {error}; a broker writes it anew after its next commit") from error
+    return StoredCheckpoint(checkpoint=checkpoint, etag=etag)
+
+
+def write_partition_checkpoint(
+    store: ObjectStore, checkpoint: PartitionCheckpoint, *, page_entries: int = PAGE_ENTRIES
+) -> PartitionCheckpoint:
+    """Writes the head that says what `checkpoint` does, and the pages it needs; answers with it as written.
+
+    `checkpoint` holds all committed segments and no pages. Its `version` is raised above that of the head it
+    replaces; nothing is written when the head says the same already. Raises FencedLeaderEpoch when the head comes
+    from a newer leader, LostRace when others keep writing it, InvalidConfig when another cluster owns it.
+    """
+    for _ in range(_WRITE_ATTEMPTS):
+        # A head that cannot be read is replaced: SQL, not the bucket, is the authority.
+        before, etag = _head_to_replace(store, checkpoint)
+        _require_own(before, checkpoint)
+        version = max(checkpoint.version, before.version + 1 if before is not None else 1)
+        result = sealed(with_pages_of(before, replace(checkpoint, version=version)), page_entries)
+        if before is not None and replace(result.checkpoint, version=before.version) == before:
+            return before
+        for reference, data in result.pages:
+            _put_page(store, reference.key, data)
+        key = object_key.partition_checkpoint_key(checkpoint.topic_id, checkpoint.partition)
+        try:
+            store.put(key, encode_partition_checkpoint(result.checkpoint), create_only=etag is None, if_match=etag)
+        except (LostRace, ObjectExists):
+            continue
+        return result.checkpoint
+    raise LostRace(
+        f"the checkpoint of {checkpoint.topic}-{checkpoint.partition} is being written by somebody else; "
+        "is another leader alive?"
+    )
+
+
+def _head_to_replace(
+    store: ObjectStore, checkpoint: PartitionCheckpoint
+) -> tuple[PartitionCheckpoint | None, str | None]:
+    """What can be taken over from the present head, and its etag, None where there is no head."""
+    try:
+        stored = read_partition_checkpoint(store, checkpoint.topic_id, checkpoint.partition)
+    except CorruptObject:
+        found = store.head(object_key.partition_checkpoint_key(checkpoint.topic_id, checkpoint.partition))
+        return None, found.etag if found is not None else None
+    return (None, None) if stored is None else (stored.checkpoint, stored.etag)
+
+
+def _require_own(before: PartitionCheckpoint | None, checkpoint: PartitionCheckpoint) -> None:
+    if before is None:
+        return
+    name = f"{checkpoint.topic}-{checkpoint.partition}"
+    if before.cluster_id != checkpoint.cluster_id:
+        raise InvalidConfig(f"the store holds {name} of cluster {before.cluster_id}; use another prefix or bucket")
+    if before.leader_epoch > checkpoint.leader_epoch:
+        raise FencedLeaderEpoch(
+            f"the checkpoint of {name} comes from leader epoch {before.leader_epoch}, this is {checkpoint.leader_epoch}"
+        )
+
+
+def _put_page(store: ObjectStore, key: str, data: bytes) -> None:
+    try:
+        store.put(key, data, create_only=True)
+    except ObjectExists:
+        # The key carries the content's hash: whoever wrote it wrote this, unless it is damaged.
+        if store.get(key, max_bytes=MAX_CHECKPOINT_BYTES)[0] != data:
+            store.put(key, data)
+
+
+def read_all_segments(
+    store: ObjectStore, topic_id: UUID, partition: int
+) -> tuple[PartitionCheckpoint, list[CommittedSegment]] | None:
+    """The head, and all its segments above `log_start_offset`, oldest first; None when there is no head.
+
+    Between two of them offsets may be missing (deleted before they were uploaded), never twice. Raises
+    CorruptObject or ObjectMissing naming the object.
+    """
+    for attempt in range(_READ_ATTEMPTS):
+        stored = read_partition_checkpoint(store, topic_id, partition)
+        if stored is None:
+            return None
+        head = stored.checkpoint
+        segments: list[CommittedSegment] = []
+        try:
+            for reference in head.pages:
+                if reference.end_offset > head.log_start_offset:
+                    segments.extend(read_page(store, reference.key, head).segments)
+        except ObjectMissing:
+            # The head may have moved on, and the page been removed, since we read it.
+            if attempt == _READ_ATTEMPTS - 1:
+                raise
+            continue
+        segments.extend(head.segments)
+        return head, [segment for segment in segments if segment.end_offset > head.log_start_offset]
+    raise AssertionError("unreachable")
+
+
+def read_page(store: ObjectStore, key: str, head: PartitionCheckpoint) -> CheckpointPage:
+    """The page of `head` under that key. Raises CorruptObject or ObjectMissing naming it."""
+    reference = next(each for each in head.pages if each.key == key)
+    data, _ = store.get(key, max_bytes=MAX_CHECKPOINT_BYTES)
+    try:
+        page = decode_checkpoint_page(data, reference)
+        if (page.topic_id, page.partition) != (head.topic_id, head.partition):
+            raise CorruptObject("it belongs to another partition")
+    except CorruptObject as error:
+        raise CorruptObject(f"checkpoint page {key}: {error}; restore it, or rebuild the checkpoint") from error
+    return page
+
+
+def delete_partition_checkpoint(store: ObjectStore, topic_id: UUID, partition: int) -> None:
+    """Removes the head, then its pages: of a deleted topic nothing stays behind. Idempotent."""
+    store.delete(object_key.partition_checkpoint_key(topic_id, partition))
+    prefix = object_key.partition_checkpoint_prefix(topic_id, partition)
+    while keys := store.list(prefix, limit=_KEYS_PER_PAGE):
+        for key, _ in keys:
+            store.delete(key)
+
+
+def list_partitions(store: ObjectStore, topic_id: UUID | None = None) -> list[tuple[UUID, int]]:
+    """Topic id and partition of every head in the store, or of one topic's."""
+    prefix = object_key.PARTITION_CHECKPOINTS_PREFIX + (f"{topic_id}/" if topic_id is not None else "")
+    found: list[tuple[UUID, int]] = []
+    after: str | None = None
+    while keys := store.list(prefix, start_after=after, limit=_KEYS_PER_PAGE):
+        found.extend(parsed for key, _ in keys if (parsed := object_key.parse_partition_checkpoint_key(key)))
+        after = keys[-1][0]
+    return sorted(found)
+
+
+def read_cluster_checkpoint(store: ObjectStore) -> ClusterCheckpoint | None:
+    """The cluster's topics and configs; None when nothing was written yet. Raises CorruptObject naming the key."""
+    found = _get(store, object_key.cluster_checkpoint_key())
+    return None if found is None else _decode_cluster(found[0])
+
+
+def write_cluster_checkpoint(store: ObjectStore, checkpoint: ClusterCheckpoint) -> None:
+    """Writes it, unless the store has the same. Raises LostRace when the store has a newer version, InvalidConfig
+    when it belongs to another cluster."""
+    key = object_key.cluster_checkpoint_key()
+    for _ in range(_WRITE_ATTEMPTS):
+        found = _get(store, key)
+        etag = None if found is None else found[1]
+        if found is not None:
+            try:
+                before = _decode_cluster(found[0])
+            except CorruptObject:
+                before = None
+            if before is not None and not _replaces(before, checkpoint):
+                return
+        try:
+            store.put(key, encode_cluster_checkpoint(checkpoint), create_only=etag is None, if_match=etag)
+        except (LostRace, ObjectExists):
+            continue
+        return
+    raise LostRace("the cluster's checkpoint is being written by somebody else; it is tried again")
+
+
+def _replaces(before: ClusterCheckpoint, checkpoint: ClusterCheckpoint) -> bool:
+    if before.cluster_id != checkpoint.cluster_id:
+        raise InvalidConfig(
+            f"the store belongs to cluster {before.cluster_id}, this one is {checkpoint.cluster_id}; use another "
+            "prefix or bucket, or the database that belongs to this store"
+        )
+    if before.version > checkpoint.version:
+        raise LostRace(
+            f"the cluster's checkpoint has version {before.version}, newer than {checkpoint.version}; was the "
+            "database restored from a backup?"
+        )
+    return before != checkpoint
+
+
+def _decode_cluster(data: bytes) -> ClusterCheckpoint:
+    try:
+        return decode_cluster_checkpoint(data)
+    except CorruptObject as error:
+        raise CorruptObject(
+            f"checkpoint {object_key.cluster_checkpoint_key()}: {error}; a broker writes it anew after the next change"
+        ) from error
+
+
+def _get(store: ObjectStore, key: str) -> tuple[bytes, str] | None:
+    try:
+        return store.get(key, max_bytes=MAX_CHECKPOINT_BYTES)
+    except ObjectMissing:
+        return None
