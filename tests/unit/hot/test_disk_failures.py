@@ -1,0 +1,222 @@
+"""A disk that is full, that fails, and that heals."""
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.unit.hot.faulty_file_system import FaultyFileSystem
+from tests.unit.hot.log_files import NOW_MS, append, batch, contents, open_log
+from tiered.errors import LogDirFailed
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def fs(tmp_path: Path) -> FaultyFileSystem:
+    return FaultyFileSystem(stash=tmp_path / "stash")
+
+
+def test_a_full_disk_refuses_the_append_and_changes_nothing(tmp_path: Path, fs: FaultyFileSystem) -> None:
+    log = open_log(tmp_path / "log", fs=fs)
+    append(log, batch(3))
+    whole = contents(log)
+    size = log.size_bytes
+    for space in (0, 1, 60, 61, 90):
+        fs.space_left = space
+        with pytest.raises(LogDirFailed, match="disk is full"):
+            append(log, batch(3))
+        assert (log.log_end_offset, log.size_bytes, log.failed) == (3, size, None)
+        assert (tmp_path / "log" / f"{0:020}.log").stat().st_size == size
+        assert contents(log) == whole
+    fs.heal()
+    assert append(log, batch(3)) == 3
+    assert contents(log)[:1] == whole
+
+
+def test_a_full_disk_refuses_the_roll_and_the_segment_goes_on(tmp_path: Path, fs: FaultyFileSystem) -> None:
+    log = open_log(tmp_path / "log", fs=fs, segment_bytes=300)
+    append(log, batch(3))
+    fs.fail("create", errno.ENOSPC, name_part=".log")
+    for _ in range(3):
+        with pytest.raises(LogDirFailed, match="disk is full"):
+            append(log, batch(20))
+    with pytest.raises(LogDirFailed, match="disk is full"):
+        log.roll(NOW_MS)
+    assert len(log.segments) == 1
+    append(log, batch(1))
+    fs.heal()
+    append(log, batch(20))
+    assert [segment.base_offset for segment in log.segments] == [0, 4]
+    assert len(contents(log)) == 3
+
+
+def test_a_snapshot_that_does_not_fit_leaves_no_empty_segment_behind(tmp_path: Path, fs: FaultyFileSystem) -> None:
+    log = open_log(tmp_path / "log", fs=fs)
+    log.producer_source = tuple
+    append(log, batch(3))
+    fs.space_left = 0
+    with pytest.raises(LogDirFailed):
+        log.roll(NOW_MS)
+    assert [path.name for path in (tmp_path / "log").glob("*.log")] == [f"{0:020}.log"]
+    fs.heal()
+    assert log.roll(NOW_MS)
+
+
+def test_an_epoch_that_cannot_be_kept_refuses_the_append(tmp_path: Path, fs: FaultyFileSystem) -> None:
+    log = open_log(tmp_path / "log", fs=fs)
+    log.begin_leader_epoch(1)
+    fs.space_left = 0
+    with pytest.raises(LogDirFailed):
+        append(log, batch(1), epoch=1)
+    assert log.log_end_offset == 0
+    fs.heal()
+    append(log, batch(1), epoch=1)
+
+
+def test_short_writes_are_completed(tmp_path: Path, fs: FaultyFileSystem) -> None:
+    log = open_log(tmp_path / "log", fs=fs)
+    fs.largest_write = 7
+    append(log, batch(3) + batch(2))
+    assert len(contents(log)) == 2
+
+
+def test_a_partial_write_that_cannot_be_taken_back_ends_appends_but_not_reads(
+    tmp_path: Path, fs: FaultyFileSystem
+) -> None:
+    log = open_log(tmp_path / "log", fs=fs)
+    append(log, batch(3))
+    whole = contents(log)
+    fs.space_left = 10
+    fs.fail("truncate")
+    with pytest.raises(LogDirFailed):
+        append(log, batch(3))
+    fs.heal()
+    assert log.failed is not None
+    with pytest.raises(LogDirFailed, match="restart"):
+        append(log, batch(3))
+    with pytest.raises(LogDirFailed, match="restart"):
+        log.flush()
+    assert contents(log) == whole
+    log.close()
+    again = open_log(tmp_path / "log", fs=fs)
+    assert contents(again) == whole
+    append(again, batch(1))
+
+
+@pytest.mark.parametrize("rolled", [False, True])
+def test_after_a_failed_fsync_nothing_is_ever_called_flushed(
+    tmp_path: Path, fs: FaultyFileSystem, rolled: bool
+) -> None:
+    log = open_log(tmp_path / "log", fs=fs)
+    append(log, batch(3))
+    log.flush()
+    append(log, batch(3))
+    if rolled:
+        log.roll(NOW_MS)
+        append(log, batch(1))
+    fs.fail("sync", errno.EIO, name_part=".log", times=1)
+    for _ in range(3):
+        with pytest.raises(LogDirFailed, match="restart"):
+            log.flush()
+        assert log.flushed_offset == 3
+    with pytest.raises(LogDirFailed):
+        append(log, batch(1))
+    whole = contents(log)
+    log.close()
+    again = open_log(tmp_path / "log", fs=fs)
+    assert not again.recovery.clean
+    assert again.recovery.scanned_bytes > 0
+    assert contents(again) == whole
+    again.flush()
+    assert again.flushed_offset == again.log_end_offset
+
+
+def test_a_recovery_point_that_does_not_fit_fails_no_flush(tmp_path: Path, fs: FaultyFileSystem) -> None:
+    log = open_log(tmp_path / "log", fs=fs)
+    append(log, batch(3))
+    log.roll(NOW_MS)
+    append(log, batch(3))
+    log.write_snapshot(3, ())
+    fs.fail("create", errno.ENOSPC, name_part="recovery-point")
+    log.flush()
+    assert log.flushed_offset == 6
+    fs.heal()
+    assert len(contents(open_log(tmp_path / "log", fs=fs))) == 2
+
+
+def test_a_close_that_fails_is_recovered_later(tmp_path: Path, fs: FaultyFileSystem) -> None:
+    log = open_log(tmp_path / "log", fs=fs)
+    append(log, batch(3))
+    fs.fail("sync")
+    with pytest.raises(OSError, match="Input/output error"):
+        log.close()
+    fs.heal()
+    again = open_log(tmp_path / "log", fs=fs)
+    assert not again.recovery.clean
+    assert again.log_end_offset == 3
+
+
+def test_an_unreadable_disk_is_told_when_the_log_is_opened(tmp_path: Path, fs: FaultyFileSystem) -> None:
+    fs.fail("sizes")
+    with pytest.raises(LogDirFailed, match="cannot be opened"):
+        open_log(tmp_path / "log", fs=fs)
+
+
+def test_a_segment_that_cannot_be_removed_is_found_again_at_the_next_start(
+    tmp_path: Path, fs: FaultyFileSystem
+) -> None:
+    log = open_log(tmp_path / "log", fs=fs, segment_bytes=100)
+    for _ in range(4):
+        append(log, batch(1))
+    log.flush()
+    fs.fail("unlink", errno.EIO, name_part=".log")
+    with pytest.raises(LogDirFailed):
+        log.delete_local_before(2)
+    assert log.local_log_start_offset == 2
+    fs.heal()
+    log.close()
+    again = open_log(tmp_path / "log", fs=fs)
+    assert again.local_log_start_offset == 0
+    assert len(again.delete_local_before(2)) == 2
+
+
+LIMITED = """
+import resource, signal, sys
+from pathlib import Path
+from tests.unit.hot.log_files import append, batch, contents, open_log
+from tiered.errors import LogDirFailed
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+log = open_log(Path(sys.argv[1]))
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, resource.RLIM_INFINITY))
+refused = 0
+while not refused:
+    try:
+        append(log, batch(5, value_bytes=100))
+    except LogDirFailed as error:
+        assert "disk is full" in str(error), error
+        refused = log.log_end_offset
+assert len(contents(log)) * 5 == refused
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+append(log, batch(5, value_bytes=100))
+log.close()
+print(refused + 5)
+"""
+
+
+def test_a_real_limit_on_the_file_size_refuses_and_heals(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(tmp_path / "log")],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert open_log(tmp_path / "log").log_end_offset == int(done.stdout)

@@ -1,0 +1,37 @@
+"""Whether bytes are in memory, and bringing them there."""
+
+import os
+from pathlib import Path
+
+from tiered.file_slice import FileSlice
+from tiered.hot.file_system import OpenFile
+from tiered.hot.resident import is_resident, make_resident
+
+
+def sliced(path: Path, position: int, length: int) -> FileSlice:
+    return FileSlice(file=OpenFile(str(path), "rb"), position=position, length=length)
+
+
+def test_bytes_dropped_from_the_cache_are_not_resident_until_they_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(os.urandom(3 << 20))
+    part = sliced(path, 1_000, 2 << 20)
+    os.fsync(part.fileno())
+    os.posix_fadvise(part.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    dropped = is_resident(part)
+    make_resident(part)
+    # A file system that cannot tell never says yes; one that can must have noticed both.
+    assert is_resident(part) is not dropped or not is_resident(part)
+
+
+def test_an_empty_slice_is_resident(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(b"x")
+    assert is_resident(sliced(path, 1, 0))
+    make_resident(sliced(path, 1, 0))
+
+
+def test_a_file_that_became_shorter_ends_the_warming(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(b"x" * 10)
+    make_resident(sliced(path, 5, 1_000_000))
