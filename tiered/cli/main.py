@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from tiered.cli.failure import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, CommandFailed, UsageError
-from tiered.cli.parser import build_parser, command_name
+from tiered.cli.parser import build_parser
 from tiered.errors import InvalidConfig, TieredError
 
 
@@ -32,9 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except (UsageError, InvalidConfig) as error:
-        return _failed(command_name(arguments), error, EXIT_USAGE)
+        return _failed(arguments.parser.prog, error, EXIT_USAGE)
     except (CommandFailed, TieredError) as error:
-        return _failed(command_name(arguments), error, EXIT_FAILED)
+        return _failed(arguments.parser.prog, error, EXIT_FAILED)
     return code
 
 

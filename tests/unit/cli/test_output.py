@@ -1,0 +1,68 @@
+"""Tables into a pipe are plain text; quantities read well and lie nowhere."""
+
+import json
+
+import pytest
+
+from tiered.cli.output import Column, counted, in_bytes, in_utc, plain_lines, print_json, print_table
+
+COLUMNS = (Column("NAME"), Column("SIZE", numeric=True), Column("NOTE"))
+
+
+def test_plain_columns_are_aligned_and_no_line_ends_in_spaces() -> None:
+    assert plain_lines(COLUMNS, [["a", "5", "x"], ["longer", "1000", "y"]]) == [
+        "NAME    SIZE  NOTE",
+        "a          5  x",
+        "longer  1000  y",
+    ]
+
+
+def test_an_empty_cell_is_a_dash_so_that_words_keep_their_places() -> None:
+    assert plain_lines(COLUMNS, [["a", "", ""]])[1].split() == ["a", "-", "-"]
+
+
+def test_a_table_without_rows_still_has_its_titles(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(COLUMNS, [])
+    assert capsys.readouterr().out == "NAME  SIZE  NOTE\n"
+
+
+def test_json_keeps_what_is_not_ascii_readable(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"topic": "grüße"})
+    out = capsys.readouterr().out
+    assert "grüße" in out
+    assert json.loads(out) == {"topic": "grüße"}
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "shown"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (1536, "1.5 KiB"),
+        ((1 << 20) - 1, "1.0 MiB"),
+        (1 << 20, "1.0 MiB"),
+        (5 << 40, "5.0 TiB"),
+        ((1 << 63) - 1, "8.0 EiB"),
+        (-1, ""),
+    ],
+)
+def test_sizes_are_shown_in_the_unit_that_fits(size_bytes: int, shown: str) -> None:
+    assert in_bytes(size_bytes) == shown
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "shown"),
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (1_769_903_999_123, "2026-01-31T23:59:59.123Z"),
+        (-1, ""),
+        (1 << 62, ""),
+    ],
+)
+def test_times_are_shown_in_utc_and_impossible_ones_not_at_all(timestamp_ms: int, shown: str) -> None:
+    assert in_utc(timestamp_ms) == shown
+
+
+def test_one_is_singular() -> None:
+    assert (counted(1, "record"), counted(2000, "record")) == ("1 record", "2,000 records")

@@ -1,0 +1,79 @@
+"""A broker's HTTP door as the command line uses it: the catalogue, as JSON.
+
+Owns one GET with its bounds and its errors. Must never follow a redirect or use a proxy: it talks to the
+broker that was named.
+"""
+
+import http.client
+import json
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from tiered.cli.failure import CommandFailed, UsageError
+
+TIMEOUT_S = 30.0
+MAX_ANSWER_BYTES = 256 << 20
+_SHOWN_CHARS = 300
+
+
+class Catalogue:
+    """The catalogue behind `http_url`, for example `http://127.0.0.1:8080`."""
+
+    def __init__(self, http_url: str) -> None:
+        parts = urlsplit(http_url if "://" in http_url else f"http://{http_url}")
+        try:
+            port = parts.port
+        except ValueError:
+            port = -1
+        if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
+            raise UsageError(f"--http {http_url} is not allowed: it must be a URL such as http://127.0.0.1:8080")
+        self._url = http_url
+        self._secure = parts.scheme == "https"
+        self._host, self._port = parts.hostname, port
+        self._prefix = parts.path.rstrip("/")
+
+    def topics(self) -> list[dict[str, Any]]:
+        """Every topic with its partitions."""
+        return _list_in(self._get("/api/v1/topics"), "topics")
+
+    def partition(self, topic: str, partition: int, *, start_offset: int = 0) -> dict[str, Any]:
+        """One partition with its segments whose records end after `start_offset`; at most one page of them."""
+        path = f"/api/v1/topics/{quote(topic, safe='')}/partitions/{partition}/segments?start_offset={start_offset}"
+        answer = self._get(path)
+        _list_in(answer, "segments")
+        return answer
+
+    def _get(self, path: str) -> dict[str, Any]:
+        kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
+        connection = kind(self._host, self._port, timeout=TIMEOUT_S)
+        try:
+            connection.request("GET", self._prefix + path, headers={"Accept": "application/json"})
+            response = connection.getresponse()
+            body = response.read(MAX_ANSWER_BYTES + 1)
+        except (OSError, http.client.HTTPException) as error:
+            raise CommandFailed(
+                f"cannot reach {self._url}: is the broker running? Start it with `tiered serve`, or name another "
+                f"with --http URL ({str(error) or type(error).__name__})"
+            ) from error
+        finally:
+            connection.close()
+        if len(body) > MAX_ANSWER_BYTES:
+            raise CommandFailed(f"{self._url} answered with more than {MAX_ANSWER_BYTES >> 20} MiB")
+        try:
+            answer = json.loads(body)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise CommandFailed(
+                f"{self._url} is no Tiered broker's HTTP address: it answered {response.status}, no JSON"
+            )
+        if response.status != http.client.OK:
+            raise CommandFailed(str(answer.get("message", f"{self._url} answered {response.status}"))[:_SHOWN_CHARS])
+        return answer
+
+
+def _list_in(answer: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    found = answer.get(key)
+    if not isinstance(found, list):
+        raise CommandFailed(f"the answer has no list of {key}: is that address a Tiered broker's?")
+    return found

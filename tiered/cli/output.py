@@ -1,0 +1,85 @@
+"""What commands print: tables for people, JSON for programs, and quantities in words.
+
+Owns the look of output. Tables are drawn on a terminal alone (rich is imported only there); into a pipe go
+plain columns, so that `awk` and `diff` see nothing but text. Must never ask anybody for anything.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_LAST_YEAR_MS = 253_402_300_800_000
+_COLUMN_GAP = "  "
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column's title; numbers are set to the right."""
+
+    title: str
+    numeric: bool = False
+
+
+def print_json(value: object) -> None:
+    """One JSON document on stdout."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    """A table on stdout. An empty cell is shown as `-`, so that every row has all its words."""
+    if sys.stdout.isatty():
+        _draw(columns, rows)
+    else:
+        print("\n".join(plain_lines(columns, rows)))
+
+
+def plain_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The table as lines of aligned text, titles first and no space at any line's end."""
+    table = [[column.title for column in columns], *([cell or "-" for cell in row] for row in rows)]
+    widths = [max(len(row[index]) for row in table) for index in range(len(columns))]
+    return [
+        _COLUMN_GAP.join(
+            cell.rjust(width) if column.numeric else cell.ljust(width)
+            for cell, width, column in zip(row, widths, columns, strict=True)
+        ).rstrip()
+        for row in table
+    ]
+
+
+def _draw(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column.title, justify="right" if column.numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell or "-") for cell in row))  # A Text's brackets are brackets, not markup.
+    Console().print(table)
+
+
+def in_bytes(size_bytes: int) -> str:
+    """`0 B`, `1.5 MiB`: three digits are enough to read. Negative (unknown) sizes give an empty text."""
+    if size_bytes < 0:
+        return ""
+    size, unit = float(size_bytes), 0
+    while size >= 1023.95 and unit < len(_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    return f"{size_bytes} B" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
+
+
+def in_utc(timestamp_ms: int) -> str:
+    """`2026-01-31T23:59:59.123Z`; an empty text for -1 (unknown) and for times that no calendar has."""
+    if not 0 <= timestamp_ms < _LAST_YEAR_MS:
+        return ""
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 record`, `2,000 records`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

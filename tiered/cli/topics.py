@@ -1,0 +1,312 @@
+"""`tiered topics create|list|describe|alter|delete`: what stands in Kafka's admin requests, for people.
+
+Owns these commands' words. Must never decide whether a request is legal: the broker does, and its reason is
+shown. With several topics each is tried, and the exit code is 1 when any of them failed.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from tiered.cli.cluster import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    Cluster,
+    Topic,
+    all_topics,
+    existing_topic,
+    offsets,
+    run_with_cluster,
+)
+from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
+from tiered.cli.kafka_errors import NONE, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION, reason
+from tiered.cli.output import Column, counted, print_json, print_table
+
+TIMEOUT_MS = 30_000
+_CREATE_TOPICS, _DELETE_TOPICS, _DESCRIBE_CONFIGS, _CREATE_PARTITIONS = 19, 20, 32, 37
+_INCREMENTAL_ALTER_CONFIGS = 44
+_TOPIC_RESOURCE = 2
+_SET, _DELETE = 0, 1
+_DEFAULT_SOURCE = 5
+_SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "broker's start", 5: "default"}
+
+
+def config_pairs(texts: Sequence[str]) -> dict[str, str]:
+    """The configs that repeated `--config KEY=VALUE` mean; raises UsageError."""
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"--config {text!r} is not allowed: it must be KEY=VALUE")
+        if name.strip() in pairs:
+            raise UsageError(f"--config {name.strip()} is given twice")
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+def run_list(arguments: argparse.Namespace) -> int:
+    """`topics list`."""
+
+    async def act(cluster: Cluster) -> int:
+        found = [each for each in await all_topics(cluster) if arguments.internal or not each.is_internal]
+        if arguments.json:
+            print_json([_summary(each) for each in found])
+        elif arguments.quiet:
+            for each in found:
+                print(each.name)
+        else:
+            columns = (Column("TOPIC"), Column("PARTITIONS", True), Column("REPLICAS", True), Column("ID"))
+            rows = [[each.name, str(len(each.partitions)), str(each.replicas), str(each.topic_id)] for each in found]
+            print_table(columns, rows)
+        return EXIT_OK
+
+    return run_with_cluster(arguments.bootstrap, act)
+
+
+def run_create(arguments: argparse.Namespace) -> int:
+    """`topics create`."""
+    configs = config_pairs(arguments.config)
+
+    async def act(cluster: Cluster) -> int:
+        answer = await cluster.request(
+            _CREATE_TOPICS,
+            lambda make: make.CreateTopicsRequest(
+                topics=tuple(
+                    make.CreatableTopic(
+                        name=name,
+                        num_partitions=-1 if arguments.partitions is None else arguments.partitions,
+                        replication_factor=-1 if arguments.replication_factor is None else arguments.replication_factor,
+                        assignments=(),
+                        configs=tuple(make.CreatableTopicConfig(name=key, value=configs[key]) for key in configs),
+                    )
+                    for name in arguments.topics
+                ),
+                timeout=TIMEOUT_MS,
+                validate_only=arguments.validate_only,
+            ),
+        )
+        fine = {NONE, TOPIC_ALREADY_EXISTS} if arguments.if_not_exists else {NONE}
+        done = "could be created" if arguments.validate_only else "created"
+        return _report(arguments, answer.topics, fine=fine, done=done)
+
+    return run_with_cluster(arguments.bootstrap, act)
+
+
+def run_delete(arguments: argparse.Namespace) -> int:
+    """`topics delete`."""
+
+    async def act(cluster: Cluster) -> int:
+        names = tuple(arguments.topics)
+        answer = await cluster.request(
+            _DELETE_TOPICS,
+            lambda make: make.DeleteTopicsRequest(
+                topics=tuple(make.DeleteTopicState(name=name, topic_id=None) for name in names),
+                topic_names=names,
+                timeout=TIMEOUT_MS,
+            ),
+        )
+        fine = {NONE, UNKNOWN_TOPIC_OR_PARTITION} if arguments.if_exists else {NONE}
+        return _report(arguments, answer.responses, fine=fine, done="deleted")
+
+    return run_with_cluster(arguments.bootstrap, act)
+
+
+def run_alter(arguments: argparse.Namespace) -> int:
+    """`topics alter`: configs first, partitions second."""
+    configs = config_pairs(arguments.config)
+    if both := configs.keys() & set(arguments.delete_config):
+        raise UsageError(f"{sorted(both)[0]} cannot be set and deleted at once")
+    if not configs and not arguments.delete_config and arguments.partitions is None:
+        raise UsageError("nothing to alter: give --config, --delete-config or --partitions")
+
+    async def act(cluster: Cluster) -> int:
+        if configs or arguments.delete_config:
+            await _alter_configs(cluster, arguments.topic, configs, arguments.delete_config)
+        if arguments.partitions is not None:
+            await _grow(cluster, arguments.topic, arguments.partitions)
+        if arguments.json:
+            print_json({"topic": arguments.topic, "error": None})
+        else:
+            print(f"{arguments.topic} altered")
+        return EXIT_OK
+
+    return run_with_cluster(arguments.bootstrap, act)
+
+
+async def _alter_configs(cluster: Cluster, topic: str, configs: dict[str, str], deleted: list[str]) -> None:
+    changes = [(name, _SET, value) for name, value in configs.items()] + [(name, _DELETE, None) for name in deleted]
+    answer = await cluster.request(
+        _INCREMENTAL_ALTER_CONFIGS,
+        lambda make: make.IncrementalAlterConfigsRequest(
+            resources=(
+                make.AlterConfigsResource(
+                    resource_type=_TOPIC_RESOURCE,
+                    resource_name=topic,
+                    configs=tuple(
+                        make.AlterableConfig(name=name, config_operation=operation, value=value)
+                        for name, operation, value in changes
+                    ),
+                ),
+            ),
+            validate_only=False,
+        ),
+    )
+    _require_success(topic, answer.responses)
+
+
+async def _grow(cluster: Cluster, topic: str, partition_count: int) -> None:
+    answer = await cluster.request(
+        _CREATE_PARTITIONS,
+        lambda make: make.CreatePartitionsRequest(
+            topics=(make.CreatePartitionsTopic(name=topic, count=partition_count, assignments=None),),
+            timeout=TIMEOUT_MS,
+            validate_only=False,
+        ),
+    )
+    _require_success(topic, answer.results)
+
+
+def run_describe(arguments: argparse.Namespace) -> int:
+    """`topics describe`."""
+
+    async def act(cluster: Cluster) -> int:
+        found = []
+        for name in arguments.topics:
+            topic = await existing_topic(cluster, name)
+            found.append(await _description(cluster, topic, everything=arguments.all_configs))
+        if arguments.json:
+            print_json(found)
+        else:
+            for index, each in enumerate(found):
+                print("" if index == 0 else "\n", end="")
+                _show(each)
+        return EXIT_OK
+
+    return run_with_cluster(arguments.bootstrap, act)
+
+
+async def _description(cluster: Cluster, topic: Topic, *, everything: bool) -> dict[str, Any]:
+    numbers = [each.number for each in topic.partitions if each.leader_id >= 0]
+    starts, local_starts, ends = await asyncio.gather(
+        offsets(cluster, topic, dict.fromkeys(numbers, EARLIEST)),
+        offsets(cluster, topic, dict.fromkeys(numbers, EARLIEST_LOCAL)),
+        offsets(cluster, topic, dict.fromkeys(numbers, LATEST)),
+    )
+    return {
+        **_summary(topic),
+        "partitions": [
+            {
+                "partition": each.number,
+                "leader": each.leader_id,
+                "leader_epoch": each.leader_epoch,
+                "replicas": list(each.replicas),
+                "in_sync_replicas": list(each.in_sync_replicas),
+                "log_start_offset": starts.get(each.number),
+                "local_log_start_offset": local_starts.get(each.number),
+                "high_watermark": ends.get(each.number),
+            }
+            for each in topic.partitions
+        ],
+        "configs": await _configs(cluster, topic.name, everything=everything),
+    }
+
+
+async def _configs(cluster: Cluster, topic: str, *, everything: bool) -> list[dict[str, Any]]:
+    """What was set for the topic or its broker; with `everything`, defaults as well."""
+    answer = await cluster.request(
+        _DESCRIBE_CONFIGS,
+        lambda make: make.DescribeConfigsRequest(
+            resources=(
+                make.DescribeConfigsResource(
+                    resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
+                ),
+            ),
+            include_synonyms=False,
+            include_documentation=False,
+        ),
+    )
+    _require_success(topic, answer.results)
+    return [
+        {"name": each.name, "value": each.value, "source": _SOURCES.get(each.config_source, str(each.config_source))}
+        for each in sorted(answer.results[0].configs, key=lambda each: str(each.name))
+        if everything or each.config_source != _DEFAULT_SOURCE
+    ]
+
+
+def _show(topic: dict[str, Any]) -> None:
+    partitions = topic["partitions"]
+    shape = f"{counted(len(partitions), 'partition')}, {counted(topic['replicas'], 'replica')}"
+    print(f"{topic['topic']}  id {topic['topic_id']}  {shape}")
+    columns = (
+        Column("PARTITION", True),
+        Column("LEADER", True),
+        Column("EPOCH", True),
+        Column("REPLICAS"),
+        Column("IN-SYNC"),
+        Column("START", True),
+        Column("LOCAL-START", True),
+        Column("END", True),
+    )
+    print_table(
+        columns,
+        [
+            [
+                str(each["partition"]),
+                str(each["leader"]) if each["leader"] >= 0 else "none",
+                str(each["leader_epoch"]),
+                ",".join(map(str, each["replicas"])),
+                ",".join(map(str, each["in_sync_replicas"])),
+                _offset(each["log_start_offset"]),
+                _offset(each["local_log_start_offset"]),
+                _offset(each["high_watermark"]),
+            ]
+            for each in partitions
+        ],
+    )
+    if topic["configs"]:
+        print()
+        print_table(
+            (Column("CONFIG"), Column("VALUE"), Column("SET-BY")),
+            [[each["name"], each["value"] or "", each["source"]] for each in topic["configs"]],
+        )
+
+
+def _offset(offset: int | None) -> str:
+    return "" if offset is None else str(offset)
+
+
+def _summary(topic: Topic) -> dict[str, Any]:
+    return {
+        "topic": topic.name,
+        "topic_id": str(topic.topic_id),
+        "internal": topic.is_internal,
+        "partition_count": len(topic.partitions),
+        "replicas": topic.replicas,
+    }
+
+
+def _require_success(topic: str, results: Sequence[Any]) -> None:
+    if not results:
+        raise CommandFailed(f"the broker's answer says nothing about {topic}; see the broker's log")
+    for each in results:
+        if each.error_code != NONE:
+            raise CommandFailed(f"{topic}: {reason(each.error_code, each.error_message)}")
+
+
+def _report(arguments: argparse.Namespace, results: Sequence[Any], *, fine: set[int], done: str) -> int:
+    """Says what became of each topic, and gives the exit code. Codes in `fine` are success."""
+    outcomes = []
+    for each in results:
+        message = None if each.error_code in fine else reason(each.error_code, getattr(each, "error_message", None))
+        outcomes.append((each.name, message, each.error_code == NONE))
+    if arguments.json:
+        print_json([{"topic": name, "changed": changed, "error": message} for name, message, changed in outcomes])
+    for name, message, changed in outcomes:
+        if message is not None:
+            print(f"{arguments.parser.prog}: {name}: {message}", file=sys.stderr)
+        elif not arguments.json:
+            print(f"{name} {done}" if changed else f"{name} needs no change")
+    return EXIT_FAILED if any(message is not None for _, message, _ in outcomes) else EXIT_OK
