@@ -25,8 +25,9 @@ class DefaultSource(DataSource):
 
     def schema(self) -> str:
         from pyspark_tiered.columns import ddl
-        from pyspark_tiered.options import wants_headers
+        from pyspark_tiered.options import check_names, wants_headers
 
+        check_names(self.options)
         return ddl(headers=wants_headers(self.options))
 
     def reader(self, schema: "StructType") -> "DataSourceReader":

@@ -154,7 +154,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
     """The options in `given` (names in any case). Raises `InvalidConfig` that names the option and the way out."""
     options = {name.lower(): value for name, value in given.items()}
     client = {name[len("kafka.") :]: value for name, value in options.items() if name.startswith("kafka.")}
-    _check_names({name for name in options if not name.startswith("kafka.")})
+    check_names(options)
     bootstrap_servers = client.pop("bootstrap.servers", None)
     _check_client(client)
     store = options.get("store")
@@ -194,9 +194,12 @@ def wants_headers(given: Mapping[str, str]) -> bool:
     return _boolean({name.lower(): value for name, value in given.items()}, "includeHeaders", default=False)
 
 
-def _check_names(names: set[str]) -> None:
+def check_names(given: Mapping[str, str]) -> None:
+    """Nothing when every option is known and served, batch or stream. Raises `InvalidConfig` otherwise."""
     known = {name.lower(): name for name in _KNOWN}
-    for name in sorted(names):
+    for name in sorted(each.lower() for each in given):
+        if name.startswith("kafka."):
+            continue
         if known.get(name) in _NOT_YET:
             raise InvalidConfig(f"option {known[name]}: {_NOT_YET[known[name]]}")
         if name in _ONLY_KAFKA:

@@ -1,7 +1,10 @@
 """One Spark session for all of tests/spark, on two threads and little memory, and stores to read."""
 
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from pyspark.sql import SparkSession
@@ -14,7 +17,8 @@ from tiered.cold.object_store import open_store
 @pytest.fixture(scope="session")
 def spark(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     warehouse = tmp_path_factory.mktemp("warehouse")
-    with aws_environment():  # Python workers inherit what the JVM had when it began.
+    # Python workers inherit what the JVM had when it began.
+    with aws_environment(), patch.dict(os.environ, {"PYSPARK_PYTHON": sys.executable}):
         session = (
             SparkSession.builder.master("local[2]")
             .appName("tiered-tests")
