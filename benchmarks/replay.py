@@ -5,6 +5,7 @@ prints JSON.
 """
 
 import json
+import os
 import sys
 import time
 
@@ -13,6 +14,7 @@ from pyspark.sql import SparkSession
 
 def main(argv: list[str]) -> int:
     store, topic, rounds = argv[0], argv[1], int(argv[2])
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     builder = SparkSession.Builder().master("local[2]").appName("tiered-bench")
     for name, value in {
         "spark.ui.enabled": "false",

@@ -3,8 +3,10 @@
 Owns the session and its options. A user's job looks the same.
 """
 
+import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,6 +27,8 @@ def require_java() -> None:
 
 def session(folder: Path) -> SparkSession:
     """A local Spark with two cores and 1 GiB, which leaves its files under `folder`."""
+    # Spark's workers are this Python, and its own ports are on loopback like everything else here.
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     builder = SparkSession.Builder().master("local[2]").appName("tiered-demo")
     for name, value in {
         "spark.ui.enabled": "false",
