@@ -1,0 +1,152 @@
+"""Reading a split: bounded memory whatever the object's size, exact ranges, and no byte that was not checked."""
+
+import hashlib
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from pyspark_tiered.cold_read import read_cold
+from pyspark_tiered.plan import ColdSplit, SegmentPiece
+from tests.spark.bucket import Bucket, batches_of, records
+from tiered.errors import CorruptObject, ObjectMissing
+from tiered.formats.checkpoint import CommittedSegment
+from tiered.formats.record_batch import Record, encode_batch
+
+MIB = 1 << 20
+
+
+def split_of(
+    bucket: Bucket, segment: CommittedSegment, *, start: int = 0, end: int = 2**62, cut: tuple[int, int] | None = None
+) -> ColdSplit:
+    start_position, end_position = cut or (0, segment.log_bytes)
+    piece = SegmentPiece(
+        object_key=segment.object_key,
+        size_bytes=segment.size_bytes,
+        log_bytes=segment.log_bytes,
+        base_offset=segment.base_offset,
+        end_offset=segment.end_offset,
+        root_sha256=segment.root_sha256,
+        start_position=start_position,
+        end_position=end_position,
+    )
+    return ColdSplit(
+        topic="orders",
+        topic_id=bucket.topic_ids["orders"],
+        partition=0,
+        start_offset=start,
+        end_offset=end,
+        pieces=(piece,),
+    )
+
+
+def offsets(bucket: Bucket, split: ColdSplit) -> list[int]:
+    return [
+        offset
+        for batch in read_cold(bucket.store, split, columns=("offset",))
+        for offset in batch.column(0).to_pylist()
+    ]
+
+
+def test_pieces_of_one_object_give_each_record_once(bucket: Bucket) -> None:
+    segment = bucket.add_segment("orders", 0, batches_of(records(0, 500)))
+    cuts = [0, 1, 5000, 5001, 20_000, segment.log_bytes]
+    found = [
+        offset for pair in itertools.pairwise(cuts) for offset in offsets(bucket, split_of(bucket, segment, cut=pair))
+    ]
+    assert found == list(range(500))
+
+
+def test_a_range_within_a_chunk_is_exact(bucket: Bucket) -> None:
+    segment = bucket.add_segment("orders", 0, batches_of(records(0, 500)))
+    assert offsets(bucket, split_of(bucket, segment, start=13, end=17)) == [13, 14, 15, 16]
+
+
+def test_another_topics_object_under_the_key_is_refused(bucket: Bucket) -> None:
+    segment = bucket.add_segment("orders", 0, batches_of(records(0, 50)))
+    bucket.topic_ids["orders"] = UUID(int=1)
+    with pytest.raises(CorruptObject, match="the object was swapped"):
+        offsets(bucket, split_of(bucket, segment))
+
+
+def test_a_missing_object_is_named(bucket: Bucket) -> None:
+    segment = bucket.add_segment("orders", 0, batches_of(records(0, 50)))
+    bucket.store.delete(segment.object_key)
+    with pytest.raises(ObjectMissing, match=f"offsets 0 to 49, object {segment.object_key}: the object is missing"):
+        offsets(bucket, split_of(bucket, segment))
+
+
+def test_every_altered_byte_of_the_object_is_refused(bucket: Bucket) -> None:
+    segment = bucket.add_segment("orders", 0, batches_of(records(0, 40)))
+    data, _ = bucket.store.get(segment.object_key, max_bytes=MIB)
+    intact = offsets(bucket, split_of(bucket, segment))
+    for position in range(0, len(data), 97):
+        altered = bytearray(data)
+        altered[position] ^= 0x10
+        bucket.store.delete(segment.object_key)
+        bucket.store.put(segment.object_key, bytes(altered))
+        with pytest.raises(CorruptObject, match=segment.object_key):
+            offsets(bucket, split_of(bucket, segment))
+    bucket.store.delete(segment.object_key)
+    bucket.store.put(segment.object_key, data)
+    assert offsets(bucket, split_of(bucket, segment)) == intact
+
+
+# Peak memory, in a process of its own: `python tests/spark/test_cold_read.py FOLDER MIB` prints it, so that a
+# gibibyte can be tried by hand. What numpy and pyarrow take by themselves is not counted.
+
+
+PROBE = """
+import pickle, sys, pyarrow, numpy
+from pyspark_tiered.cold_read import read_cold, store_of
+
+def mib(name):
+    status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+    return int(status[name].split()[0]) // 1024
+
+split, url = pickle.load(sys.stdin.buffer)
+columns = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+before, rows = mib("VmRSS"), 0
+for batch in read_cold(store_of(url), split, columns=columns):
+    rows += batch.num_rows
+    del batch
+print(rows, mib("VmHWM") - before)
+"""
+
+
+def peak_of_a_read(folder: Path, object_mib: int) -> tuple[int, int]:
+    """(rows, MiB that the process grew by at its peak) for one object of that size."""
+    from tiered.cold.object_store import open_store
+
+    bucket = Bucket(store=open_store(f"file://{folder}/store"), chunk_bytes=MIB)
+    value = hashlib.sha512(b"x").digest() * 16  # 1 KiB
+    batches = []
+    for base in range(0, object_mib * MIB // 1050, 900):
+        rows = [Record(offset=base + at, timestamp_ms=1, key=None, value=value) for at in range(900)]
+        batches.append(encode_batch(rows, base_offset=base))
+    segment = bucket.add_segment("orders", 0, batches)
+    count = len(batches) * 900
+    batches.clear()
+    everything = split_of(bucket, segment)
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE],
+        input=pickle.dumps((everything, bucket.url)),
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    rows_read, grown_mib = map(int, done.stdout.split())
+    assert rows_read == count
+    return rows_read, grown_mib
+
+
+def test_a_large_object_is_read_with_little_memory(tmp_path: Path) -> None:
+    _, grown_mib = peak_of_a_read(tmp_path, 256)
+    assert grown_mib < 100
+
+
+if __name__ == "__main__":
+    print("rows, MiB at the peak:", *peak_of_a_read(Path(sys.argv[1]), int(sys.argv[2])))
