@@ -17,11 +17,12 @@ def test_bytes_dropped_from_the_cache_are_not_resident_until_they_are_read(tmp_p
     path.write_bytes(os.urandom(3 << 20))
     part = sliced(path, 1_000, 2 << 20)
     os.fsync(part.fileno())
+    if not is_resident(part):
+        return  # This file system cannot tell (a tmpfs): no is the safe answer.
     os.posix_fadvise(part.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    dropped = is_resident(part)
+    assert not is_resident(part)
     make_resident(part)
-    # A file system that cannot tell never says yes; one that can must have noticed both.
-    assert is_resident(part) is not dropped or not is_resident(part)
+    assert is_resident(part)
 
 
 def test_an_empty_slice_is_resident(tmp_path: Path) -> None:
