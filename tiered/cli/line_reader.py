@@ -22,6 +22,8 @@ class LineReader:
         self._chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue(CHUNKS_AHEAD)
         self._partial = bytearray()
         self._ended = False
+        self.position = 0
+        """Bytes that were taken so far."""
 
     def start(self) -> None:
         """Begins to read. The thread is a daemon: a read from a terminal may never end."""
@@ -60,6 +62,7 @@ class LineReader:
         if not chunk:
             self._ended = True
             return [bytes(self._partial)] if self._partial else None
+        self.position += len(chunk)
         head, newline, rest = chunk.rpartition(b"\n")
         if not newline:
             self._partial += chunk

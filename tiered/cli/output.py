@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _LAST_YEAR_MS = 253_402_300_800_000
 _COLUMN_GAP = "  "
+_WIDEST = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +51,19 @@ def plain_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> lis
 
 
 def _draw(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=None, pad_edge=False, padding=(0, len(_COLUMN_GAP), 0, 0), header_style="bold cyan")
     for column in columns:
-        table.add_column(column.title, justify="right" if column.numeric else "left", overflow="fold")
+        table.add_column(column.title, justify="right" if column.numeric else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(Text(cell or "-") for cell in row))  # A Text's brackets are brackets, not markup.
-    Console().print(table)
+    console = Console()
+    # A row that is too long continues on the next line, as text does: cells that are cut or folded cannot be copied.
+    width = console.measure(table, options=console.options.update(max_width=_WIDEST)).maximum
+    console.print(table, width=max(width, console.width), crop=False, soft_wrap=True)
 
 
 def in_bytes(size_bytes: int) -> str:
@@ -74,10 +77,10 @@ def in_bytes(size_bytes: int) -> str:
 
 
 def in_utc(timestamp_ms: int) -> str:
-    """`2026-01-31T23:59:59.123Z`; an empty text for -1 (unknown) and for times that no calendar has."""
+    """`2026-01-31T23:59:59Z`; an empty text for -1 (unknown) and for times that no calendar has."""
     if not 0 <= timestamp_ms < _LAST_YEAR_MS:
         return ""
-    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return datetime.fromtimestamp(timestamp_ms // 1000, UTC).isoformat().replace("+00:00", "Z")
 
 
 def counted(number: int, noun: str) -> str:

@@ -121,6 +121,7 @@ def _add_segments(commands: "Commands[Parser]") -> None:
     )
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument("-p", "--partition", metavar="N", type=_number, help="this partition alone")
+    parser.add_argument("--objects", action="store_true", help="show the keys of objects as well; --json always does")
     parser.add_argument(
         "--http",
         metavar="URL",

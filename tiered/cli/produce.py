@@ -17,6 +17,7 @@ from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.kafka_errors import NONE, advice, reason
 from tiered.cli.line_reader import LineReader
 from tiered.cli.output import counted, print_json
+from tiered.cli.progress import Report, progress_of
 from tiered.cli.record_text import LineFormat, header_of, separator_bytes
 from tiered.errors import TieredError, UnsupportedVersion
 from tiered.formats.record_batch import Compression, Record, encode_batch
@@ -52,7 +53,9 @@ def run(arguments: argparse.Namespace) -> int:
             )
             await sender.start()
             try:
-                await _produce_lines(LineReader(fd), line_format, headers, gathering, sender, arguments.linger_ms)
+                with progress_of(fd, "sent") as progress:
+                    reader = LineReader(fd)
+                    await _produce_lines(reader, line_format, headers, gathering, sender, arguments.linger_ms, progress)
             except CommandFailed as error:
                 raise CommandFailed(f"{error} ({counted(sender.records, 'record')} sent before)") from error
             _tell(arguments, sender)
@@ -83,6 +86,7 @@ async def _produce_lines(
     gathering: "Gathering",
     sender: "Sender",
     linger_ms: float,
+    progress: Report,
 ) -> None:
     clock = SystemClock()
     reader.start()
@@ -92,6 +96,7 @@ async def _produce_lines(
             gathering.add(line_format.record_of(line, offset=0, timestamp_ms=now_ms, headers=headers))
         # Nothing new within the linger: what is there goes now, so that an interactive line does not wait.
         await sender.send(gathering.take(everything=not lines))
+        progress(sender.records, reader.position)
     await sender.send(gathering.take(everything=True))
 
 

@@ -13,14 +13,13 @@ from tiered.cli.output import Column, counted, in_bytes, in_utc, print_json, pri
 _COLUMNS = (
     Column("PARTITION", numeric=True),
     Column("OFFSETS"),
-    Column("RECORDS", numeric=True),
     Column("TIER"),
     Column("STATE"),
     Column("SIZE", numeric=True),
     Column("FROM"),
     Column("TO"),
-    Column("OBJECT"),
 )
+_OBJECT = Column("OBJECT")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -31,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"topic": arguments.topic, "partitions": found})
     else:
-        _show(found)
+        _show(found, with_objects=arguments.objects)
     return 0
 
 
@@ -54,8 +53,10 @@ def _whole_partition(catalogue: Catalogue, topic: str, number: int) -> dict[str,
     return answer
 
 
-def _show(partitions: list[dict[str, Any]]) -> None:
-    print_table(_COLUMNS, [_row(each["partition"], segment) for each in partitions for segment in each["segments"]])
+def _show(partitions: list[dict[str, Any]], *, with_objects: bool) -> None:
+    columns = (*_COLUMNS, _OBJECT) if with_objects else _COLUMNS
+    rows = [_row(each["partition"], segment) for each in partitions for segment in each["segments"]]
+    print_table(columns, [row[: len(columns)] for row in rows])
     segments = [segment for each in partitions for segment in each["segments"]]
     totals = []
     for tier in ("hot", "both", "cold"):
@@ -70,7 +71,6 @@ def _row(partition: int, segment: dict[str, Any]) -> list[str]:
     return [
         str(partition),
         f"{base_offset}..{end_offset - 1}" if end_offset > base_offset else f"{base_offset}..",
-        str(end_offset - base_offset),
         segment["tier"],
         segment["state"],
         in_bytes(segment["size_bytes"]),

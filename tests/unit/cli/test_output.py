@@ -54,8 +54,8 @@ def test_sizes_are_shown_in_the_unit_that_fits(size_bytes: int, shown: str) -> N
 @pytest.mark.parametrize(
     ("timestamp_ms", "shown"),
     [
-        (0, "1970-01-01T00:00:00.000Z"),
-        (1_769_903_999_123, "2026-01-31T23:59:59.123Z"),
+        (0, "1970-01-01T00:00:00Z"),
+        (1_769_903_999_123, "2026-01-31T23:59:59Z"),
         (-1, ""),
         (1 << 62, ""),
     ],
