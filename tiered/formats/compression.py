@@ -88,9 +88,9 @@ def decompress(code: int, data: Buffer, *, max_bytes: int) -> bytes:
             case _:
                 raise CorruptBatch(f"compression codec {code} is unknown")
     except (cramjam.DecompressionError, zlib.error) as error:
-        raise CorruptBatch(f"the records do not decompress (codec {code}): {error}") from None
+        raise CorruptBatch(f"the records do not decompress within {max_bytes} bytes (codec {code}): {error}") from None
     if result is None:
-        raise CorruptBatch(f"the records decompress to more than {max_bytes} bytes (codec {code})")
+        raise CorruptBatch(f"the records do not decompress within {max_bytes} bytes (codec {code})")
     return result
 
 

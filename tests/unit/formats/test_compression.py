@@ -1,0 +1,142 @@
+"""Codecs: the forms that other clients write, and bombs that must not go off."""
+
+import gzip
+import io
+import struct
+import tracemalloc
+import zlib
+
+import cramjam
+import pytest
+import zstandard
+
+from tiered.errors import CorruptBatch
+from tiered.formats.compression import compress, decompress
+
+GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
+CODECS = [GZIP, SNAPPY, LZ4, ZSTD]
+PLAIN = b"".join(b"%d green bottles hanging on the wall, " % n for n in range(20_000))
+MAX = 4 << 20
+
+
+def zstd_without_size(data: bytes) -> bytes:
+    sink = io.BytesIO()
+    with zstandard.ZstdCompressor().stream_writer(sink, closefd=False) as writer:
+        writer.write(data)
+    return sink.getvalue()
+
+
+def xerial(*blocks: bytes) -> bytes:
+    framed = b"".join(struct.pack(">i", len(block)) + block for block in blocks)
+    return b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1) + framed
+
+
+FOREIGN = [
+    pytest.param(GZIP, gzip.compress(PLAIN), id="gzip with a file header"),
+    pytest.param(GZIP, gzip.compress(PLAIN[:1000]) + gzip.compress(PLAIN[1000:]), id="gzip of two members"),
+    pytest.param(SNAPPY, bytes(cramjam.snappy.compress_raw(PLAIN)), id="snappy raw, as librdkafka writes it"),
+    pytest.param(SNAPPY, xerial(bytes(cramjam.snappy.compress_raw(PLAIN))), id="snappy framed in one block"),
+    pytest.param(LZ4, bytes(cramjam.lz4.compress(PLAIN)), id="lz4 of linked blocks with checksums"),
+    pytest.param(ZSTD, zstandard.compress(PLAIN), id="zstd with its size"),
+    pytest.param(ZSTD, zstd_without_size(PLAIN), id="zstd without its size, as Java writes it"),
+    pytest.param(ZSTD, zstandard.compress(PLAIN[:9]) + zstandard.compress(PLAIN[9:]), id="zstd of two frames"),
+]
+
+
+@pytest.mark.parametrize("code", [0, *CODECS])
+@pytest.mark.parametrize("length", [0, 1, 100, 32 * 1024, 64 * 1024, 64 * 1024 + 1, len(PLAIN)])
+def test_what_is_compressed_is_decompressed(code: int, length: int) -> None:
+    for kind in (bytes, bytearray, memoryview):
+        assert decompress(code, kind(compress(code, kind(PLAIN[:length]))), max_bytes=length) == PLAIN[:length]
+
+
+def test_bytes_that_do_not_compress_survive() -> None:
+    noise = bytes((n * n * 7919 + (n >> 3)) % 251 for n in range(200_000))
+    for code in CODECS:
+        assert decompress(code, compress(code, noise), max_bytes=len(noise)) == noise
+
+
+@pytest.mark.parametrize(("code", "data"), FOREIGN)
+def test_other_writers_forms_are_read(code: int, data: bytes) -> None:
+    assert decompress(code, data, max_bytes=MAX) == PLAIN
+    assert decompress(code, data, max_bytes=len(PLAIN)) == PLAIN
+    with pytest.raises(CorruptBatch, match="within"):
+        decompress(code, data, max_bytes=len(PLAIN) - 1)
+
+
+@pytest.mark.parametrize(("code", "data"), FOREIGN)
+def test_a_cut_stream_is_refused(code: int, data: bytes) -> None:
+    for length in {0, 1, 7, 15, len(data) // 2, len(data) - 1}:
+        with pytest.raises(CorruptBatch):
+            decompress(code, data[:length], max_bytes=MAX)
+
+
+@pytest.mark.parametrize(("code", "data"), FOREIGN)
+def test_bytes_behind_the_stream_are_refused(code: int, data: bytes) -> None:
+    with pytest.raises(CorruptBatch):
+        decompress(code, data + b"trailing", max_bytes=MAX)
+
+
+def test_lz4_frames_are_such_as_java_and_librdkafka_read() -> None:
+    frame = compress(LZ4, PLAIN)
+    assert frame[:4] == bytes.fromhex("04224d18")
+    assert frame[4] == 0x60, "version 1, independent blocks (Java refuses linked ones), no checksums"
+    assert frame[5] == 0x40, "blocks of 64 KiB"
+    assert frame[-4:] == bytes(4)
+    assert bytes(cramjam.lz4.decompress(frame)) == PLAIN, "the checksum of the frame's header is checked here"
+
+
+def test_snappy_is_framed_as_java_frames_it() -> None:
+    framed = compress(SNAPPY, PLAIN)
+    assert framed[:16] == b"\x82SNAPPY\x00" + bytes.fromhex("0000000100000001")
+    (length,) = struct.unpack_from(">i", framed, 16)
+    assert bytes(cramjam.snappy.decompress_raw(framed[20 : 20 + length])) == PLAIN[: 32 * 1024]
+
+
+ZEROS = bytes(64 << 20)
+BOMBS = [
+    pytest.param(GZIP, gzip.compress(ZEROS, 9), id="gzip"),
+    pytest.param(SNAPPY, bytes(cramjam.snappy.compress_raw(ZEROS)), id="snappy"),
+    pytest.param(SNAPPY, xerial(*[bytes(cramjam.snappy.compress_raw(ZEROS[: 1 << 20]))] * 64), id="snappy framed"),
+    pytest.param(SNAPPY, b"\xff\xff\xff\xff\x0f" + b"\0" * 40, id="snappy that declares 4 GiB"),
+    pytest.param(SNAPPY, b"\xff\xff\x3f" + b"\0" * 40, id="snappy that declares 1 MiB in 43 bytes"),
+    pytest.param(LZ4, bytes(cramjam.lz4.compress(ZEROS)), id="lz4"),
+    pytest.param(ZSTD, zstandard.compress(ZEROS), id="zstd with its size"),
+    pytest.param(ZSTD, zstd_without_size(ZEROS), id="zstd without its size"),
+    pytest.param(ZSTD, zstandard.compress(ZEROS[: 1 << 20]) * 64, id="zstd of many frames"),
+]
+
+
+@pytest.mark.parametrize(("code", "bomb"), BOMBS)
+def test_a_bomb_is_refused_within_the_bound(code: int, bomb: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptBatch):
+            decompress(code, bomb, max_bytes=1 << 20)
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 3 << 20
+
+
+def test_many_tiny_gzip_members_are_read() -> None:
+    members = gzip.compress(b"x") * 5000
+    assert decompress(GZIP, members, max_bytes=5000) == b"x" * 5000
+    with pytest.raises(CorruptBatch):
+        decompress(GZIP, members, max_bytes=4999)
+
+
+def test_a_zlib_stream_is_no_gzip() -> None:
+    with pytest.raises(CorruptBatch):
+        decompress(GZIP, zlib.compress(PLAIN), max_bytes=MAX)
+
+
+@pytest.mark.parametrize("code", [-1, 5, 6, 7, 99])
+def test_an_unknown_codec_is_refused(code: int) -> None:
+    with pytest.raises(CorruptBatch, match="unknown"):
+        decompress(code, b"", max_bytes=MAX)
+
+
+def test_plain_records_are_bounded_too() -> None:
+    with pytest.raises(CorruptBatch, match="within"):
+        decompress(0, PLAIN, max_bytes=100)
