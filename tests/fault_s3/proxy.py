@@ -24,6 +24,7 @@ class FaultKind(Enum):
     SLOW_DOWN = "answers 503 SlowDown; the request does not arrive"
     BAD_DIGEST = "answers 400 BadDigest, as if the body had been damaged on its way; the request does not arrive"
     ERROR_IN_200 = "answers 200 with an <Error> body, as completions of multipart uploads may; nothing arrives"
+    ACCESS_DENIED = "answers 403 AccessDenied, as for a role that may not do this; the request does not arrive"
     RESET = "resets the connection; the request does not arrive"
     RESET_AFTER = "the request is carried out, then the connection is reset without an answer"
     TRUNCATE = "sends half of the body it announced, then closes"
@@ -38,6 +39,7 @@ _ERRORS = {
     FaultKind.SERVER_ERROR: (500, "InternalError"),
     FaultKind.SLOW_DOWN: (503, "SlowDown"),
     FaultKind.BAD_DIGEST: (400, "BadDigest"),
+    FaultKind.ACCESS_DENIED: (403, "AccessDenied"),
     FaultKind.ERROR_IN_200: (200, "InternalError"),
 }
 

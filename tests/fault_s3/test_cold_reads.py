@@ -31,6 +31,9 @@ def faults(endpoint_url: str) -> Iterator[FaultyS3]:
         yield faults
 
 
+OFFSETS = 600
+
+
 class Lab:
     """A segment in moto, and a reader that reaches it through the faults."""
 
@@ -42,7 +45,7 @@ class Lab:
         self._pool = BlockingPool("download", threads=4)
         self.cache = ChunkCache(directory / "cache", max_bytes=1 << 20, pool=self._pool)
         self.reader = ColdReader(self.store, self.cache, self._pool, read_ahead_chunks=0)
-        self.stored: StoredSegment = store_segment(self.store, directory, range(200))
+        self.stored: StoredSegment = store_segment(self.store, directory, range(OFFSETS))
 
     def run(self, test: Callable[[], Awaitable[None]]) -> None:
         async def run() -> None:
@@ -65,7 +68,7 @@ class Lab:
 
     async def read_all(self) -> bytes:
         offset, log = 0, b""
-        while offset < 200:
+        while offset < OFFSETS:
             part = await self.read(offset)
             log += part
             *_, (_, last) = record_batch.exact_batches(part, 0, len(part))
@@ -94,8 +97,8 @@ def test_bits_that_flip_every_time_end_in_a_named_error(lab: Lab) -> None:
     async def test() -> None:
         await lab.read(0)
         lab.faults.inject(FaultKind.FLIP, method="GET", times=100)
-        with pytest.raises(CorruptObject, match="topic orders partition 3 offsets 0 to 199, object segments/"):
-            await lab.read(199)
+        with pytest.raises(CorruptObject, match="topic orders partition 3 offsets 0 to 599, object segments/"):
+            await lab.read(OFFSETS - 1)
         lab.faults.heal()
         assert await lab.read_all() == lab.stored.log
 
@@ -134,7 +137,7 @@ def test_random_faults_leave_every_byte_right(lab: Lab) -> None:
     async def test() -> None:
         lab.faults.misbehave(
             seed=11,
-            probability=0.4,
+            probability=0.5,
             kinds=(
                 FaultKind.SLOW_DOWN,
                 FaultKind.RESET,
@@ -145,7 +148,7 @@ def test_random_faults_leave_every_byte_right(lab: Lab) -> None:
             ),
         )
         offset, log = 0, b""
-        while offset < 200:
+        while offset < OFFSETS:
             try:
                 part = await lab.read(offset)
             except StoreUnavailable:

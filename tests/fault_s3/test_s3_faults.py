@@ -13,7 +13,8 @@ import pytest
 from tests.fault_s3.moto_server import aws_environment, moto_s3, store_url
 from tests.fault_s3.proxy import FaultKind, FaultyS3, faulty_s3
 from tiered.cold.object_store import Checksum, S3Address, parse_store_url
-from tiered.cold.s3 import MAX_PART_BYTES, MIN_PART_BYTES, S3Store, part_bytes_for
+from tiered.cold.s3 import S3Store
+from tiered.cold.s3_uploads import MAX_PART_BYTES, MIN_PART_BYTES, part_bytes_for
 from tiered.errors import InvalidConfig, LostRace, ObjectExists, ObjectMissing, StoreUnavailable
 
 DATA = bytes(range(256)) * 400
@@ -49,6 +50,7 @@ def opened(endpoint_url: str, prefix: str, *, checksum: str = "auto", read_timeo
         read_timeout_ms=read_timeout_ms,
         max_attempts=5,
         min_part_bytes=PART_BYTES,
+        probe_first=False,
     )
 
 
@@ -296,7 +298,7 @@ def test_bucket_that_is_gone_is_no_missing_object(endpoint_url: str) -> None:
     with aws_environment():
         address = parse_store_url(f"s3://no-such-bucket-here/p?endpoint_url={endpoint_url}")
         assert isinstance(address, S3Address)
-        store = S3Store(address, first_backoff_ms=1, max_backoff_ms=2)
+        store = S3Store(address, first_backoff_ms=1, max_backoff_ms=2, probe_first=False)
         for attempt in (
             lambda: store.get("k", max_bytes=1),
             lambda: store.get_range("k", 0, 1),
@@ -314,6 +316,30 @@ def test_probe_survives_a_store_that_is_slow_at_first(store: S3Store, faults: Fa
     faults.inject(FaultKind.SLOW_DOWN, times=3)
     assert store.probe().create_only
     assert store.list("") == []
+
+
+def test_first_put_probes_once_and_reads_never_do(faults: FaultyS3, prefix: str) -> None:
+    address = parse_store_url(store_url(faults.url, prefix))
+    assert isinstance(address, S3Address)
+    faults.refuse_header("If-None-Match")
+    with aws_environment():
+        store = S3Store(address, first_backoff_ms=1, max_backoff_ms=2, max_attempts=2)
+        with pytest.raises(ObjectMissing):
+            store.get("k", max_bytes=1)
+        assert faults.count("PUT") == 0
+        faults.inject(FaultKind.SERVER_ERROR, method="PUT", times=2)
+        with pytest.raises(StoreUnavailable):
+            store.put("k", b"x", create_only=True)
+        store.put("k", b"x", create_only=True)
+        with pytest.raises(ObjectExists):
+            store.put("k", b"y", create_only=True)
+        store.close()
+    assert len({seen.path for seen in faults.seen if "/probes/" in seen.path}) == 2
+
+
+def test_writer_that_may_not_delete_is_probed_all_the_same(store: S3Store, faults: FaultyS3) -> None:
+    faults.inject(FaultKind.ACCESS_DENIED, method="DELETE", times=100)
+    assert store.probe().create_only
 
 
 def test_probe_sees_that_moto_does_not_verify_checksums(store: S3Store) -> None:
@@ -379,7 +405,7 @@ def test_closing_ends_the_pause_between_attempts(faults: FaultyS3, prefix: str) 
     faults.inject(FaultKind.SERVER_ERROR, times=100)
     failed: list[Exception] = []
     with aws_environment():
-        store = S3Store(address, first_backoff_ms=10_000_000, max_backoff_ms=10_000_000)
+        store = S3Store(address, first_backoff_ms=10_000_000, max_backoff_ms=10_000_000, probe_first=False)
 
         def put() -> None:
             try:

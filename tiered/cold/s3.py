@@ -5,29 +5,20 @@ manager stay off, so that every attempt is counted here and memory is bounded by
 Must never print a credential, take a 200 for a range, or overwrite an object that was to be new.
 """
 
-import base64
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import closing
-from typing import Any, TypeAlias
-
-import fastcrc
+from collections.abc import Mapping
+from contextlib import closing, suppress
+from typing import Any
 
 from tiered.cold.object_store import Checksum, ObjectInfo, S3Address, StoreCapabilities, check_key, read_joined
 from tiered.cold.s3_failure import Meaning
 from tiered.cold.s3_requests import RequestFailedError, S3Requests, S3State, WrongAnswerError
+from tiered.cold.s3_uploads import MIN_PART_BYTES, S3Uploads, checksum_header, part_bytes_for
 from tiered.errors import CorruptObject, InvalidConfig, LostRace, ObjectExists, ObjectMissing, StoreUnavailable
 from tiered.runtime import new_uuid
 
-Parts: TypeAlias = list[dict[str, Any]]
-
-MIN_PART_BYTES = 8 << 20
-MAX_PART_BYTES = 32 << 20
-_PARTS_WANTED = 40
-_PART_STEP_BYTES = 1 << 20
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)\Z")
 _DIGEST_REFUSED = frozenset({"BadDigest", "InvalidDigest", "XAmzContentChecksumMismatch"})
 _NO_SUCH_ETAG = '"00000000000000000000000000000000"'
@@ -37,7 +28,8 @@ _UPLOADS_PER_PAGE = 1000
 class S3Store:
     """An `ObjectStore` in a bucket. Threads share it: at most `max_requests` requests run at once, fewer after
     "slow down". Each request is tried `max_attempts` times, then `StoreUnavailable`. An upload holds at most
-    `parts_in_flight` parts in memory, over all uploads."""
+    `parts_in_flight` parts in memory, over all uploads. With `probe_first` the first put probes the store, unless
+    somebody did before; readers never do."""
 
     def __init__(
         self,
@@ -45,6 +37,7 @@ class S3Store:
         *,
         parts_in_flight: int = 2,
         min_part_bytes: int = MIN_PART_BYTES,
+        probe_first: bool = True,
         max_requests: int = 16,
         max_attempts: int = 6,
         connect_timeout_ms: float = 5_000,
@@ -53,7 +46,6 @@ class S3Store:
         max_backoff_ms: float = 5_000,
     ) -> None:
         self._address = address
-        self._parts_in_flight = parts_in_flight
         self._min_part_bytes = min_part_bytes
         self._requests = S3Requests(
             address,
@@ -64,8 +56,9 @@ class S3Store:
             first_backoff_ms=first_backoff_ms,
             max_backoff_ms=max_backoff_ms,
         )
-        self._making = threading.Lock()
-        self._made_part_threads: ThreadPoolExecutor | None = None
+        self._uploads = S3Uploads(self._requests, address.bucket, parts_in_flight=parts_in_flight, head=self.head)
+        self._probing = threading.Lock()
+        self._is_probed = not probe_first
         # Until the probe has looked, we trust the store to be like AWS's.
         self._capabilities = StoreCapabilities(
             create_only=True,
@@ -122,13 +115,15 @@ class S3Store:
         if total_bytes <= part_bytes:
             return self.put(key, read(0), create_only=True)
         self._precheck(key, create_only=True, if_match=None)
-        upload_id = self._begin_upload(key)
-        try:
-            parts = self._upload_parts(key, upload_id, range(0, total_bytes, part_bytes), read)
-            return self._complete_upload(key, upload_id, parts, total_bytes)
-        except BaseException:
-            self._abort_upload(self._name(key), upload_id)
-            raise
+        return self._uploads.upload(
+            key,
+            self._name(key),
+            total_bytes,
+            part_bytes,
+            read,
+            checksum=self._capabilities.checksum_accepted,
+            create_only=self._capabilities.create_only,
+        )
 
     def delete(self, key: str) -> None:
         name = self._name(check_key(key))
@@ -229,8 +224,11 @@ class S3Store:
             self._capabilities = StoreCapabilities(
                 create_only=create_only, if_match=if_match, checksum_accepted=accepted, checksum_verified=verified
             )
+            self._is_probed = True
         finally:
-            self.delete(key)
+            # A writer need not be allowed to delete: then a few bytes stay, which the bucket's rules may expire.
+            with suppress(StoreUnavailable):
+                self.delete(key)
         return self._capabilities
 
     def abort_abandoned_uploads(self, prefix: str, *, started_before_ms: int) -> tuple[str, ...]:
@@ -242,7 +240,7 @@ class S3Store:
             answer = self._page("list_multipart_uploads", prefix, wanted)
             for upload in answer.get("Uploads", []):
                 abandoned = upload["Initiated"].timestamp() * 1000 < started_before_ms
-                if abandoned and self._abort_upload(upload["Key"], upload["UploadId"]):
+                if abandoned and self._uploads.abort(upload["Key"], upload["UploadId"]):
                     aborted.append(upload["Key"][cut:])
             if not answer.get("IsTruncated"):
                 return tuple(aborted)
@@ -250,102 +248,9 @@ class S3Store:
 
     def close(self) -> None:
         self._requests.close()
-        with self._making:
-            if self._made_part_threads is not None:
-                self._made_part_threads.shutdown(wait=True, cancel_futures=True)
+        self._uploads.close()
 
-    # Uploads in parts
-
-    def _begin_upload(self, key: str) -> str:
-        algorithm: dict[str, Any] = {"ChecksumAlgorithm": "CRC32C"} if self._capabilities.checksum_accepted else {}
-        try:
-            answer = self._requests.call(
-                "begin upload",
-                key,
-                lambda: self._requests.client.create_multipart_upload(
-                    Bucket=self._bucket, Key=self._name(key), **algorithm
-                ),
-            )
-        except RequestFailedError as failed:
-            raise self._requests.give_up("begin upload", key, failed) from failed
-        return str(answer["UploadId"])
-
-    def _upload_parts(self, key: str, upload_id: str, starts: range, read: Callable[[int], bytes]) -> Parts:
-        """The finished parts in order. A part is read only when its thread begins, so memory is bounded by threads."""
-        futures: list[Future[dict[str, Any]]] = []
-        try:
-            for number, start in enumerate(starts, 1):
-                futures.append(self._part_threads.submit(self._upload_part, key, upload_id, number, start, read))
-            wait(futures, return_when=FIRST_EXCEPTION)
-        finally:
-            # The caller will close the file, and an abort below a running part would leave that part behind.
-            for future in futures:
-                future.cancel()
-            wait(futures)
-        for future in futures:
-            if not future.cancelled():
-                future.result()
-        return [future.result() for future in futures]
-
-    def _upload_part(
-        self, key: str, upload_id: str, number: int, start: int, read: Callable[[int], bytes]
-    ) -> dict[str, Any]:
-        data = read(start)
-        checksum = self._checksum(data)
-        try:
-            answer = self._requests.call(
-                "upload part",
-                key,
-                lambda: self._requests.client.upload_part(
-                    Bucket=self._bucket,
-                    Key=self._name(key),
-                    UploadId=upload_id,
-                    PartNumber=number,
-                    Body=data,
-                    **checksum,
-                ),
-            )
-        except RequestFailedError as failed:
-            raise self._requests.give_up("upload part", key, failed) from failed
-        return {"PartNumber": number, "ETag": answer["ETag"], **checksum}
-
-    def _complete_upload(self, key: str, upload_id: str, parts: Parts, total_bytes: int) -> ObjectInfo:
-        condition: dict[str, Any] = {"IfNoneMatch": "*"} if self._capabilities.create_only else {}
-        try:
-            answer = self._requests.call(
-                "complete upload",
-                key,
-                lambda: self._requests.client.complete_multipart_upload(
-                    Bucket=self._bucket,
-                    Key=self._name(key),
-                    UploadId=upload_id,
-                    MultipartUpload={"Parts": parts},
-                    **condition,
-                ),
-            )
-        except RequestFailedError as failed:
-            settled = failed.meaning in (Meaning.PRECONDITION, Meaning.NO_UPLOAD, Meaning.MISSING)
-            if settled and failed.attempts > 1:
-                # An attempt whose answer was lost may have completed the upload: then the object is ours.
-                found = self.head(key)
-                if found is not None and found.size_bytes == total_bytes:
-                    return found
-            if failed.meaning is Meaning.PRECONDITION:
-                raise ObjectExists(f"object {key} exists already; it is left as it is") from failed
-            raise self._requests.give_up("complete upload", key, failed) from failed
-        return ObjectInfo(size_bytes=total_bytes, etag=answer["ETag"])
-
-    def _abort_upload(self, name: str, upload_id: str) -> bool:
-        """True when its parts are freed. Otherwise they wait for `abort_abandoned_uploads`, or the bucket's rule."""
-        try:
-            self._requests.call(
-                "abort upload",
-                name,
-                lambda: self._requests.client.abort_multipart_upload(Bucket=self._bucket, Key=name, UploadId=upload_id),
-            )
-        except (RequestFailedError, StoreUnavailable):
-            return False
-        return True
+    # Conditions
 
     def _page(self, method: str, prefix: str, wanted: dict[str, Any]) -> Any:
         try:
@@ -355,15 +260,16 @@ class S3Store:
         except RequestFailedError as failed:
             raise self._requests.give_up("list", prefix, failed) from failed
 
-    # Conditions
-
     def _precheck(self, key: str, *, create_only: bool, if_match: str | None) -> None:
-        """The conditions of a put, looked up before it, on a store that cannot check them itself.
+        """The conditions of a put, looked up before it, on a store that was found not to check them itself.
 
         Somebody may come in between. Keys of segments are their own (a fresh uuid), and whoever writes
         checkpoints leads the partition, so on such stores this is the best that can be had.
         """
         check_key(key)
+        with self._probing:
+            if not self._is_probed:
+                self.probe()
         if create_only and not self._capabilities.create_only and self.head(key) is not None:
             raise ObjectExists(f"object {key} exists already; it is left as it is")
         if if_match is not None and not self._capabilities.if_match:
@@ -399,7 +305,7 @@ class S3Store:
     def _probe_checksum(self, key: str, data: bytes) -> bool:
         """Stores the probe object; True when the store takes a CRC-32C header (and the settings want one)."""
         wanted = self._address.checksum is not Checksum.NONE
-        if wanted and self._probe_put(key, data, ChecksumCRC32C=_crc32c(data)) is None:
+        if wanted and self._probe_put(key, data, **checksum_header(data)) is None:
             return True
         if self._address.checksum is Checksum.CRC32C:
             raise InvalidConfig(f"the store {self.url} refuses CRC-32C headers; set checksum=none or checksum=auto")
@@ -425,7 +331,7 @@ class S3Store:
         return None
 
     def _checksum(self, data: bytes) -> Mapping[str, str]:
-        return {"ChecksumCRC32C": _crc32c(data)} if self._capabilities.checksum_accepted else {}
+        return checksum_header(data) if self._capabilities.checksum_accepted else {}
 
     @property
     def _bucket(self) -> str:
@@ -433,27 +339,6 @@ class S3Store:
 
     def _name(self, key: str) -> str:
         return f"{self._address.prefix}/{key}" if self._address.prefix else key
-
-    @property
-    def _part_threads(self) -> ThreadPoolExecutor:
-        with self._making:
-            if self._made_part_threads is None:
-                self._made_part_threads = ThreadPoolExecutor(self._parts_in_flight, thread_name_prefix="upload-part")
-            return self._made_part_threads
-
-
-def part_bytes_for(total_bytes: int, *, min_part_bytes: int = MIN_PART_BYTES) -> int:
-    """Bytes per part: 8 MiB, and for large objects as many as keep it near 40 parts, up to 32 MiB.
-
-    A GiB then costs about 40 requests instead of 128, and an upload still holds two parts of 26 MiB.
-    """
-    wanted = -(-total_bytes // _PARTS_WANTED)
-    rounded = -(-wanted // _PART_STEP_BYTES) * _PART_STEP_BYTES
-    return min(max(rounded, min_part_bytes), MAX_PART_BYTES)
-
-
-def _crc32c(data: bytes) -> str:
-    return base64.b64encode(fastcrc.crc32.iscsi(data).to_bytes(4, "big")).decode()
 
 
 def _check_range(answer: Any, key: str, start: int, length: int) -> None:

@@ -1,0 +1,198 @@
+"""Uploads in parts: one new object from many reads of a file, in memory for a few parts.
+
+Owns the threads that read and send parts. Must never leave a finished part behind an abort, nor complete an
+upload over an object that exists.
+"""
+
+import base64
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from functools import partial
+from typing import Any, TypeAlias
+
+import fastcrc
+
+from tiered.cold.object_store import ObjectInfo
+from tiered.cold.s3_failure import Meaning
+from tiered.cold.s3_requests import RequestFailedError, S3Requests
+from tiered.errors import ObjectExists, StoreUnavailable
+
+MIN_PART_BYTES = 8 << 20
+MAX_PART_BYTES = 32 << 20
+_PARTS_WANTED = 40
+_PART_STEP_BYTES = 1 << 20
+
+Parts: TypeAlias = list[dict[str, Any]]
+
+
+class S3Uploads:
+    """Uploads into one bucket; all of them together hold at most `parts_in_flight` parts in memory."""
+
+    def __init__(
+        self,
+        requests: S3Requests,
+        bucket: str,
+        *,
+        parts_in_flight: int,
+        head: Callable[[str], ObjectInfo | None],
+    ) -> None:
+        self._requests = requests
+        self._bucket = bucket
+        self._parts_in_flight = parts_in_flight
+        self._head = head
+        self._making = threading.Lock()
+        self._made_threads: ThreadPoolExecutor | None = None
+
+    def upload(
+        self,
+        key: str,
+        name: str,
+        total_bytes: int,
+        part_bytes: int,
+        read: Callable[[int], bytes],
+        *,
+        checksum: bool,
+        create_only: bool,
+    ) -> ObjectInfo:
+        """The new object `name` (`key` in messages). `read(start)` gives the part that begins there.
+
+        Raises ObjectExists, StoreUnavailable, or what `read` raises; then the upload was aborted if that was possible.
+        """
+        upload_id = self._begin(key, name, checksum=checksum)
+        try:
+            parts = self._send(key, name, upload_id, range(0, total_bytes, part_bytes), read, checksum=checksum)
+            return self._complete(key, name, upload_id, parts, total_bytes, create_only=create_only)
+        except BaseException:
+            self.abort(name, upload_id)
+            raise
+
+    def _begin(self, key: str, name: str, *, checksum: bool) -> str:
+        algorithm: dict[str, Any] = {"ChecksumAlgorithm": "CRC32C"} if checksum else {}
+        try:
+            answer = self._requests.call(
+                "begin upload",
+                key,
+                lambda: self._requests.client.create_multipart_upload(Bucket=self._bucket, Key=name, **algorithm),
+            )
+        except RequestFailedError as failed:
+            raise self._requests.give_up("begin upload", key, failed) from failed
+        return str(answer["UploadId"])
+
+    def _send(
+        self, key: str, name: str, upload_id: str, starts: range, read: Callable[[int], bytes], *, checksum: bool
+    ) -> Parts:
+        """The finished parts in order. A part is read only when its thread begins, so memory is bounded by threads."""
+        futures: list[Future[dict[str, Any]]] = []
+        try:
+            for number, start in enumerate(starts, 1):
+                futures.append(
+                    self._threads.submit(self._send_part, key, name, upload_id, number, read, start, checksum)
+                )
+            wait(futures, return_when=FIRST_EXCEPTION)
+        finally:
+            # The caller will close the file, and an abort below a running part would leave that part behind.
+            for future in futures:
+                future.cancel()
+            wait(futures)
+        for future in futures:
+            if not future.cancelled():
+                future.result()
+        return [future.result() for future in futures]
+
+    def _send_part(
+        self,
+        key: str,
+        name: str,
+        upload_id: str,
+        number: int,
+        read: Callable[[int], bytes],
+        start: int,
+        checksum: bool,
+    ) -> dict[str, Any]:
+        data = read(start)
+        header = checksum_header(data) if checksum else {}
+        try:
+            answer = self._requests.call(
+                "upload part",
+                key,
+                lambda: self._requests.client.upload_part(
+                    Bucket=self._bucket,
+                    Key=name,
+                    UploadId=upload_id,
+                    PartNumber=number,
+                    Body=data,
+                    **header,
+                ),
+            )
+        except RequestFailedError as failed:
+            raise self._requests.give_up("upload part", key, failed) from failed
+        return {"PartNumber": number, "ETag": answer["ETag"], **header}
+
+    def _complete(
+        self, key: str, name: str, upload_id: str, parts: Parts, total_bytes: int, *, create_only: bool
+    ) -> ObjectInfo:
+        condition: dict[str, Any] = {"IfNoneMatch": "*"} if create_only else {}
+        try:
+            answer = self._requests.call(
+                "complete upload",
+                key,
+                lambda: self._requests.client.complete_multipart_upload(
+                    Bucket=self._bucket,
+                    Key=name,
+                    UploadId=upload_id,
+                    MultipartUpload={"Parts": parts},
+                    **condition,
+                ),
+            )
+        except RequestFailedError as failed:
+            settled = failed.meaning in (Meaning.PRECONDITION, Meaning.NO_UPLOAD, Meaning.MISSING)
+            if settled and failed.attempts > 1:
+                # An attempt whose answer was lost may have completed the upload: then the object is ours.
+                found = self._head(key)
+                if found is not None and found.size_bytes == total_bytes:
+                    return found
+            if failed.meaning is Meaning.PRECONDITION:
+                raise ObjectExists(f"object {key} exists already; it is left as it is") from failed
+            raise self._requests.give_up("complete upload", key, failed) from failed
+        return ObjectInfo(size_bytes=total_bytes, etag=answer["ETag"])
+
+    def abort(self, name: str, upload_id: str) -> bool:
+        """True when its parts are freed. Otherwise they wait for `abort_abandoned_uploads`, or the bucket's rule."""
+        try:
+            self._requests.call(
+                "abort upload",
+                name,
+                lambda: self._requests.client.abort_multipart_upload(Bucket=self._bucket, Key=name, UploadId=upload_id),
+            )
+        except (RequestFailedError, StoreUnavailable):
+            return False
+        return True
+
+    def close(self) -> None:
+        """Waits for parts that are being sent."""
+        with self._making:
+            if self._made_threads is not None:
+                self._made_threads.shutdown(wait=True, cancel_futures=True)
+
+    @property
+    def _threads(self) -> ThreadPoolExecutor:
+        with self._making:
+            if self._made_threads is None:
+                self._made_threads = ThreadPoolExecutor(self._parts_in_flight, thread_name_prefix="upload-part")
+            return self._made_threads
+
+
+def part_bytes_for(total_bytes: int, *, min_part_bytes: int = MIN_PART_BYTES) -> int:
+    """Bytes per part: 8 MiB, and for large objects as many as keep it near 40 parts, up to 32 MiB.
+
+    A GiB then costs about 40 requests instead of 128, and an upload still holds two parts of 26 MiB.
+    """
+    wanted = -(-total_bytes // _PARTS_WANTED)
+    rounded = -(-wanted // _PART_STEP_BYTES) * _PART_STEP_BYTES
+    return min(max(rounded, min_part_bytes), MAX_PART_BYTES)
+
+
+def checksum_header(data: bytes) -> Mapping[str, str]:
+    """The argument of a put that makes the store check the bytes it received."""
+    return {"ChecksumCRC32C": base64.b64encode(fastcrc.crc32.iscsi(data).to_bytes(4, "big")).decode()}
