@@ -14,7 +14,7 @@ from tiered.cli.cluster import EARLIEST, LATEST, Cluster, Topic, existing_topic,
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.fetcher import Fetcher
 from tiered.cli.kafka_errors import NONE, OFFSET_OUT_OF_RANGE, reason
-from tiered.cli.record_text import LineFormat, json_line_of, separator_bytes
+from tiered.cli.record_text import LineFormat, json_line_of, line_format_of
 from tiered.errors import CorruptBatch
 from tiered.formats.record_batch import Record, records, verify_crc, whole_batches
 from tiered.runtime import SystemClock
@@ -62,10 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints records until the end as it was at the start, until `--count`, or with `--follow` until Ctrl-C."""
     start = start_of(arguments.offset)
     follow = arguments.follow or (start == Start(before_end=0) and not arguments.exit_at_end)
-    line_format = LineFormat(
-        key_separator=separator_bytes(arguments.key_separator, "--key-separator") if arguments.key_separator else None,
-        null=None if arguments.null is None else arguments.null.encode(),
-    )
+    line_format = line_format_of(arguments.key_separator, arguments.null)
     as_json = arguments.json or arguments.format == "json"
 
     async def act(cluster: Cluster) -> int:

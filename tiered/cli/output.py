@@ -60,10 +60,8 @@ def _draw(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
         table.add_column(column.title, justify="right" if column.numeric else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(Text(cell or "-") for cell in row))  # A Text's brackets are brackets, not markup.
-    console = Console()
     # A row that is too long continues on the next line, as text does: cells that are cut or folded cannot be copied.
-    width = console.measure(table, options=console.options.update(max_width=_WIDEST)).maximum
-    console.print(table, width=max(width, console.width), crop=False, soft_wrap=True)
+    Console(width=_WIDEST, soft_wrap=True).print(table)
 
 
 def in_bytes(size_bytes: int) -> str:

@@ -18,7 +18,7 @@ from tiered.cli.kafka_errors import NONE, advice, reason
 from tiered.cli.line_reader import LineReader
 from tiered.cli.output import counted, print_json
 from tiered.cli.progress import Report, progress_of
-from tiered.cli.record_text import LineFormat, header_of, separator_bytes
+from tiered.cli.record_text import LineFormat, header_of, line_format_of
 from tiered.errors import TieredError, UnsupportedVersion
 from tiered.formats.record_batch import Compression, Record, encode_batch
 from tiered.peer import ACKS_ALL, BrokerError
@@ -33,10 +33,7 @@ _INIT_PRODUCER_ID = 22
 
 def run(arguments: argparse.Namespace) -> int:
     """Sends every line of the file, or of stdin. Raises CommandFailed when a record was not acknowledged."""
-    line_format = LineFormat(
-        key_separator=separator_bytes(arguments.key_separator, "--key-separator") if arguments.key_separator else None,
-        null=None if arguments.null is None else arguments.null.encode(),
-    )
+    line_format = line_format_of(arguments.key_separator, arguments.null)
     headers = tuple(header_of(text) for text in arguments.header)
     with _input(arguments.file) as fd:
 

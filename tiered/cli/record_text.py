@@ -37,6 +37,14 @@ def header_of(text: str) -> tuple[str, bytes | None]:
     return name, value.encode("utf-8", "surrogateescape") if equals else None
 
 
+def line_format_of(key_separator: str | None, null: str | None) -> "LineFormat":
+    """The format that `--key-separator` and `--null` mean; raises UsageError."""
+    return LineFormat(
+        key_separator=None if key_separator is None else separator_bytes(key_separator, "--key-separator"),
+        null=None if null is None else null.encode("utf-8", "surrogateescape"),
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineFormat:
     """How a line is cut into key and value, and how both are put together again."""

@@ -1,0 +1,121 @@
+"""The catalogue's answers, however long or wrong, become segments or a failure that says what to do."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tiered.cli import main
+from tiered.cli.catalogue import Catalogue
+from tiered.cli.failure import CommandFailed
+
+Answer = Callable[[str], tuple[int, bytes]]
+
+
+@pytest.fixture
+def serving() -> Iterator[Callable[[Answer], str]]:
+    """Starts HTTP servers that answer a path with a status and a body; gives their URLs."""
+    servers: list[ThreadingHTTPServer] = []
+
+    def serve(answer: Answer) -> str:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                status, body = answer(self.path)
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                return
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield serve
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def segment(base_offset: int, end_offset: int, tier: str, size_bytes: int = 2048) -> dict[str, Any]:
+    return {
+        "base_offset": base_offset, "end_offset": end_offset, "tier": tier, "state": "committed",
+        "size_bytes": size_bytes, "min_timestamp_ms": -1, "max_timestamp_ms": 0,
+        "object_key": None if tier == "hot" else "segments/x.seg",
+    }  # fmt: skip
+
+
+SEGMENTS = [segment(0, 10, "cold"), segment(10, 25, "both"), segment(25, 30, "hot"), segment(30, 30, "hot", 0)]
+
+
+def catalogue(path: str, page_segments: int = 100) -> tuple[int, bytes]:
+    """A broker with the topic t of one partition."""
+    parts = urlsplit(path)
+    if parts.path == "/api/v1/topics":
+        return 200, json.dumps({"topics": [{"topic": "t", "partitions": [{"partition": 0}]}]}).encode()
+    if parts.path != "/api/v1/topics/t/partitions/0/segments":
+        return 404, json.dumps({"error_code": 404, "message": "no such partition"}).encode()
+    start = int(parse_qs(parts.query)["start_offset"][0])
+    found = [each for each in SEGMENTS if each["end_offset"] > start or each["base_offset"] == each["end_offset"]]
+    answer = {"topic": "t", "partition": 0, "log_end_offset": 30, "segments": found[:page_segments]}
+    return 200, json.dumps(answer).encode()
+
+
+def test_segments_are_shown_with_their_tier_and_a_summary(
+    serving: Callable[[Answer], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["segments", "t", "--http", serving(catalogue)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["PARTITION", "OFFSETS", "TIER", "STATE", "SIZE", "FROM", "TO"]
+    assert lines[1].split() == ["0", "0..9", "cold", "committed", "2.0", "KiB", "-", "1970-01-01T00:00:00Z"]
+    assert [line.split()[1:3] for line in lines[2:5]] == [["10..24", "both"], ["25..29", "hot"], ["30..", "hot"]]
+    assert lines[-1] == "hot 2.0 KiB in 2 segments; both 2.0 KiB in 1 segment; cold 2.0 KiB in 1 segment"
+
+
+@pytest.mark.parametrize("page_segments", [1, 2, 3, 100])
+def test_a_long_catalogue_comes_page_by_page_and_each_segment_once(
+    serving: Callable[[Answer], str], capsys: pytest.CaptureFixture[str], page_segments: int
+) -> None:
+    assert main(["segments", "t", "--json", "--http", serving(lambda path: catalogue(path, page_segments))]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["topic"] == "t"
+    assert [each["base_offset"] for each in answer["partitions"][0]["segments"]][:3] == [0, 10, 25]
+    assert answer["partitions"][0]["segments"][0]["object_key"] == "segments/x.seg"
+
+
+def test_objects_are_shown_when_they_are_asked_for(
+    serving: Callable[[Answer], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["segments", "t", "-p", "0", "--objects", "--http", serving(catalogue)]) == 0
+    assert capsys.readouterr().out.splitlines()[1].endswith("segments/x.seg")
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [(["nope"], "there is no topic nope"), (["t", "-p", "7"], "no such partition")],
+)
+def test_what_is_not_there_is_a_failure(
+    serving: Callable[[Answer], str], capsys: pytest.CaptureFixture[str], argv: list[str], said: str
+) -> None:
+    assert main(["segments", *argv, "--http", serving(catalogue)]) == 1
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "answer", [(200, b"<html>"), (302, b""), (200, b"[]"), (404, b"not here"), (200, b'{"topics": 5}')]
+)
+def test_another_server_is_recognised_as_such(serving: Callable[[Answer], str], answer: tuple[int, bytes]) -> None:
+    with pytest.raises(CommandFailed, match=r"no Tiered broker|is that address a Tiered broker's"):
+        Catalogue(serving(lambda _: answer)).topics()
+
+
+def test_a_broker_that_is_not_there_is_a_failure_that_says_how_to_start_one() -> None:
+    with pytest.raises(CommandFailed, match=r"is the broker running\? Start it with `tiered serve`"):
+        Catalogue("127.0.0.1:1").topics()

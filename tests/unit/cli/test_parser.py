@@ -1,0 +1,120 @@
+"""What is typed wrong is said at once, with exit code 2 and without loading what no command asked for."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+import tiered
+from tiered.cli import build_parser, main
+from tiered.cli.consume import Start, start_of
+from tiered.cli.failure import UsageError
+from tiered.cli.topics import config_pairs
+
+
+def run(argv: Sequence[str]) -> int:
+    try:
+        return main(argv)
+    except SystemExit as ended:
+        return int(str(ended.code))
+
+
+def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"tiered {tiered.__version__}\n"
+
+
+@pytest.mark.parametrize("argv", [[], ["topics"]])
+def test_no_command_shows_the_help_and_is_a_usage_error(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(argv) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("usage: " + " ".join(["tiered", *argv]))
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["nope"], "invalid choice: 'nope'"),
+        (["serve", "--nope"], "unrecognized arguments: --nope"),
+        (["serve", "--kafka", "nope"], "--kafka=nope is not allowed"),
+        (["serve", "--set", "no.such.setting=1"], "no.such.setting"),
+        (["serve", "--brok", "1"], "unrecognized arguments: --brok"),
+        (["topics", "create"], "the following arguments are required: TOPIC"),
+        (["topics", "create", "t", "-p", "0"], "argument -p/--partitions: 0 is too few"),
+        (["topics", "create", "t", "-p", "x"], "x is no whole number"),
+        (["topics", "create", "t", "-p", "2147483648"], "is no whole number from 0 to 2147483647"),
+        (["topics", "create", "t", "-c", "x"], "--config 'x' is not allowed: it must be KEY=VALUE"),
+        (["topics", "create", "t", "-c", "a=1", "-c", "a=2"], "--config a is given twice"),
+        (["topics", "alter", "t"], "nothing to alter"),
+        (["topics", "alter", "t", "-c", "a=1", "--delete-config", "a"], "a cannot be set and deleted at once"),
+        (["topics", "list", "-b", "nope:x"], "--bootstrap nope:x is not allowed"),
+        (["segments", "t", "--http", "ftp://x"], "--http ftp://x is not allowed"),
+        (["segments", "t", "--http", "http://x:y"], "--http http://x:y is not allowed"),
+        (["produce", "t", "/no/such/file"], "cannot read /no/such/file: No such file"),
+        (["produce", "t", "-H", "=x"], "--header '=x' is not allowed"),
+        (["produce", "t", "-k", ""], "--key-separator must not be empty"),
+        (["produce", "t", "-z", "lzma"], "invalid choice: 'lzma'"),
+        (["consume", "t", "-f", "-e"], "not allowed with argument"),
+        (["consume", "t", "-o", "middle"], "--offset middle is not allowed"),
+        (["consume", "t", "-c", "0"], "0 is too few"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line_that_names_it_and_exit_code_2(
+    argv: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(argv) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.err.startswith("tiered")
+    assert captured.out == ""
+
+
+def test_the_environment_names_brokers_and_options_override_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIERED_BOOTSTRAP", "env:1")
+    monkeypatch.setenv("TIERED_HTTP", "env:2")
+    assert build_parser().parse_args(["topics", "list"]).bootstrap == "env:1"
+    assert build_parser().parse_args(["topics", "list", "-b", "x:3"]).bootstrap == "x:3"
+    assert build_parser().parse_args(["segments", "t"]).http == "env:2"
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("beginning", Start(offset=-2)),
+        ("end", Start(before_end=0)),
+        ("0", Start(offset=0)),
+        ("12", Start(offset=12)),
+        ("-5", Start(before_end=5)),
+        ("-0", Start(before_end=0)),
+        ("@1769903999123", Start(timestamp_ms=1_769_903_999_123)),
+        ("@2026-01-31T23:59:59.123Z", Start(timestamp_ms=1_769_903_999_123)),
+        ("@2026-01-31T23:59:59.123", Start(timestamp_ms=1_769_903_999_123)),
+        ("@2026-02-01T00:59:59.123+01:00", Start(timestamp_ms=1_769_903_999_123)),
+    ],
+)
+def test_offsets_are_understood(text: str, start: Start) -> None:
+    assert start_of(text) == start
+
+
+def test_a_negative_offset_is_no_option() -> None:
+    assert build_parser().parse_args(["consume", "t", "-o", "-10"]).offset == "-10"
+
+
+@pytest.mark.parametrize("text", ["", "-", "--5", "1.5", "@", "@yesterday", "9223372036854775808", "٣"])
+def test_offsets_that_mean_nothing_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is not allowed"):
+        start_of(text)
+
+
+def test_a_config_may_hold_an_equals_sign() -> None:
+    assert config_pairs(["a=b=c", " d = "]) == {"a": "b=c", "d": ""}
+
+
+def test_the_parser_loads_nothing_that_a_command_needs() -> None:
+    heavy = ("asyncio", "kio", "rich", "sqlalchemy", "aiohttp", "boto3", "cramjam", "json", "logging", "datetime")
+    code = f"import sys, tiered.cli; tiered.cli.build_parser(); print([m for m in {heavy!r} if m in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert found.strip() == "[]"
