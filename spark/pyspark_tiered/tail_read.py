@@ -85,11 +85,15 @@ def _after_loss(brokers: Brokers, split: TailSplit, offset: int, *, fail: bool, 
     """Where reading goes on when `offset` is not in the log any more. Raises `OffsetOutOfRange` if it must not."""
     key = (split.topic, split.partition)
     earliest = brokers.list_offsets({key: EARLIEST_OFFSET})[key]
+    name = f"partition {split.topic}-{split.partition}"
+    if earliest <= offset:
+        raise OffsetOutOfRange(
+            f"{name}: offset {offset} was there when this job was planned, and the log ends before it now: it was "
+            "truncated, or the topic was recreated. Start the job again, a stream with another checkpoint"
+        ) from cause
     last = min(earliest, split.end_offset) - 1
-    sentence = (
-        f"partition {split.topic}-{split.partition}: offsets {offset} to {last} are gone, the log begins at {earliest}"
-    )
-    if fail or earliest <= offset:
+    sentence = f"{name}: offsets {offset} to {last} are gone, the log begins at {earliest}"
+    if fail:
         raise OffsetOutOfRange(f"{sentence}. Set failOnDataLoss=false to read the rest") from cause
     log.warning("%s; reading the rest, because failOnDataLoss is false", sentence)
     return earliest

@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import pickle
 import subprocess
 import sys
 from pathlib import Path
