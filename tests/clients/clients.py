@@ -36,7 +36,13 @@ Read = Callable[[str, str, int], list[Sent]]
 def confluent_produce(bootstrap: str, topic: str, codec: str, records: Sequence[Sent]) -> None:
     failures: list[object] = []
     producer = confluent_kafka.Producer(
-        {"bootstrap.servers": bootstrap, "compression.type": codec, "message.max.bytes": MAX_BYTES, "linger.ms": 20}
+        {
+            "bootstrap.servers": bootstrap,
+            "compression.type": codec,
+            "message.max.bytes": MAX_BYTES,
+            "linger.ms": 20,
+            "log_level": 0,
+        }
     )
     for record in records:
         producer.produce(
@@ -55,7 +61,13 @@ def confluent_produce(bootstrap: str, topic: str, codec: str, records: Sequence[
 
 def confluent_read(bootstrap: str, topic: str, count: int) -> list[Sent]:
     consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False, "check.crcs": True}
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "check.crcs": True,
+            "log_level": 0,
+        }
     )
     try:
         consumer.assign([ConfluentPartition(topic, 0, 0)])
@@ -203,7 +215,8 @@ def _parse_kcat(output: bytes, count: int) -> list[Sent]:
         value = output[position : position + value_bytes] if value_bytes >= 0 else None
         position += max(0, value_bytes)
         parsed = tuple(
-            (name.decode(), value_) for name, _, value_ in (each.partition(b"=") for each in headers.split(b",") if each)
+            (name.decode(), value_)
+            for name, _, value_ in (each.partition(b"=") for each in headers.split(b",") if each)
         )
         found.append(Sent(key, value, parsed, timestamp))
     assert len(found) == count

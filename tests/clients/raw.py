@@ -6,7 +6,9 @@ import struct
 from typing import Any, Self
 
 from tests.broker_process import BrokerProcess
-from tiered.wire import fetch, frames, messages, produce
+from tiered.wire import fetch as fetch_codec
+from tiered.wire import frames, messages
+from tiered.wire import produce as produce_codec
 
 
 class RawConnection:
@@ -91,12 +93,12 @@ class RawConnection:
 
     def produce(
         self, topic: str, batch: bytes | None, *, partition: int = 0, version: int = 9, acks: int = 1
-    ) -> produce.PartitionResult:
-        body = produce.encode_produce_request(
-            [produce.TopicBatches(topic, None, [(partition, batch)])], version, acks=acks, timeout_ms=5000
+    ) -> produce_codec.PartitionResult:
+        body = produce_codec.encode_produce_request(
+            [produce_codec.TopicBatches(topic, None, [(partition, batch)])], version, acks=acks, timeout_ms=5000
         )
-        answer = self.call(produce.API_KEY, version, body)
-        return produce.decode_produce_response(answer, 0, len(answer), version).topics[0].partitions[0]
+        answer = self.call(produce_codec.API_KEY, version, body)
+        return produce_codec.decode_produce_response(answer, 0, len(answer), version).topics[0].partitions[0]
 
     def fetch(
         self,
@@ -113,7 +115,7 @@ class RawConnection:
         leader_epoch: int = -1,
         session_id: int = 0,
         session_epoch: int = -1,
-    ) -> fetch.FetchPartitionResult:
+    ) -> fetch_codec.FetchPartitionResult:
         answer = self.fetch_many(
             [(topic, partition, offset, leader_epoch, partition_max_bytes)],
             version=version, max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes,
@@ -132,17 +134,17 @@ class RawConnection:
         isolation_level: int = 0,
         session_id: int = 0,
         session_epoch: int = -1,
-    ) -> fetch.FetchResponse:
+    ) -> fetch_codec.FetchResponse:
         """`wanted`: (topic, partition, offset, leader epoch, partition_max_bytes), one topic entry each."""
         topics = [
-            fetch.FetchTopic(topic, None, [fetch.FetchPartition(partition, epoch, offset, -1, -1, limit)])
+            fetch_codec.FetchTopic(topic, None, [fetch_codec.FetchPartition(partition, epoch, offset, -1, -1, limit)])
             for topic, partition, offset, epoch, limit in wanted
         ]
-        request = fetch.FetchRequest(
+        request = fetch_codec.FetchRequest(
             -1, -1, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics
         )
-        answer = self.call(fetch.API_KEY, version, fetch.encode_fetch_request(request, version))
-        return fetch.decode_fetch_response(answer, 0, len(answer), version)
+        answer = self.call(fetch_codec.API_KEY, version, fetch_codec.encode_fetch_request(request, version))
+        return fetch_codec.decode_fetch_response(answer, 0, len(answer), version)
 
 
 async def fetch_all(broker: BrokerProcess, topic: str) -> bytes:

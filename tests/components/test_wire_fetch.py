@@ -137,7 +137,11 @@ def test_versions_with_topic_ids_find_the_topic_and_name_unknown_ids(broker: Bro
         connection.produce(topic, batch([b"hello"]))
         namespace = messages.request(3, 12)
         asked = namespace.MetadataRequestTopic(topic_id=None, name=topic)
-        topic_id = connection.ask(3, 12, namespace.MetadataRequest(topics=[asked])).topics[0].topic_id
+        topic_id = (
+            connection.ask(3, 12, namespace.MetadataRequest(topics=[asked], include_topic_authorized_operations=False))
+            .topics[0]
+            .topic_id
+        )
         topics = [
             fetch.FetchTopic(None, each, [fetch.FetchPartition(0, -1, 0, -1, -1, MIB)]) for each in (topic_id, uuid4())
         ]
@@ -176,7 +180,18 @@ def test_leader_epochs_fence_and_are_unknown(broker: BrokerProcess) -> None:
         connection.produce(topic, batch())
         namespace = messages.request(3, 9)
         asked = [namespace.MetadataRequestTopic(name=topic)]
-        epoch = connection.ask(3, 9, namespace.MetadataRequest(topics=asked)).topics[0].partitions[0].leader_epoch
+        epoch = (
+            connection.ask(
+                3,
+                9,
+                namespace.MetadataRequest(
+                    topics=asked, include_cluster_authorized_operations=False, include_topic_authorized_operations=False
+                ),
+            )
+            .topics[0]
+            .partitions[0]
+            .leader_epoch
+        )
         assert epoch >= 0
         assert connection.fetch(topic, 0, leader_epoch=epoch).error_code == 0
         assert connection.fetch(topic, 0, leader_epoch=epoch + 1).error_code == 75

@@ -1,5 +1,6 @@
 """wire.md 9 to 15 and 49 to 51: topics as clients see and change them."""
 
+from functools import cache
 from uuid import UUID
 
 import pytest
@@ -27,7 +28,14 @@ def ask(connection: RawConnection, names: list[str] | None, *, version: int = 9,
     namespace = messages.request(METADATA, version)
     topics = None if names is None else [namespace.MetadataRequestTopic(topic_id=None, name=name) for name in names]
     return connection.ask(
-        METADATA, version, namespace.MetadataRequest(topics=topics, allow_auto_topic_creation=may_create)
+        METADATA,
+        version,
+        namespace.MetadataRequest(
+            topics=topics,
+            allow_auto_topic_creation=may_create,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        ),
     )
 
 
@@ -81,13 +89,15 @@ def test_topic_ids_find_topics_and_change_with_each_incarnation(broker: BrokerPr
 
         def by_id(topic_id: UUID):  # type: ignore[no-untyped-def]
             asked = namespace.MetadataRequestTopic(topic_id=topic_id, name=None)
-            return connection.ask(METADATA, 12, namespace.MetadataRequest(topics=[asked])).topics[0]
+            return connection.ask(
+                METADATA, 12, namespace.MetadataRequest(topics=[asked], include_topic_authorized_operations=False)
+            ).topics[0]
 
         create(broker, "reborn")
         first = ask(connection, ["reborn"], version=12).topics[0].topic_id
         assert by_id(first).name == "reborn"
         connection.produce("reborn", batch([b"of the first life"]))
-        AdminClient({"bootstrap.servers": broker.bootstrap}).delete_topics(["reborn"])["reborn"].result(10)
+        admin(broker).delete_topics(["reborn"])["reborn"].result(10)
         assert int(by_id(first).error_code) == 100
         create(broker, "reborn")
         second = ask(connection, ["reborn"], version=12).topics[0].topic_id
@@ -112,8 +122,14 @@ def test_the_advertised_address_is_what_clients_are_told(make_broker) -> None:  
 # CreateTopics and its siblings
 
 
+@cache
+def client(bootstrap: str) -> AdminClient:
+    """Kept: a client that is collected takes its unfinished requests with it."""
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+
 def admin(broker: BrokerProcess) -> AdminClient:
-    return AdminClient({"bootstrap.servers": broker.bootstrap})
+    return client(broker.bootstrap)
 
 
 def code_of(future) -> int:  # type: ignore[no-untyped-def]
@@ -140,11 +156,11 @@ def test_validate_only_creates_nothing(broker: BrokerProcess) -> None:
         (NewTopic("exists", 1), 36),
         (NewTopic("bad name", 1), 17),
         (NewTopic("none", 0), 37),
-        (NewTopic("many", 1_000_000), 37),
+        (NewTopic("many", 50_000), 37),
         (NewTopic("replicated", 1, 3), 38),
         (NewTopic("unknown-config", 1, config={"no.such.config": "1"}), 40),
         (NewTopic("bad-config", 1, config={"retention.ms": "soon"}), 40),
-        (NewTopic("assigned", replica_assignment=[[7]]), 39),
+        (NewTopic("assigned", 1, replica_assignment=[[7]]), 39),
     ],
 )
 def test_topics_that_cannot_be_are_refused_with_their_code(broker: BrokerProcess, new: NewTopic, code: int) -> None:

@@ -83,7 +83,11 @@ def test_version_13_finds_the_topic_by_its_id(broker: BrokerProcess) -> None:
     with RawConnection(broker) as connection:
         namespace = messages.request(3, 12)
         asked = namespace.MetadataRequestTopic(topic_id=None, name=topic)
-        topic_id = connection.ask(3, 12, namespace.MetadataRequest(topics=[asked])).topics[0].topic_id
+        topic_id = (
+            connection.ask(3, 12, namespace.MetadataRequest(topics=[asked], include_topic_authorized_operations=False))
+            .topics[0]
+            .topic_id
+        )
         body = produce.encode_produce_request(
             [produce.TopicBatches(None, topic_id, [(0, batch())])], 13, acks=1, timeout_ms=1000
         )

@@ -10,6 +10,7 @@ import pytest
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
 from tests.components.batches import batch
+from tests.components.test_wire_produce import create
 from tiered.server.kafka.apis import served_apis
 from tiered.wire import messages, produce
 
@@ -17,8 +18,8 @@ API_VERSIONS, METADATA = 18, 3
 
 
 def test_pipelined_requests_are_answered_in_their_order(broker: BrokerProcess) -> None:
+    create(broker, "ordered")
     with RawConnection(broker) as connection:
-        connection.produce("ordered", batch())
         sent = []
         for _ in range(20):
             sent.append((API_VERSIONS, 0, connection.send(API_VERSIONS, 0, b"")))
@@ -34,6 +35,7 @@ def test_pipelined_requests_are_answered_in_their_order(broker: BrokerProcess) -
 def test_a_request_behind_a_long_poll_waits_its_turn(broker: BrokerProcess) -> None:
     from tiered.wire import fetch
 
+    create(broker, "turn")
     with RawConnection(broker) as connection:
         connection.produce("turn", batch())
         topics = [fetch.FetchTopic("turn", None, [fetch.FetchPartition(0, -1, 1, -1, -1, 1 << 20)])]
@@ -115,7 +117,15 @@ def test_software_names_are_checked_as_kafka_does(broker: BrokerProcess, name: b
 def test_throttle_time_is_there_and_zero(broker: BrokerProcess, version: int) -> None:
     with RawConnection(broker) as connection:
         namespace = messages.request(METADATA, version)
-        answer = connection.ask(METADATA, version, namespace.MetadataRequest(topics=None))
+        answer = connection.ask(
+            METADATA,
+            version,
+            namespace.MetadataRequest(
+                topics=None,
+                include_cluster_authorized_operations=False,
+                include_topic_authorized_operations=False,
+            ),
+        )
         if version >= 3:
             assert answer.throttle_time == 0
 

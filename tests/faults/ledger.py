@@ -81,7 +81,13 @@ class LoadGenerator(threading.Thread):
 def read_all(bootstrap: str, topic: str) -> list[tuple[int, bytes]]:
     """(offset, value) of every record from the beginning to the present end."""
     consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "ledger", "enable.auto.commit": False, "check.crcs": True}
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "ledger",
+            "enable.auto.commit": False,
+            "check.crcs": True,
+            "log_level": 0,
+        }
     )
     try:
         low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)

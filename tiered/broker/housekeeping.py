@@ -151,9 +151,9 @@ class Housekeeping:
         self._swept = True
 
     async def _expire_producers(self) -> None:
-        before_ms = self._broker.clock.now_ms() - self._broker.settings.producer_id_expiration_ms
+        now_ms = self._broker.clock.now_ms()
         for partition in list(self._broker.topics.partitions()):
-            partition.expire_producers(before_ms)
+            partition.expire_producers(now_ms, self._broker.settings.producer_id_expiration_ms)
 
     async def _probe_stalls(self) -> None:
         """Measures how late the event loop wakes: the one number that tells whether something blocks it."""

@@ -75,6 +75,7 @@ class Partition:
         self._cold_end_offset = cold_end_offset
         self._log_start_offset = max(log_start_offset, log.log_start_offset)
         self._high_watermark = log.log_end_offset
+        self._producers_seen_ms: dict[int, int] = {}
         log.producer_source = self.producers.values
 
     @property
@@ -162,6 +163,7 @@ class Partition:
             self.producers[header.producer_id] = producer_state.apply(
                 self.producers.get(header.producer_id), header, base_offset
             )
+            self._producers_seen_ms[header.producer_id] = now_ms
         self.advance_high_watermark()
         return Appended(base_offset, self.log.log_end_offset, log_append_time_ms, self._log_start_offset)
 
@@ -294,7 +296,11 @@ class Partition:
         self.log.restore_leader_epochs(leader_epochs)
 
     def end_of_leader_epoch(self, leader_epoch: int) -> tuple[int, int]:
-        """(leader epoch, its end offset) for the newest epoch not above `leader_epoch`; (-1, -1) if there is none."""
+        """(leader epoch, its end offset) for the newest epoch not above `leader_epoch`; (-1, -1) if there is none,
+        or for an epoch that has not been yet.
+        """
+        if leader_epoch > self.leader_epoch:
+            return -1, -1
         return self.log.leader_epochs.end_offset_for(leader_epoch, self.log.log_end_offset)
 
     def next_upload(self, now_ms: int) -> int | None:
@@ -377,11 +383,17 @@ class Partition:
         first = self.log.segments[0].base_offset
         return before if before > first else 0
 
-    def expire_producers(self, before_ms: int) -> None:
-        """Forgets idempotent producers whose last batch is older than `before_ms`."""
-        for producer_id, entry in list(self.producers.items()):
-            if not entry.batches or entry.batches[-1].timestamp_ms < before_ms:
+    def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
+        """Forgets idempotent producers that have not written for `expiration_ms`.
+
+        By this broker's clock: Kafka goes by the records' own times, and so forgets a producer that replays
+        old records while it writes. A producer known from before the start counts from the first look on.
+        """
+        seen = self._producers_seen_ms
+        for producer_id in list(self.producers):
+            if now_ms - seen.setdefault(producer_id, now_ms) >= expiration_ms:
                 del self.producers[producer_id]
+                del seen[producer_id]
 
     def stop(self) -> None:
         """Takes no more writes and wakes everyone who waits."""

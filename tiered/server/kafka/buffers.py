@@ -3,30 +3,43 @@
 Owns the free lists and the count of bytes lent. Must never hand out one buffer twice.
 """
 
-MIN_BITS = 18
-MAX_POOLED_BITS = 23
+import mmap
+
+SMALLEST_BYTES = 256 << 10
+LARGEST_POOLED_BYTES = 8 << 20
 POOLED_EACH = 8
 
 
 class BufferPool:
-    """Lends writable buffers of at least the size asked for; a power of two, 256 KiB or more."""
+    """Lends writable buffers of at least the size asked for, in multiples of 256 KiB.
+
+    They are anonymous mappings: a page costs memory only once bytes have arrived in it, and a large buffer
+    goes back to the system when it is dropped.
+    """
 
     def __init__(self) -> None:
         self._free: dict[int, list[memoryview]] = {}
         self.lent_bytes = 0
 
     def borrow(self, size_bytes: int) -> memoryview:
-        bits = max(MIN_BITS, (size_bytes - 1).bit_length())
-        free = self._free.get(bits)
-        buffer = free.pop() if free else memoryview(bytearray(1 << bits))
-        self.lent_bytes += len(buffer)
+        size = _size_class(size_bytes)
+        free = self._free.get(size)
+        buffer = free.pop() if free else memoryview(mmap.mmap(-1, size))
+        self.lent_bytes += size
         return buffer
 
     def give_back(self, buffer: memoryview) -> None:
         """The caller and everyone it gave slices to must be done with `buffer`."""
-        self.lent_bytes -= len(buffer)
-        bits = (len(buffer) - 1).bit_length()
-        if bits <= MAX_POOLED_BITS:
-            free = self._free.setdefault(bits, [])
+        size = len(buffer)
+        self.lent_bytes -= size
+        if size <= LARGEST_POOLED_BYTES:
+            free = self._free.setdefault(size, [])
             if len(free) < POOLED_EACH:
                 free.append(buffer)
+
+
+def _size_class(size_bytes: int) -> int:
+    """Multiples of 256 KiB up to 2 MiB, then powers of two: few classes, little waste."""
+    if size_bytes <= 2 << 20:
+        return max(1, -(-size_bytes // SMALLEST_BYTES)) * SMALLEST_BYTES
+    return int(1 << (size_bytes - 1).bit_length())

@@ -29,7 +29,8 @@ OUTBOX_HIGH_BYTES = 32 << 20
 # A turn of one connection sends at most this much, so that a fast reader does not hold up the others.
 SEND_TURN_BYTES = 4 << 20
 RECEIVE_BYTES = 256 << 10
-# A frame announced as larger grows its buffer as its bytes arrive: a length alone allocates nothing.
+# A frame's buffer grows as its bytes arrive: the length alone, which anyone can claim, allocates nothing.
+EARNEST_BYTES = 64 << 10
 EAGER_FRAME_BYTES = 4 << 20
 MAX_PARTS_A_CALL = 64
 
@@ -243,12 +244,12 @@ class Connection:
             return
         if self.partial_since_ms is None:
             self.partial_since_ms = self._loop.time() * 1000.0
-        wanted = RECEIVE_BYTES
-        if rest >= 4:
+        wanted = 0
+        if rest >= EARNEST_BYTES:
             length = 4 + _length_at(buffer, self._start)[0]
-            if 4 < length <= 4 + self._handler.max_frame_bytes:
-                wanted = min(length, max(EAGER_FRAME_BYTES, 2 * rest)) + RECEIVE_BYTES
-        if wanted > len(buffer) and rest < wanted - RECEIVE_BYTES:
+            if rest < length <= 4 + self._handler.max_frame_bytes:
+                wanted = min(length, max(EAGER_FRAME_BYTES, 2 * rest))
+        if wanted > len(buffer):
             if not self._handler.may_grow(wanted):
                 raise Throttled("unfinished requests hold all the memory they may (queued.max.request.bytes)")
             larger = self._pool.borrow(wanted)
