@@ -8,7 +8,6 @@ import base64
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from functools import partial
 from typing import Any, TypeAlias
 
 import fastcrc
