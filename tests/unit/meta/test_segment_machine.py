@@ -12,7 +12,7 @@ from typing import TypeVar
 from uuid import UUID
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -23,19 +23,20 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
 from tests.catalogue import NOW_MS, create_topic, open_ready, segment_plan
 from tiered.errors import CorruptMetadata, FencedLeaderEpoch, LostRace
-from tiered.meta import changes, partitions, segments
+from tiered.meta import changes, cluster, partitions, segments
 from tiered.meta.engine import Database
 from tiered.meta.partitions import PartitionRow
 from tiered.meta.segments import SegmentRow
-from tiered.meta.tables import segment
 from tiered.rules.segment_states import TRANSITIONS, SegmentState
 
 T = TypeVar("T")
-OFFSETS = st.integers(0, 12)
+LAGS = st.sampled_from([0, 0, 0, 0, 1, 2, -1])
+SHIFTS = st.sampled_from([0, 0, 0, -1, -3, 2])
+LENGTHS = st.integers(1, 6)
 MOVES = {(transition.before, transition.after) for transition in TRANSITIONS.values()}
 
 
@@ -56,11 +57,10 @@ class Seen:
 
 
 class Catalogue(RuleBasedStateMachine):
-    """One partition. A `lag` of 0 is the leader of today, more is a zombie, less one from a lost future."""
+    """One partition. A `lag` of 0 is the leader of today, more is a zombie, less one from a future that was lost."""
 
     database: Database
     planned = Bundle("planned")
-    lags = st.sampled_from([0, 0, 0, 0, 1, 2, -1])
 
     def run(self, fn: Callable[[Connection], T]) -> T:
         return self.database.run_sync(fn)
@@ -71,57 +71,77 @@ class Catalogue(RuleBasedStateMachine):
         self.run(lambda conn: conn.exec_driver_sql("UPDATE topic SET name = 'old-' || hex(topic_id)") and None)
         self.topic_id = self.run(create_topic).topic_id
         self.fed_segments: dict[UUID, SegmentRow] = {}
-        self.fed_to = self.run(lambda conn: changes.since(conn, 0)).number
+        self.founded_at = self.fed_to = self.run(cluster.load).change_number
         self.now = self.look()
         self.fed_partition = self.now.partition
 
     def look(self) -> Seen:
         def everything(conn: Connection) -> Seen:
-            of_topic = select(segment.c.object_id).where(segment.c.topic_id == self.topic_id)
             return Seen(
                 partition=partitions.load(conn, self.topic_id, 0),
-                rows={object_id: segments.load(conn, object_id) for object_id in conn.execute(of_topic).scalars()},
+                rows={row.object_id: row for row in segments.changed_since(conn, self.founded_at)},
                 news=changes.since(conn, self.fed_to),
             )
 
         return self.run(everything)
 
-    @rule(target=planned, base=st.none() | OFFSETS, length=st.integers(1, 6), lag=lags)
-    def plan(self, base: int | None, length: int, lag: int) -> object:
-        """`base` None is where the last commit ended: what a correct leader does."""
-        now = self.now.partition
-        start = now.cold_end_offset if base is None else base
-        wanted = segment_plan(self.topic_id, start, start + length, leader_epoch=now.leader_epoch - lag)
+    @rule(target=planned, shift=SHIFTS, length=LENGTHS, lag=LAGS)
+    def plan(self, shift: int, length: int, lag: int) -> object:
+        """`shift` 0 begins where the last commit ended: what a correct leader does."""
+        now = self.look().partition
+        base = max(0, now.cold_end_offset + shift)
+        wanted = segment_plan(self.topic_id, base, base + length, leader_epoch=now.leader_epoch - lag)
         try:
-            return self.run(lambda conn: segments.plan(conn, wanted)).object_id
+            row = self.run(lambda conn: segments.plan(conn, wanted))
         except (FencedLeaderEpoch, CorruptMetadata):
             assert lag
         except LostRace:
-            assert start + length <= now.cold_end_offset
+            assert base + length <= now.cold_end_offset
+        else:
+            assert lag == 0
+            return row.object_id
         return multiple()
 
-    @rule(object_id=planned, lag=lags)
-    def commit(self, object_id: UUID, lag: int) -> None:
-        now, row = self.now.partition, self.now.rows[object_id]
-        epoch = now.leader_epoch - lag
+    @rule(object_id=planned, epoch=st.none() | LAGS)
+    def commit(self, object_id: UUID, epoch: int | None) -> None:
+        """`epoch` None is the row's own, with which its planner comes back however long that took."""
+        before = self.look()
+        row = before.rows[object_id]
+        own = row.leader_epoch if epoch is None else before.partition.leader_epoch - epoch
         try:
-            after = self.run(lambda conn: segments.commit(conn, object_id, leader_epoch=epoch, now_ms=NOW_MS))
+            after = self.run(lambda conn: segments.commit(conn, object_id, leader_epoch=own, now_ms=NOW_MS))
         except (FencedLeaderEpoch, CorruptMetadata):
-            assert lag
+            assert own != before.partition.leader_epoch
         except LostRace:
-            follows = row.base_offset == now.cold_end_offset
-            usable = row.state is SegmentState.PLANNED and row.abandoned_at_ms is None and row.leader_epoch == epoch
+            follows = row.base_offset == before.partition.cold_end_offset
+            usable = row.state is SegmentState.PLANNED and row.abandoned_at_ms is None and row.leader_epoch == own
             assert not (follows and usable)
         else:
             assert after.committed_at_ms is not None
-            assert row.leader_epoch == epoch
+            assert row.leader_epoch == own
             if row.committed_at_ms is None:
-                assert lag == 0
+                assert own == before.partition.leader_epoch
                 assert self.look().partition.cold_end_offset == row.end_offset
 
-    @rule(to=OFFSETS, lag=lags)
-    def retire(self, to: int, lag: int) -> None:
-        now = self.now.partition
+    @rule(shift=SHIFTS, length=LENGTHS, meanwhile=st.sampled_from(["nothing", "elect", "abandon", "delete_records"]))
+    def upload(self, shift: int, length: int, meanwhile: str) -> None:
+        """A whole upload, and what can happen while it lasts."""
+        object_id = self.plan(shift, length, 0)
+        if not isinstance(object_id, UUID):
+            return
+        match meanwhile:
+            case "elect":
+                self.elect()
+            case "abandon":
+                self.abandon(object_id)
+            case "delete_records":
+                self.delete_records(length, 0)
+        self.commit(object_id, None)
+
+    @rule(by=st.integers(-2, 8), lag=LAGS)
+    def retire(self, by: int, lag: int) -> None:
+        now = self.look().partition
+        to = max(0, now.log_start_offset + by)
         try:
             self.run(
                 lambda conn: segments.retire_before(
@@ -137,24 +157,31 @@ class Catalogue(RuleBasedStateMachine):
         except (FencedLeaderEpoch, CorruptMetadata):
             assert lag
         else:
-            assert self.look().partition.log_start_offset == max(to, now.log_start_offset)
+            assert lag == 0
+            after = self.look()
+            assert after.partition.log_start_offset == max(to, now.log_start_offset)
+            committed = [row for row in after.rows.values() if row.state is SegmentState.COMMITTED]
+            assert all(row.end_offset > to for row in committed)
 
-    @rule(by=st.integers(0, 4), lag=lags)
+    @rule(by=st.integers(-2, 8), lag=LAGS)
     def delete_records(self, by: int, lag: int) -> None:
-        now = self.now.partition
-        to = now.log_start_offset + by
+        now = self.look().partition
+        to = max(0, now.log_start_offset + by)
         try:
-            self.run(
+            after = self.run(
                 lambda conn: partitions.advance_log_start_offset(
                     conn, self.topic_id, 0, leader_epoch=now.leader_epoch - lag, new_log_start_offset=to
                 )
             )
         except (FencedLeaderEpoch, CorruptMetadata):
             assert lag
+        else:
+            assert lag == 0
+            assert after.log_start_offset == max(to, now.log_start_offset)
 
     @rule(object_id=planned)
     def abandon(self, object_id: UUID) -> None:
-        was = self.now.rows[object_id].state
+        was = self.look().rows[object_id].state
         found = self.run(lambda conn: segments.abandon(conn, [object_id], now_ms=NOW_MS))
         assert bool(found) == (was is SegmentState.PLANNED)
 
@@ -168,7 +195,7 @@ class Catalogue(RuleBasedStateMachine):
 
     @rule()
     def elect(self) -> None:
-        now = self.now.partition
+        now = self.look().partition
         self.run(
             lambda conn: partitions.elect_leader(
                 conn, self.topic_id, 0, expected_partition_epoch=now.partition_epoch, leader=1
@@ -230,4 +257,6 @@ def test_no_order_of_events_breaks_the_catalogue(database: Database) -> None:
         pass
 
     OnThisDatabase.database = database
-    run_state_machine_as_test(OnThisDatabase, settings=settings(max_examples=50, stateful_step_count=40, deadline=None))
+    # Not shrunk: on a real database that would take longer than reading thirty steps.
+    budget = settings(max_examples=40, stateful_step_count=30, deadline=None, phases=[Phase.explicit, Phase.generate])
+    run_state_machine_as_test(OnThisDatabase, settings=budget)
