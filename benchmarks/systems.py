@@ -78,9 +78,9 @@ class Tiered:
         return seconds
 
     def create_topic(self, topic: str, configs: dict[str, str], *, partitions: int = 1) -> None:
-        from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+        from confluent_kafka.admin import AdminClient, NewTopic
 
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 3})
         admin.create_topics([NewTopic(topic, num_partitions=partitions, replication_factor=1, config=configs)])[
             topic
         ].result(30)
@@ -88,7 +88,8 @@ class Tiered:
     def delete_topic(self, topic: str) -> None:
         from confluent_kafka.admin import AdminClient
 
-        AdminClient({"bootstrap.servers": self.bootstrap}).delete_topics([topic])[topic].result(30)
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 3})  # Named: it must outlive the wait.
+        admin.delete_topics([topic])[topic].result(30)
 
     def stop(self) -> None:
         assert self._process is not None
