@@ -73,7 +73,7 @@ def test_counts_that_contradict_offsets_are_refused(position: int, value: int) -
     data = bytearray(a_batch(0, [1, 2, 3]))
     struct.pack_into(">i", data, position, value)
     record_batch.stamp_log_append_time(data, 0, len(data), 1)  # For a right CRC.
-    with pytest.raises(CorruptBatch, match="offsets|claims"):
+    with pytest.raises(CorruptBatch, match=r"offsets|claims"):
         table_of(bytes(data))
 
 

@@ -89,7 +89,8 @@ def test_every_changed_byte_behind_the_crc_fails_it() -> None:
 
 def test_attributes_are_told_apart() -> None:
     plain = read_header(encode_batch([a_record()]))
-    assert not (plain.is_transactional or plain.is_control or plain.is_log_append_time or plain.has_producer)
+    assert plain.attributes == 0
+    assert (plain.is_transactional, plain.is_control, plain.is_log_append_time, plain.has_producer) == (False,) * 4
     assert plain.last_sequence == -1
     full = read_header(
         encode_batch(
