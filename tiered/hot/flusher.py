@@ -6,8 +6,9 @@ time, and never answer before the disk has.
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 
-from tiered.errors import NotLeader
+from tiered.errors import LogDirFailed, NotLeader
 from tiered.hot.log import Log
 from tiered.runtime import BlockingPool, Clock
 
@@ -55,4 +56,10 @@ class Flusher:
         due = [log for log in logs if log.flush_is_due(now_ms)]
         for first in range(0, len(due), MAX_FLUSHES_AT_ONCE):
             batch = due[first : first + MAX_FLUSHES_AT_ONCE]
-            await asyncio.gather(*(self.flushed(log, log.log_end_offset) for log in batch), return_exceptions=True)
+            await asyncio.gather(*(self._flush_one(log) for log in batch))
+
+    async def _flush_one(self, log: Log) -> None:
+        with suppress(LogDirFailed, NotLeader):
+            await self.flushed(log, log.log_end_offset)
+            if log.flush_is_due(self._clock.now_ms()):  # Nothing new, but a closed segment is not on disk yet.
+                await self._pool.run(log.flush)

@@ -6,12 +6,11 @@ beside appends. Must never answer an append whose bytes are only partly written,
 failed fsync has made uncertain.
 """
 
-import logging
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
@@ -22,15 +21,13 @@ from tiered.formats.producer_snapshot import ProducerEntry, encode_producers
 from tiered.formats.record_batch import BatchHeader
 from tiered.formats.time_index import TimeIndex
 from tiered.hot.file_system import FileSystem, OpenFile, write_all
+from tiered.hot.flush import FlushState, producers_of
 from tiered.hot.lookup import Lookup
-from tiered.hot.marks import RecoveryPoint, SegmentMark
-from tiered.hot.producer_files import producers_at
+from tiered.hot.marks import RecoveryPoint
 from tiered.hot.recovery import Recoverer, Recovery
 from tiered.hot.segment import (
     LOG_SUFFIX,
     OFFSET_ENTRY_BYTES,
-    OFFSET_INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
     SegmentInfo,
     SegmentState,
     Tail,
@@ -42,8 +39,6 @@ from tiered.hot.segment_files import (
     SegmentFile,
     segment_path,
     unlink_segment,
-    write_flushed_indexes,
-    write_indexes,
 )
 from tiered.hot.side_files import SideFiles, refusal
 from tiered.hot.truncation import cut_position, cut_segment
@@ -52,11 +47,7 @@ from tiered.rules.rolling import should_roll
 
 __all__ = ["Log", "LogConfig", "Recovery", "SegmentFile", "SegmentInfo"]
 
-log = logging.getLogger(__name__)
-
 NEVER_MS = 2**63 - 1
-RECOVERY_STEP_BYTES = 256 << 20
-"""The recovery point is written when so much more is flushed, or a segment is: a restart scans no more than this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,19 +69,14 @@ class Log:
         "_closed",
         "_config",
         "_directory",
-        "_directory_dirty",
         "_failed",
-        "_flush_lock",
-        "_flushed_offset",
+        "_flushing",
         "_fs",
         "_lock",
         "_lookup",
         "_open_segments",
-        "_point_bytes",
         "_segments",
         "_side",
-        "_unflushed_since_ms",
-        "_unsynced_segments",
         "producer_source",
         "recovery",
     )
@@ -105,25 +91,27 @@ class Log:
         self._open_segments = open_segments
         self._lookup = Lookup(fs, open_segments, config.index_interval_bytes)
         self._segments = tuple(found.segments)
-        self._flushed_offset = found.flushed_offset
         self._side = SideFiles(
             directory,
             fs,
             log_start_offset=found.log_start_offset,
             leader_epochs=found.leader_epochs,
-            leader_epochs_changed=found.leader_epochs_changed,
+            leader_epochs_kept=found.leader_epochs_kept,
             snapshot_offsets=found.snapshot_offsets,
         )
-        self._directory_dirty = True
+        self._flushing = FlushState(
+            directory,
+            fs,
+            self._side,
+            open_segments,
+            flushed_offset=found.flushed_offset,
+            point_is_current=found.point_is_current,
+            segments=self._segments,
+        )
         self._failed: str | None = None
         self._closed = False
         self._lock = threading.Lock()
-        """Held while the list of segments changes."""
-        self._flush_lock = threading.Lock()
-        """Held through a flush; whoever takes back flushed records takes it too. Before `_lock`."""
-        self._unflushed_since_ms: int | None = None
-        self._unsynced_segments = not found.report.clean
-        self._point_bytes = self._segments[-1].size_bytes
+        """Held while the list of segments changes; after the flush's own lock where both are."""
         self.producer_source: Callable[[], Iterable[ProducerEntry]] | None = None
         """Gives the state of all producers at the log's end, when a segment is closed; the owner sets it."""
         self.recovery: Recovery = found.report
@@ -190,12 +178,12 @@ class Log:
     @property
     def flushed_offset(self) -> int:
         """Everything below survives a power loss."""
-        return self._flushed_offset
+        return self._flushing.flushed_offset
 
     @property
     def unflushed_messages(self) -> int:
         """How many records a power loss could take."""
-        return self.log_end_offset - self._flushed_offset
+        return self.log_end_offset - self._flushing.flushed_offset
 
     @property
     def segments(self) -> tuple[SegmentInfo, ...]:
@@ -269,8 +257,8 @@ class Log:
         if active.first_append_ms is None:
             active.first_append_ms = now_ms
         note_batches(active, headers, base_offset, log_append_time_ms, config.index_interval_bytes)
-        if self._unflushed_since_ms is None:
-            self._unflushed_since_ms = now_ms
+        if self._flushing.waiting_since_ms is None:
+            self._flushing.waiting_since_ms = now_ms
 
     def roll(self, now_ms: int) -> bool:
         """Closes the active segment and begins another; False when it is empty.
@@ -331,8 +319,7 @@ class Log:
             active.closed = True
             active.tail = Tail()
             self._segments = (*self._segments, fresh)
-            self._directory_dirty = True
-            self._unsynced_segments = True
+            self._flushing.note_closed_segment()
 
     def _cut_off(self, active: SegmentState, file: OpenFile, error: OSError) -> None:
         """Takes a partial write back; raises LogDirFailed."""
@@ -396,7 +383,9 @@ class Log:
             end_offset=segment.end_offset,
             size_bytes=segment.size_bytes,
             leader_epochs=self._side.leader_epochs.covering(base_offset, segment.end_offset),
-            snapshot_source=lambda: encode_producers(self._producers_at(segments, segment.end_offset)),
+            snapshot_source=lambda: encode_producers(
+                producers_of(self._fs, self._directory, self._side, segments, segment.end_offset)
+            ),
         )
 
     # Flush
@@ -406,12 +395,7 @@ class Log:
         restart would have too much to scan."""
         if self._failed is not None or self._closed:
             return False
-        since = self._unflushed_since_ms
-        return (
-            self._unsynced_segments
-            or (since is not None and now_ms - since >= self._config.flush_ms)
-            or self._segments[-1].extent[1] - self._point_bytes >= RECOVERY_STEP_BYTES
-        )
+        return self._flushing.is_due(self._segments[-1], now_ms, self._config.flush_ms)
 
     def flush(self) -> None:
         """Returns when everything that was appended before the call survives a power loss. Blocking; safe
@@ -420,67 +404,15 @@ class Log:
         Raises LogDirFailed when the disk fails. After that nothing can be known about the unflushed bytes,
         so that the log takes no more appends and never flushes again until it is recovered by a restart.
         """
-        with self._flush_lock:
+        with self._flushing.lock:
             if self._failed is not None:
                 self._refuse()
             if self._closed:
                 return
             try:
-                self._flush()
+                self._flushing.run(self._segments)
             except OSError as error:
                 raise LogDirFailed(self._fail(f"fsync failed: {error}")) from error
-
-    def _flush(self, *, closing: bool = False) -> None:
-        self._unflushed_since_ms = None
-        self._unsynced_segments = False
-        segments = self._segments
-        active, mark = segments[-1], segments[-1].mark()
-        dirty = [segment for segment in segments[:-1] if not segment.synced]
-        directory_dirty, self._directory_dirty = self._directory_dirty, False
-        for segment in dirty:
-            self._sync_closed(segments, segment)
-        assert active.file is not None
-        if mark.end_offset > self._flushed_offset:
-            self._fs.sync(active.file)
-        if directory_dirty:
-            self._fs.sync_directory(self._directory)
-        for segment in dirty:
-            segment.synced = True
-            if segment.file is not None and segment.offset_index is not None:
-                self._open_segments.put(segment, segment.file, segment.offset_index)
-            segment.offset_index = segment.time_index = segment.file = None
-        self._flushed_offset = max(self._flushed_offset, mark.end_offset)
-        advanced = mark.size_bytes - self._point_bytes
-        if dirty or closing or not 0 <= advanced < RECOVERY_STEP_BYTES:
-            self._write_point(segments, mark, closing=closing)
-
-    def _sync_closed(self, segments: tuple[SegmentState, ...], segment: SegmentState) -> None:
-        with suppress(FileNotFoundError):  # Removed by local retention meanwhile.
-            if not self._side.has_snapshot(segment.end_offset):
-                self.write_snapshot(segment.end_offset, self._producers_at(segments, segment.end_offset))
-            self._fs.sync(segment.file or self._fs.open(segment.path + LOG_SUFFIX))
-            if segment.offset_index is not None:
-                segment.index_bytes = write_indexes(self._fs, segment, durable=True)
-            else:
-                for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-                    with self._fs.open(segment.path + suffix) as index:
-                        self._fs.sync(index)
-
-    def _write_point(self, segments: tuple[SegmentState, ...], active_mark: SegmentMark, *, closing: bool) -> None:
-        """Records how far everything is on disk. While serving, failing to only makes a restart slower."""
-        try:
-            sizes = write_flushed_indexes(self._fs, segments[-1], active_mark.end_offset)
-            mark = replace(active_mark, offset_index_bytes=sizes[0], time_index_bytes=sizes[1])
-            point = RecoveryPoint(segments=(*(segment.mark() for segment in segments[:-1]), mark))
-            self._side.keep_recovery_point(point)
-        except OSError as error:
-            if closing:
-                raise
-            log.warning(
-                "%s: the recovery point could not be written; a restart will scan more: %s", self._directory, error
-            )
-            return
-        self._point_bytes = active_mark.size_bytes
 
     # Producers and leader epochs
 
@@ -494,12 +426,7 @@ class Log:
 
     def producers_at_end(self) -> tuple[ProducerEntry, ...]:
         """The state of all producers at the log's end, from the newest snapshot and the batches after it."""
-        return self._producers_at(self._segments, self.log_end_offset)
-
-    def _producers_at(self, segments: tuple[SegmentState, ...], offset: int) -> tuple[ProducerEntry, ...]:
-        return tuple(
-            producers_at(self._fs, self._directory, segments, self._side.snapshot_offsets, offset, []).values()
-        )
+        return producers_of(self._fs, self._directory, self._side, self._segments, self.log_end_offset)
 
     def begin_leader_epoch(self, epoch: int) -> None:
         """From the log's present end on, batches are of this leader epoch. On disk before the first of them is."""
@@ -533,7 +460,8 @@ class Log:
             while self._segments[count].closed and self._segments[count].end_offset <= offset:
                 count += 1
             removed, self._segments = self._segments[:count], self._segments[count:]
-            self._directory_dirty = self._directory_dirty or count > 0
+            if count:
+                self._flushing.directory_changed = True
         self._remove(removed)
         return tuple(segment.info() for segment in removed)
 
@@ -554,7 +482,7 @@ class Log:
         if offset < self._segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return offset
-        with self._flush_lock, self._lock:
+        with self._flushing.lock, self._lock:
             if self._failed is not None or self._closed:
                 self._refuse()
             if offset >= self.log_end_offset:
@@ -572,7 +500,7 @@ class Log:
         # First of all nobody may go on trusting what is going to be cut.
         flushed = tuple(segment.mark() for segment in takewhile(lambda segment: segment.synced, kept))
         self._side.keep_recovery_point(RecoveryPoint(segments=flushed))
-        self._flushed_offset = min(self._flushed_offset, end_offset)
+        self._flushing.take_back(end_offset)
         for segment in (*reversed(dropped), last):
             self._open_segments.drop(segment)
         for segment in reversed(dropped):
@@ -581,7 +509,6 @@ class Log:
         assert last.extent[0] == end_offset, f"{last.path} ends at {last.extent[0]} after a cut at {end_offset}"
         self._segments = (*kept, last)
         self._fs.sync_directory(self._directory)
-        self._point_bytes = 0
         self._side.truncate(end_offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -589,7 +516,7 @@ class Log:
 
         `log_start_offset` stays where it is, unless it was above. Raises LogDirFailed; the log then needs a restart.
         """
-        with self._flush_lock, self._lock:
+        with self._flushing.lock, self._lock:
             if self._failed is not None or self._closed:
                 self._refuse()
             try:
@@ -611,8 +538,7 @@ class Log:
         fresh.offset_index, fresh.time_index = OffsetIndex(), TimeIndex()
         self._fs.sync_directory(self._directory)
         self._segments = (fresh,)
-        self._flushed_offset = offset
-        self._point_bytes = 0
+        self._flushing.begin_anew(offset)
 
     # The end
 
@@ -622,26 +548,37 @@ class Log:
         `producers` is their state at the log's end; without it `producer_source` is asked. A log that has
         failed is only let go. Raises OSError when the disk refuses: the next start then recovers.
         """
-        with self._flush_lock:
+        with self._flushing.lock:
             if self._closed:
                 return
             self._closed = True
-            if self._failed is None:
-                if producers is None and self.producer_source is not None:
-                    producers = self.producer_source()
-                if producers is None:
-                    producers = self.producers_at_end()
-                self.write_snapshot(self.log_end_offset, producers)
-                if self._side.epochs_changed:
-                    self._side.keep_leader_epochs()
-                self._flush(closing=True)
-            self._release()
+            try:
+                if self._failed is None:
+                    self._close(producers)
+            finally:
+                self._release()
+
+    def _close(self, producers: Iterable[ProducerEntry] | None) -> None:
+        self._side.keep_epochs_below(self.log_end_offset)
+        if not self._has_changed():
+            return
+        if producers is None:
+            producers = self.producers_at_end() if self.producer_source is None else self.producer_source()
+        self.write_snapshot(self.log_end_offset, producers)
+        self._flushing.run(self._segments, closing=True)
 
     def discard(self) -> None:
         """Lets go of the files without a flush: the directory is about to be deleted."""
         self._closed = True
-        with self._flush_lock:
+        with self._flushing.lock:
             self._release()
+
+    def _has_changed(self) -> bool:
+        """False when a restart would find everything as it is, or nothing at all."""
+        active = self._segments[-1]
+        if len(self._segments) == 1 and active.size_bytes == 0:
+            return False
+        return self._flushing.has_changed(active)
 
     def _release(self) -> None:
         for segment in self._segments:

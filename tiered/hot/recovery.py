@@ -72,7 +72,8 @@ class Recovered:
     flushed_offset: int
     log_start_offset: int
     leader_epochs: LeaderEpochs
-    leader_epochs_changed: bool
+    leader_epochs_kept: LeaderEpochs
+    point_is_current: bool
     snapshot_offsets: list[int]
     report: Recovery
 
@@ -154,7 +155,8 @@ class Recoverer:
             else max(first_local, min(self._flushed_offset, end_offset)),
             log_start_offset=self._log_start_offset,
             leader_epochs=epochs,
-            leader_epochs_changed=epochs != (self._epochs_on_disk or LeaderEpochs()),
+            leader_epochs_kept=self._epochs_on_disk or LeaderEpochs(),
+            point_is_current=self._report.clean and bool(self._marks),
             snapshot_offsets=snapshot_offsets,
             report=self._report,
         )
@@ -201,6 +203,8 @@ class Recoverer:
         index_bytes = (self._size(base_offset, OFFSET_INDEX_SUFFIX), self._size(base_offset, TIME_INDEX_SUFFIX))
         if mark is None:
             self._reset_indexes(segment)
+            if size_bytes == 0:
+                return segment, None
             return segment, self._scan(segment, size_bytes, verify_from=0)
         segment.first_append_ms = mark.first_append_ms
         indexes_fit = index_bytes == (mark.offset_index_bytes, mark.time_index_bytes)
@@ -269,9 +273,9 @@ class Recoverer:
 
     def _cut(self, segment: SegmentState, reason: str) -> None:
         """Removes what follows the segment's last valid batch, durably."""
-        assert segment.file is not None
         surplus = self._size(segment.base_offset, LOG_SUFFIX) - segment.size_bytes
         if surplus > 0:
+            assert segment.file is not None
             self._fs.truncate(segment.file, segment.size_bytes)
             self._fs.sync(segment.file)
             self._report.truncated_bytes += surplus
@@ -338,7 +342,7 @@ class Recoverer:
         for segment in segments:
             if segment.offset_index is not None and segment.time_index is not None:
                 segment.note_time()
-                segment.index_bytes = write_indexes(self._fs, segment, durable=False)
+                segment.index_bytes = write_indexes(self._fs, segment)
                 segment.offset_index = segment.time_index = None
                 segment.tail = Tail()
             segment.closed = True

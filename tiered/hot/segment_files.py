@@ -30,19 +30,19 @@ def segment_path(directory: str, base_offset: int) -> str:
     return f"{directory}/{base_offset:020}"
 
 
-def write_indexes(fs: FileSystem, segment: SegmentState, *, durable: bool) -> tuple[int, int]:
-    """Puts both indexes of an active segment into their files; their sizes in bytes. Raises OSError."""
+def write_indexes(fs: FileSystem, segment: SegmentState) -> tuple[int, int]:
+    """Puts both indexes that are in memory into their files, not durably; their sizes in bytes. Raises OSError."""
     assert segment.offset_index is not None
     assert segment.time_index is not None
     offsets = segment.offset_index.to_bytes(segment.base_offset)
     times = segment.time_index.to_bytes(segment.base_offset)
-    replace_file(fs, segment.path + OFFSET_INDEX_SUFFIX, offsets, durable=durable)
-    replace_file(fs, segment.path + TIME_INDEX_SUFFIX, times, durable=durable)
+    replace_file(fs, segment.path + OFFSET_INDEX_SUFFIX, offsets, durable=False)
+    replace_file(fs, segment.path + TIME_INDEX_SUFFIX, times, durable=False)
     return len(offsets), len(times)
 
 
-def write_flushed_indexes(fs: FileSystem, segment: SegmentState, end_offset: int) -> tuple[int, int]:
-    """As `write_indexes`, durably, with the entries below `end_offset` only; appends may go on meanwhile."""
+def write_indexes_below(fs: FileSystem, segment: SegmentState, end_offset: int) -> tuple[int, int]:
+    """As `write_indexes`, with the entries below `end_offset` only; the segment may be appended to meanwhile."""
     assert segment.offset_index is not None
     assert segment.time_index is not None
     part = SegmentState(segment.path, segment.base_offset, created_ms=0)
@@ -50,7 +50,7 @@ def write_flushed_indexes(fs: FileSystem, segment: SegmentState, end_offset: int
     part.time_index = TimeIndex.from_bytes(segment.base_offset, segment.time_index.to_bytes(segment.base_offset))
     part.offset_index.truncate(end_offset)
     part.time_index.truncate(end_offset)
-    return write_indexes(fs, part, durable=True)
+    return write_indexes(fs, part)
 
 
 def read_offset_index(fs: FileSystem, segment: SegmentState) -> OffsetIndex:
@@ -169,7 +169,7 @@ class OpenSegments:
             assert rebuilt.offset_index is not None
             index = rebuilt.offset_index
             with suppress(OSError):  # A full disk: it is rebuilt again next time.
-                segment.index_bytes = write_indexes(fs, rebuilt, durable=False)
+                segment.index_bytes = write_indexes(fs, rebuilt)
         return self.put(segment, file, index)
 
     def put(self, segment: SegmentState, file: OpenFile, index: OffsetIndex) -> OpenSegment:

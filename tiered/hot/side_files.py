@@ -30,7 +30,15 @@ KEPT_SNAPSHOTS = 2
 class SideFiles:
     """One log's small files."""
 
-    __slots__ = ("_directory", "_fs", "epochs_changed", "leader_epochs", "log_start_offset", "snapshot_offsets")
+    __slots__ = (
+        "_directory",
+        "_epochs_kept",
+        "_fs",
+        "epochs_changed",
+        "leader_epochs",
+        "log_start_offset",
+        "snapshot_offsets",
+    )
 
     def __init__(
         self,
@@ -39,27 +47,34 @@ class SideFiles:
         *,
         log_start_offset: int,
         leader_epochs: LeaderEpochs,
-        leader_epochs_changed: bool,
+        leader_epochs_kept: LeaderEpochs,
         snapshot_offsets: Sequence[int],
     ) -> None:
         self._directory = directory
         self._fs = fs
         self.log_start_offset = log_start_offset
         self.leader_epochs = leader_epochs
-        self.epochs_changed = leader_epochs_changed
-        """The file does not say what `leader_epochs` does."""
+        self._epochs_kept = leader_epochs_kept
+        """What the file says."""
+        self.epochs_changed = leader_epochs != leader_epochs_kept
         self.snapshot_offsets = tuple(snapshot_offsets)
 
     def set_leader_epochs(self, leader_epochs: LeaderEpochs) -> None:
         """Takes over another table, in memory only: the first append of an epoch keeps it."""
-        if leader_epochs != self.leader_epochs:
-            self.leader_epochs = leader_epochs
-            self.epochs_changed = True
+        self.leader_epochs = leader_epochs
+        self.epochs_changed = leader_epochs != self._epochs_kept
 
     def keep_leader_epochs(self) -> None:
         """Returns when the table is on disk. Raises LogDirFailed."""
         self._replace(LEADER_EPOCHS_FILE, encode_leader_epochs(self.leader_epochs.entries))
+        self._epochs_kept = self.leader_epochs
         self.epochs_changed = False
+
+    def keep_epochs_below(self, end_offset: int) -> None:
+        """Keeps what a restart would otherwise not know; epochs that wrote nothing do not count. Raises OSError."""
+        epochs = self.leader_epochs.truncate_to_end(end_offset)
+        if epochs != self._epochs_kept.truncate_to_end(end_offset):
+            replace_file(self._fs, self._path(LEADER_EPOCHS_FILE), encode_leader_epochs(epochs.entries), durable=True)
 
     def keep_log_start(self, offset: int) -> None:
         """Raises the log start, on disk first. Raises LogDirFailed, nothing changed."""

@@ -148,6 +148,42 @@ def test_a_recovery_point_that_does_not_fit_fails_no_flush(tmp_path: Path, fs: F
     assert len(contents(open_log(tmp_path / "log", fs=fs))) == 2
 
 
+@pytest.mark.parametrize("name", [".index", ".timeindex", ".snapshot", "recovery-point"])
+def test_small_files_that_do_not_fit_are_written_when_there_is_space(
+    tmp_path: Path, fs: FaultyFileSystem, name: str
+) -> None:
+    log = open_log(tmp_path / "log", fs=fs)
+    append(log, batch(3))
+    log.roll(NOW_MS)
+    fs.fail("create", errno.ENOSPC, name_part=name)
+    log.flush()
+    assert (log.flushed_offset, log.failed, log.segments[0].flushed) == (3, None, False)
+    assert log.flush_is_due(NOW_MS)
+    assert len(contents(log)) == 1
+    fs.heal()
+    log.flush()
+    assert log.segments[0].flushed
+    assert not log.flush_is_due(NOW_MS)
+
+
+def test_closing_what_has_not_changed_writes_nothing(tmp_path: Path, fs: FaultyFileSystem) -> None:
+    log = open_log(tmp_path / "log", fs=fs)
+    log.begin_leader_epoch(0)
+    append(log, batch(3))
+    log.close()
+    for _ in range(2):
+        again = open_log(tmp_path / "log", fs=fs)
+        again.begin_leader_epoch(5)
+        before = dict(fs.calls)
+        again.close()
+        assert fs.calls == before
+    empty = open_log(tmp_path / "empty", fs=fs)
+    before = dict(fs.calls)
+    empty.close()
+    assert fs.calls == before
+    assert open_log(tmp_path / "empty", fs=fs).recovery.clean
+
+
 def test_a_close_that_fails_is_recovered_later(tmp_path: Path, fs: FaultyFileSystem) -> None:
     log = open_log(tmp_path / "log", fs=fs)
     append(log, batch(3))
