@@ -78,7 +78,7 @@ def throughput(systems: list[System], *, rounds: int, gb: float, say: Say) -> di
                     run = run_load(system, load, topic)
                     if number > 0:
                         results.setdefault(load.name, {}).setdefault(system.name, []).append(run)
-                        say(f"{load.name:28}{system.name:8}{run['mb_per_s']:8.0f} MB/s"
+                        say(f"{load.name:32}{system.name:8}{run['mb_per_s']:8.0f} MB/s"
                             f"{run['broker_cpu_s_per_gb']:8.2f} CPU s/GB")  # fmt: skip
                 system.delete_topic(topic)
     return results
@@ -102,7 +102,7 @@ def consume_many(systems: list[System], *, rounds: int, say: Say) -> dict[str, d
                 run = run_load(system, load, topic)
                 if number > 0:
                     results.setdefault(name, {}).setdefault(system.name, []).append(run)
-                    say(f"{name:28}{system.name:8}{run['mb_per_s']:8.0f} MB/s"
+                    say(f"{name:32}{system.name:8}{run['mb_per_s']:8.0f} MB/s"
                         f"{run['broker_cpu_s_per_gb']:8.2f} CPU s/GB")  # fmt: skip
         for system in systems:
             for number in range(MANY_TOPICS):
