@@ -14,7 +14,6 @@ Layout (big-endian), from Kafka's documentation of the message format:
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -22,6 +21,25 @@ from fastcrc import crc32
 
 from tiered.errors import CorruptBatch
 from tiered.formats.compression import compress, decompress
+from tiered.formats.record import MIN_RECORD_BYTES, Record, append_record, read_record
+
+__all__ = [
+    "HEADER_BYTES",
+    "MAGIC",
+    "MAGIC_POSITION",
+    "MIN_BATCH_BYTES",
+    "BatchHeader",
+    "Compression",
+    "Record",
+    "encode_batch",
+    "exact_batches",
+    "read_header",
+    "records",
+    "stamp_log_append_time",
+    "stamp_offsets",
+    "verify_crc",
+    "whole_batches",
+]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -38,10 +56,7 @@ _CRC_COVERS_FROM: Final = 21
 _LOG_APPEND_TIME_BIT: Final = 0x08
 _TRANSACTIONAL_BIT: Final = 0x10
 _CONTROL_BIT: Final = 0x20
-_MIN_RECORD_BYTES: Final = 7
-_MAX_VARINT_BYTES: Final = 10
-_MIN_TIMESTAMP_MS: Final = -(2**63)
-_MAX_TIMESTAMP_MS: Final = 2**63 - 1
+_MAX_TIMESTAMP_DELTA_MS: Final = 2**63 - 1
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _unpack_header = _HEADER.unpack_from
@@ -126,17 +141,6 @@ class BatchHeader(NamedTuple):
         if self.base_sequence < 0:
             return -1
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """One record. A header key that is not UTF-8 keeps its bytes as surrogate escapes (PEP 383)."""
-
-    offset: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 def read_header(buffer: Buffer, position: int = 0, end: int | None = None) -> BatchHeader:
@@ -262,13 +266,14 @@ def records(
     header = read_header(buffer, position, len(buffer))
     packed = memoryview(buffer)[position + HEADER_BYTES : position + header.size_bytes]
     body = decompress(header.compression, packed, max_bytes=max_decompressed_bytes)
-    if not 0 <= header.record_count <= len(body) // _MIN_RECORD_BYTES:
+    if not 0 <= header.record_count <= len(body) // MIN_RECORD_BYTES:
         raise CorruptBatch(f"{header.record_count} records do not fit into {len(body)} bytes")
+    log_append_time_ms = header.max_timestamp_ms if header.is_log_append_time else None
     at = 0
     last_delta = -1
     for _ in range(header.record_count):
         try:
-            record, at = _read_record(body, at, header)
+            record, at = read_record(body, at, header.base_offset, header.base_timestamp_ms, log_append_time_ms)
         except IndexError:
             raise CorruptBatch("a record goes beyond the end of its batch") from None
         delta = record.offset - header.base_offset
@@ -278,75 +283,6 @@ def records(
         yield record
     if at != len(body):
         raise CorruptBatch(f"{len(body) - at} bytes follow the last of {header.record_count} records")
-
-
-def _read_record(body: bytes, at: int, header: BatchHeader) -> tuple[Record, int]:
-    """The record at `at` and where the next begins. Raises IndexError or CorruptBatch."""
-    length, at = _read_varint(body, at)
-    end = at + length
-    if length < 0 or end > len(body):
-        raise CorruptBatch(f"a record claims {length} bytes, {len(body) - at} are left")
-    at += 1  # The record's attributes: all bits are unused.
-    timestamp_delta, at = _read_varint(body, at)
-    offset_delta, at = _read_varint(body, at)
-    key, at = _read_nullable(body, at, end)
-    value, at = _read_nullable(body, at, end)
-    header_count, at = _read_varint(body, at)
-    # A header has two varints at least.
-    if not 0 <= header_count <= (end - at) // 2:
-        raise CorruptBatch(f"{header_count} headers do not fit into {end - at} bytes")
-    record_headers: tuple[tuple[str, bytes | None], ...] = ()
-    if header_count:
-        found = []
-        for _ in range(header_count):
-            name, at = _read_nullable(body, at, end)
-            if name is None:
-                raise CorruptBatch("a record header has no key")
-            content, at = _read_nullable(body, at, end)
-            found.append((name.decode("utf-8", "surrogateescape"), content))
-        record_headers = tuple(found)
-    if at != end:
-        raise CorruptBatch(f"a record ends {end - at} bytes before its length says")
-    timestamp_ms = header.max_timestamp_ms if header.is_log_append_time else header.base_timestamp_ms + timestamp_delta
-    if not _MIN_TIMESTAMP_MS <= timestamp_ms <= _MAX_TIMESTAMP_MS:
-        raise CorruptBatch(f"timestamp delta {timestamp_delta} leaves 64 bits")
-    record = Record(
-        offset=header.base_offset + offset_delta,
-        timestamp_ms=timestamp_ms,
-        key=key,
-        value=value,
-        headers=record_headers,
-    )
-    return record, at
-
-
-def _read_nullable(body: bytes, at: int, end: int) -> tuple[bytes | None, int]:
-    length, at = _read_varint(body, at)
-    if length < 0:
-        if length == -1:
-            return None, at
-        raise CorruptBatch(f"a length of {length}")
-    if length > end - at:
-        raise CorruptBatch(f"a field claims {length} bytes, {max(end - at, 0)} are left")
-    return body[at : at + length], at + length
-
-
-def _read_varint(body: bytes, at: int) -> tuple[int, int]:
-    """A zigzag varint of at most 64 bits and where it ends. Raises IndexError past the end."""
-    byte = body[at]
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), at + 1
-    value = byte & 0x7F
-    shift = 7
-    for next_at in range(at + 1, at + _MAX_VARINT_BYTES):
-        byte = body[next_at]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if value >> 64:
-                break
-            return (value >> 1) ^ -(value & 1), next_at + 1
-        shift += 7
-    raise CorruptBatch("a varint has more than 64 bits")
 
 
 def encode_batch(
@@ -366,10 +302,13 @@ def encode_batch(
     """One batch with these records, whose offsets count from `base_offset` and increase.
 
     `last_offset` is the batch's when its last record was compacted away; by default the last record's, and
-    for no records `base_offset`. With `log_append_time_ms` all records get that time.
+    for no records `base_offset`. With `log_append_time_ms` all records get that time. Raises CorruptBatch when
+    the records' times are more than 63 bits apart: only a hostile producer's are.
     """
     base_timestamp_ms = records[0].timestamp_ms if records else -1
     max_timestamp_ms = max((record.timestamp_ms for record in records), default=-1)
+    if max_timestamp_ms - min((record.timestamp_ms for record in records), default=-1) > _MAX_TIMESTAMP_DELTA_MS:
+        raise CorruptBatch("the times of a batch's records are too far apart to be written relative to each other")
     attributes = int(compression)
     if log_append_time_ms is not None:
         attributes |= _LOG_APPEND_TIME_BIT
@@ -384,7 +323,7 @@ def encode_batch(
         delta = record.offset - base_offset
         assert delta > last_delta, f"offset {record.offset} does not follow, counted from {base_offset}"
         last_delta = delta
-        _append_record(body, record, delta, record.timestamp_ms - base_timestamp_ms)
+        append_record(body, record, delta, record.timestamp_ms - base_timestamp_ms)
     last_offset_delta = max(last_delta, 0) if last_offset is None else last_offset - base_offset
     assert last_offset_delta >= last_delta
     covered = _AFTER_CRC.pack(
@@ -406,33 +345,3 @@ def encode_batch(
         _crc32c(covered),
     )
     return before + covered
-
-
-def _append_record(body: bytearray, record: Record, offset_delta: int, timestamp_delta_ms: int) -> None:
-    content = bytearray(b"\0")
-    _append_varint(content, timestamp_delta_ms)
-    _append_varint(content, offset_delta)
-    _append_nullable(content, record.key)
-    _append_nullable(content, record.value)
-    _append_varint(content, len(record.headers))
-    for name, value in record.headers:
-        _append_nullable(content, name.encode("utf-8", "surrogateescape"))
-        _append_nullable(content, value)
-    _append_varint(body, len(content))
-    body += content
-
-
-def _append_nullable(body: bytearray, content: bytes | None) -> None:
-    if content is None:
-        body.append(1)  # Zigzag of -1.
-    else:
-        _append_varint(body, len(content))
-        body += content
-
-
-def _append_varint(body: bytearray, value: int) -> None:
-    zigzag = (value << 1) ^ (value >> 63)
-    while zigzag >= 0x80:
-        body.append(zigzag & 0x7F | 0x80)
-        zigzag >>= 7
-    body.append(zigzag)

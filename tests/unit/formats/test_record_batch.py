@@ -199,3 +199,12 @@ def test_offsets_that_do_not_rise_are_refused() -> None:
 def test_a_codec_that_does_not_exist_is_refused(code: int) -> None:
     with pytest.raises(CorruptBatch, match="unknown"):
         decoded(with_body(b"\x0c\x00\x00\x00\x01\x01\x00", code=code))
+
+
+def test_times_that_cannot_be_told_relative_to_each_other_are_not_written() -> None:
+    earliest = Record(offset=0, timestamp_ms=-(2**63), key=None, value=None)
+    latest = Record(offset=1, timestamp_ms=2**63 - 1, key=None, value=None)
+    middle = Record(offset=1, timestamp_ms=-1, key=None, value=None)
+    with pytest.raises(CorruptBatch, match="too far apart"):
+        encode_batch([earliest, latest])
+    assert decoded(encode_batch([earliest, middle])) == [earliest, middle]
