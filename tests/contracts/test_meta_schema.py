@@ -1,5 +1,6 @@
 """The database after its migrations: the tables that the code describes, and the views that docs/sql.md promises."""
 
+import re
 import time
 from pathlib import Path
 from uuid import UUID
@@ -217,3 +218,25 @@ def test_v_topic_cost_counts_what_is_stored_and_where(database: Database) -> Non
     size = plans[0].size_bytes
     assert rows == [("empty", False, 0, 0, 0, 0, 0, 0, 0), ("orders", False, 1, size, 10, 1, size, size, 77)]
     assert database.run_sync(lambda conn: partitions.load(conn, topic_id, 0)).cold_end_offset == 20
+
+
+# docs/sql.md
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "sql.md").read_text()
+
+
+def test_every_query_of_the_guide_runs(database: Database) -> None:
+    queries = re.findall(r"```sql\n(.*?)```", GUIDE, re.DOTALL)
+    statements = [statement for query in queries for statement in query.split(";") if statement.strip()]
+    assert len(statements) >= 6
+    database.run_sync(create_topic)
+    for statement in statements:
+        database.run_sync(lambda conn, statement=statement: conn.exec_driver_sql(statement).all())
+
+
+def test_the_guide_names_every_column_of_every_view_and_every_table() -> None:
+    for view in views.REVISIONS[migrations.REVISIONS[-1]]:
+        section = GUIDE.partition(f"### `{view.name}`")[2].partition("\n##")[0]
+        missing = [column for column in view.columns if f"`{column}`" not in section]
+        assert not missing, f"docs/sql.md does not explain {missing} of {view.name}"
+    assert [table for table in metadata.tables if f"`{table}`" not in GUIDE] == []
