@@ -135,7 +135,9 @@ class BrokerProcess:
         found: dict[str, Any] = self.get(f"/api/v1/topics/{topic}/partitions/{partition}/segments")
         return found
 
-    def wait_cold(self, topic: str, partition: int = 0, *, end_offset: int, only: bool = False, timeout_s: float = 60) -> None:
+    def wait_cold(
+        self, topic: str, partition: int = 0, *, end_offset: int, only: bool = False, timeout_s: float = 60
+    ) -> None:
         """Returns once the object store holds everything below `end_offset`; with `only`, once the disk does not."""
         deadline = time.monotonic() + timeout_s
         while True:

@@ -9,11 +9,13 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import aiokafka
 import confluent_kafka
 import kafka
 from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka.admin import AdminClient
 
 DEADLINE_S = 60.0
 MAX_BYTES = 4_000_000
@@ -27,6 +29,12 @@ class Sent:
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
     timestamp_ms: int
+
+
+@cache
+def admin(bootstrap: str) -> AdminClient:
+    """Kept: a client that is collected takes its unfinished requests with it."""
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
 
 Produce = Callable[[str, str, str, Sequence[Sent]], None]
@@ -214,10 +222,8 @@ def _parse_kcat(output: bytes, count: int) -> list[Sent]:
         position += max(0, key_bytes)
         value = output[position : position + value_bytes] if value_bytes >= 0 else None
         position += max(0, value_bytes)
-        parsed = tuple(
-            (name.decode(), value_)
-            for name, _, value_ in (each.partition(b"=") for each in headers.split(b",") if each)
-        )
+        pairs = (each.partition(b"=") for each in headers.split(b",") if each)
+        parsed = tuple((name.decode("utf-8", "replace"), shown) for name, _, shown in pairs)
         found.append(Sent(key, value, parsed, timestamp))
     assert len(found) == count
     return found

@@ -1,6 +1,5 @@
 """wire.md 9 to 15 and 49 to 51: topics as clients see and change them."""
 
-from functools import cache
 from uuid import UUID
 
 import pytest
@@ -16,6 +15,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.broker_process import BrokerProcess
+from tests.clients import clients
 from tests.clients.raw import RawConnection
 from tests.components.batches import batch
 from tests.components.test_wire_produce import create
@@ -122,14 +122,8 @@ def test_the_advertised_address_is_what_clients_are_told(make_broker) -> None:  
 # CreateTopics and its siblings
 
 
-@cache
-def client(bootstrap: str) -> AdminClient:
-    """Kept: a client that is collected takes its unfinished requests with it."""
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-
-
 def admin(broker: BrokerProcess) -> AdminClient:
-    return client(broker.bootstrap)
+    return clients.admin(broker.bootstrap)
 
 
 def code_of(future) -> int:  # type: ignore[no-untyped-def]

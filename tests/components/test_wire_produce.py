@@ -4,9 +4,10 @@ import struct
 import time
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from tests.broker_process import BrokerProcess
+from tests.clients import clients
 from tests.clients.raw import RawConnection
 from tests.components.batches import FIRST_MS, batch, patched
 from tiered.formats import record_batch
@@ -17,9 +18,8 @@ API_VERSIONS = 18
 
 
 def create(broker: BrokerProcess, topic: str, partitions: int = 1, **configs: object) -> str:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     config = {name.replace("_", "."): str(value) for name, value in configs.items()}
-    admin.create_topics([NewTopic(topic, partitions, config=config)])[topic].result(10)
+    clients.admin(broker.bootstrap).create_topics([NewTopic(topic, partitions, config=config)])[topic].result(10)
     return topic
 
 

@@ -12,6 +12,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from sqlalchemy import Connection
 
+from tiered.broker import tier_plan
 from tiered.broker.admin import Admin
 from tiered.broker.checkpoints import CheckpointWriter
 from tiered.broker.data_folder import DataFolder
@@ -248,8 +249,10 @@ class Broker:
         """(bytes of closed segments that wait for their upload, age of the oldest in ms)"""
         now_ms = self.clock.now_ms()
         partitions_ = list(self.topics.partitions())
-        oldest = min((at for each in partitions_ if (at := each.oldest_waiting_ms()) is not None), default=now_ms)
-        return sum(each.overdue_bytes(now_ms) for each in partitions_), max(0, now_ms - oldest)
+        oldest = min(
+            (at for each in partitions_ if (at := tier_plan.oldest_waiting_ms(each)) is not None), default=now_ms
+        )
+        return sum(tier_plan.overdue_bytes(each, now_ms) for each in partitions_), max(0, now_ms - oldest)
 
     def health(self) -> dict[str, Any]:
         """`serving`, and what an operator should look at."""

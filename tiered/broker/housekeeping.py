@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from tiered.broker import tier_plan
 from tiered.broker.partition import Partition
 from tiered.errors import LogDirFailed, TieredError
 from tiered.ids import TopicPartition
@@ -106,7 +107,7 @@ class Housekeeping:
             return
         if self._broker.clock.monotonic_ms() < self._rest_until_ms.get(key, 0.0):
             return
-        base_offset = partition.next_upload(now_ms)
+        base_offset = tier_plan.next_upload(partition, now_ms)
         if base_offset is None:
             return
         assert self._group is not None
@@ -116,7 +117,7 @@ class Housekeeping:
         """Uploads the partition's closed segments, oldest first, until none is due or one fails."""
         key = partition.topic_partition
         try:
-            while (base_offset := partition.next_upload(self._broker.clock.now_ms())) is not None:
+            while (base_offset := tier_plan.next_upload(partition, self._broker.clock.now_ms())) is not None:
                 await self._broker.lifecycle.upload(partition, base_offset)
                 self._failures.pop(key, None)
                 await self._broker.lifecycle.delete_local(partition)
@@ -139,7 +140,7 @@ class Housekeeping:
     async def _retention(self) -> None:
         for partition in list(self._broker.topics.partitions()):
             try:
-                partition.roll_if_expired(self._broker.clock.now_ms())
+                tier_plan.roll_if_expired(partition, self._broker.clock.now_ms())
                 await self._broker.lifecycle.apply_retention(partition)
                 await self._broker.lifecycle.delete_local(partition)
             except TieredError as error:

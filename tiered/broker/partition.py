@@ -25,11 +25,9 @@ from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.producer_snapshot import ProducerEntry
 from tiered.formats.record_batch import BatchHeader, Compression
 from tiered.hot.log import Log, LogConfig
-from tiered.hot.segment import SegmentInfo
 from tiered.ids import TopicPartition
-from tiered.rules import partition_state, producer_state, read_plan, retention
+from tiered.rules import partition_state, producer_state, read_plan
 from tiered.rules.partition_state import Offsets
-from tiered.rules.tiering import UploadPlan, next_uploads
 
 NO_TIMESTAMP = -1
 _ZSTD = int(Compression.ZSTD)
@@ -302,86 +300,6 @@ class Partition:
         if leader_epoch > self.leader_epoch:
             return -1, -1
         return self.log.leader_epochs.end_offset_for(leader_epoch, self.log.log_end_offset)
-
-    def next_upload(self, now_ms: int) -> int | None:
-        """Base offset of the closed segment that goes to the store next (T1); None when none is due."""
-        plan = self._upload_plan(now_ms)
-        return plan.uploads[0].base_offset if plan.uploads else None
-
-    def overdue_bytes(self, now_ms: int) -> int:
-        """Bytes of closed, stable segments that the object store does not hold yet."""
-        return self._upload_plan(now_ms).overdue_bytes
-
-    def oldest_waiting_ms(self) -> int | None:
-        """When the oldest segment that waits for its upload was closed at the latest; None when none waits."""
-        for segment in self.log.segments:
-            if segment.closed and segment.end_offset > self._cold_end_offset and self.config.remote_storage_enable:
-                return segment.created_ms
-        return None
-
-    def _upload_plan(self, now_ms: int) -> UploadPlan[SegmentInfo]:
-        config = self.config
-        return next_uploads(
-            self.log.segments,
-            log_start_offset=self._log_start_offset,
-            cold_end_offset=self._cold_end_offset,
-            high_watermark=self._high_watermark,
-            last_stable_offset=self.last_stable_offset,
-            remote_enabled=config.remote_storage_enable and not config.remote_log_copy_disable,
-            copy_lag_ms=config.effective_remote_copy_lag_ms,
-            copy_lag_bytes=config.effective_remote_copy_lag_bytes,
-            now_ms=now_ms,
-        )
-
-    def roll_if_expired(self, now_ms: int) -> None:
-        """Closes the active segment when retention has outlived all of it, so that it can go too, as in Kafka.
-
-        Raises LogDirFailed; then the active segment goes on.
-        """
-        active = self.log.segments[-1]
-        config = self.config
-        if (
-            config.deletes_old_segments
-            and config.retention_ms >= 0
-            and active.size_bytes > 0
-            and 0 <= active.max_timestamp_ms < now_ms - config.retention_ms
-        ):
-            self.log.roll(now_ms)
-
-    def retention_start(self, now_ms: int) -> int:
-        """Where `log_start_offset` should be by the topic's total retention (T6); never below where it is."""
-        config = self.config
-        if not config.deletes_old_segments:
-            return self._log_start_offset
-        return retention.new_log_start_offset(
-            self._committed,
-            self.log.segments,
-            log_start_offset=self._log_start_offset,
-            cold_end_offset=self._cold_end_offset,
-            high_watermark=self._high_watermark,
-            retention_ms=config.retention_ms,
-            retention_bytes=config.retention_bytes,
-            remote_enabled=config.remote_storage_enable,
-            pins=(),
-            now_ms=now_ms,
-        ).delete_before_offset
-
-    def local_delete_before(self, now_ms: int) -> int:
-        """Local segments wholly below this offset may go: committed rows cover them, or nobody may read them, and
-        local retention gives them up (T4). 0 when none may."""
-        config = self.config
-        before = retention.local_delete_before(
-            self.log.segments,
-            log_start_offset=self._log_start_offset,
-            cold_end_offset=self._cold_end_offset,
-            high_watermark=self._high_watermark,
-            local_retention_ms=config.effective_local_retention_ms,
-            local_retention_bytes=config.effective_local_retention_bytes,
-            remote_enabled=config.remote_storage_enable,
-            now_ms=now_ms,
-        ).delete_before_offset
-        first = self.log.segments[0].base_offset
-        return before if before > first else 0
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
         """Forgets idempotent producers that have not written for `expiration_ms`.

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from tiered.broker import tier_plan
 from tiered.broker.partition import Partition
 from tiered.cold import uploader
 from tiered.cold.uploader import DescribedSegment
@@ -215,7 +216,7 @@ class SegmentLifecycle:
 
     async def apply_retention(self, partition: Partition) -> None:
         """Moves `log_start_offset` as the topic's total retention says, if it says so now (T6)."""
-        wanted = partition.retention_start(self._broker.clock.now_ms())
+        wanted = tier_plan.retention_start(partition, self._broker.clock.now_ms())
         if wanted > partition.log_start_offset:
             log.info("%s: retention moves the log start to %d", partition.name, wanted)
             await self.move_log_start(partition, wanted)
@@ -243,7 +244,7 @@ class SegmentLifecycle:
 
     async def delete_local(self, partition: Partition) -> None:
         """Removes the local segments that local retention gives up; open readers keep their files."""
-        before = partition.local_delete_before(self._broker.clock.now_ms())
+        before = tier_plan.local_delete_before(partition, self._broker.clock.now_ms())
         if before:
             removed = await self._broker.disk.run(partition.log.delete_local_before, before)
             self._broker.counters.local_segments_deleted += len(removed)

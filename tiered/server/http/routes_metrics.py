@@ -72,7 +72,7 @@ def _plain(broker: Broker) -> Iterator[tuple[str, str, str, float]]:
     }
     for name, (documentation, value) in counted.items():
         yield name, "counter", documentation, value
-    measured = {
+    measured: dict[str, tuple[str, float]] = {
         "connections": ("Open client connections.", counters.connections_open),
         "upload_backlog_bytes": ("Bytes of closed segments that wait for their upload.", backlog_bytes),
         "upload_backlog_age_ms": ("Age of the oldest segment that waits for its upload.", backlog_age_ms),

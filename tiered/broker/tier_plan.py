@@ -1,0 +1,97 @@
+"""What is due for one partition's tiers now: uploads, local deletions, total retention.
+
+Brings a partition's state and settings to the rules, and their answers back. Decides nothing itself and
+changes nothing: `segment_lifecycle` and `housekeeping` act on the answers.
+"""
+
+from tiered.broker.partition import Partition
+from tiered.hot.segment import SegmentInfo
+from tiered.rules import retention
+from tiered.rules.tiering import UploadPlan, next_uploads
+
+
+def next_upload(partition: Partition, now_ms: int) -> int | None:
+    """Base offset of the closed segment that goes to the store next (T1); None when none is due."""
+    plan = upload_plan(partition, now_ms)
+    return plan.uploads[0].base_offset if plan.uploads else None
+
+
+def overdue_bytes(partition: Partition, now_ms: int) -> int:
+    """Bytes of closed, stable segments that the object store does not hold yet."""
+    return upload_plan(partition, now_ms).overdue_bytes
+
+
+def oldest_waiting_ms(partition: Partition) -> int | None:
+    """When the oldest segment that waits for its upload was closed at the latest; None when none waits."""
+    for segment in partition.log.segments:
+        if segment.closed and segment.end_offset > partition.cold_end_offset and partition.config.remote_storage_enable:
+            return segment.created_ms
+    return None
+
+
+def upload_plan(partition: Partition, now_ms: int) -> UploadPlan[SegmentInfo]:
+    config = partition.config
+    return next_uploads(
+        partition.log.segments,
+        log_start_offset=partition.log_start_offset,
+        cold_end_offset=partition.cold_end_offset,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        remote_enabled=config.remote_storage_enable and not config.remote_log_copy_disable,
+        copy_lag_ms=config.effective_remote_copy_lag_ms,
+        copy_lag_bytes=config.effective_remote_copy_lag_bytes,
+        now_ms=now_ms,
+    )
+
+
+def roll_if_expired(partition: Partition, now_ms: int) -> None:
+    """Closes the active segment when retention has outlived all of it, so that it can go too, as in Kafka.
+
+    Raises LogDirFailed; then the active segment goes on.
+    """
+    active = partition.log.segments[-1]
+    config = partition.config
+    if (
+        config.deletes_old_segments
+        and config.retention_ms >= 0
+        and active.size_bytes > 0
+        and 0 <= active.max_timestamp_ms < now_ms - config.retention_ms
+    ):
+        partition.log.roll(now_ms)
+
+
+def retention_start(partition: Partition, now_ms: int) -> int:
+    """Where `log_start_offset` should be by the topic's total retention (T6); never below where it is."""
+    config = partition.config
+    if not config.deletes_old_segments:
+        return partition.log_start_offset
+    return retention.new_log_start_offset(
+        partition.committed,
+        partition.log.segments,
+        log_start_offset=partition.log_start_offset,
+        cold_end_offset=partition.cold_end_offset,
+        high_watermark=partition.high_watermark,
+        retention_ms=config.retention_ms,
+        retention_bytes=config.retention_bytes,
+        remote_enabled=config.remote_storage_enable,
+        pins=(),
+        now_ms=now_ms,
+    ).delete_before_offset
+
+
+def local_delete_before(partition: Partition, now_ms: int) -> int:
+    """Local segments wholly below this offset may go: committed rows cover them, or nobody may read them, and
+    local retention gives them up (T4). 0 when none may."""
+    config = partition.config
+    before = retention.local_delete_before(
+        partition.log.segments,
+        log_start_offset=partition.log_start_offset,
+        cold_end_offset=partition.cold_end_offset,
+        high_watermark=partition.high_watermark,
+        local_retention_ms=config.effective_local_retention_ms,
+        local_retention_bytes=config.effective_local_retention_bytes,
+        remote_enabled=config.remote_storage_enable,
+        now_ms=now_ms,
+    ).delete_before_offset
+    first = partition.log.segments[0].base_offset
+    return before if before > first else 0
