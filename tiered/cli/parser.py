@@ -179,6 +179,9 @@ def _add_consume(commands: "Commands[Parser]") -> None:
         "such as @2026-01-31T23:59:59Z (beginning)",
     )
     parser.add_argument(
+        "--from-beginning", dest="offset", action="store_const", const="beginning", help="the same as -o beginning"
+    )
+    parser.add_argument(
         "-p", "--partition", metavar="N", type=_number, action="append", help="may be repeated (all partitions)"
     )
     parser.add_argument("-c", "--count", metavar="N", type=_positive, help="stop after so many records")

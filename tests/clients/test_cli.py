@@ -1,0 +1,430 @@
+"""The command line against a broker: what it sends others read, what others send it shows, and it ends well."""
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tests.broker_process import BrokerProcess
+from tiered.cli import main
+
+RUN_S = 60.0
+COMMAND = [sys.executable, "-m", "tiered.cli"]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A command that has ended."""
+
+    stdout: bytes
+    stderr: bytes
+
+
+class Tiered:
+    """Runs commands against one broker: in this process where they end by themselves, which is far faster."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self.broker = broker
+        self.environ = {"TIERED_BOOTSTRAP": broker.bootstrap, "TIERED_HTTP": broker.http}
+
+    def run(self, *argv: str, lines: bytes = b"", code: int = 0) -> Done:
+        out, err = io.TextIOWrapper(io.BytesIO()), io.TextIOWrapper(io.BytesIO())
+        with tempfile.TemporaryFile() as stdin, pytest.MonkeyPatch.context() as patch:
+            stdin.write(lines)
+            stdin.seek(0)
+            patch.setattr(sys, "stdin", io.TextIOWrapper(stdin))
+            for name, value in self.environ.items():
+                patch.setenv(name, value)
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                ended = main(argv)
+            out.flush()
+            err.flush()
+        done = Done(out.buffer.getvalue(), err.buffer.getvalue())  # type: ignore[attr-defined]
+        assert ended == code, (argv, ended, done.stdout[-2000:], done.stderr.decode()[-2000:])
+        return done
+
+    def out(self, *argv: str, lines: bytes = b"") -> bytes:
+        done = self.run(*argv, lines=lines)
+        assert done.stderr == b""
+        return done.stdout
+
+    def json(self, *argv: str, lines: bytes = b"") -> Any:
+        return json.loads(self.out(*argv, "--json", lines=lines))
+
+    def failure(self, *argv: str, lines: bytes = b"", code: int = 1) -> str:
+        return self.run(*argv, lines=lines, code=code).stderr.decode()
+
+    def start(self, *argv: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*COMMAND, *argv],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **self.environ},
+        )
+
+
+@pytest.fixture(scope="module")
+def tiered(broker: BrokerProcess) -> Tiered:
+    return Tiered(broker)
+
+
+@pytest.fixture(scope="module")
+def numbers(tiered: Tiered) -> str:
+    """A topic of one partition with the values 0 to 99."""
+    tiered.out("topics", "create", "numbers", "-p", "1")
+    tiered.out("produce", "numbers", lines=b"".join(b"%d\n" % number for number in range(100)))
+    return "numbers"
+
+
+@pytest.fixture
+def started() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Processes to end after the test, however it ended."""
+    found: list[subprocess.Popen[bytes]] = []
+    yield found
+    for process in found:
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
+
+
+def read_with_confluent(broker: BrokerProcess, topic: str, partitions: int, count: int) -> list[Any]:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+    found: list[Any] = []
+    deadline = time.monotonic() + RUN_S
+    while len(found) < count:
+        assert time.monotonic() < deadline, f"{len(found)} of {count} records"
+        found += [message for message in consumer.consume(count, 0.5) if message.error() is None]
+    consumer.close()
+    return found
+
+
+def line_of(stream: IO[bytes] | None) -> bytes:
+    assert stream is not None
+    return stream.readline()
+
+
+# Produce
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_other_clients_read_the_lines_with_keys_headers_and_nulls(tiered: Tiered, codec: str) -> None:
+    topic = f"lines-{codec}"
+    sent = tiered.json(
+        "produce", topic, "-p", "0", "-k", r"\t", "--null", "NULL", "-H", "a=1", "-H", "b", "-z", codec,
+        lines=b"key\tvalue\nno key\n\t\nNULL\tx\ny\tNULL\n\xff\t\xfe\nlast",
+    )  # fmt: skip
+    done = {"partition": 0, "records": 7, "first_offset": 0, "last_offset": 6}
+    assert sent == {"topic": topic, "records": 7, "partitions": [done]}
+    found = read_with_confluent(tiered.broker, topic, 1, 7)
+    assert [(each.key(), each.value()) for each in found] == [
+        (b"key", b"value"), (None, b"no key"), (b"", b""), (None, b"x"), (b"y", None),
+        (b"\xff", b"\xfe"), (None, b"last"),
+    ]  # fmt: skip
+    assert all(each.headers() == [("a", b"1"), ("b", None)] for each in found)
+
+
+def test_keys_go_where_the_java_clients_partitioner_sends_them(tiered: Tiered) -> None:
+    tiered.out("topics", "create", "keyed", "-p", "5")
+    tiered.out("produce", "keyed", "-k", ":", lines=b"".join(b"key-%d:ours\n" % number for number in range(100)))
+    producer = Producer({"bootstrap.servers": tiered.broker.bootstrap, "partitioner": "murmur2_random"})
+    for number in range(100):
+        producer.produce("keyed", b"theirs", b"key-%d" % number)
+    assert producer.flush(RUN_S) == 0
+    where: dict[bytes, set[int]] = {}
+    for message in read_with_confluent(tiered.broker, "keyed", 5, 200):
+        where.setdefault(message.key(), set()).add(message.partition())
+    assert len(where) == 100
+    assert all(len(partitions) == 1 for partitions in where.values())
+
+
+def test_lines_without_keys_are_spread_over_the_partitions(tiered: Tiered, tmp_path: Path) -> None:
+    tiered.out("topics", "create", "spread", "-p", "4")
+    path = tmp_path / "lines"
+    path.write_bytes(b"".join(b"%d\n" % number for number in range(1000)))
+    sent = tiered.json("produce", "spread", str(path), "--batch-records", "50")
+    assert sent["records"] == 1000
+    assert [each["records"] for each in sent["partitions"]] == [250] * 4
+    assert sorted(map(int, tiered.out("consume", "spread").split())) == list(range(1000))
+
+
+def test_a_missing_topic_is_created_by_produce_and_never_by_consume(tiered: Tiered) -> None:
+    assert "there is no topic absent" in tiered.failure("consume", "absent")
+    tiered.out("produce", "absent", lines=b"now\n")
+    assert tiered.out("consume", "absent") == b"now\n"
+
+
+def test_no_lines_are_no_records_and_no_failure(tiered: Tiered) -> None:
+    assert tiered.json("produce", "nothing") == {"topic": "nothing", "records": 0, "partitions": []}
+
+
+def test_an_acks_of_one_is_stored_too(tiered: Tiered) -> None:
+    tiered.out("produce", "leader-only", "--acks", "1", lines=b"x\n")
+    assert tiered.out("consume", "leader-only") == b"x\n"
+
+
+def test_a_line_that_is_too_large_is_refused_with_advice(tiered: Tiered) -> None:
+    said = tiered.failure("produce", "large", "-p", "0", lines=b"fits\n" + b"x" * 2_000_000 + b"\n")
+    assert "MESSAGE_TOO_LARGE" in said
+    assert "max.message.bytes" in said
+    assert "(1 record sent before)" in said or "(0 records sent before)" in said
+
+
+def test_a_line_that_is_typed_is_sent_before_the_next_one(
+    tiered: Tiered, started: list[subprocess.Popen[bytes]]
+) -> None:
+    tiered.out("topics", "create", "typed", "-p", "1")
+    process = tiered.start("produce", "typed")
+    started.append(process)
+    follower = tiered.start("consume", "typed", "--follow")
+    started.append(follower)
+    assert process.stdin is not None
+    for line in (b"first\n", b"second\n"):
+        process.stdin.write(line)
+        process.stdin.flush()
+        assert line_of(follower.stdout) == line
+    process.stdin.close()
+    assert process.wait(RUN_S) == 0
+
+
+def test_an_interrupted_produce_says_so_with_its_exit_code_and_no_traceback(
+    tiered: Tiered, started: list[subprocess.Popen[bytes]]
+) -> None:
+    tiered.out("topics", "create", "interrupted", "-p", "1")
+    process = tiered.start("produce", "interrupted")
+    started.append(process)
+    assert process.stdin is not None
+    process.stdin.write(b"sent\n")
+    process.stdin.flush()
+    deadline = time.monotonic() + RUN_S
+    while tiered.out("consume", "interrupted") != b"sent\n":
+        assert time.monotonic() < deadline
+    process.send_signal(signal.SIGINT)
+    assert process.wait(RUN_S) == 130
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+
+
+# Consume
+
+
+def test_records_of_other_clients_are_shown_as_text_and_json(tiered: Tiered) -> None:
+    producer = Producer({"bootstrap.servers": tiered.broker.bootstrap, "compression.type": "lz4"})
+    producer.produce("others", "grüße", "k", timestamp=1234, headers=[("h", b"\xff"), ("n", None)], partition=0)
+    producer.produce("others", None, b"\x00\xff", timestamp=1235, partition=0)
+    assert producer.flush(RUN_S) == 0
+    assert tiered.out("consume", "others") == "grüße\n\n".encode()
+    assert (
+        tiered.out("consume", "others", "-k", r"\t", "--null", "∅")
+        == "k\tgrüße\n".encode() + b"\x00\xff\t" + "∅\n".encode()
+    )
+    assert [json.loads(line) for line in tiered.out("consume", "others", "--format", "json").splitlines()] == [
+        {
+            "topic": "others", "partition": 0, "offset": 0, "timestamp_ms": 1234, "key": "k", "value": "grüße",
+            "headers": [{"name": "h", "value_base64": "/w=="}, {"name": "n", "value": None}],
+        },
+        {
+            "topic": "others", "partition": 0, "offset": 1, "timestamp_ms": 1235, "key_base64": "AP8=", "value": None,
+            "headers": [],
+        },
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        ([], range(100)),
+        (["-o", "beginning", "-c", "3"], range(3)),
+        (["-o", "97"], range(97, 100)),
+        (["-o", "100"], []),
+        (["-o", "-2"], [98, 99]),
+        (["-o", "-1000", "-c", "1"], [0]),
+        (["-o", "end", "-e"], []),
+        (["-o", "@0", "-c", "1"], [0]),
+        (["-o", "@2999-01-01"], []),
+        (["--from-beginning", "-c", "1", "-p", "0", "-p", "0"], [0]),
+        (["-o", "-5", "-f", "-c", "5"], range(95, 100)),
+    ],
+)
+def test_it_begins_and_ends_where_it_is_told(
+    tiered: Tiered, numbers: str, argv: list[str], expected: list[int]
+) -> None:
+    assert list(map(int, tiered.out("consume", numbers, *argv).split())) == list(expected)
+
+
+@pytest.mark.parametrize(
+    ("argv", "said", "code"),
+    [
+        (["-o", "101"], "partition 0 has no offset 101: it has 0 to 99", 1),
+        (["-p", "1"], "numbers has no partition 1", 2),
+    ],
+)
+def test_where_nothing_is_it_says_what_is_there(
+    tiered: Tiered, numbers: str, argv: list[str], said: str, code: int
+) -> None:
+    assert said in tiered.failure("consume", numbers, *argv, code=code)
+
+
+def test_following_shows_what_comes_and_ctrl_c_is_its_regular_end(
+    tiered: Tiered, started: list[subprocess.Popen[bytes]]
+) -> None:
+    tiered.out("topics", "create", "followed", "-p", "3")
+    tiered.out("produce", "followed", "-p", "1", lines=b"before\n")
+    process = tiered.start("consume", "followed", "--follow")
+    started.append(process)
+    assert line_of(process.stdout) == b"before\n"
+    for partition in range(3):
+        tiered.out("produce", "followed", "-p", str(partition), lines=b"to %d\n" % partition)
+        assert line_of(process.stdout) == b"to %d\n" % partition
+    process.send_signal(signal.SIGINT)
+    assert process.wait(RUN_S) == 0
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+
+
+def test_a_reader_that_has_enough_is_no_failure(tiered: Tiered, started: list[subprocess.Popen[bytes]]) -> None:
+    tiered.out("produce", "plenty", "-p", "0", lines=(b"x" * 999 + b"\n") * 2000)
+    process = tiered.start("consume", "plenty")
+    started.append(process)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.read(1000)
+    process.stdout.close()
+    assert process.wait(RUN_S) == 0
+    assert process.stderr.read() == b""
+
+
+# Topics
+
+
+def test_a_topics_life(tiered: Tiered) -> None:
+    assert tiered.out("topics", "create", "life", "-p", "2", "-c", "retention.ms=1000000") == b"life created\n"
+    assert "life" in tiered.out("topics", "list", "--quiet").decode().split()
+    (described,) = tiered.json("topics", "describe", "life")
+    assert described["partition_count"] == 2
+    assert described["configs"] == [{"name": "retention.ms", "value": "1000000", "source": "topic"}]
+    assert described["partitions"][1] == {
+        "partition": 1, "leader": 1, "leader_epoch": 0, "replicas": [1], "in_sync_replicas": [1],
+        "log_start_offset": 0, "local_log_start_offset": 0, "high_watermark": 0,
+    }  # fmt: skip
+    tiered.out("produce", "life", "-p", "1", lines=b"a\nb\n")
+    altered = ("-p", "3", "-c", "segment.bytes=1048576", "--delete-config", "retention.ms")
+    assert tiered.out("topics", "alter", "life", *altered) == b"life altered\n"
+    (described,) = tiered.json("topics", "describe", "life")
+    assert [each["high_watermark"] for each in described["partitions"]] == [0, 2, 0]
+    assert [each["name"] for each in described["configs"]] == ["segment.bytes"]
+    (everything,) = tiered.json("topics", "describe", "life", "--all-configs")
+    assert {"name": "cleanup.policy", "value": "delete", "source": "default"} in everything["configs"]
+    table = tiered.out("topics", "describe", "life").decode().splitlines()
+    assert table[0].startswith(f"life  id {described['topic_id']}  3 partitions, 1 replica")
+    assert table[3].split() == ["1", "1", "0", "1", "1", "0", "0", "2"]
+    assert tiered.out("topics", "delete", "life") == b"life deleted\n"
+    assert "life" not in tiered.out("topics", "list", "--quiet").decode().split()
+
+
+def test_each_of_several_topics_is_tried_and_any_failure_shows_in_the_exit_code(tiered: Tiered) -> None:
+    tiered.out("topics", "create", "twin")
+    done = tiered.run("topics", "create", "twin", "sibling", "--json", code=1)
+    assert [(each["topic"], each["changed"]) for each in json.loads(done.stdout)] == [
+        ("twin", False),
+        ("sibling", True),
+    ]
+    assert b"TOPIC_ALREADY_EXISTS" in done.stderr
+    assert tiered.out("topics", "create", "twin", "--if-not-exists") == b"twin needs no change\n"
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in tiered.failure("topics", "delete", "twin", "sibling", "cousin")
+    assert tiered.out("topics", "delete", "cousin", "--if-exists") == b"cousin needs no change\n"
+
+
+def test_what_is_only_checked_is_not_made(tiered: Tiered) -> None:
+    assert tiered.out("topics", "create", "checked", "--validate-only") == b"checked could be created\n"
+    assert "there is no topic checked" in tiered.failure("topics", "describe", "checked")
+
+
+def test_the_brokers_reason_is_shown(tiered: Tiered) -> None:
+    assert "no.such.config" in tiered.failure("topics", "create", "refused", "-c", "no.such.config=1")
+    assert "INVALID_TOPIC_EXCEPTION" in tiered.failure("produce", "not a name")
+
+
+# Brokers that are not there
+
+
+@pytest.mark.parametrize("argv", [["topics", "list"], ["produce", "t"], ["consume", "t"]])
+def test_a_broker_that_is_not_there_is_said_at_once_with_what_to_do(tiered: Tiered, argv: list[str]) -> None:
+    said = tiered.failure(*argv, "--bootstrap", "127.0.0.1:1")
+    assert "cannot reach 127.0.0.1:1: is the broker running? Start it with `tiered serve`" in said
+
+
+def test_an_address_of_something_else_is_recognised(tiered: Tiered) -> None:
+    said = tiered.failure("topics", "list", "--bootstrap", f"127.0.0.1:{tiered.broker.http_port}")
+    assert "is no Kafka broker: check --bootstrap" in said
+
+
+def test_lines_arrive_once_and_in_order_although_the_broker_is_killed(
+    make_broker: Callable[..., BrokerProcess], started: list[subprocess.Popen[bytes]]
+) -> None:
+    broker = make_broker().start()
+    commands = Tiered(broker)
+    commands.out("topics", "create", "survivor", "-p", "1")
+    process = commands.start("produce", "survivor", "--batch-records", "10")
+    follower = commands.start("consume", "survivor", "--follow")
+    started += [process, follower]
+    assert process.stdin is not None
+    for number in range(3000):
+        process.stdin.write(b"%d\n" % number)
+        if number == 1500:
+            process.stdin.flush()
+            assert line_of(follower.stdout) == b"0\n"
+            broker.kill()
+            broker.start()
+    process.stdin.close()
+    assert process.wait(RUN_S) == 0
+    found = [line_of(follower.stdout) for _ in range(1, 3000)]
+    assert found == [b"%d\n" % number for number in range(1, 3000)]
+    assert commands.out("consume", "survivor").split() == [b"%d" % number for number in range(3000)]
+
+
+# Segments
+
+
+def test_segments_tell_where_records_are_and_cold_ones_read_the_same(
+    make_broker: Callable[..., BrokerProcess],
+) -> None:
+    broker = make_broker(
+        settings={
+            "tiered.upload.interval.ms": 100,
+            "log.retention.check.interval.ms": 100,
+            "log.segment.delete.delay.ms": 0,
+        }
+    ).start()
+    commands = Tiered(broker)
+    commands.out("topics", "create", "cooling", "-p", "1", "-c", "segment.bytes=1048576", "-c", "local.retention.ms=1")
+    lines = b"".join(b"%d %s\n" % (number, b"x" * 990) for number in range(3000))
+    commands.out("produce", "cooling", "--batch-records", "100", lines=lines)
+    assert commands.out("consume", "cooling") == lines
+    broker.wait_cold("cooling", end_offset=2000, only=True)
+    (partition,) = commands.json("segments", "cooling")["partitions"]
+    segments = partition["segments"]
+    assert segments[0]["tier"] == "cold"
+    assert segments[0]["object_key"].startswith("segments/")
+    assert segments[-1]["tier"] == "hot"
+    assert [each["end_offset"] for each in segments[:-1]] == [each["base_offset"] for each in segments[1:]]
+    table = commands.out("segments", "cooling", "-p", "0").decode().splitlines()
+    assert table[1].split()[2] == "cold"
+    assert "cold " in table[-1]
+    assert commands.out("consume", "cooling") == lines
