@@ -165,8 +165,13 @@ class Decoder:
 @cache
 def load() -> Decoder | None:
     """The native decoder, or None where it was not built. Looked for once per process."""
+    return load_from(Path(__file__).parent)
+
+
+def load_from(folder: Path) -> Decoder | None:
+    """The decoder in `folder`; None when there is none, or none that this machine and these sources can use."""
     for suffix in EXTENSION_SUFFIXES:
-        path = Path(__file__).with_name(f"_decode{suffix}")
+        path = folder / f"_decode{suffix}"
         if path.exists():
             try:
                 return Decoder(path)
