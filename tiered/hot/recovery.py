@@ -6,12 +6,10 @@ below the recovery point on its own: records that were on disk and are gone are 
 """
 
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 from tiered.errors import CorruptBatch, CorruptFile
 from tiered.formats.leader_epoch_file import decode_leader_epochs
 from tiered.formats.offset_index import OffsetIndex
-from tiered.formats.producer_snapshot import ProducerEntry
 from tiered.formats.time_index import TimeIndex
 from tiered.hot.batch_walk import FAR_BLOCK_BYTES, walk
 from tiered.hot.file_system import TEMPORARY_SUFFIX, FileSystem, read_whole
@@ -25,6 +23,7 @@ from tiered.hot.marks import (
     decode_recovery_point,
 )
 from tiered.hot.producer_files import SNAPSHOT_SUFFIX, producers_at
+from tiered.hot.recovery_report import Recovered, Recovery
 from tiered.hot.segment import (
     LOG_SUFFIX,
     NO_TIMESTAMP,
@@ -45,37 +44,6 @@ from tiered.hot.segment_files import (
 from tiered.rules.leader_epochs import LeaderEpochs
 
 DROPPED_SUFFIX = ".deleted"
-
-
-@dataclass(slots=True, kw_only=True)
-class Recovery:
-    """What opening a log did. `clean` when every segment could be trusted as it stood.
-
-    `dropped_files` were renamed to `*.deleted` and go at the next clean open. `producers` is the state
-    of every producer at the log's end, for the opener to go on from.
-    """
-
-    clean: bool = True
-    scanned_bytes: int = 0
-    truncated_bytes: int = 0
-    dropped_files: list[str] = field(default_factory=list)
-    rebuilt_indexes: list[int] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    producers: tuple[ProducerEntry, ...] = ()
-
-
-@dataclass(slots=True, kw_only=True)
-class Recovered:
-    """The parts of a log as found on disk, for `Log` to own. The last segment is open for appends."""
-
-    segments: list[SegmentState]
-    flushed_offset: int
-    log_start_offset: int
-    leader_epochs: LeaderEpochs
-    leader_epochs_kept: LeaderEpochs
-    point_is_current: bool
-    snapshot_offsets: list[int]
-    report: Recovery
 
 
 class Recoverer:

@@ -5,6 +5,7 @@ stale says less.
 """
 
 import errno
+import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
@@ -34,6 +35,7 @@ class SideFiles:
         "_directory",
         "_epochs_kept",
         "_fs",
+        "_snapshot_lock",
         "epochs_changed",
         "leader_epochs",
         "log_start_offset",
@@ -58,6 +60,8 @@ class SideFiles:
         """What the file says."""
         self.epochs_changed = leader_epochs != leader_epochs_kept
         self.snapshot_offsets = tuple(snapshot_offsets)
+        self._snapshot_lock = threading.Lock()
+        """A roll on the event loop and a flush in a thread both write snapshots."""
 
     def set_leader_epochs(self, leader_epochs: LeaderEpochs) -> None:
         """Takes over another table, in memory only: the first append of an epoch keeps it."""
@@ -94,11 +98,13 @@ class SideFiles:
     def write_snapshot(self, offset: int, entries: Iterable[ProducerEntry], base_offsets: Sequence[int]) -> None:
         """Keeps the producers as they were at `offset`, and of the other snapshots those at `base_offsets` and
         the newest. Raises OSError."""
-        replace_file(self._fs, snapshot_path(self._directory, offset), encode_producers(entries), durable=False)
-        known = sorted({*self.snapshot_offsets, offset})
-        wanted = {*base_offsets, offset, *known[-KEPT_SNAPSHOTS:]}
-        self.snapshot_offsets = tuple(each for each in known if each in wanted)
-        remove_snapshots(self._fs, self._directory, [each for each in known if each not in wanted])
+        data = encode_producers(entries)
+        with self._snapshot_lock:
+            replace_file(self._fs, snapshot_path(self._directory, offset), data, durable=False)
+            known = sorted({*self.snapshot_offsets, offset})
+            wanted = {*base_offsets, offset, *known[-KEPT_SNAPSHOTS:]}
+            self.snapshot_offsets = tuple(each for each in known if each in wanted)
+            remove_snapshots(self._fs, self._directory, [each for each in known if each not in wanted])
 
     def latest_snapshot(self, at_or_below: int) -> tuple[int, tuple[ProducerEntry, ...]] | None:
         for offset in reversed(self.snapshot_offsets):

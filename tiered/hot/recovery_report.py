@@ -1,0 +1,41 @@
+"""What opening a log found and did.
+
+Owns the values only; `recovery` fills them in and `log` takes them over.
+"""
+
+from dataclasses import dataclass, field
+
+from tiered.formats.producer_snapshot import ProducerEntry
+from tiered.hot.segment import SegmentState
+from tiered.rules.leader_epochs import LeaderEpochs
+
+
+@dataclass(slots=True, kw_only=True)
+class Recovery:
+    """What opening a log did. `clean` when every segment could be trusted as it stood.
+
+    `dropped_files` were renamed to `*.deleted` and go at the next clean open. `producers` is the state
+    of every producer at the log's end, for the opener to go on from.
+    """
+
+    clean: bool = True
+    scanned_bytes: int = 0
+    truncated_bytes: int = 0
+    dropped_files: list[str] = field(default_factory=list)
+    rebuilt_indexes: list[int] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    producers: tuple[ProducerEntry, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Recovered:
+    """The parts of a log as found on disk, for `Log` to own. The last segment is open for appends."""
+
+    segments: list[SegmentState]
+    flushed_offset: int
+    log_start_offset: int
+    leader_epochs: LeaderEpochs
+    leader_epochs_kept: LeaderEpochs
+    point_is_current: bool
+    snapshot_offsets: list[int]
+    report: Recovery
