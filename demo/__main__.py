@@ -4,6 +4,7 @@ Owns the order of the story and its words. Exits 0 only when what was produced, 
 """
 
 import argparse
+import bisect
 import contextlib
 import os
 import shutil
@@ -38,7 +39,8 @@ BROKER_SETTINGS = {
     "tiered.upload.interval.ms": "200",
     "log.segment.delete.delay.ms": "0",
 }
-LIVE_SHARE = 0.09  # December: what arrives while Spark already follows
+DECEMBER_MS = 1_385_874_000_000  # 2013-12-01T00:00 in New York: what arrives while Spark already follows
+LIVE_SHARE = 0.09  # the same of a part of the year that has no December
 LIVE_SECONDS = 30
 STREAM_BATCHES = 20
 TIER_TIMEOUT_SECONDS = 90
@@ -190,7 +192,7 @@ def replay(story: Story, spark: "SparkSession") -> Row:
     ).collect():
         table.add_row(row["carrier"], f"{row['n']:,}", f"{row['delay']:.1f} min")
     story.console.print(table)
-    return Row("replayed, broker stopped", checksum, seconds)
+    return Row("replayed from the bucket", checksum, seconds)
 
 
 def follow(story: Story, spark: "SparkSession", live: list[Flight]) -> Row:
@@ -272,12 +274,19 @@ def records_by_tier(story: Story) -> dict[str, int]:
     return counts
 
 
+def split(flights: list[Flight]) -> tuple[list[Flight], list[Flight]]:
+    """What is produced first, and what arrives live: December, or the last part of what there is."""
+    live_from = bisect.bisect_left(flights, DECEMBER_MS, key=lambda flight: flight.timestamp_ms)
+    if live_from == len(flights):
+        live_from -= max(1, int(len(flights) * LIVE_SHARE))
+    return flights[:live_from], flights[live_from:]
+
+
 def tell(console: Console, folder: Path, flights: list[Flight]) -> bool:
     from demo.sparks import across_both_tiers, session
 
     started = time.monotonic()
-    live_from = len(flights) - max(1, int(len(flights) * LIVE_SHARE))
-    past, live = flights[:live_from], flights[live_from:]
+    past, live = split(flights)
     with s3_server(folder) as s3_url:
         broker = Broker(folder=folder, store=store_url(s3_url), settings=BROKER_SETTINGS)
         story = Story(console=console, folder=folder, flights=flights, broker=broker, s3_url=s3_url)
@@ -322,8 +331,8 @@ def tell(console: Console, folder: Path, flights: list[Flight]) -> bool:
         finally:
             broker.kill()
     groups = [
-        [Row("produced, until November", produced_past, produce_seconds), replayed],
-        [Row("produced, the whole year", story.produced), streamed, both],
+        [Row("produced before it stopped", produced_past, produce_seconds), replayed],
+        [Row("produced in all", story.produced), streamed, both],
     ]
     return summary(console, groups, seconds=time.monotonic() - started)
 
@@ -340,14 +349,14 @@ def main() -> int:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     os.environ |= {"AWS_ACCESS_KEY_ID": "demo", "AWS_SECRET_ACCESS_KEY": "demo", "AWS_EC2_METADATA_DISABLED": "true"}
-    console = Console()
+    console = Console(highlight=False)
     # Spark and its JVM are talkative on stderr; the story goes to stdout.
     with (folder / "spark.log").open("wb") as log:
         os.dup2(log.fileno(), sys.stderr.fileno())
     try:
         return 0 if tell(console, folder, read_flights(options.records)) else 1
     except (ServiceFailed, KeyboardInterrupt) as error:
-        console.print(f"\n[bold red]failed[/]: {str(error) or 'interrupted'}\nlogs are in {folder}", highlight=False)
+        console.print(f"\n[bold red]failed[/]: {str(error) or 'interrupted'}\nlogs are in {folder}")
     except Exception:  # noqa: BLE001 - the end of a command
         console.print_exception()
         console.print(f"logs are in {folder}")
