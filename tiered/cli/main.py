@@ -42,7 +42,8 @@ def _failed(name: str, error: Exception, code: int) -> int:
     # What was written before stands before the error when both go to one place.
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.flush()
-    print(f"{name}: {error}", file=sys.stderr)
+    with contextlib.suppress(BrokenPipeError):
+        print(f"{name}: {error}", file=sys.stderr, flush=True)
     return code
 
 

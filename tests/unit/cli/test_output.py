@@ -1,6 +1,11 @@
 """Tables into a pipe are plain text; quantities read well and lie nowhere."""
 
+import contextlib
 import json
+import os
+import pty
+import subprocess
+import sys
 
 import pytest
 
@@ -66,3 +71,28 @@ def test_times_are_shown_in_utc_and_impossible_ones_not_at_all(timestamp_ms: int
 
 def test_one_is_singular() -> None:
     assert (counted(1, "record"), counted(2000, "record")) == ("1 record", "2,000 records")
+
+
+def on_a_terminal(code: str) -> str:
+    """What `code` prints when its stdout is a terminal of 40 columns."""
+    ours, theirs = pty.openpty()
+    environ = {**os.environ, "COLUMNS": "40", "TERM": "xterm"}
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=theirs, env=environ)
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # EIO is how Linux says that the other side was closed.
+        while chunk := os.read(ours, 4096):
+            shown += chunk
+    os.close(ours)
+    assert process.wait(60) == 0
+    return shown.decode()
+
+
+def test_a_terminal_gets_the_same_cells_whole_and_without_markup() -> None:
+    cell = "x" * 100
+    shown = on_a_terminal(
+        "from tiered.cli.output import Column, print_table\n"
+        f"print_table([Column('A'), Column('B', numeric=True)], [['[red]{cell}', '5'], ['', '']])"
+    )
+    assert "\x1b[" in shown.splitlines()[0]
+    assert [line.split() for line in shown.splitlines()[1:]] == [[f"[red]{cell}", "5"], ["-", "-"]]
