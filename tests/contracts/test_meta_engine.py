@@ -316,8 +316,8 @@ async def test_a_commit_without_an_answer_is_reported_as_unknown(
 
 async def test_a_deadlock_is_repeated_until_both_have_happened(postgres_url: str) -> None:
     database = open_ready(postgres_url)
-    await database.run(lambda conn: conn.exec_driver_sql("CREATE TABLE t (id int PRIMARY KEY, n int)") and None)
-    await database.run(lambda conn: conn.exec_driver_sql("INSERT INTO t VALUES (1, 0), (2, 0)") and None)
+    await database.run(lambda conn: conn.exec_driver_sql("CREATE TABLE t (id int PRIMARY KEY, n int)").close())
+    await database.run(lambda conn: conn.exec_driver_sql("INSERT INTO t VALUES (1, 0), (2, 0)").close())
     both = threading.Barrier(2)
 
     def crosswise(first: int, second: int, tries: list[int]) -> None:

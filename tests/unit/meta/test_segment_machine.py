@@ -68,7 +68,7 @@ class Catalogue(RuleBasedStateMachine):
     @initialize()
     def found(self) -> None:
         # Names may not repeat among the living, and the file is shared: earlier examples' topics are renamed.
-        self.run(lambda conn: conn.exec_driver_sql("UPDATE topic SET name = 'old-' || hex(topic_id)") and None)
+        self.run(lambda conn: conn.exec_driver_sql("UPDATE topic SET name = 'old-' || hex(topic_id)").close())
         self.topic_id = self.run(create_topic).topic_id
         self.fed_segments: dict[UUID, SegmentRow] = {}
         self.founded_at = self.fed_to = self.run(cluster.load).change_number
