@@ -26,7 +26,6 @@ from tiered.hot.segment import LOG_SUFFIX, OFFSET_ENTRY_BYTES, SegmentInfo, Segm
 from tiered.hot.segment_files import SHARED_OPEN_SEGMENTS, OpenSegments, SegmentFile, segment_path, unlink_segment
 from tiered.hot.side_files import refusal
 from tiered.hot.truncation import cut_position, cut_segment
-from tiered.rules.leader_epochs import LeaderEpochs
 from tiered.rules.rolling import should_roll
 
 __all__ = ["Log", "LogConfig", "Recovery", "SegmentFile", "SegmentInfo"]
@@ -227,8 +226,8 @@ class Log(LogView):
         self._side.set_leader_epochs(self._side.leader_epochs.assign(epoch, self.log_end_offset))
 
     def restore_leader_epochs(self, entries: Iterable[tuple[int, int]]) -> None:
-        """Takes over what is known elsewhere about the epochs of a log that begins anew."""
-        self._side.set_leader_epochs(LeaderEpochs(tuple(entries)))
+        """Takes over what the object store knows of the epochs of a log that began anew; kept with the next append."""
+        self._side.set_leader_epochs(self._side.leader_epochs.continued_by(tuple(entries)))
 
     # Removal and truncation
 

@@ -110,6 +110,7 @@ class Recoverer:
             self._unlink(f"{offset:020}{SNAPSHOT_SUFFIX}")
             snapshot_offsets.remove(offset)
         self._finish_closed(segments[:-1])
+        self._report.began_anew = first_local == end_offset > 0 and end_offset not in snapshot_offsets
         producers = producers_at(self._fs, self._directory, segments, snapshot_offsets, end_offset, self._report.notes)
         self._report.producers = tuple(producers.values())
         if self._report.clean:

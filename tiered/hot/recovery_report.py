@@ -14,11 +14,14 @@ from tiered.rules.leader_epochs import LeaderEpochs
 class Recovery:
     """What opening a log did. `clean` when every segment could be trusted as it stood.
 
-    `dropped_files` were renamed to `*.deleted` and go at the next clean open. `producers` is the state
-    of every producer at the log's end, for the opener to go on from.
+    `began_anew`: there is no local record, and no snapshot to say what was before; the producers and leader
+    epochs up to the log's end are known to the object store alone, if to anybody. `dropped_files` were renamed
+    to `*.deleted` and go at the next clean open. `producers` is the state of every producer at the log's end,
+    for the opener to go on from.
     """
 
     clean: bool = True
+    began_anew: bool = False
     scanned_bytes: int = 0
     truncated_bytes: int = 0
     dropped_files: list[str] = field(default_factory=list)

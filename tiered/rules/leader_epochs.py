@@ -81,6 +81,20 @@ class LeaderEpochs:
                 found.append((epoch, first))
         return tuple(found)
 
+    def continued_by(self, entries: tuple[tuple[int, int], ...]) -> "LeaderEpochs":
+        """This table up to where `entries` begin, then `entries`: they are newer and right where both speak.
+
+        The first of them may be known here with its true start, where `entries` only say from when on it is
+        known there.
+        """
+        if not entries:
+            return self
+        first_epoch, first_start = entries[0]
+        earlier = tuple(entry for entry in self.entries if entry[0] <= first_epoch and entry[1] <= first_start)
+        if earlier and earlier[-1][0] == first_epoch:
+            return LeaderEpochs((*earlier, *entries[1:]))
+        return LeaderEpochs((*earlier, *entries))
+
     def truncate_to_end(self, offset: int) -> "LeaderEpochs":
         """The table of a log cut to end at `offset`: epochs that start at or after it are gone."""
         index = len(self.entries)

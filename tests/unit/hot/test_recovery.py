@@ -181,6 +181,20 @@ def test_a_log_behind_the_object_store_begins_anew_there(tmp_path: Path) -> None
     again = open_log(tmp_path, first_needed_offset=500)
     assert (again.local_log_start_offset, again.log_end_offset) == (500, 500)
     assert len(again.recovery.dropped_files) == 1
+    assert again.recovery.began_anew
+    again.restore_leader_epochs([(1, 400), (2, 450)])
+    assert again.leader_epochs.entries == ((1, 0), (2, 450))
+
+
+def test_only_a_log_without_any_past_began_anew(tmp_path: Path) -> None:
+    assert not open_log(tmp_path / "new").recovery.began_anew
+    assert open_log(tmp_path / "cold", first_needed_offset=7).recovery.began_anew
+    log = some_log(tmp_path / "log", 3)
+    log.roll(NOW_MS)
+    log.flush()
+    log.delete_local_before(log.log_end_offset)
+    log.close()
+    assert not open_log(tmp_path / "log").recovery.began_anew
 
 
 def test_two_files_with_the_same_offsets_are_an_error(tmp_path: Path) -> None:

@@ -79,6 +79,23 @@ def test_covering_clips_to_the_segment_and_leaves_out_empty_epochs() -> None:
     assert LeaderEpochs(((1, 0), (2, 5), (3, 5))).covering(0, 9) == ((1, 0), (3, 5))
 
 
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        ((), ((2, 10), (4, 20), (7, 35))),
+        (((7, 40), (8, 50)), ((2, 10), (4, 20), (7, 35), (8, 50))),
+        (((8, 50),), ((2, 10), (4, 20), (7, 35), (8, 50))),
+        (((5, 30), (8, 50)), ((2, 10), (4, 20), (5, 30), (8, 50))),
+        (((4, 15), (8, 50)), ((2, 10), (4, 15), (8, 50))),
+        (((1, 0),), ((1, 0),)),
+    ],
+)
+def test_a_newer_table_continues_and_corrects_an_older_one(
+    entries: tuple[tuple[int, int], ...], expected: tuple[tuple[int, int], ...]
+) -> None:
+    assert TABLE.continued_by(entries).entries == expected
+
+
 def test_a_table_out_of_order_is_a_bug_of_ours() -> None:
     with pytest.raises(AssertionError):
         LeaderEpochs(((3, 0), (2, 5)))
