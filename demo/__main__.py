@@ -331,7 +331,7 @@ def tell(console: Console, folder: Path, flights: list[Flight]) -> bool:
         finally:
             broker.kill()
     groups = [
-        [Row("produced before it stopped", produced_past, produce_seconds), replayed],
+        [Row("produced until then", produced_past, produce_seconds), replayed],
         [Row("produced in all", story.produced), streamed, both],
     ]
     return summary(console, groups, seconds=time.monotonic() - started)
