@@ -193,7 +193,7 @@ class _SplitReader:
         return data
 
     def corrupt(self, piece: SegmentPiece, reason: str) -> CorruptObject:
-        return CorruptObject(f"{self._name(piece)}: {reason}; run `tiered verify` on the store to see what else is")
+        return CorruptObject(f"{self._name(piece)}: {reason}; restore the object, or read around these offsets")
 
     def _missing(self, piece: SegmentPiece) -> ObjectMissing:
         return ObjectMissing(
