@@ -104,7 +104,8 @@ def next_uploads(
     if not wanted:
         return decided((), Waiting.NOTHING_LEFT)
     first = wanted[0]
-    if first.base_offset < cold_end_offset:
+    # DeleteRecords may have moved both into the segment: it goes as a whole, its beginning stays unreadable.
+    if first.base_offset < cold_end_offset and cold_end_offset != log_start_offset:
         return decided((), Waiting.MISALIGNED)
     skip_to_offset = None
     if first.base_offset > cold_end_offset:

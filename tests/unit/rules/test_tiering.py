@@ -114,6 +114,12 @@ def test_readable_offsets_that_are_missing_locally_stop_the_uploads() -> None:
     assert (plan.uploads, plan.waiting) == ((), Waiting.MISSING_LOCALLY)
 
 
+def test_segment_into_which_delete_records_moved_both_bounds_is_uploaded_whole() -> None:
+    plan = decide(log_start_offset=15, cold_end_offset=15)
+    assert [segment.base_offset for segment in plan.uploads] == [10, 20]
+    assert (plan.waiting, plan.skip_to_offset) == (Waiting.ACTIVE, None)
+
+
 def test_segment_across_the_end_of_the_store_is_not_uploaded_twice() -> None:
     plan = decide(cold_end_offset=15)
     assert (plan.uploads, plan.waiting) == ((), Waiting.MISALIGNED)
