@@ -22,7 +22,7 @@ from tiered.peer import READ_COMMITTED, READ_UNCOMMITTED, Cluster, FetchedRecord
 T = TypeVar("T")
 
 FETCH_BYTES = 8 << 20
-_TIMEOUT_MS = 60_000
+_TIMEOUT_MS = 30_000
 _UNKNOWN_TOPIC = 3
 
 
@@ -37,7 +37,7 @@ class FoundTopic:
 class Brokers:
     """A cluster behind bootstrap addresses. Every call blocks, except `fetch`, which answers with a future.
 
-    Raises what `tiered.peer.Cluster` raises: retriable errors only after it tried again for a minute.
+    Raises what `tiered.peer.Cluster` raises: retriable errors only after it tried again for half a minute.
     """
 
     def __init__(self, bootstrap_servers: str, *, read_committed: bool = False) -> None:

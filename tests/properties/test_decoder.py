@@ -80,11 +80,14 @@ def rows(chunk: bytes, **options: object) -> list[dict[str, object]]:
         batch.validate(full=True)
         assert batch.schema.equals(arrow_schema(tuple(columns)), check_metadata=True)
         assert batch.num_rows > 0
-        if "timestamp" in columns:  # As numbers: not every timestamp is a datetime.
-            at = batch.schema.get_field_index("timestamp")
-            batch = batch.set_column(at, "timestamp", batch.column(at).cast(pa.int64()))
-        found += batch.to_pylist()
+        found += numbered(batch).to_pylist()
     return found
+
+
+def numbered(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Timestamps as numbers: not every one is a datetime."""
+    at = batch.schema.get_field_index("timestamp")
+    return batch if at < 0 else batch.set_column(at, "timestamp", batch.column(at).cast(pa.int64()))
 
 
 def rows_of_aiokafka(chunk: bytes) -> list[dict[str, object]]:
@@ -94,19 +97,19 @@ def rows_of_aiokafka(chunk: bytes) -> list[dict[str, object]]:
         assert batch.validate_crc()
         if batch.is_control_batch or header.record_count == 0:  # It cannot read nothing in snappy.
             continue
-        for record in batch:
-            found.append(
-                {
-                    "key": record.key,
-                    "value": record.value,
-                    "topic": TOPIC,
-                    "partition": PARTITION,
-                    "offset": record.offset,
-                    "timestamp": record.timestamp * 1000,
-                    "timestampType": record.timestamp_type,
-                    "headers": [{"key": name, "value": value} for name, value in record.headers] or None,
-                }
-            )
+        found.extend(
+            {
+                "key": record.key,
+                "value": record.value,
+                "topic": TOPIC,
+                "partition": PARTITION,
+                "offset": record.offset,
+                "timestamp": record.timestamp * 1000,
+                "timestampType": record.timestamp_type,
+                "headers": [{"key": name, "value": value} for name, value in record.headers] or None,
+            }
+            for record in batch
+        )
     return found
 
 

@@ -12,6 +12,7 @@ from tiered.formats.checkpoint import (
     TopicEntry,
     encode_cluster_checkpoint,
     encode_partition_checkpoint,
+    sealed,
 )
 from tiered.formats.object_key import cluster_checkpoint_key, partition_checkpoint_key, segment_key
 from tiered.formats.record_batch import Compression, Record, encode_batch
@@ -36,6 +37,7 @@ class Bucket:
 
     store: ObjectStore
     chunk_bytes: int = 4096
+    page_entries: int = 1000
     topic_ids: dict[str, UUID] = field(default_factory=dict)
     partitions: dict[tuple[str, int], PartitionState] = field(default_factory=dict)
 
@@ -114,7 +116,10 @@ class Bucket:
                 segments=tuple(state.segments),
             )
             key = partition_checkpoint_key(self.topic_ids[topic], partition)
-            self.store.put(key, encode_partition_checkpoint(checkpoint))
+            head = sealed(checkpoint, self.page_entries)
+            for page, content in head.pages:
+                self.store.put(page.key, content)
+            self.store.put(key, encode_partition_checkpoint(head.checkpoint))
         cluster = ClusterCheckpoint(
             version=1 + sum(state.version for state in self.partitions.values()),
             cluster_id=CLUSTER_ID,

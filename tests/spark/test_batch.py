@@ -216,6 +216,24 @@ def test_pushdown_prunes_what_is_fetched(spark: SparkSession, bucket: Bucket) ->
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
+def test_older_segments_are_found_in_sealed_pages(spark: SparkSession, bucket: Bucket) -> None:
+    bucket.page_entries = 2
+    for first in range(0, 70, 10):
+        bucket.add_segment("orders", 0, batches_of(records(first, 10)))
+    bucket.publish()
+    pages = [key for key, _ in bucket.store.list("checkpoints/partitions/") if "/pages/" in key]
+    assert len(pages) == 3
+    contents = {key: bucket.store.get(key, max_bytes=1 << 20)[0] for key in pages}
+    for key in pages:
+        bucket.store.delete(key)
+    late = read(spark, bucket, startingOffsets=json.dumps({"orders": {"0": 60}}))
+    assert [row["offset"] for row in rows(late)] == list(range(60, 70)), "what is new needs no page"
+    assert "ObjectMissing" in failure(read(spark, bucket))
+    for key, content in contents.items():
+        bucket.store.put(key, content)
+    assert [row["offset"] for row in rows(read(spark, bucket))] == list(range(70))
+
+
 def test_aborted_transactions_are_left_out_when_only_committed_is_read(spark: SparkSession, bucket: Bucket) -> None:
     def transactional(first: int, *, control: bool = False) -> bytes:
         return encode_batch(

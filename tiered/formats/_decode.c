@@ -17,7 +17,6 @@
 #if defined(__x86_64__)
 #include <nmmintrin.h>
 #elif defined(__aarch64__) && defined(__linux__)
-#include <arm_acle.h>
 #include <sys/auxv.h>
 #ifndef HWCAP_CRC32
 #define HWCAP_CRC32 (1 << 7)
@@ -157,14 +156,18 @@ __attribute__((target("sse4.2"))) static uint32_t crc_hardware(const uint8_t *p,
 }
 static int has_hardware(void) { return __builtin_cpu_supports("sse4.2"); }
 #elif defined(__aarch64__) && defined(__linux__)
-__attribute__((target("+crc"))) static uint32_t crc_hardware(const uint8_t *p, int64_t n) {
+/* As assembly, because compilers disagree on how a function asks for the extension. */
+static uint32_t crc_hardware(const uint8_t *p, int64_t n) {
   uint32_t crc = ~0u;
   for (; n >= 8; p += 8, n -= 8) {
     uint64_t word;
     memcpy(&word, p, 8);
-    crc = __crc32cd(crc, word);
+    __asm__(".arch_extension crc\n\tcrc32cx %w0, %w0, %x1" : "+r"(crc) : "r"(word));
   }
-  while (n-- > 0) crc = __crc32cb(crc, *p++);
+  while (n-- > 0) {
+    uint32_t byte = *p++;
+    __asm__(".arch_extension crc\n\tcrc32cb %w0, %w0, %w1" : "+r"(crc) : "r"(byte));
+  }
   return ~crc;
 }
 static int has_hardware(void) { return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0; }
