@@ -44,7 +44,7 @@ demo: install ## the whole story with real flights: produce, tier, replay with S
 bench: install ## measure, beside a reference; JSON and a table in bench-results/; BENCH_ARGS="--quick"
 	@$(PY) -m benchmarks $(BENCH_ARGS)
 
-soak: install kcat ## faults for long; TIERED_SOAK_MINUTES=60
+soak: install kcat ## faults for long; TIERED_KILLS=1000
 	@$(PY) tests/steps.py soak $(TEST_ARGS)
 
 interop: install kcat ## clients from outside the Python registry; fails where they can't be had
