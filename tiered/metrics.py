@@ -52,6 +52,7 @@ class CountersState:
     cold_corruptions: int = 0
     cold_read_errors: int = 0
     checkpoint_failures: int = 0
+    housekeeping_failures: int = 0
     local_segments_deleted: int = 0
     disk_errors: int = 0
     event_loop_stall_ms: float = 0.0

@@ -4,11 +4,11 @@ Owns their order: check, commit in SQL, then apply to the broker's own view. Wha
 happened. Must never touch a segment or an object: it asks `segment_lifecycle`.
 """
 
-import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from tiered.broker.partition import Partition
 from tiered.broker.topics import Topic
@@ -59,23 +59,39 @@ class NewTopic:
     configs: Mapping[str, str | None] = field(default_factory=dict)
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _in_turn(
+    change: Callable[Concatenate["Admin", P], Awaitable[T]],
+) -> Callable[Concatenate["Admin", P], Coroutine[Any, Any, T]]:
+    """The same method, as one of the broker's changes: it waits for its turn, and a client that goes away does
+    not stop it halfway."""
+
+    async def run(self: "Admin", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._broker.changes.run(lambda: change(self, *args, **kwargs))
+
+    return update_wrapper(run, change)
+
+
 class Admin:
-    """The administrative requests of one broker. One at a time changes topics."""
+    """The administrative requests of one broker. One at a time changes something."""
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
-        self._turn = asyncio.Lock()
 
     # Topics
 
+    @_in_turn
     async def create_topic(self, new: NewTopic, *, validate_only: bool = False) -> Topic:
         """The topic as created (or as it would be). Raises TopicExists, InvalidTopic, InvalidPartitions,
         InvalidReplicationFactor, InvalidReplicaAssignment, InvalidConfig, MetadataUnavailable.
         """
-        async with self._turn:
-            topic = self._checked(new)
-            if validate_only:
-                return topic
+        topic = self._checked(new)
+        if validate_only:
+            return topic
+        try:
             row = await self._broker.database.run(
                 lambda conn: topics.create(
                     conn,
@@ -86,9 +102,13 @@ class Admin:
                     now_ms=self._broker.clock.now_ms(),
                 )
             )
-            created = await self._broker.loader.open_new(topic)
-            self._broker.topics.put(created)
-            self._broker.cluster_changed(row.change_number)
+        except TopicExists:
+            # SQL has it and this broker has not: so it is not as SQL says, and must look.
+            self._broker.changes.outcome_unknown = True
+            raise
+        created = await self._broker.loader.open_new(topic)
+        self._broker.topics.put(created)
+        self._broker.cluster_changed(row.change_number)
         log.info("created topic %s with %d partitions", created.name, created.partition_count)
         return created
 
@@ -149,59 +169,59 @@ class Admin:
                     f"topic {name}: replicas {list(replicas)}, but the only broker is {self._broker.broker_id}"
                 )
 
+    @_in_turn
     async def delete_topic(self, topic: Topic) -> None:
         """Returns when the topic is gone for clients; its objects follow after the grace period."""
         if topic.is_internal:
             raise InvalidTopic(f"topic {topic.name} is internal and cannot be deleted")
         if not self._broker.settings.delete_topic_enable:
             raise PolicyViolation("delete.topic.enable is false on this broker")
-        async with self._turn:
-            now_ms = self._broker.clock.now_ms()
-            if self._broker.topics.find_id(topic.topic_id) is None:
-                raise UnknownTopicOrPartition(f"topic {topic.name} does not exist")
-            current = self._broker.topics.by_id(topic.topic_id)
-            row = await self._broker.database.run(
-                lambda conn: topics.delete_topic(
-                    conn,
-                    topic.topic_id,
-                    now_ms=now_ms,
-                    purge_after_ms=now_ms + topic.config.tiered_purge_grace_ms,
-                )
+        now_ms = self._broker.clock.now_ms()
+        if self._broker.topics.find_id(topic.topic_id) is None:
+            raise UnknownTopicOrPartition(f"topic {topic.name} does not exist")
+        current = self._broker.topics.by_id(topic.topic_id)
+        row = await self._broker.database.run(
+            lambda conn: topics.delete_topic(
+                conn,
+                topic.topic_id,
+                now_ms=now_ms,
+                purge_after_ms=now_ms + topic.config.tiered_purge_grace_ms,
             )
-            self._broker.topics.remove(current)
-            self._broker.cluster_changed(row.change_number)
-            await self._broker.loader.remove(current)
+        )
+        self._broker.topics.remove(current)
+        self._broker.cluster_changed(row.change_number)
+        await self._broker.loader.remove(current)
         log.info("deleted topic %s", topic.name)
 
+    @_in_turn
     async def create_partitions(
         self, topic: Topic, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool
     ) -> None:
         """Grows the topic to `count` partitions. Raises InvalidPartitions, InvalidReplicaAssignment."""
-        async with self._turn:
-            current = self._broker.topics.by_id(topic.topic_id)
-            if current.is_internal:
-                raise InvalidTopic(f"topic {topic.name} is internal: its partitions are fixed")
-            have = current.partition_count
-            if not have < count <= MAX_PARTITIONS_A_TOPIC:
-                raise InvalidPartitions(
-                    f"topic {topic.name} has {have} partitions: it can grow to {have + 1} to {MAX_PARTITIONS_A_TOPIC}"
-                )
-            if assignments is not None:
-                if len(assignments) != count - have:
-                    raise InvalidReplicaAssignment(f"topic {topic.name}: assign {count - have} new partitions")
-                self._check_assignments(topic.name, assignments)
-            if validate_only:
-                return
-            row = await self._broker.database.run(
-                lambda conn: topics.add_partitions(
-                    conn,
-                    topic.topic_id,
-                    partition_count=count,
-                    assignments=[(self._broker.broker_id,)] * (count - have),
-                )
+        current = self._broker.topics.by_id(topic.topic_id)
+        if current.is_internal:
+            raise InvalidTopic(f"topic {topic.name} is internal: its partitions are fixed")
+        have = current.partition_count
+        if not have < count <= MAX_PARTITIONS_A_TOPIC:
+            raise InvalidPartitions(
+                f"topic {topic.name} has {have} partitions: it can grow to {have + 1} to {MAX_PARTITIONS_A_TOPIC}"
             )
-            self._broker.topics.put(await self._broker.loader.open_new(replace(current, partition_count=count)))
-            self._broker.cluster_changed(row.change_number)
+        if assignments is not None:
+            if len(assignments) != count - have:
+                raise InvalidReplicaAssignment(f"topic {topic.name}: assign {count - have} new partitions")
+            self._check_assignments(topic.name, assignments)
+        if validate_only:
+            return
+        row = await self._broker.database.run(
+            lambda conn: topics.add_partitions(
+                conn,
+                topic.topic_id,
+                partition_count=count,
+                assignments=[(self._broker.broker_id,)] * (count - have),
+            )
+        )
+        self._broker.topics.put(await self._broker.loader.open_new(replace(current, partition_count=count)))
+        self._broker.cluster_changed(row.change_number)
 
     # Configs
 
@@ -215,50 +235,51 @@ class Admin:
             return describe_dynamic_default(self._broker.settings)
         return describe_broker(self._broker.settings, self._broker.facts)
 
+    @_in_turn
     async def alter_topic(
         self, topic: Topic, steps: Sequence[ConfigChange], *, keep_others: bool, validate_only: bool
     ) -> None:
         """Applies `steps` to the topic's overrides (or to none of them, unless `keep_others`), all or nothing."""
-        async with self._turn:
-            current = self._broker.topics.by_id(topic.topic_id)
-            if current.is_internal:
-                raise InvalidTopic(f"topic {topic.name} is internal: its configs are fixed")
-            held = current.overrides if keep_others else {}
-            overrides = changed(TOPIC_SETTINGS, held, steps, kind="topic config")
-            config = TopicConfig.of(overrides, self._broker.settings)
-            if validate_only:
-                return
-            row = await self._broker.database.run(lambda conn: topics.set_configs(conn, topic.topic_id, overrides))
-            self._broker.topics.put(replace(current, config=config, overrides=overrides))
-            for partition in current.partitions:
-                partition.configure(config)
-            self._broker.cluster_changed(row.change_number)
+        current = self._broker.topics.by_id(topic.topic_id)
+        if current.is_internal:
+            raise InvalidTopic(f"topic {topic.name} is internal: its configs are fixed")
+        held = current.overrides if keep_others else {}
+        overrides = changed(TOPIC_SETTINGS, held, steps, kind="topic config")
+        config = TopicConfig.of(overrides, self._broker.settings)
+        if validate_only:
+            return
+        row = await self._broker.database.run(lambda conn: topics.set_configs(conn, topic.topic_id, overrides))
+        self._broker.topics.put(replace(current, config=config, overrides=overrides))
+        for partition in current.partitions:
+            partition.configure(config)
+        self._broker.cluster_changed(row.change_number)
 
+    @_in_turn
     async def alter_broker(
         self, name: str, steps: Sequence[ConfigChange], *, keep_others: bool, validate_only: bool
     ) -> None:
         """The same for this broker (`name` is its id) or for all of them (`name` is empty)."""
-        async with self._turn:
-            broker_settings = self._broker.settings
-            held = broker_settings.dynamic if name else broker_settings.dynamic_default
-            texts = changed(BROKER_SETTINGS, held if keep_others else {}, steps, kind="broker setting")
-            wanted = broker_settings.with_dynamic(
-                dynamic_default=broker_settings.dynamic_default if name else texts,
-                dynamic=texts if name else broker_settings.dynamic,
-            )
-            reconfigured = [(topic, TopicConfig.of(topic.overrides, wanted)) for topic in self._broker.topics]
-            if validate_only:
-                return
-            scope = self._broker.broker_id if name else None
-            await self._broker.database.run(lambda conn: settings.replace(conn, broker_id=scope, values=texts))
-            self._broker.settings = wanted
-            for topic, config in reconfigured:
-                self._broker.topics.put(replace(topic, config=config))
-                for partition in topic.partitions:
-                    partition.configure(config)
+        broker_settings = self._broker.settings
+        held = broker_settings.dynamic if name else broker_settings.dynamic_default
+        texts = changed(BROKER_SETTINGS, held if keep_others else {}, steps, kind="broker setting")
+        wanted = broker_settings.with_dynamic(
+            dynamic_default=broker_settings.dynamic_default if name else texts,
+            dynamic=texts if name else broker_settings.dynamic,
+        )
+        reconfigured = [(topic, TopicConfig.of(topic.overrides, wanted)) for topic in self._broker.topics]
+        if validate_only:
+            return
+        scope = self._broker.broker_id if name else None
+        await self._broker.database.run(lambda conn: settings.replace(conn, broker_id=scope, values=texts))
+        self._broker.settings = wanted
+        for topic, config in reconfigured:
+            self._broker.topics.put(replace(topic, config=config))
+            for partition in topic.partitions:
+                partition.configure(config)
 
     # Records
 
+    @_in_turn
     async def delete_records(self, partition: Partition, offset: int) -> int:
         """The new `log_start_offset`; raises OffsetOutOfRange above the high watermark."""
         wanted = partition.high_watermark if offset == HIGH_WATERMARK else offset

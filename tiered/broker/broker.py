@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 
 from tiered.broker import tier_plan
 from tiered.broker.admin import Admin
+from tiered.broker.changes import Changes
 from tiered.broker.checkpoints import CheckpointWriter
 from tiered.broker.data_folder import DataFolder
 from tiered.broker.housekeeping import Housekeeping
@@ -43,6 +44,7 @@ from tiered.runtime import BlockingPool, Clock, new_uuid
 log = logging.getLogger(__name__)
 
 DISK_THREADS = 4
+LAST_WORDS_MS = 5_000
 WILDCARD_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - compared with, never bound
 
 
@@ -65,6 +67,8 @@ class Broker:
         self.change_number = 0
         self.serving = False
         self.must_stop = asyncio.Event()
+        self.replaced: StaleBrokerEpoch | None = None
+        """Why this process must stop, once another one has taken its place."""
         self.facts: dict[str, str | None] = {}
         self._advertised = ("", 0)
 
@@ -86,6 +90,7 @@ class Broker:
         self.lifecycle = SegmentLifecycle(self)
         self.checkpoints = CheckpointWriter(self)
         self.reports = Reports(self)
+        self.changes = Changes(self)
         self.admin = Admin(self)
         self.producer_ids = ProducerIds(self.database)
         self._housekeeping = Housekeeping(self)
@@ -100,6 +105,7 @@ class Broker:
         self._advertised = advertised
         await asyncio.to_thread(self.database.migrate)
         known = await self.database.run(self._register)
+        self.data.become_owned(self.cluster_id, self.broker_id)
         self.facts = {
             "broker.id": str(self.broker_id),
             "node.id": str(self.broker_id),
@@ -109,14 +115,11 @@ class Broker:
         }
         by_topic: dict[TopicId, list[PartitionRow]] = {}
         for row in known.partitions:
-            if row.leader != self.broker_id:
-                raise InvalidConfig(
-                    f"the catalogue belongs to broker {row.leader}: start with --broker-id {row.leader}, or give this "
-                    "broker a --meta URL of its own (clusters of several brokers are not served yet)"
-                )
             by_topic.setdefault(TopicId(row.topic_id), []).append(row)
         committed = self._committed_by_partition(known.segments)
         await self.cold_reader.start(tasks)
+        self.changes.start(tasks)
+        await self.loader.remove_deleted(known.tombstones)
         for topic_row in known.topics:
             await self._open_topic(topic_row, by_topic[TopicId(topic_row.topic_id)], committed)
         self._list_offsets_topic()
@@ -135,7 +138,10 @@ class Broker:
         await self.loader.close_all()
         for step in (self.checkpoints.write_stale, self.reports.write, self._fence):
             try:
-                await step()
+                async with asyncio.timeout(LAST_WORDS_MS / 1000.0):
+                    await step()
+            except TimeoutError:
+                log.warning("at shutdown: a store did not answer in time; the next start makes it good")
             except TieredError as error:
                 log.warning("at shutdown: %s", error)
         await self.cold_reader.stop()
@@ -144,9 +150,10 @@ class Broker:
         self.data.release()
 
     def _close_pools(self) -> None:
+        # First the store, so that requests to one that is away are not repeated any more.
+        self.store.close()
         for pool in (self._downloads, self.uploads, self.disk):
             pool.close()
-        self.store.close()
 
     async def heartbeat(self) -> None:
         """Says that this process lives; stops it when another one has registered under its id."""
@@ -160,12 +167,21 @@ class Broker:
         except StaleBrokerEpoch as error:
             log.critical("stopping: %s", error)
             self.begin_stop()
+            self.replaced = error
             self.must_stop.set()
 
     def _register(self, conn: Connection) -> "_Known":
         """One transaction: this process becomes the broker of its id and goes on leading its partitions."""
         now_ms = self.clock.now_ms()
         self.cluster_id = cluster.ensure(conn, cluster_id=str(new_uuid()), now_ms=now_ms).cluster_id
+        # Refused before anything is changed: a registration would stop the broker that belongs here.
+        self.data.require_own(self.cluster_id, self.broker_id)
+        for row in partitions.load_all(conn):
+            if row.leader != self.broker_id:
+                raise InvalidConfig(
+                    f"the catalogue belongs to broker {row.leader}: start with --broker-id {row.leader}, or give this "
+                    "broker a --meta URL of its own (clusters of several brokers are not served yet)"
+                )
         host, port = self._advertised
         self.broker_epoch = brokers.register(
             conn,
@@ -186,6 +202,7 @@ class Broker:
             topics=topics.load_all(conn),
             partitions=partitions.load_all(conn),
             segments=segments.load_committed(conn, leader=self.broker_id),
+            tombstones=tuple(TopicId(row.topic_id) for row in topics.list_tombstones(conn)),
         )
 
     async def _fence(self) -> None:
@@ -212,6 +229,8 @@ class Broker:
             partitions=(),
         )
         opened = await self.loader.open_rows(topic, rows, committed)
+        for partition in opened:
+            self.checkpoints.opened(partition)
         self.topics.put(replace(topic, partitions=tuple(opened)))
 
     def _list_offsets_topic(self) -> None:
@@ -275,3 +294,4 @@ class _Known:
     topics: tuple[TopicRow, ...]
     partitions: tuple[PartitionRow, ...]
     segments: tuple[SegmentRow, ...]
+    tombstones: tuple[TopicId, ...]

@@ -4,6 +4,7 @@ Owns which checkpoints are stale and what was written last. Must never hold up a
 cannot be written now stays stale and is written on a later tick. SQL decides, a checkpoint follows.
 """
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -29,7 +30,12 @@ class CheckpointWriter:
         self._broker = broker
         self._stale: dict[tuple[UUID, int], Partition] = {}
         self._cluster_is_stale = True
-        self._writing = False
+        self._turn = asyncio.Lock()
+
+    def opened(self, partition: Partition) -> None:
+        """At start nobody knows whether the bucket was told of the last commit or retirement: it is told again."""
+        if partition.cold_end_offset > 0:
+            self.partition_changed(partition)
 
     def partition_changed(self, partition: Partition) -> None:
         where = partition.topic_partition
@@ -39,8 +45,15 @@ class CheckpointWriter:
         self._cluster_is_stale = True
 
     def is_stale(self, topic_id: UUID, partition: int) -> bool:
-        """True while the bucket's checkpoint may still name objects that SQL has retired."""
+        """True while the bucket's checkpoints may still name objects that SQL has retired."""
+        if self._broker.topics.find_id(topic_id) is None:
+            return self._cluster_is_stale  # Deleted: readers who plan from the bucket must not find the topic.
         return (topic_id, partition) in self._stale
+
+    @property
+    def cluster_is_stale(self) -> bool:
+        """True while the bucket may still list topics that are gone."""
+        return self._cluster_is_stale
 
     @property
     def stale_count(self) -> int:
@@ -48,24 +61,32 @@ class CheckpointWriter:
 
     async def write_stale(self) -> None:
         """Writes what is stale. A failure leaves it stale, is counted, and raises nothing."""
-        if self._writing:
-            return
-        self._writing = True
-        try:
+        async with self._turn:
             if self._cluster_is_stale:
                 await self._write_cluster()
             for key, partition in list(self._stale.items())[:MAX_WRITES_A_ROUND]:
-                del self._stale[key]
+                # Stale until it is written: whoever is about to delete an object asks meanwhile.
+                segments, log_start_offset = partition.committed, partition.log_start_offset
                 if not await self._write_partition(partition):
-                    self._stale.setdefault(key, partition)
-        finally:
-            self._writing = False
+                    del self._stale[key]
+                    self._stale[key] = partition  # Behind the others, so that they have their turn.
+                elif (segments, log_start_offset) == (partition.committed, partition.log_start_offset):
+                    self._stale.pop(key, None)
+
+    async def remove(self, topic_id: UUID, partition_count: int) -> None:
+        """Removes the checkpoints of a deleted topic, whose objects are gone. Raises StoreUnavailable."""
+        async with self._turn:
+            for partition in range(partition_count):
+                self._stale.pop((topic_id, partition), None)
+                await self._broker.uploads.run(
+                    checkpoints.delete_partition_checkpoint, self._broker.store, topic_id, partition
+                )
 
     async def _write_cluster(self) -> None:
         broker = self._broker
-        self._cluster_is_stale = False
+        number = broker.change_number
         checkpoint = ClusterCheckpoint(
-            version=broker.change_number,
+            version=number,
             cluster_id=broker.cluster_id,
             topics=tuple(
                 TopicEntry(
@@ -81,8 +102,9 @@ class CheckpointWriter:
         try:
             await broker.uploads.run(checkpoints.write_cluster_checkpoint, broker.store, checkpoint)
         except TieredError as error:
-            self._cluster_is_stale = True
             self._failed("the cluster", error)
+        else:
+            self._cluster_is_stale = number != broker.change_number
 
     async def _write_partition(self, partition: Partition) -> bool:
         """True when the bucket has it."""

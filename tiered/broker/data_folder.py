@@ -4,11 +4,16 @@ Owns the folder's layout and its lock. Must never read a log.
 """
 
 import fcntl
+import json
 import os
 from pathlib import Path
+from uuid import UUID
 
-from tiered.errors import AlreadyRunning
+from tiered.errors import AlreadyRunning, InvalidConfig
 from tiered.ids import TopicPartition
+
+OWNER_FILE = "owner.json"
+"""Says whose folder this is: `{"version": 1, "cluster_id": text, "broker_id": number}`."""
 
 
 class DataFolder:
@@ -41,6 +46,49 @@ class DataFolder:
     def log_of(self, topic_partition: TopicPartition) -> Path:
         """Directories go by topic id: a recreated topic never meets its predecessor's files."""
         return self.log_root / str(topic_partition.topic_id) / str(topic_partition.partition)
+
+    def require_own(self, cluster_id: str, broker_id: int) -> None:
+        """Returns when the folder is this broker's, or nobody's yet. Raises InvalidConfig for another's: its logs
+        would be taken for lost, and its offsets given out twice. Raises OSError."""
+        path = self.root / OWNER_FILE
+        try:
+            owner = json.loads(path.read_text())
+        except FileNotFoundError:
+            return
+        except ValueError as error:
+            raise InvalidConfig(f"{path} is damaged: put it back, or remove it to take the folder as it is") from error
+        if owner.get("cluster_id") != cluster_id:
+            raise InvalidConfig(
+                f"the data folder {self.root} belongs to cluster {owner.get('cluster_id')}, and --meta is that of "
+                f"cluster {cluster_id}: give the --meta URL that belongs to it, or another --data"
+            )
+        if owner.get("broker_id") != broker_id:
+            raise InvalidConfig(
+                f"the data folder {self.root} belongs to broker {owner.get('broker_id')}: start with --broker-id "
+                f"{owner.get('broker_id')}, or with another --data"
+            )
+
+    def become_owned(self, cluster_id: str, broker_id: int) -> None:
+        """Writes down whose folder this is. Raises OSError."""
+        path = self.root / OWNER_FILE
+        if path.exists():
+            return
+        temporary = path.with_suffix(".tmp")
+        with temporary.open("w") as file:
+            json.dump({"version": 1, "cluster_id": cluster_id, "broker_id": broker_id}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+
+    def topics_on_disk(self) -> list[UUID]:
+        """The ids of all topics that have a directory here."""
+        found = []
+        for path in self.log_root.iterdir():
+            try:
+                found.append(UUID(path.name))
+            except ValueError:
+                continue
+        return found
 
     def disk_bytes(self) -> tuple[int, int]:
         """(total, usable) bytes of the file system that holds the folder."""

@@ -7,6 +7,7 @@ Owns when each of it happens and how much at once; what happens is decided by ru
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tiered.broker import tier_plan
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 TICK_MS = 200
 REPORT_INTERVAL_MS = 5_000
 HEARTBEAT_INTERVAL_MS = 2_000
+SETTLE_INTERVAL_MS = 1_000
+FORGET_INTERVAL_MS = 3_600_000
 STALL_PROBE_MS = 100
 # After a failed upload a partition rests, longer each time, so that an absent store is not hammered.
 FIRST_REST_MS = 1_000
@@ -40,6 +43,7 @@ class Housekeeping:
         self._uploading: dict[TopicPartition, asyncio.Task[None]] = {}
         self._rest_until_ms: dict[TopicPartition, float] = {}
         self._failures: dict[TopicPartition, int] = {}
+        self._failing: set[str] = set()
         self._stopping = False
         self._swept = False
 
@@ -51,13 +55,30 @@ class Housekeeping:
             (settings.tiered_checkpoint_interval_ms, self._broker.checkpoints.write_stale, "checkpoints"),
             (settings.log_retention_check_interval_ms, self._retention, "retention"),
             (settings.tiered_sweep_interval_ms, self._sweep, "sweeping the object store"),
+            (settings.tiered_sweep_interval_ms, self._broker.lifecycle.forget_deleted_topics, "ending deleted topics"),
+            (FORGET_INTERVAL_MS, self._broker.lifecycle.forget_purged, "forgetting purged segments"),
+            (SETTLE_INTERVAL_MS, self._broker.changes.settle, "settling unknown outcomes"),
             (settings.producer_id_expiration_check_interval_ms, self._expire_producers, "producer expiry"),
             (REPORT_INTERVAL_MS, self._broker.reports.write, "reports"),
             (HEARTBEAT_INTERVAL_MS, self._broker.heartbeat, "heartbeat"),
         ]
         for interval_ms, tick, name in plan:
-            self._tasks.append(group.create_task(every(interval_ms, tick, name=name)))
+            self._tasks.append(group.create_task(every(interval_ms, partial(self._quietly, tick, name), name=name)))
         self._tasks.append(group.create_task(self._probe_stalls()))
+
+    async def _quietly(self, tick: Callable[[], Awaitable[None]], name: str) -> None:
+        """SQL or the store being away is no bug: one line when it begins, one when it ends."""
+        try:
+            await tick()
+        except (TieredError, OSError) as error:
+            self._broker.counters.housekeeping_failures += 1
+            if name not in self._failing:
+                self._failing.add(name)
+                log.warning("%s failed and is tried again and again: %s", name, error)
+            return
+        if name in self._failing:
+            self._failing.discard(name)
+            log.warning("%s: works again", name)
 
     async def stop(self) -> None:
         """Begins nothing new; uploads in progress are left to the sweep of the next start."""
@@ -143,7 +164,7 @@ class Housekeeping:
                 tier_plan.roll_if_expired(partition, self._broker.clock.now_ms())
                 await self._broker.lifecycle.apply_retention(partition)
                 await self._broker.lifecycle.delete_local(partition)
-            except TieredError as error:
+            except (TieredError, OSError) as error:
                 log.warning("%s: retention could not be applied, it is tried again: %s", partition.name, error)
 
     async def _sweep(self) -> None:

@@ -290,6 +290,8 @@ class Partition:
         self, *, producers: Sequence[ProducerEntry], leader_epochs: Sequence[tuple[int, int]]
     ) -> None:
         """The local log begins anew at `cold_end_offset`; what the last object knew of its past goes on."""
+        # In place: the log holds on to this very dictionary.
+        self.producers.clear()
         self.producers.update({entry.producer_id: entry for entry in producers})
         self.log.restore_leader_epochs(leader_epochs)
 

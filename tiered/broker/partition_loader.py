@@ -9,14 +9,16 @@ import logging
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tiered.broker.partition import Partition, log_config
 from tiered.broker.topics import Topic
+from tiered.errors import TieredError
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.producer_snapshot import decode_producers
 from tiered.hot.log import Log
-from tiered.ids import TopicPartition
+from tiered.ids import TopicId, TopicPartition
 from tiered.meta import partitions
 from tiered.meta.partitions import PartitionRow
 
@@ -64,7 +66,7 @@ class PartitionLoader:
             cold_end_offset=row.cold_end_offset,
             committed=segments,
         )
-        if segments and local.log_end_offset == row.cold_end_offset and not local.leader_epochs.entries:
+        if segments and _begins_anew(local, row.cold_end_offset):
             await self._continue_after_cold(partition)
         partition.begin_leadership()
         return partition
@@ -83,11 +85,21 @@ class PartitionLoader:
 
     async def _continue_after_cold(self, partition: Partition) -> None:
         """Producers and leader epochs that only the newest object still knows."""
-        tail = await self._broker.cold_reader.tail(
-            partition.committed[-1], topic=partition.topic, partition=partition.topic_partition.partition
-        )
+        try:
+            tail = await self._broker.cold_reader.tail(
+                partition.committed[-1], topic=partition.topic, partition=partition.topic_partition.partition
+            )
+        except TieredError as error:
+            raise type(error)(
+                f"{partition.name}: its local log is lost, and what the newest object knows of its producers cannot "
+                f"be read: {error}"
+            ) from error
         partition.restart_from_cold(
             producers=decode_producers(tail.producer_snapshot), leader_epochs=tail.leader_epochs
+        )
+        # Kept before the first append: a crash must not forget producers that a later start could not find again.
+        await self._broker.disk.run(
+            partition.log.write_snapshot, partition.log.log_end_offset, tuple(partition.producers.values())
         )
         log.warning(
             "%s: the local log begins anew where the store ends, at %d", partition.name, partition.cold_end_offset
@@ -104,6 +116,15 @@ class PartitionLoader:
             partition.log.discard()
         shutil.rmtree(self._broker.data.log_root / str(topic.topic_id), ignore_errors=True)
 
+    async def remove_deleted(self, deleted: Sequence[TopicId]) -> None:
+        """Removes what a crash left of the local files of deleted topics."""
+        here = await self._broker.disk.run(self._broker.data.topics_on_disk)
+        for topic_id in set(here) & set(deleted):
+            log.info("removing the local files of the deleted topic %s", topic_id)
+            await self._broker.disk.run(
+                partial(shutil.rmtree, self._broker.data.log_root / str(topic_id), ignore_errors=True)
+            )
+
     async def close_all(self) -> None:
         """Flushes every log and marks it clean, several at a time; one that fails is logged and recovered later."""
         found = list(self._broker.topics.partitions())
@@ -115,3 +136,12 @@ class PartitionLoader:
             await self._broker.disk.run(partition.log.close, tuple(partition.producers.values()))
         except OSError as error:
             log.error("%s: not closed cleanly, the next start will recover it: %s", partition.name, error)
+
+
+def _begins_anew(local: Log, cold_end_offset: int) -> bool:
+    """True when nothing local says who had written before `cold_end_offset`: a lost disk, or a tail that was torn
+    off below it. After an ordinary roll the closed segment's snapshot does."""
+    if local.log_end_offset != cold_end_offset or len(local.segments) != 1:
+        return False
+    snapshot = local.latest_snapshot(cold_end_offset)
+    return not local.leader_epochs.entries or snapshot is None or snapshot[0] != cold_end_offset

@@ -18,11 +18,11 @@ from tiered.broker import tier_plan
 from tiered.broker.partition import Partition
 from tiered.cold import uploader
 from tiered.cold.uploader import DescribedSegment
-from tiered.errors import LostRace, MetadataUnavailable, TieredError
+from tiered.errors import LostRace, MetadataOutcomeUnknown, MetadataUnavailable, TieredError
 from tiered.formats import object_key
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.hot.log import SegmentFile
-from tiered.meta import segments
+from tiered.meta import segments, topics
 from tiered.meta.segments import SegmentPlan, SegmentRow
 from tiered.runtime import crash_point, new_uuid
 
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SWEEP_BATCH = 100
+PURGE_BATCHES = 100
+# Purged rows say for so long what has become of an object.
+FORGET_PURGED_AFTER_MS = 7 * 24 * 3600 * 1000
+FORGET_BATCH = 1_000
 # A commit whose outcome is unknown is repeated until it is known: repeating it is harmless (T3).
 SETTLE_TRIES = 5
 NO_ROOT = "0" * 64
@@ -226,21 +230,34 @@ class SegmentLifecycle:
         broker = self._broker
         where = partition.topic_partition
         now_ms = broker.clock.now_ms()
-        await broker.database.run(
-            lambda conn: segments.retire_before(
-                conn,
-                where.topic_id,
-                where.partition,
-                leader_epoch=partition.leader_epoch,
-                new_log_start_offset=log_start_offset,
-                now_ms=now_ms,
-                purge_after_ms=now_ms + partition.config.tiered_purge_grace_ms,
+        try:
+            await broker.database.run(
+                lambda conn: segments.retire_before(
+                    conn,
+                    where.topic_id,
+                    where.partition,
+                    leader_epoch=partition.leader_epoch,
+                    new_log_start_offset=log_start_offset,
+                    now_ms=now_ms,
+                    purge_after_ms=now_ms + partition.config.tiered_purge_grace_ms,
+                )
             )
-        )
+        except MetadataOutcomeUnknown:
+            # The objects may be retired, and gone after their grace: nobody may be sent to them then.
+            broker.changes.outcome_unknown = True
+            raise
         crash_point("retire.committed")
+        await self.moved_log_start(partition, log_start_offset)
+
+    async def moved_log_start(self, partition: Partition, log_start_offset: int) -> None:
+        """SQL has the new `log_start_offset`; now this broker, its disk and the checkpoint get it too.
+
+        Raises LogDirFailed; the disk's copy is then behind, which the next start makes good.
+        """
+        broker = self._broker
         partition.moved_log_start(log_start_offset)
-        await broker.disk.run(partition.log.set_log_start_offset, partition.log_start_offset)
         broker.checkpoints.partition_changed(partition)
+        await broker.disk.run(partition.log.set_log_start_offset, partition.log_start_offset)
 
     async def delete_local(self, partition: Partition) -> None:
         """Removes the local segments that local retention gives up; open readers keep their files."""
@@ -272,10 +289,16 @@ class SegmentLifecycle:
         await self._purge(now_ms)
 
     async def _purge(self, now_ms: int) -> None:
+        for _ in range(PURGE_BATCHES):
+            if await self._purge_batch(now_ms) < SWEEP_BATCH:
+                return
+
+    async def _purge_batch(self, now_ms: int) -> int:
+        """How many objects it deleted."""
         broker = self._broker
         rows = await broker.database.run(lambda conn: segments.list_purgeable(conn, now_ms=now_ms, limit=SWEEP_BATCH))
         if not rows:
-            return
+            return 0
         # No checkpoint may name an object that is gone: readers plan from them.
         await broker.checkpoints.write_stale()
         gone: list[UUID] = []
@@ -285,9 +308,36 @@ class SegmentLifecycle:
             await broker.uploads.run(broker.store.delete, row.object_key)
             crash_point("purge.deleted")
             gone.append(row.object_id)
-        broker.counters.objects_purged += await broker.database.run(
-            lambda conn: segments.mark_purged(conn, gone, now_ms=now_ms)
+        if gone:
+            broker.counters.objects_purged += await broker.database.run(
+                lambda conn: segments.mark_purged(conn, gone, now_ms=now_ms)
+            )
+        return len(gone)
+
+    async def forget_deleted_topics(self) -> None:
+        """Ends deleted topics of which no object is left: their checkpoints first, then their last rows."""
+        broker = self._broker
+        before_ms = broker.clock.now_ms() + 1
+        found = await broker.database.run(
+            lambda conn: topics.list_forgettable(conn, deleted_before_ms=before_ms, limit=SWEEP_BATCH)
         )
+        if not found:
+            return
+        if broker.checkpoints.cluster_is_stale:
+            await broker.checkpoints.write_stale()
+        for topic in found:
+            await broker.checkpoints.remove(topic.topic_id, topic.partition_count)
+            crash_point("forget.checkpoints_removed")
+        ids = [topic.topic_id for topic in found]
+        await broker.database.run(lambda conn: topics.forget_deleted(conn, deleted_before_ms=before_ms, only=ids))
+
+    async def forget_purged(self) -> None:
+        """Keeps the catalogue from growing for ever: rows of objects that are long gone."""
+        before_ms = self._broker.clock.now_ms() - FORGET_PURGED_AFTER_MS
+        while await self._broker.database.run(
+            lambda conn: segments.forget_purged(conn, purged_before_ms=before_ms, limit=FORGET_BATCH)
+        ):
+            pass
 
 
 def committed_segment(row: SegmentRow) -> CommittedSegment:

@@ -6,7 +6,7 @@ caller may see: callers bound the answer by the high watermark or the last stabl
 
 from tiered.broker.partition import Partition
 from tiered.cold.reader import ColdReader
-from tiered.errors import Corrupt
+from tiered.errors import Corrupt, StoreUnavailable, Throttled
 from tiered.file_slice import FileSlice
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.hot import resident
@@ -41,6 +41,9 @@ class TierReader:
         except Corrupt:
             self._counters.cold_corruptions += 1
             raise
+        except Throttled as error:
+            # Java's consumer ends on the code for quotas in a Fetch answer, and tries again on this one.
+            raise StoreUnavailable(f"{partition.name}: {error}") from error
         self._counters.fetched_cold_bytes += found.length
         return found
 

@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping, Select, delete, exists, insert, select, update
+from sqlalchemy.sql.elements import ColumnElement
 
 from tiered.errors import (
     InvalidPartitions,
@@ -146,13 +147,27 @@ def delete_topic(conn: Connection, topic_id: UUID, *, now_ms: int, purge_after_m
     return load(conn, topic_id)
 
 
-def forget_deleted(conn: Connection, *, deleted_before_ms: int, limit: int = 100) -> tuple[UUID, ...]:
-    """The topics whose last rows went: deleted before that time, and with every object purged."""
+def list_tombstones(conn: Connection, *, limit: int = 10_000) -> tuple[TopicRow, ...]:
+    """The deleted topics that are not forgotten yet, the oldest deletion first."""
+    statement = select(topic).where(topic.c.deleted_at_ms.is_not(None)).order_by(topic.c.deleted_at_ms).limit(limit)
+    return tuple(_topic_row(row, {}) for row in conn.execute(statement).mappings())
+
+
+def list_forgettable(conn: Connection, *, deleted_before_ms: int, limit: int = 100) -> tuple[TopicRow, ...]:
+    """The tombstones from before that time of which the store holds no object any more."""
+    statement = select(topic).where(*_is_forgettable(deleted_before_ms)).order_by(topic.c.deleted_at_ms).limit(limit)
+    return tuple(_topic_row(row, {}) for row in conn.execute(statement).mappings())
+
+
+def forget_deleted(
+    conn: Connection, *, deleted_before_ms: int, only: Sequence[UUID] | None = None, limit: int = 100
+) -> tuple[UUID, ...]:
+    """The topics whose last rows went: deleted before that time, with every object purged, and among `only`."""
     take_number(conn)
-    holds_objects = exists().where(segment.c.topic_id == topic.c.topic_id, segment.c.state != SegmentState.PURGED)
+    chosen = [] if only is None else [topic.c.topic_id.in_(only)]
     statement = (
         select(topic.c.topic_id)
-        .where(topic.c.deleted_at_ms < deleted_before_ms, ~holds_objects)
+        .where(*_is_forgettable(deleted_before_ms), *chosen)
         .order_by(topic.c.deleted_at_ms)
         .limit(limit)
     )
@@ -215,6 +230,11 @@ def load_living(conn: Connection, topic_id: UUID) -> TopicRow:
     if row.deleted_at_ms is not None:
         raise UnknownTopicId(f"topic {row.name} with the id {topic_id} was deleted")
     return row
+
+
+def _is_forgettable(deleted_before_ms: int) -> tuple[ColumnElement[bool], ...]:
+    holds_objects = exists().where(segment.c.topic_id == topic.c.topic_id, segment.c.state != SegmentState.PURGED)
+    return topic.c.deleted_at_ms < deleted_before_ms, ~holds_objects
 
 
 def _touched(conn: Connection, topic_id: UUID, number: int) -> TopicRow:

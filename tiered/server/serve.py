@@ -90,10 +90,12 @@ async def serve(options: ServeOptions) -> None:
         log.info("stopping: no new requests; flushing")
         await server.stop()
     log.info("stopped")
+    if server.broker.replaced is not None:
+        raise server.broker.replaced
 
 
 def run(options: ServeOptions) -> int:
-    """The exit code: 0 after a controlled shutdown, 1 when the broker could not start."""
+    """The exit code: 0 after a controlled shutdown, 1 when the broker could not start or was replaced."""
     failures: list[BaseException] = []
     try:
         asyncio.run(serve(options))

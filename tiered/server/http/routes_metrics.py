@@ -51,7 +51,7 @@ def _plain(broker: Broker) -> Iterator[tuple[str, str, str, float]]:
     counters = broker.counters
     partitions = list(broker.topics.partitions())
     backlog_bytes, backlog_age_ms = broker.upload_backlog()
-    counted = {
+    counted: dict[str, tuple[str, float]] = {
         "connections_opened_total": ("Client connections accepted.", counters.connections_opened),
         "connections_refused_total": ("Connections refused because a limit is reached.", counters.connections_refused),
         "produced_bytes_total": ("Bytes of record batches appended.", counters.produced_bytes),
@@ -67,6 +67,10 @@ def _plain(broker: Broker) -> Iterator[tuple[str, str, str, float]]:
         "cold_corruptions_total": ("Cold reads refused: object corrupt or missing.", counters.cold_corruptions),
         "cold_read_errors_total": ("Cold reads that failed for any reason.", counters.cold_read_errors),
         "checkpoint_failures_total": ("Checkpoints that could not be written.", counters.checkpoint_failures),
+        "housekeeping_failures_total": (
+            "Rounds of periodic work that SQL, the store or the disk refused.",
+            counters.housekeeping_failures,
+        ),
         "local_segments_deleted_total": ("Local segments that retention removed.", counters.local_segments_deleted),
         "disk_errors_total": ("Writes that the local disk refused.", counters.disk_errors),
     }

@@ -27,7 +27,7 @@ _CODES: Final[dict[type[BaseException], int]] = {
     errors.NotEnoughReplicas: 19,
     errors.LogDirFailed: 56,  # KAFKA_STORAGE_ERROR
     errors.MetadataUnavailable: 7,  # REQUEST_TIMED_OUT: the outcome may be unknown
-    errors.StoreUnavailable: 7,
+    errors.StoreUnavailable: 56,  # KAFKA_STORAGE_ERROR: consumers try again; on 7 the Java client gives up
     errors.ShuttingDown: 6,
     errors.RequestTimedOut: 7,
     errors.Throttled: 89,  # THROTTLING_QUOTA_EXCEEDED
