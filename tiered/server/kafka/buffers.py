@@ -1,6 +1,6 @@
 """Receive buffers, borrowed while a frame is unfinished and pooled by size.
 
-Owns the free lists and the count of bytes lent. Must never hand out one buffer twice.
+Owns the free lists and the count of what large buffers may cost. Must never hand out one buffer twice.
 """
 
 import mmap
@@ -15,23 +15,30 @@ class BufferPool:
 
     They are anonymous mappings: a page costs memory only once bytes have arrived in it, and a large buffer
     goes back to the system when it is dropped.
+
+    Buffers of the smallest size are not counted: a connection has one at most, and those who send a few bytes
+    on each of many connections must not take the room that larger requests of others need.
     """
 
     def __init__(self) -> None:
         self._free: dict[int, list[memoryview]] = {}
         self.lent_bytes = 0
+        """Sizes of the lent buffers above the smallest one, together."""
 
     def borrow(self, size_bytes: int) -> memoryview:
+        """The buffer. Raises OSError when the system has no memory for it."""
         size = _size_class(size_bytes)
         free = self._free.get(size)
         buffer = free.pop() if free else memoryview(mmap.mmap(-1, size))
-        self.lent_bytes += size
+        if size > SMALLEST_BYTES:
+            self.lent_bytes += size
         return buffer
 
     def give_back(self, buffer: memoryview) -> None:
         """The caller and everyone it gave slices to must be done with `buffer`."""
         size = len(buffer)
-        self.lent_bytes -= size
+        if size > SMALLEST_BYTES:
+            self.lent_bytes -= size
         if size <= LARGEST_POOLED_BYTES:
             free = self._free.setdefault(size, [])
             if len(free) < POOLED_EACH:
