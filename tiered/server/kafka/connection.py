@@ -31,6 +31,7 @@ SEND_TURN_BYTES = 4 << 20
 RECEIVE_BYTES = 256 << 10
 # A frame's buffer grows as its bytes arrive: the length alone, which anyone can claim, allocates nothing.
 EARNEST_BYTES = 64 << 10
+LOW_WATER_BYTES = 128 << 10
 EAGER_FRAME_BYTES = 4 << 20
 MAX_PARTS_A_CALL = 64
 
@@ -64,12 +65,14 @@ class Connection:
     """A connected client. `close` may be called at any time, any number of times."""
 
     __slots__ = (
+        "_awaited_end",
         "_buffer",
         "_busy",
         "_end",
         "_fd",
         "_handler",
         "_loop",
+        "_low_water",
         "_outbox",
         "_outbox_bytes",
         "_pool",
@@ -99,6 +102,8 @@ class Connection:
         self._buffer: memoryview | None = None
         self._start = 0
         self._end = 0
+        self._awaited_end = 0
+        self._low_water = 1
         self._outbox: deque[memoryview | list[Any]] = deque()
         self._outbox_bytes = 0
         self._busy = False
@@ -163,6 +168,8 @@ class Connection:
         if received > 0:
             self._end += received
             self.last_active_ms = self._loop.time() * 1000.0
+            if self._end < self._awaited_end:
+                return
         self._handle_frames()
 
     def _handle_frames(self) -> None:
@@ -237,37 +244,61 @@ class Connection:
     def _keep_rest(self, buffer: memoryview) -> None:
         """Keeps what is left of an unfinished frame, with room for more of it; gives an empty buffer back."""
         rest = self._end - self._start
+        self._awaited_end = 0
         if rest == 0:
             self._release_buffer()
             self.partial_since_ms = None
+            self._set_low_water(1)
             self._set_reading(True)
             return
         if self.partial_since_ms is None:
             self.partial_since_ms = self._loop.time() * 1000.0
-        wanted = 0
-        if rest >= EARNEST_BYTES:
+        if rest >= 4 and not self._busy:
             length = 4 + _length_at(buffer, self._start)[0]
             if rest < length <= 4 + self._handler.max_frame_bytes:
-                wanted = min(length, max(EAGER_FRAME_BYTES, 2 * rest))
+                buffer = self._make_room(buffer, rest, length)
+                self._awaited_end = min(self._start + length, len(buffer))
+        elif len(buffer) - self._end < 4096 and self._start > 0:
+            self._move_to_front(buffer, buffer, rest)
+        self._set_low_water(min(self._awaited_end - self._end, LOW_WATER_BYTES))
+        # While a request is handled, later ones pile up only as far as the buffer reaches.
+        self._set_reading(self._end < len(buffer))
+
+    def _make_room(self, buffer: memoryview, rest: int, length: int) -> memoryview:
+        """A buffer with the unfinished frame in it, larger once enough of the frame has come to believe in it."""
+        wanted = min(length, max(EAGER_FRAME_BYTES, 2 * rest)) if rest >= EARNEST_BYTES else 0
         if wanted > len(buffer):
             if not self._handler.may_grow(wanted):
                 raise Throttled("unfinished requests hold all the memory they may (queued.max.request.bytes)")
             larger = self._pool.borrow(wanted)
-            larger[:rest] = buffer[self._start : self._end]
-            self._pool.give_back(buffer)
+            self._move_to_front(buffer, larger, rest)
             self._buffer = larger
-            self._start, self._end = 0, rest
-        elif len(buffer) - self._end < 4096 and self._start > 0:
-            buffer[:rest] = buffer[self._start : self._end]
-            self._start, self._end = 0, rest
-        # While a request is handled, later ones pile up only as far as the buffer reaches.
-        self._set_reading(self._buffer is not None and self._end < len(self._buffer))
+            self._pool.give_back(buffer)
+            return larger
+        if self._start > 0 and self._start + length > len(buffer):
+            self._move_to_front(buffer, buffer, rest)
+        return buffer
+
+    def _move_to_front(self, buffer: memoryview, target: memoryview, rest: int) -> None:
+        target[:rest] = buffer[self._start : self._end]
+        self._start, self._end = 0, rest
+
+    def _set_low_water(self, wanted: int) -> None:
+        """Asks the kernel to wake us for so many bytes at once, while a large frame is on its way.
+
+        A frame of 1 MB comes in a few pieces instead of in dozens, each of which costs a turn of the loop.
+        """
+        if wanted < EARNEST_BYTES:
+            wanted = 1
+        if wanted != self._low_water:
+            self._low_water = wanted
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
 
     def _release_buffer(self) -> None:
         if self._buffer is not None:
             self._pool.give_back(self._buffer)
             self._buffer = None
-        self._start = self._end = 0
+        self._start = self._end = self._awaited_end = 0
 
     # Bytes out
 
