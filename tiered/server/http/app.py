@@ -5,6 +5,7 @@ the broker.
 """
 
 import logging
+import socket
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
@@ -53,20 +54,16 @@ def application(broker: Broker) -> web.Application:
 
 
 class HttpServer:
-    """Serves `application` on one address between `start` and `stop`."""
+    """Serves `application` on a bound socket between `start` and `stop`."""
 
     def __init__(self, broker: Broker) -> None:
         self._runner = web.AppRunner(
             application(broker), access_log=None, keepalive_timeout=KEEPALIVE_S, shutdown_timeout=SHUTDOWN_S
         )
 
-    async def start(self, host: str, port: int) -> tuple[str, int]:
-        """The address bound; raises OSError when it is taken."""
+    async def start(self, sock: socket.socket) -> None:
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port)
-        await site.start()
-        bound: tuple[str, int] = self._runner.addresses[0][:2]
-        return bound
+        await web.SockSite(self._runner, sock).start()
 
     async def stop(self) -> None:
         await self._runner.cleanup()
