@@ -234,6 +234,20 @@ class BrokerSettings:
         ConfigType.LONG, 600_000, "An upload that takes longer is given up and begun again.", minimum=1000,
     )
 
+    # What one client may ask of the broker
+    tiered_max_partitions: int = setting(
+        ConfigType.INT, 50_000, "Partitions in all; no topic is created, and none grows, beyond them.", minimum=1,
+    )
+    tiered_request_max_bytes: int = setting(
+        ConfigType.INT, 8 << 20, "The largest request but Produce, which socket.request.max.bytes bounds.",
+        minimum=1024, read_only=True,
+    )
+    tiered_request_receive_timeout_ms: int = setting(
+        ConfigType.LONG, 60_000,
+        "A request must have arrived within this long, and a second more for every 16 KiB of it.",
+        minimum=100, read_only=True,
+    )
+
     # Groups
     group_initial_rebalance_delay_ms: int = setting(
         ConfigType.INT, 3000, "How long an empty group waits for more members.", minimum=0,

@@ -15,6 +15,7 @@ from tiered.broker.broker import Broker
 from tiered.config import ServeOptions
 from tiered.errors import InvalidConfig, TieredError
 from tiered.runtime import Clock, SystemClock
+from tiered.server.http.door import HttpDoor
 from tiered.server.kafka.apis import served_apis
 from tiered.server.kafka.dispatch import Dispatch
 from tiered.server.kafka.listener import KafkaListener
@@ -30,35 +31,25 @@ class Server:
     def __init__(self, options: ServeOptions, clock: Clock | None = None) -> None:
         self._options = options
         self.broker = Broker(options, clock or SystemClock())
-        settings = options.settings
         self._kafka = KafkaListener(
             Dispatch(self.broker, served_apis()),
             clock=self.broker.clock,
             counters=self.broker.counters,
-            max_frame_bytes=settings.socket_request_max_bytes,
-            max_connections=settings.max_connections,
-            max_connections_per_host=settings.max_connections_per_ip,
-            max_buffered_bytes=settings.queued_max_request_bytes,
-            idle_ms=settings.connections_max_idle_ms,
+            settings=lambda: self.broker.settings,
         )
+        self._http = HttpDoor(self.broker)
         self.kafka_address = ("", 0)
         self.http_address = ("", 0)
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """Serves when it returns. Raises TieredError or OSError with a message that says what to do."""
-        # Imported here: everything up to the ready line counts, and HTTP's import can go on beside recovery.
         options = self._options
         self.kafka_address = _bind(lambda: self._kafka.bind(options.kafka_host, options.kafka_port), "--kafka")
+        self.http_address = _bind(lambda: self._http.bind(options.http_host, options.http_port), "--http")
         advertised = (options.advertise_host or self.kafka_address[0], options.advertise_port or self.kafka_address[1])
         await self.broker.start(tasks, advertised=advertised)
-        from tiered.server.http.app import HttpServer
-
-        self._http = HttpServer(self.broker)
-        try:
-            self.http_address = await self._http.start(options.http_host, options.http_port)
-        except OSError as error:
-            raise _address_error("--http", error) from error
         self._kafka.start(tasks)
+        self._http.open(tasks)
 
     async def stop(self) -> None:
         """A controlled shutdown: no new work, answers in progress finish, logs are flushed and marked clean."""
@@ -117,11 +108,9 @@ def _bind(bind: Callable[[], tuple[str, int]], option: str) -> tuple[str, int]:
     try:
         return bind()
     except OSError as error:
-        raise _address_error(option, error) from error
-
-
-def _address_error(option: str, error: OSError) -> InvalidConfig:
-    return InvalidConfig(f"cannot listen on the address of {option}: {error.strerror}; choose another HOST:PORT")
+        raise InvalidConfig(
+            f"cannot listen on the address of {option}: {error.strerror}; choose another HOST:PORT"
+        ) from error
 
 
 def _shown(address: tuple[str, int]) -> str:

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
-from tiered.errors import Throttled, TieredError
+from tiered.errors import MalformedRequest, Throttled, TieredError
 from tiered.file_slice import FileSlice
 from tiered.server.kafka.buffers import BufferPool
 
@@ -26,22 +26,34 @@ Parts = list[bytes | bytearray | FileSlice]
 
 # More than this many unsent bytes, and no further request of this connection is begun.
 OUTBOX_HIGH_BYTES = 32 << 20
+# The same for answers that are in memory, not in files: a reader that does not read costs one answer and this.
+HELD_HIGH_BYTES = 1 << 20
+# A turn of one connection handles at most so many requests that it had sent ahead.
+REQUESTS_A_TURN = 256
 # A turn of one connection sends at most this much, so that a fast reader does not hold up the others.
 SEND_TURN_BYTES = 4 << 20
 RECEIVE_BYTES = 256 << 10
 # A frame's buffer grows as its bytes arrive: the length alone, which anyone can claim, allocates nothing.
 EARNEST_BYTES = 64 << 10
 LOW_WATER_BYTES = 128 << 10
-EAGER_FRAME_BYTES = 4 << 20
+EAGER_FRAME_BYTES = 1 << 20
+# A buffer above this size is not kept for the beginning of the next frame.
+LARGEST_KEPT_BYTES = 8 << 20
 MAX_PARTS_A_CALL = 64
 
 _length_at = struct.Struct(">i").unpack_from
+_api_key_at = struct.Struct(">h").unpack_from
+PRODUCE_KEY = 0
 
 
 class FrameHandler(Protocol):
     """What a connection hands its frames to. Implemented by dispatch."""
 
     max_frame_bytes: int
+    max_other_frame_bytes: int
+    """The limit of every request but Produce, whose size alone follows from what is stored."""
+    unsent_bytes: int
+    """Bytes of answers in memory that clients have not taken; connections keep the count."""
 
     def handle(
         self, connection: "Connection", buffer: memoryview, position: int, end: int
@@ -60,6 +72,12 @@ class FrameHandler(Protocol):
     def may_grow(self, size_bytes: int) -> bool:
         """Whether all connections together may hold `size_bytes` more in unfinished frames."""
 
+    def make_room(self) -> None:
+        """Ends connections that do not read, when all answers together take too much memory."""
+
+    def complain(self, text: str, *arguments: object) -> None:
+        """Logs why a connection ended, unless the log is full of such lines."""
+
 
 class Connection:
     """A connected client. `close` may be called at any time, any number of times."""
@@ -71,6 +89,7 @@ class Connection:
         "_end",
         "_fd",
         "_handler",
+        "_held_bytes",
         "_loop",
         "_low_water",
         "_outbox",
@@ -89,6 +108,7 @@ class Connection:
         "local_host",
         "local_port",
         "partial_since_ms",
+        "progress_ms",
     )
 
     def __init__(self, sock: socket.socket, handler: FrameHandler, pool: BufferPool, host: str, now_ms: float) -> None:
@@ -106,6 +126,7 @@ class Connection:
         self._low_water = 1
         self._outbox: deque[memoryview | list[Any]] = deque()
         self._outbox_bytes = 0
+        self._held_bytes = 0
         self._busy = False
         self._reading = False
         self._writing = False
@@ -117,6 +138,7 @@ class Connection:
         self.local_host: str = sock.getsockname()[0]
         self.local_port: int = sock.getsockname()[1]
         self.last_active_ms = now_ms
+        self.progress_ms = now_ms
         self.partial_since_ms: float | None = None
         self._set_reading(True)
 
@@ -134,6 +156,11 @@ class Connection:
     def unsent_bytes(self) -> int:
         return self._outbox_bytes
 
+    @property
+    def partial_bytes(self) -> int:
+        """What has arrived and was not handled."""
+        return self._end - self._start
+
     def close(self) -> None:
         """Ends the connection now. A wait in progress is cancelled, a write that has begun is not undone."""
         if self.closed:
@@ -144,6 +171,8 @@ class Connection:
         self._release_buffer()
         self._outbox.clear()
         self._outbox_bytes = 0
+        self._handler.unsent_bytes -= self._held_bytes
+        self._held_bytes = 0
         self._socket.close()
         if self._task is not None:
             self._task.cancel()
@@ -152,10 +181,10 @@ class Connection:
     # Bytes in
 
     def _on_readable(self) -> None:
-        if self._buffer is None:
-            self._buffer = self._pool.borrow(RECEIVE_BYTES)
-            self._start = self._end = 0
         try:
+            if self._buffer is None:
+                self._buffer = self._pool.borrow(RECEIVE_BYTES)
+                self._start = self._end = 0
             received = self._socket.recv_into(self._buffer[self._end :])
         except (BlockingIOError, InterruptedError):
             received = -1
@@ -177,23 +206,21 @@ class Connection:
         buffer = self._buffer
         if buffer is None:
             return
+        turns_left = REQUESTS_A_TURN
         try:
-            while not self._busy and self._outbox_bytes < OUTBOX_HIGH_BYTES:
+            while not self._busy and self._outbox_bytes < OUTBOX_HIGH_BYTES and self._held_bytes < HELD_HIGH_BYTES:
                 available = self._end - self._start
                 if available < 4:
                     break
                 length = _length_at(buffer, self._start)[0]
-                if not 0 < length <= self._handler.max_frame_bytes:
-                    log.warning(
-                        "connection from %s closed: a frame of %d bytes; 1 to %d are accepted",
-                        self.host,
-                        length,
-                        self._handler.max_frame_bytes,
-                    )
-                    self.close()
-                    return
+                if not 0 < length <= self._handler.max_other_frame_bytes:
+                    self._check_length(buffer, length, available)
                 if available < 4 + length:
                     break
+                if turns_left == 0:
+                    self._loop.call_soon(self._handle_frames)
+                    break
+                turns_left -= 1
                 position = self._start + 4
                 self._start = position + length
                 self._handle_one(buffer, position, position + length)
@@ -201,13 +228,21 @@ class Connection:
                     return
             self._keep_rest(buffer)
         except TieredError as error:
-            log.warning("connection from %s closed: %s", self.host, error)
+            self._handler.complain("connection from %s closed: %s", self.host, error)
             self.close()
             return
         except Exception:
             log.exception("connection from %s closed: a request failed in an unforeseen way", self.host)
             self.close()
             return
+
+    def _check_length(self, buffer: memoryview, length: int, available: int) -> None:
+        """MalformedRequest for a frame that is too long for its API, before more of it is read."""
+        limit = self._handler.max_frame_bytes
+        if available >= 6 and _api_key_at(buffer, self._start + 4)[0] != PRODUCE_KEY:
+            limit = self._handler.max_other_frame_bytes
+        if not 0 < length <= limit:
+            raise MalformedRequest(f"a frame of {length} bytes; 1 to {limit} are accepted; split the request")
 
     def _handle_one(self, buffer: memoryview, position: int, end: int) -> None:
         self.partial_since_ms = None
@@ -227,16 +262,18 @@ class Connection:
             answer = await work
             failed = False
         except TieredError as error:
-            log.warning("connection from %s closed: %s", self.host, error)
+            self._handler.complain("connection from %s closed: %s", self.host, error)
         except Exception:
             log.exception("connection from %s closed: a request failed in an unforeseen way", self.host)
         finally:
+            work.close()  # Cancelled before its first step, it would complain that nobody awaited it.
             self._task = None  # From here on `close` has nobody to cancel.
             if failed:
                 self.close()
         if self.closed:
             return
         self._busy = False
+        self.partial_since_ms = None  # What waited behind this request had no chance to go on.
         if answer is not None:
             self.send(answer)
         self._handle_frames()
@@ -253,6 +290,12 @@ class Connection:
             return
         if self.partial_since_ms is None:
             self.partial_since_ms = self._loop.time() * 1000.0
+        if len(buffer) > LARGEST_KEPT_BYTES and rest < EARNEST_BYTES:
+            smaller = self._pool.borrow(RECEIVE_BYTES)
+            self._move_to_front(buffer, smaller, rest)
+            self._buffer = smaller
+            self._pool.give_back(buffer)
+            buffer = smaller
         if rest >= 4 and not self._busy:
             length = 4 + _length_at(buffer, self._start)[0]
             if rest < length <= 4 + self._handler.max_frame_bytes:
@@ -266,7 +309,7 @@ class Connection:
 
     def _make_room(self, buffer: memoryview, rest: int, length: int) -> memoryview:
         """A buffer with the unfinished frame in it, larger once enough of the frame has come to believe in it."""
-        wanted = min(length, max(EAGER_FRAME_BYTES, 2 * rest)) if rest >= EARNEST_BYTES else 0
+        wanted = min(length, max(EAGER_FRAME_BYTES, 4 * rest)) if rest >= EARNEST_BYTES else 0
         if wanted > len(buffer):
             if not self._handler.may_grow(wanted):
                 raise Throttled("unfinished requests hold all the memory they may (queued.max.request.bytes)")
@@ -319,19 +362,31 @@ class Connection:
                 return
             if sent == len(view):
                 return
-            self._outbox.append(view[sent:])
-            self._outbox_bytes += len(view) - sent
+            self.progress_ms = self._loop.time() * 1000.0
+            self._hold(view[sent:])
             self._set_writing(True)
+            self._handler.make_room()
             return
+        if idle:
+            self.progress_ms = self._loop.time() * 1000.0
         for part in parts:
             if isinstance(part, FileSlice):
-                self._outbox.append([part, part.position, part.length])
-                self._outbox_bytes += part.length
+                if part.length:
+                    self._outbox.append([part, part.position, part.length])
+                    self._outbox_bytes += part.length
             elif part:
-                self._outbox.append(memoryview(part))
-                self._outbox_bytes += len(part)
+                self._hold(memoryview(part))
         if idle:
             self._send_queued()
+        if self._held_bytes:
+            self._handler.make_room()
+
+    def _hold(self, view: memoryview) -> None:
+        size = len(view)
+        self._outbox.append(view)
+        self._outbox_bytes += size
+        self._held_bytes += size
+        self._handler.unsent_bytes += size
 
     def _on_writable(self) -> None:
         self._send_queued()
@@ -350,16 +405,22 @@ class Connection:
                 self._outbox_bytes -= sent
         except (BlockingIOError, InterruptedError):
             pass
+        except EOFError as error:
+            log.error("connection from %s closed: %s", self.host, error)
+            self.close()
+            return
         except OSError:
             self.close()
             return
+        if budget < SEND_TURN_BYTES:
+            self.progress_ms = self._loop.time() * 1000.0
         self._set_writing(bool(self._outbox))
 
     def _send_file(self, item: list[Any], budget: int) -> int:
         part, position, length = item
         sent = os.sendfile(self._fd, part.fileno(), position, min(length, budget))
         if sent == 0:
-            raise OSError(f"the file ended {length} bytes before the slice did")
+            raise EOFError(f"a file of the log ended {length} bytes before the records to send did")
         if sent == length:
             self._outbox.popleft()
         else:
@@ -378,6 +439,8 @@ class Connection:
             if len(views) == MAX_PARTS_A_CALL:
                 break
         sent = self._socket.sendmsg(views, (), flags)
+        self._held_bytes -= sent
+        self._handler.unsent_bytes -= sent
         left = sent
         while left:
             size = len(views[0])

@@ -8,13 +8,14 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Coroutine
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Coroutine
 from typing import Any
 
+from tiered.config import BrokerSettings
 from tiered.metrics import CountersState
 from tiered.runtime import Clock, every
 from tiered.server.kafka.buffers import BufferPool
+from tiered.server.kafka.complaints import Complaints
 from tiered.server.kafka.connection import Connection, Parts
 from tiered.server.kafka.dispatch import Dispatch
 
@@ -22,10 +23,16 @@ log = logging.getLogger(__name__)
 
 BACKLOG = 4096
 ACCEPTS_A_TURN = 256
-# A frame whose bytes stop coming ends its connection, so that half-sent requests cannot hold memory.
-PARTIAL_FRAME_DEADLINE_MS = 60_000
+# Large requests over slow lines get this much more time: 16 bytes a millisecond.
+SLOWEST_REQUEST_BYTES_A_MS = 16
 SWEEP_INTERVAL_MS = 5_000
 ACCEPT_PAUSE_S = 0.2
+# Answers in memory that nobody reads, of all connections together; beyond it the slowest readers go.
+MAX_UNSENT_BYTES = 256 << 20
+# A reader that has taken nothing for this long is the first to go when memory is short.
+STALLED_MS = 2_000
+
+_OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class KafkaListener:
@@ -37,26 +44,21 @@ class KafkaListener:
         *,
         clock: Clock,
         counters: CountersState,
-        max_frame_bytes: int,
-        max_connections: int,
-        max_connections_per_host: int,
-        max_buffered_bytes: int,
-        idle_ms: int,
+        settings: Callable[[], BrokerSettings],
     ) -> None:
-        self.max_frame_bytes = max_frame_bytes
+        self.max_frame_bytes = settings().socket_request_max_bytes
+        self.max_other_frame_bytes = min(settings().tiered_request_max_bytes, self.max_frame_bytes)
+        self.unsent_bytes = 0
         self._dispatch = dispatch
         self._clock = clock
         self._counters = counters
-        self._max_connections = max_connections
-        self._max_connections_per_host = max_connections_per_host
-        self._max_buffered_bytes = max_buffered_bytes
-        self._idle_ms = idle_ms
+        self._settings = settings
+        self._complaints = Complaints(clock)
         self._pool = BufferPool()
         self._connections: set[Connection] = set()
         self._by_host: dict[str, int] = {}
         self._socket: socket.socket | None = None
         self._tasks: asyncio.TaskGroup | None = None
-        self._owned = AsyncExitStack()
 
     def bind(self, host: str, port: int) -> tuple[str, int]:
         """Binds and returns the address; raises OSError when it is taken or not ours."""
@@ -79,7 +81,9 @@ class KafkaListener:
         self._tasks = tasks
         self._socket.listen(BACKLOG)
         asyncio.get_running_loop().add_reader(self._socket.fileno(), self._accept)
-        self._sweeper = tasks.create_task(every(SWEEP_INTERVAL_MS, self._sweep, name="connection deadlines"))
+        shortest_ms = min(self._settings().tiered_request_receive_timeout_ms, self._settings().connections_max_idle_ms)
+        interval_ms = min(SWEEP_INTERVAL_MS, max(50, shortest_ms // 4))
+        self._sweeper = tasks.create_task(every(interval_ms, self._sweep, name="connection deadlines"))
 
     async def stop(self, *, grace_ms: float) -> None:
         """Accepts no more; connections that are answering have `grace_ms` to finish, then all end."""
@@ -115,7 +119,22 @@ class KafkaListener:
         self._counters.connections_open = len(self._connections)
 
     def may_grow(self, size_bytes: int) -> bool:
-        return self._pool.lent_bytes + size_bytes <= self._max_buffered_bytes
+        limit = self._settings().queued_max_request_bytes
+        return limit < 0 or self._pool.lent_bytes + size_bytes <= limit
+
+    def make_room(self) -> None:
+        if self.unsent_bytes <= MAX_UNSENT_BYTES:
+            return
+        now_ms = self._clock.monotonic_ms()
+        for connection in sorted(self._connections, key=lambda each: each.progress_ms):
+            if self.unsent_bytes <= MAX_UNSENT_BYTES or now_ms - connection.progress_ms < STALLED_MS:
+                return
+            if connection.unsent_bytes:
+                self.complain("connection from %s closed: it does not read its answers", connection.host)
+                connection.close()
+
+    def complain(self, text: str, *arguments: object) -> None:
+        self._complaints.add(text, *arguments)
 
     # Accepting
 
@@ -127,11 +146,12 @@ class KafkaListener:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                if error.errno in _OUT_OF_RESOURCES:
                     log.error("cannot accept connections: %s; raise the limit of open files", error.strerror)
-                    self._pause_accepting()
-                    return
-                raise
+                else:
+                    log.error("cannot accept connections: %s; trying again", error.strerror)
+                self._pause_accepting()
+                return
             self._admit(sock, address[0])
 
     def _pause_accepting(self) -> None:
@@ -148,29 +168,40 @@ class KafkaListener:
 
     def _admit(self, sock: socket.socket, host: str) -> None:
         count = self._by_host.get(host, 0)
-        if len(self._connections) >= self._max_connections or count >= self._max_connections_per_host:
+        settings = self._settings()
+        if len(self._connections) >= settings.max_connections or count >= settings.max_connections_per_ip:
             self._counters.connections_refused += 1
-            log.warning("connection from %s refused: max.connections or max.connections.per.ip is reached", host)
+            self.complain("connection from %s refused: max.connections or max.connections.per.ip is reached", host)
             sock.close()
             return
-        self._by_host[host] = count + 1
         try:
             connection = Connection(sock, self, self._pool, host, self._clock.monotonic_ms())
         except OSError:  # The client has already gone.
             sock.close()
-            self._by_host[host] = count
             return
+        self._by_host[host] = count + 1
         self._connections.add(connection)
         self._counters.connections_opened += 1
         self._counters.connections_open = len(self._connections)
 
     async def _sweep(self) -> None:
-        """Ends connections that idle too long, or whose unfinished frame or unread answer stands still."""
+        """Ends connections that idle too long, or whose unfinished request or unread answer stands still."""
         now_ms = self._clock.monotonic_ms()
+        idle_ms = self._settings().connections_max_idle_ms
+        receive_ms = self._settings().tiered_request_receive_timeout_ms
         for connection in list(self._connections):
-            stuck = connection.partial_since_ms
-            if stuck is not None and not connection.busy and now_ms - stuck > PARTIAL_FRAME_DEADLINE_MS:
-                log.warning("connection from %s closed: its request did not arrive in full", connection.host)
+            since_ms = connection.partial_since_ms
+            if since_ms is not None and not connection.busy:
+                allowed_ms = receive_ms + connection.partial_bytes / SLOWEST_REQUEST_BYTES_A_MS
+                if now_ms - since_ms > allowed_ms:
+                    self.complain("connection from %s closed: its request did not arrive in full", connection.host)
+                    connection.close()
+                    continue
+            if connection.unsent_bytes:
+                # Bytes that come in do not excuse answers that nobody takes.
+                if now_ms - connection.progress_ms > idle_ms:
+                    self.complain("connection from %s closed: it does not read its answers", connection.host)
+                    connection.close()
+            elif not connection.handling and now_ms - max(connection.last_active_ms, connection.progress_ms) > idle_ms:
                 connection.close()
-            elif not connection.handling and now_ms - connection.last_active_ms > self._idle_ms:
-                connection.close()
+        self._complaints.sum_up()
