@@ -8,13 +8,14 @@ requests. Gaps: followers (a replica id) are not served.
 """
 
 import asyncio
+import logging
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
 from tiered.broker.fetch_wait import any_change
 from tiered.broker.partition import Partition
-from tiered.errors import OffsetOutOfRange, TieredError, UnsupportedCompression, UnsupportedVersion
+from tiered.errors import LogDirFailed, OffsetOutOfRange, TieredError, UnsupportedCompression, UnsupportedVersion
 from tiered.file_slice import FileSlice
 from tiered.formats import record_batch
 from tiered.rules import read_plan
@@ -29,6 +30,8 @@ from tiered.server.kafka.error_mapping import (
 from tiered.wire import fetch
 from tiered.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchTopicResult
 
+log = logging.getLogger(__name__)
+
 READ_COMMITTED = 1
 NO_SESSION = 0
 FULL, SESSIONLESS = 0, -1
@@ -38,6 +41,11 @@ MAX_WAIT_MS = 600_000
 COPY_BYTES = 16 << 10
 FIRST_VERSION_WITH_ZSTD = 10
 ZSTD = 4
+# What a cold partition takes of the request's budget at the least: each one costs a read from the store.
+LEAST_COLD_BYTES = 64 << 10
+COLD_READS_AT_ONCE = 16
+# A look at many partitions takes this long before the next one is put off, to ten times as long.
+LONG_LOOK_MS = 5.0
 
 
 @dataclass(slots=True)
@@ -111,6 +119,9 @@ def _look(request: RawRequest, asked: FetchRequest) -> _Found:
             except TieredError as error:
                 entry.error = error
                 found.has_error = True
+            except OSError as error:
+                entry.error = _disk_error(request, entry.partition, error)
+                found.has_error = True
         found.topics.append((topic, entries))
     return found
 
@@ -136,7 +147,7 @@ def _look_at(entry: _Entry, partition: Partition, max_bytes: int, committed_only
             entry.cold_max_bytes = max(1, max_bytes)
             found.has_cold = True
             found.total_bytes += entry.cold_max_bytes
-            return entry.cold_max_bytes
+            return max(entry.cold_max_bytes, LEAST_COLD_BYTES)
         case read_plan.OutOfRange():
             raise OffsetOutOfRange(
                 f"{partition.name}: offset {entry.asked.fetch_offset} is not in {partition.log_start_offset} to "
@@ -160,41 +171,65 @@ async def _answer_later(request: RawRequest, asked: FetchRequest, found: _Found)
     clock = request.context.broker.clock
     deadline_ms = clock.monotonic_ms() + min(asked.max_wait_ms, MAX_WAIT_MS)
     while not _is_enough(found, asked):
-        partitions = [entry.partition for entry in found.entries() if entry.partition is not None]
-        if not await any_change([each.waiters for each in partitions], deadline_ms - clock.monotonic_ms()):
-            found = _look(request, asked)
-            break
+        partitions = {entry.partition for entry in found.entries() if entry.partition is not None}
+        changed = await any_change([each.waiters for each in partitions], deadline_ms - clock.monotonic_ms())
+        started_ms = clock.monotonic_ms()
         found = _look(request, asked)
-    reader = request.context.broker.reader
+        if not changed:
+            break
+        took_ms = clock.monotonic_ms() - started_ms
+        if took_ms > LONG_LOOK_MS:  # Or a busy topic, asked for along with all others, would take all our time.
+            await asyncio.sleep(min(10 * took_ms, max(0.0, deadline_ms - clock.monotonic_ms())) / 1000.0)
     cold = [entry for entry in found.entries() if entry.cold_max_bytes]
     if cold:
-        await asyncio.gather(*(_read_cold(request, asked, entry) for entry in cold))
-        _keep_to_limits(cold)
+        places = asyncio.Semaphore(COLD_READS_AT_ONCE)
+        await asyncio.gather(*(_read_cold(request, asked, entry, places) for entry in cold))
+        _keep_to_limits(found.entries())
+    reader = request.context.broker.reader
     for entry in found.entries():
         if isinstance(entry.records, FileSlice):
-            await reader.make_resident(entry.records)
+            try:
+                await reader.make_resident(entry.records)
+            except OSError as error:
+                entry.error = _disk_error(request, entry.partition, error)
     return _answer(request, asked, found)
 
 
-async def _read_cold(request: RawRequest, asked: FetchRequest, entry: _Entry) -> None:
+async def _read_cold(request: RawRequest, asked: FetchRequest, entry: _Entry, places: asyncio.Semaphore) -> None:
     """Fills in one cold partition; if retention was faster than the read, plans once more."""
     assert entry.partition is not None
     partition, offset = entry.partition, entry.asked.fetch_offset
     try:
-        entry.records = await request.context.broker.reader.read_cold(partition, offset, entry.cold_max_bytes)
+        async with places:
+            entry.records = await request.context.broker.reader.read_cold(partition, offset, entry.cold_max_bytes)
         if entry.records is None:
             again = _Found()
             _look_at(entry, partition, entry.cold_max_bytes, asked.isolation_level == READ_COMMITTED, again)
     except TieredError as error:
         request.context.broker.counters.cold_read_errors += 1
         entry.error = error
+    except OSError as error:
+        request.context.broker.counters.cold_read_errors += 1
+        entry.error = _disk_error(request, partition, error)
 
 
-def _keep_to_limits(cold: list[_Entry]) -> None:
+def _keep_to_limits(entries: list[_Entry]) -> None:
     """A batch above its partition's limit goes out only as the first one of an answer (KIP-74)."""
-    for entry in cold[1:]:
-        if isinstance(entry.records, FileSlice) and entry.records.length > entry.cold_max_bytes:
+    first = True
+    for entry in entries:
+        if not isinstance(entry.records, FileSlice) or not entry.records.length:
+            continue
+        if entry.cold_max_bytes and not first and entry.records.length > entry.cold_max_bytes:
             entry.records = None
+        first = False
+
+
+def _disk_error(request: RawRequest, partition: Partition | None, error: Exception) -> LogDirFailed:
+    """What a partition answers whose local file cannot be read; said in the log as well, for it is our disk."""
+    name = partition.name if partition is not None else "a partition"
+    request.context.broker.counters.disk_errors += 1
+    log.error("%s cannot be read: %s", name, error)
+    return LogDirFailed(f"{name} cannot be read from the broker's disk: {error}")
 
 
 def _answer(request: RawRequest, asked: FetchRequest, found: _Found) -> Parts:
@@ -204,7 +239,12 @@ def _answer(request: RawRequest, asked: FetchRequest, found: _Found) -> Parts:
     for topic, entries in found.topics:
         answers = []
         for entry in entries:
-            answers.append(_result(entry, asked, version))
+            try:
+                answers.append(_result(entry, asked, version))
+            except (OSError, EOFError) as error:
+                answers.append(_refusal(entry, _disk_error(request, entry.partition, error)))
+            except TieredError as error:
+                answers.append(_refusal(entry, error))
             if entry.records is not None:
                 length = len(entry.records) if isinstance(entry.records, bytes) else entry.records.length
                 counters.fetched_bytes += length
@@ -215,10 +255,9 @@ def _answer(request: RawRequest, asked: FetchRequest, found: _Found) -> Parts:
 def _result(entry: _Entry, asked: FetchRequest, version: int) -> FetchPartitionResult:
     if entry.error is None and version < FIRST_VERSION_WITH_ZSTD and isinstance(entry.records, FileSlice):
         _refuse_zstd(entry)
-    if entry.error is not None or entry.partition is None:
-        entry.records = None
-        code = error_code(entry.error) if entry.error is not None else NONE
-        return FetchPartitionResult(entry.asked.partition, code)
+    if entry.error is not None:
+        return _refusal(entry, entry.error)
+    assert entry.partition is not None
     if isinstance(entry.records, FileSlice) and entry.records.length <= COPY_BYTES:
         entry.records = entry.records.read()
     partition = entry.partition
@@ -231,6 +270,11 @@ def _result(entry: _Entry, asked: FetchRequest, version: int) -> FetchPartitionR
         entry.records,
         [] if asked.isolation_level == READ_COMMITTED else None,
     )
+
+
+def _refusal(entry: _Entry, error: TieredError) -> FetchPartitionResult:
+    entry.records = None
+    return FetchPartitionResult(entry.asked.partition, error_code(error))
 
 
 def _refuse_zstd(entry: _Entry) -> None:

@@ -16,6 +16,7 @@ from tiered.errors import (
     InvalidRequiredAcks,
     InvalidTopic,
     LogDirFailed,
+    MalformedRequest,
     TieredError,
     UnsupportedCompression,
 )
@@ -26,6 +27,8 @@ from tiered.wire import produce
 from tiered.wire.produce import PartitionResult, ProduceTopic, RecordError, TopicResult
 
 NO_ACKS = 0
+# More than a client's whole buffer of smallest batches; each costs us more than it costs who sends it.
+MAX_PARTITIONS = 20_000
 ALL = -1
 ZSTD = 4
 FIRST_VERSION_WITH_ZSTD = 7
@@ -41,6 +44,9 @@ def handle(request: RawRequest) -> Parts | Coroutine[Any, Any, Parts | None] | N
     broker = context.broker
     started_ms = broker.clock.monotonic_ms()
     asked = produce.decode_produce_request(request.buffer, request.position, request.end, context.api_version)
+    if sum(len(topic.partitions) for topic in asked.topics) > MAX_PARTITIONS:
+        raise MalformedRequest(f"a Produce request carries more than {MAX_PARTITIONS} batches; split it")
+    refused: TieredError | None = None
     waits: list[Wait] = []
     results: list[TopicResult] = []
     for topic in asked.topics:
@@ -50,8 +56,7 @@ def handle(request: RawRequest) -> Parts | Coroutine[Any, Any, Parts | None] | N
                 partition, appended = _append(request, topic, index, position, end, asked.acks)
             except TieredError as error:
                 _count(request, error)
-                if asked.acks == NO_ACKS:
-                    raise  # Nobody waits for an answer: a closed connection is how the client learns of it.
+                refused = error
                 answers.append(_refusal(index, error))
                 continue
             answers.append(_acceptance(index, appended))
@@ -61,6 +66,8 @@ def handle(request: RawRequest) -> Parts | Coroutine[Any, Any, Parts | None] | N
                 waits.append((partition, appended, answers, len(answers) - 1))
         results.append(TopicResult(topic.name, topic.topic_id, answers))
     broker.counters.requests["Produce"] += 1
+    if refused is not None and asked.acks == NO_ACKS:
+        raise refused  # Nobody waits for an answer: a closed connection is how the client learns of it.
     if waits:
         return _answer_when_flushed(request, results, waits, started_ms)
     broker.counters.request_latency["Produce"].observe(broker.clock.monotonic_ms() - started_ms)
