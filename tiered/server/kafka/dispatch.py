@@ -4,17 +4,29 @@ Owns the table. ApiVersions is derived from it, so what is advertised is served.
 behaviour of an API: that is in `api/<api>.py`.
 """
 
+import asyncio
 import struct
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from tiered.broker.broker import Broker
-from tiered.errors import MalformedRequest, UnsupportedVersion
+from tiered.errors import MalformedRequest, Throttled, UnsupportedVersion
 from tiered.server.kafka.connection import Connection, Parts
 from tiered.wire import frames, messages
 
 API_VERSIONS_KEY = 18
+# Bodies above this size are decoded in a thread, few at once: their objects take thirty times the bytes.
+LARGE_BODY_BYTES = 128 << 10
+LARGE_AT_ONCE = 4
+MAX_WAITING_BYTES = 128 << 20
+# An answer that took this long to make is large enough to be encoded in a thread.
+LONG_ANSWER_MS = 20.0
+# Handlers with many items let others go on after this long.
+TURN_S = 0.002
+MAX_CLIENT_ID = 256
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +79,8 @@ class Dispatch:
     def __init__(self, broker: Broker, apis: Iterable[Api]) -> None:
         self._broker = broker
         self.apis = {api.key: api for api in apis}
+        self._large_turns = asyncio.Semaphore(LARGE_AT_ONCE)
+        self._large_bytes = 0
 
     def handle(
         self, connection: Connection, buffer: memoryview, position: int, end: int
@@ -84,24 +98,55 @@ class Dispatch:
         if not max(api.min_version, api.refuse_below) <= version <= api.max_version:
             if api.key == API_VERSIONS_KEY:
                 # The one API that answers a version it does not know: in version 0, with error 35 (KIP-511).
-                return self._answer(api, replace(context, api_version=0), None, header.correlation_id)
+                return self._answer(api, replace(context, api_version=0), header.correlation_id, None)
             raise UnsupportedVersion(
                 f"{api.name} version {version} is not served; {api.min_version} to {api.max_version} are"
             )
-        connection.client_id = header.client_id
+        connection.client_id = header.client_id and header.client_id[:MAX_CLIENT_ID]
         if api.raw is not None:
             return api.raw(RawRequest(context, buffer, header.body_position, end, header.correlation_id))
-        request = messages.request_decoder(api.key, version)(bytes(buffer[header.body_position : end]), 0)
-        return self._answer(api, context, request, header.correlation_id)
+        body = bytes(buffer[header.body_position : end])
+        if len(body) > LARGE_BODY_BYTES:
+            if self._large_bytes + len(body) > MAX_WAITING_BYTES:
+                raise Throttled("too many large requests wait for their turn; send fewer or smaller ones")
+            return self._answer_large(api, context, header.correlation_id, body)
+        request = messages.request_decoder(api.key, version)(body, 0)
+        return self._answer(api, context, header.correlation_id, request)
 
-    async def _answer(self, api: Api, context: Context, request: Any, correlation_id: int) -> Parts:
+    async def _answer_large(self, api: Api, context: Context, correlation_id: int, body: bytes) -> Parts:
+        self._large_bytes += len(body)
+        try:
+            async with self._large_turns:
+                decode = messages.request_decoder(api.key, context.api_version)
+                request = await asyncio.to_thread(decode, body, 0)
+                return await self._answer(api, context, correlation_id, request)
+        finally:
+            self._large_bytes -= len(body)
+
+    async def _answer(self, api: Api, context: Context, correlation_id: int, request: Any) -> Parts:
         assert api.handle is not None
-        started_ms = self._broker.clock.monotonic_ms()
+        clock = self._broker.clock
+        started_ms = clock.monotonic_ms()
         message = await api.handle(context, request, messages.reply(api.key, context.api_version))
+        if clock.monotonic_ms() - started_ms > LONG_ANSWER_MS:
+            body = await asyncio.to_thread(messages.encode, message)
+        else:
+            body = messages.encode(message)
         counters = self._broker.counters
         counters.requests[api.name] += 1
-        counters.request_latency[api.name].observe(self._broker.clock.monotonic_ms() - started_ms)
-        return framed(api.key, context.api_version, correlation_id, messages.encode(message))
+        counters.request_latency[api.name].observe(clock.monotonic_ms() - started_ms)
+        return framed(api.key, context.api_version, correlation_id, body)
+
+
+async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
+    """The items, with pauses in which other connections get their turn. What the loop looks at may change in them."""
+    now = asyncio.get_running_loop().time
+    since = now()
+    for item in items:
+        yield item
+        if now() - since > TURN_S:
+            await asyncio.sleep(0)
+            since = now()
 
 
 _prefix = struct.Struct(">i")

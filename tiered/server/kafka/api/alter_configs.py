@@ -11,7 +11,7 @@ from typing import Any
 from tiered.config import ConfigChange, ConfigOperation
 from tiered.errors import InvalidRequest, TieredError
 from tiered.server.kafka.api.describe_configs import BROKER, TOPIC, check_broker
-from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 _OPERATIONS = {int(operation): operation for operation in ConfigOperation}
@@ -20,7 +20,7 @@ _OPERATIONS = {int(operation): operation for operation in ConfigOperation}
 async def replace_all(context: Context, request: Any, reply: Any) -> Any:
     """A null value means the default, as in Kafka."""
     responses = []
-    for asked in request.resources:
+    async for asked in in_turns(request.resources):
         changes = [(each.name, 0, each.value) for each in asked.configs if each.value is not None]
         responses.append(await _one(context, reply, asked, changes, request.validate_only, keep_others=False))
     return reply.AlterConfigsResponse(throttle_time=0, responses=responses)
@@ -28,7 +28,7 @@ async def replace_all(context: Context, request: Any, reply: Any) -> Any:
 
 async def change_some(context: Context, request: Any, reply: Any) -> Any:
     responses = []
-    for asked in request.resources:
+    async for asked in in_turns(request.resources):
         changes = [(each.name, each.config_operation, each.value) for each in asked.configs]
         responses.append(await _one(context, reply, asked, changes, request.validate_only, keep_others=True))
     return reply.IncrementalAlterConfigsResponse(throttle_time=0, responses=responses)

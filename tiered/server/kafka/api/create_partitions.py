@@ -3,17 +3,19 @@
 from typing import Any
 
 from tiered.errors import TieredError
-from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.api.create_topics import check_partitions
+from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 
 async def handle(context: Context, request: Any, reply: Any) -> Any:
     results = []
-    for asked in request.topics:
+    async for asked in in_turns(request.topics):
         code, message = NONE, None
         try:
             topic = context.broker.topics.by_name(asked.name)
             assignments = None if asked.assignments is None else [tuple(each.broker_ids) for each in asked.assignments]
+            check_partitions(context.broker, max(0, asked.count - topic.partition_count))
             await context.broker.admin.create_partitions(
                 topic, asked.count, assignments, validate_only=request.validate_only
             )

@@ -2,21 +2,34 @@
 
 -1 partitions or replicas take the broker's defaults. `validate_only` checks and creates nothing. From v5 the
 answer carries the effective configs, from v7 the topic id. A name twice in one request is INVALID_REQUEST.
+More partitions than `tiered.max.partitions` in all are POLICY_VIOLATION.
 """
 
 from collections import Counter
 from typing import Any
 
-from tiered.broker.admin import NewTopic
-from tiered.errors import InvalidRequest, TieredError
-from tiered.server.kafka.dispatch import Api, Context
+from tiered.broker.admin import MAX_PARTITIONS_A_TOPIC, NewTopic
+from tiered.broker.broker import Broker
+from tiered.errors import InvalidRequest, PolicyViolation, TieredError
+from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 
 async def handle(context: Context, request: Any, reply: Any) -> Any:
     names = Counter(topic.name for topic in request.topics)
-    results = [await _one(context, reply, topic, names[topic.name], request.validate_only) for topic in request.topics]
+    results = [
+        await _one(context, reply, topic, names[topic.name], request.validate_only)
+        async for topic in in_turns(request.topics)
+    ]
     return reply.CreateTopicsResponse(throttle_time=0, topics=results)
+
+
+def check_partitions(broker: Broker, more: int) -> None:
+    """PolicyViolation when `more` partitions would be too many for the broker (`tiered.max.partitions`)."""
+    limit = broker.settings.tiered_max_partitions
+    have = sum(len(topic.partitions) for topic in broker.topics)
+    if more <= MAX_PARTITIONS_A_TOPIC and have + more > limit:  # Admin has a code of its own for too large a topic.
+        raise PolicyViolation(f"{more} more partitions would exceed tiered.max.partitions={limit}; {have} are there")
 
 
 async def _one(context: Context, reply: Any, asked: Any, times: int, validate_only: bool) -> Any:
@@ -33,6 +46,7 @@ async def _one(context: Context, reply: Any, asked: Any, times: int, validate_on
         )
         if len(new.configs) != len(asked.configs):
             raise InvalidRequest(f"topic {asked.name}: a config stands twice in the request")
+        check_partitions(context.broker, len(new.assignments) or max(1, new.partition_count))
         topic = await admin.create_topic(new, validate_only=validate_only)
     except TieredError as error:
         return reply.CreatableTopicResult(

@@ -7,7 +7,7 @@ from typing import Any
 
 from tiered.errors import InvalidRequest, TieredError
 from tiered.ids import NO_TOPIC_ID
-from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 
@@ -16,7 +16,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
         asked = [(topic.name, topic.topic_id) for topic in request.topics]
     else:
         asked = [(name, None) for name in request.topic_names]
-    responses = [await _one(context, reply, name, topic_id) for name, topic_id in asked]
+    responses = [await _one(context, reply, name, topic_id) async for name, topic_id in in_turns(asked)]
     return reply.DeleteTopicsResponse(throttle_time=0, responses=responses)
 
 

@@ -8,22 +8,28 @@ from collections.abc import Sequence
 from typing import Any
 
 from tiered.config import ConfigEntry
-from tiered.errors import InvalidRequest, TieredError
-from tiered.server.kafka.dispatch import Api, Context
+from tiered.errors import InvalidRequest, PolicyViolation, TieredError
+from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 TOPIC, BROKER = 2, 4
+# In one answer: the settings of some thousand topics, which may be a thousand times the bytes of the request.
+MAX_ENTRIES = 200_000
 
 
 async def handle(context: Context, request: Any, reply: Any) -> Any:
     results = []
-    for asked in request.resources:
+    entries_left = MAX_ENTRIES
+    async for asked in in_turns(request.resources):
         code, message, configs = NONE, "", []
         try:
+            if entries_left <= 0:
+                raise PolicyViolation(f"an answer holds {MAX_ENTRIES} settings at most; ask for fewer resources")
             # librdkafka sends an empty list for "all", Java a null one; nobody asks for none.
             names = set(asked.configuration_keys or ())
             entries = entries_of(context, asked.resource_type, asked.resource_name)
             configs = [_described(reply, request, entry) for entry in entries if not names or entry.name in names]
+            entries_left -= len(configs)
         except TieredError as error:
             code, message = error_code(error), str(error)
         results.append(

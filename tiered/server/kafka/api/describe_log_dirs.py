@@ -6,7 +6,7 @@ Sizes count the local tier; what the object store holds is in the catalogue (`ti
 from typing import Any
 
 from tiered.broker.partition import Partition
-from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE
 
 
@@ -14,7 +14,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     broker = context.broker
     wanted = None if request.topics is None else {each.topic: set(each.partitions) for each in request.topics}
     topics = []
-    for topic in broker.topics:
+    async for topic in in_turns(broker.topics):
         if wanted is not None and topic.name not in wanted:
             continue
         indexes = None if wanted is None else wanted[topic.name]

@@ -44,8 +44,22 @@ ZSTD = 4
 # What a cold partition takes of the request's budget at the least: each one costs a read from the store.
 LEAST_COLD_BYTES = 64 << 10
 COLD_READS_AT_ONCE = 16
+# Partitions in all fetches that wait at one time. A fetch beyond them is answered at once with what is there.
+MAX_WAITING_PARTITIONS = 1_000_000
+# Partitions in all fetches that wait at one time: each takes half a KiB. One more fetch is answered at once.
+MAX_WAITING_PARTITIONS = 1_000_000
 # A look at many partitions takes this long before the next one is put off, to ten times as long.
 LONG_LOOK_MS = 5.0
+
+
+@dataclass(slots=True)
+class _WaitingState:
+    """How many partitions the waiting fetches of this process ask for."""
+
+    partitions: int = 0
+
+
+_waiting = _WaitingState()
 
 
 @dataclass(slots=True)
@@ -168,18 +182,13 @@ def _all_resident(request: RawRequest, found: _Found) -> bool:
 
 async def _answer_later(request: RawRequest, asked: FetchRequest, found: _Found) -> Parts:
     """Waits for enough, then for the bytes to be in memory. A client that goes away cancels only the waiting."""
-    clock = request.context.broker.clock
-    deadline_ms = clock.monotonic_ms() + min(asked.max_wait_ms, MAX_WAIT_MS)
-    while not _is_enough(found, asked):
-        partitions = {entry.partition for entry in found.entries() if entry.partition is not None}
-        changed = await any_change([each.waiters for each in partitions], deadline_ms - clock.monotonic_ms())
-        started_ms = clock.monotonic_ms()
-        found = _look(request, asked)
-        if not changed:
-            break
-        took_ms = clock.monotonic_ms() - started_ms
-        if took_ms > LONG_LOOK_MS:  # Or a busy topic, asked for along with all others, would take all our time.
-            await asyncio.sleep(min(10 * took_ms, max(0.0, deadline_ms - clock.monotonic_ms())) / 1000.0)
+    count = sum(len(topic.partitions) for topic in asked.topics)
+    if not _is_enough(found, asked) and _waiting.partitions + count <= MAX_WAITING_PARTITIONS:
+        _waiting.partitions += count
+        try:
+            found = await _wait(request, asked, found)
+        finally:
+            _waiting.partitions -= count
     cold = [entry for entry in found.entries() if entry.cold_max_bytes]
     if cold:
         places = asyncio.Semaphore(COLD_READS_AT_ONCE)
@@ -193,6 +202,23 @@ async def _answer_later(request: RawRequest, asked: FetchRequest, found: _Found)
             except OSError as error:
                 entry.error = _disk_error(request, entry.partition, error)
     return _answer(request, asked, found)
+
+
+async def _wait(request: RawRequest, asked: FetchRequest, found: _Found) -> _Found:
+    """What is there when it is enough, or when the client's patience is over."""
+    clock = request.context.broker.clock
+    deadline_ms = clock.monotonic_ms() + min(asked.max_wait_ms, MAX_WAIT_MS)
+    while not _is_enough(found, asked):
+        partitions = {entry.partition for entry in found.entries() if entry.partition is not None}
+        changed = await any_change([each.waiters for each in partitions], deadline_ms - clock.monotonic_ms())
+        started_ms = clock.monotonic_ms()
+        found = _look(request, asked)
+        if not changed:
+            break
+        took_ms = clock.monotonic_ms() - started_ms
+        if took_ms > LONG_LOOK_MS:  # Or a busy topic, asked for along with all others, would take all our time.
+            await asyncio.sleep(min(10 * took_ms, max(0.0, deadline_ms - clock.monotonic_ms())) / 1000.0)
+    return found
 
 
 async def _read_cold(request: RawRequest, asked: FetchRequest, entry: _Entry, places: asyncio.Semaphore) -> None:

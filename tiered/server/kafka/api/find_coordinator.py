@@ -7,7 +7,7 @@ told at once which API is missing. Share groups (v6) are INVALID_REQUEST.
 from typing import Any
 
 from tiered.errors import InvalidRequest
-from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 GROUP, TRANSACTION = 0, 1
@@ -29,7 +29,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
         throttle_time=0,
         coordinators=[
             reply.Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=code, error_message=message)
-            for key in request.coordinator_keys
+            async for key in in_turns(request.coordinator_keys)
         ],
     )
 

@@ -6,11 +6,14 @@ upload (v11). A timestamp later than every record answers offset -1 without an e
 in both tiers. A special timestamp that the version does not have is UNSUPPORTED_VERSION.
 """
 
+import logging
 from typing import Any
 
-from tiered.errors import TieredError, UnsupportedVersion
-from tiered.server.kafka.dispatch import Api, Context
+from tiered.errors import LogDirFailed, TieredError, UnsupportedVersion
+from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
+
+log = logging.getLogger(__name__)
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 _FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
@@ -19,14 +22,18 @@ _FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIES
 async def handle(context: Context, request: Any, reply: Any) -> Any:
     read_committed = getattr(request, "isolation_level", 0) == 1
     topics = []
-    for topic in request.topics:
+    async for topic in in_turns(request.topics):
         partitions = []
-        for asked in topic.partitions:
+        async for asked in in_turns(topic.partitions):
             try:
                 timestamp_ms, offset, leader_epoch = await _offset(context, topic.name, asked, read_committed)
                 code = NONE
             except TieredError as error:
                 timestamp_ms, offset, leader_epoch, code = -1, -1, -1, error_code(error)
+            except OSError as error:
+                message = f"{topic.name}-{asked.partition_index} cannot be read from the broker's disk: {error}"
+                log.error("%s", message)
+                timestamp_ms, offset, leader_epoch, code = -1, -1, -1, error_code(LogDirFailed(message))
             partitions.append(
                 reply.ListOffsetsPartitionResponse(
                     partition_index=asked.partition_index,

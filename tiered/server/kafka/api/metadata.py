@@ -10,20 +10,28 @@ from typing import Any
 from tiered.broker.topics import Topic
 from tiered.errors import InvalidRequest, TieredError, UnknownTopicOrPartition
 from tiered.ids import NO_TOPIC_ID
-from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.api.create_topics import check_partitions
+from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
-MAX_TOPICS = 100_000
+# Each one is a transaction and a folder. Who asks for more gets the rest by asking again.
+MAX_CREATED_A_REQUEST = 100
 
 
 async def handle(context: Context, request: Any, reply: Any) -> Any:
     broker = context.broker
     host, port = broker.address_for(context.connection.local_host)
     if request.topics is None or (context.api_version == 0 and not request.topics):
-        topics = [_described(context, reply, topic) for topic in broker.topics]
+        topics = [_described(context, reply, topic) async for topic in in_turns(broker.topics)]
     else:
-        allowed = bool(getattr(request, "allow_auto_topic_creation", True))
-        topics = [await _asked(context, reply, each, allowed) for each in request.topics[:MAX_TOPICS]]
+        to_create = MAX_CREATED_A_REQUEST if getattr(request, "allow_auto_topic_creation", True) else 0
+        topics = []
+        # Each topic once, however often it is asked for, as in Kafka.
+        wanted = {(getattr(each, "topic_id", None), each.name): each for each in request.topics}
+        async for each in in_turns(wanted.values()):
+            before = len(broker.topics)
+            topics.append(await _asked(context, reply, each, may_create=to_create > 0))
+            to_create -= len(broker.topics) > before
     return reply.MetadataResponse(
         throttle_time=0,
         brokers=[reply.MetadataResponseBroker(node_id=broker.broker_id, host=host, port=port, rack=broker.rack)],
@@ -35,7 +43,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     )
 
 
-async def _asked(context: Context, reply: Any, asked: Any, may_create: bool) -> Any:
+async def _asked(context: Context, reply: Any, asked: Any, *, may_create: bool) -> Any:
     """One topic of the request, by name or (v12+) by id."""
     broker = context.broker
     topic_id = getattr(asked, "topic_id", None)
@@ -50,6 +58,7 @@ async def _asked(context: Context, reply: Any, asked: Any, may_create: bool) -> 
         except UnknownTopicOrPartition:
             if not (may_create and broker.settings.auto_create_topics_enable):
                 raise
+            check_partitions(broker, broker.settings.num_partitions)
             topic = await broker.admin.auto_create(name)
         return _described(context, reply, topic)
     except TieredError as error:

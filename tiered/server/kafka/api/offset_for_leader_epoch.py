@@ -6,15 +6,15 @@ An epoch that this log never had answers (-1, -1), as Kafka does.
 from typing import Any
 
 from tiered.errors import TieredError
-from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 
 async def handle(context: Context, request: Any, reply: Any) -> Any:
     topics = []
-    for topic in request.topics:
+    async for topic in in_turns(request.topics):
         partitions = []
-        for asked in topic.partitions:
+        async for asked in in_turns(topic.partitions):
             code, leader_epoch, end_offset = NONE, -1, -1
             try:
                 partition = context.broker.topics.by_name(topic.topic).partition(asked.partition)
