@@ -34,7 +34,14 @@ def main() -> int:
         print(text, flush=True)
 
     report = Report(machine.facts() | {"rounds": rounds, "gb": gb, "command": " ".join(sys.argv[1:])})
+    folder.mkdir(parents=True, exist_ok=True)
+    holes = folder / "holes"
     try:
+        if "throughput" in suites and not options.quick:
+            say("warming the machine's memory, so that no host's page faults are measured")
+            machine.warm_memory(holes)
+        report.facts["append_floor_cpu_s_per_gb"] = round(machine.append_floor(folder), 2)
+        say(f"appending to a file costs {report.facts['append_floor_cpu_s_per_gb']} CPU s/GB here, before any broker")
         if "throughput" in suites or "many" in suites:
             ours = Tiered(folder=folder / "throughput")
             systems: list[System] = [ours, MockBroker()]
@@ -54,6 +61,7 @@ def main() -> int:
         if "replay" in suites:
             report.replay = scenarios.replay(folder / "replay", rounds=rounds, gb=gb, say=say)
     finally:
+        holes.unlink(missing_ok=True)
         if options.folder is None:
             shutil.rmtree(folder, ignore_errors=True)
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
