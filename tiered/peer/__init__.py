@@ -23,17 +23,13 @@ from tiered.peer.cluster import (
     MAX_TIMESTAMP,
     READ_COMMITTED,
     READ_UNCOMMITTED,
-    BrokerAddress,
     Cluster,
-    ClusterMetadata,
     FetchedRecords,
     ListedOffset,
-    PartitionLeader,
     Produced,
-    TopicMetadata,
-    parse_bootstrap,
 )
 from tiered.peer.connection import MAX_FRAME_BYTES, TIMEOUT_MS, Peer
+from tiered.peer.topology import BrokerAddress, ClusterMetadata, PartitionLeader, TopicMetadata, parse_bootstrap
 
 __all__ = [
     "ACKS_ALL", "EARLIEST", "LATEST", "MAX_FRAME_BYTES", "MAX_TIMESTAMP", "READ_COMMITTED", "READ_UNCOMMITTED",

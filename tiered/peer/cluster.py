@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
-from uuid import UUID
 
 from tiered import errors
 from tiered.peer.answers import (
@@ -24,6 +23,13 @@ from tiered.peer.answers import (
     broker_error,
 )
 from tiered.peer.connection import CLIENT_ID, MAX_FRAME_BYTES, TIMEOUT_MS, Peer
+from tiered.peer.topology import (
+    BrokerAddress,
+    ClusterMetadata,
+    PartitionLeader,
+    parse_bootstrap,
+    topic_metadata,
+)
 from tiered.runtime import jittered_backoff_ms
 from tiered.wire import fetch, messages, produce
 from tiered.wire.primitives import Buffer
@@ -38,45 +44,6 @@ TRIES_OF_UNKNOWN_TOPICS = 5
 """A topic that was just made appears within moments; one that does not exist should be said so soon."""
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerAddress:
-    """Where a broker listens."""
-
-    broker_id: int
-    host: str
-    port: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionLeader:
-    """Who leads a partition: `leader_id` and `leader_epoch` are -1 where nobody is known to."""
-
-    partition: int
-    leader_id: int
-    leader_epoch: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicMetadata:
-    """A topic as a broker described it; `error_code` is not 0 where it could not. Partitions are in their order."""
-
-    name: str
-    topic_id: UUID | None
-    partitions: tuple[PartitionLeader, ...]
-    error_code: int
-    is_internal: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterMetadata:
-    """What one Metadata answer said."""
-
-    cluster_id: str | None
-    controller_id: int
-    brokers: Mapping[int, BrokerAddress]
-    topics: Mapping[str, TopicMetadata]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,22 +76,6 @@ class Produced:
     base_offset: int
     log_append_time_ms: int
     log_start_offset: int
-
-
-def parse_bootstrap(servers: str) -> list[tuple[str, int]]:
-    """`host:port,host` as (host, port) pairs; the port is 9092 where none is given. Raises InvalidConfig."""
-    found = []
-    for each in filter(None, (part.strip() for part in servers.split(","))):
-        host, colon, port = each.rpartition(":")
-        if not colon or each.endswith("]"):
-            host, port = each, "9092"
-        host = host.removeprefix("[").removesuffix("]")
-        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise errors.InvalidConfig(f"{each!r} is no address of a broker; write host:port")
-        found.append((host, int(port)))
-    if not found:
-        raise errors.InvalidConfig("no address of a broker is given; write host:port[,host:port...]")
-    return found
 
 
 class Cluster:
@@ -190,7 +141,7 @@ class Cluster:
         if getattr(answer, "error_code", 0):
             raise broker_error(answer.error_code, "the cluster did not describe itself")
         brokers = [BrokerAddress(broker_id=each.node_id, host=each.host, port=each.port) for each in answer.brokers]
-        topics = {each.name: _topic_metadata(each) for each in answer.topics if each.name is not None}
+        topics = {each.name: topic_metadata(each) for each in answer.topics if each.name is not None}
         self._brokers = {each.broker_id: each for each in brokers}
         for topic in topics.values():
             for leader in topic.partitions:
@@ -417,24 +368,6 @@ def _worth_another_try(error: errors.TieredError, tries: int, *, repeatable: boo
     if error.code in UNKNOWN_HERE:
         return tries + 1 < TRIES_OF_UNKNOWN_TOPICS
     return error.code in NOT_APPENDED or (repeatable and isinstance(error, errors.Retriable))
-
-
-def _topic_metadata(described: Any) -> TopicMetadata:
-    leaders = [
-        PartitionLeader(
-            partition=each.partition_index,
-            leader_id=each.leader_id,
-            leader_epoch=getattr(each, "leader_epoch", -1),
-        )
-        for each in described.partitions
-    ]
-    return TopicMetadata(
-        name=described.name,
-        topic_id=getattr(described, "topic_id", None),
-        partitions=tuple(sorted(leaders, key=lambda each: each.partition)),
-        error_code=described.error_code,
-        is_internal=getattr(described, "is_internal", False),
-    )
 
 
 R = TypeVar("R", fetch.FetchPartitionResult, produce.PartitionResult)

@@ -1,0 +1,85 @@
+"""Which brokers there are and which of them lead what, as one Metadata answer told it.
+
+Owns these values and how addresses are written. Must never connect to anything, nor remember what was true before.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from tiered.errors import InvalidConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerAddress:
+    """Where a broker listens."""
+
+    broker_id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLeader:
+    """Who leads a partition: `leader_id` and `leader_epoch` are -1 where nobody is known to."""
+
+    partition: int
+    leader_id: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicMetadata:
+    """A topic as a broker described it; `error_code` is not 0 where it could not. Partitions are in their order."""
+
+    name: str
+    topic_id: UUID | None
+    partitions: tuple[PartitionLeader, ...]
+    error_code: int
+    is_internal: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterMetadata:
+    """What one Metadata answer said."""
+
+    cluster_id: str | None
+    controller_id: int
+    brokers: Mapping[int, BrokerAddress]
+    topics: Mapping[str, TopicMetadata]
+
+
+def parse_bootstrap(servers: str) -> list[tuple[str, int]]:
+    """`host:port,host` as (host, port) pairs; the port is 9092 where none is given. Raises InvalidConfig."""
+    found = []
+    for each in filter(None, (part.strip() for part in servers.split(","))):
+        host, colon, port = each.rpartition(":")
+        if not colon or each.endswith("]"):
+            host, port = each, "9092"
+        host = host.removeprefix("[").removesuffix("]")
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise InvalidConfig(f"{each!r} is no address of a broker; write host:port")
+        found.append((host, int(port)))
+    if not found:
+        raise InvalidConfig("no address of a broker is given; write host:port[,host:port...]")
+    return found
+
+
+def topic_metadata(described: Any) -> TopicMetadata:
+    """A topic as one Metadata answer, of any version, describes it."""
+    leaders = [
+        PartitionLeader(
+            partition=each.partition_index,
+            leader_id=each.leader_id,
+            leader_epoch=getattr(each, "leader_epoch", -1),
+        )
+        for each in described.partitions
+    ]
+    return TopicMetadata(
+        name=described.name,
+        topic_id=getattr(described, "topic_id", None),
+        partitions=tuple(sorted(leaders, key=lambda each: each.partition)),
+        error_code=described.error_code,
+        is_internal=getattr(described, "is_internal", False),
+    )
