@@ -138,6 +138,7 @@ def postgres_url(request: pytest.FixtureRequest) -> Iterator[str]:
     with engine.connect() as conn:
         conn.exec_driver_sql(f"CREATE DATABASE {name}")
     yield base.set(drivername="postgresql", database=name).render_as_string(hide_password=False)
+    engine.dispose()  # The test may have stopped the server, and this connection with it.
     with engine.connect() as conn:
         conn.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
     engine.dispose()
