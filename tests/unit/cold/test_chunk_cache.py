@@ -262,7 +262,8 @@ def test_chunk_removed_behind_our_back_is_loaded_again(tmp_path: Path) -> None:
         key = (OBJECT, 5)
         await cache.get(key, loads.of(key, 1000), length=1000)
         (tmp_path / f"{OBJECT}-5.chunk").unlink()
-        await asyncio.sleep(0)  # As long as somebody holds the file open, it serves; this lets it go.
+        # As long as somebody holds the file open, it serves: the thread that wrote it does until its call has ended.
+        await until(lambda: key not in cache._files)
         assert (await cache.get(key, loads.of(key, 1000), length=1000)).read() == content(key, 1000)
         assert cache.state.held_bytes == on_disk(tmp_path) == 1000
 
