@@ -1,0 +1,149 @@
+"""A full disk: nothing acknowledged is lost, reads go on, and everything heals without a restart."""
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.broker_process import BrokerProcess
+from tests.clients.raw import RawConnection
+from tests.components.batches import batch
+from tests.components.tiers import KAFKA_STORAGE_ERROR, NONE, Written, create, eventually, fill, read
+from tests.fault_s3.moto_server import aws_environment, moto_s3, store_url
+from tests.fault_s3.proxy import FaultKind, FaultyS3, faulty_s3
+
+DISK_BYTES = 32 << 20
+SETTINGS = {
+    "log.segment.bytes": 1 << 20,
+    "log.retention.check.interval.ms": 200,
+    "tiered.sweep.interval.ms": 300,
+    "tiered.checkpoint.interval.ms": 100,
+}
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, of 32 MiB."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, (
+        f"a small tmpfs cannot be mounted ({done.stderr.strip()}): run the tests as root, or under "
+        "`unshare --user --map-root-user --mount`"
+    )
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill_until_refused(broker: BrokerProcess, topic: str) -> tuple[Written, int]:
+    """What was acknowledged until the first refusal, and its error code."""
+    written: Written = []
+    with RawConnection(broker, timeout_s=30) as connection:
+        for number in range(10_000):
+            value = (b"%06d-" % number).ljust(100_000, b"f")
+            answer = connection.produce(topic, batch([value], first_ms=int(time.time() * 1000)))
+            if answer.error_code != NONE:
+                return written, answer.error_code
+            written.append((answer.base_offset, value))
+    raise AssertionError("the disk never filled")
+
+
+def take_the_rest(path: Path) -> None:
+    """Writes to `path` until not a byte is free."""
+    with path.open("wb", buffering=0) as file:
+        for size in (100_000, 4096, 1):
+            try:
+                while True:
+                    file.write(bytes(size))
+            except OSError:
+                continue
+
+
+def produces_again(broker: BrokerProcess, topic: str) -> bool:
+    with RawConnection(broker) as connection:
+        return connection.produce(topic, batch([b"again"], first_ms=int(time.time() * 1000))).error_code == NONE
+
+
+def test_full_disk_refuses_produce_and_heals_when_there_is_space(
+    small_disk: Path, make_broker: Callable[..., BrokerProcess]
+) -> None:
+    broker = make_broker(settings=SETTINGS).start()
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(8 << 20))
+    assert create(broker, "local", remote_storage_enable="false") == NONE
+    written, code = fill_until_refused(broker, "local")
+    assert code == KAFKA_STORAGE_ERROR
+    assert len(written) > 50
+    take_the_rest(small_disk / "others")
+    assert read(broker, "local") == written
+    assert broker.metric("tiered_disk_errors_total") > 0
+    time.sleep(1.0)  # Flushes, rolls, reports and heartbeats meet the full disk too.
+    assert broker.get("/readyz")["failed_partitions"] == []
+    assert broker.log().count("\n") < 200, "a full disk does not flood the log that may lie on it"
+    ballast.unlink()
+    eventually(lambda: produces_again(broker, "local"), "produce is taken again", broker)
+    again = read(broker, "local")
+    assert again[: len(written)] == written
+    assert [offset for offset, _ in again] == list(range(len(again)))
+    broker.kill()
+    broker.start()
+    assert read(broker, "local") == again
+    assert "Traceback" not in broker.log(), broker.log()[-4000:]
+
+
+@pytest.fixture(scope="module")
+def s3_url() -> Iterator[str]:
+    with moto_s3() as url:
+        yield url
+
+
+@pytest.fixture
+def faults(s3_url: str) -> Iterator[FaultyS3]:
+    with faulty_s3(s3_url) as faults, aws_environment():
+        yield faults
+
+
+def test_disk_that_filled_while_s3_was_away_empties_itself_afterwards(
+    small_disk: Path, faults: FaultyS3, make_broker: Callable[..., BrokerProcess]
+) -> None:
+    """The catalogue is on the full disk too: uploads need it to make space."""
+    settings = {**SETTINGS, "log.local.retention.bytes": 1}
+    broker = make_broker("--store", store_url(faults.url, "full"), settings=settings).start()
+    assert create(broker, "orders") == NONE
+    old = fill(broker, "orders", 600)
+    broker.wait_cold("orders", end_offset=500, only=True)
+    faults.misbehave(seed=1, probability=1.0, kinds=(FaultKind.SERVER_ERROR,))
+    written, code = fill_until_refused(broker, "orders")
+    assert code == KAFKA_STORAGE_ERROR
+    take_the_rest(small_disk / "others")
+    start = broker.segments("orders")["local_log_start_offset"]
+    assert read(broker, "orders", offset=start) == (old + written)[start:]
+    faults.heal()
+    eventually(lambda: read(broker, "orders", offset=0) is not None, "cold reads go on", broker)
+    eventually(lambda: produces_again(broker, "orders"), "uploads make space", broker)
+    found = read(broker, "orders")
+    assert found[: len(old + written)] == old + written
+    assert [offset for offset, _ in found] == list(range(len(found)))
+    assert "Traceback" not in broker.log(), broker.log()[-4000:]
+
+
+def test_limit_on_the_size_of_files_refuses_and_reads_go_on(make_broker: Callable[..., BrokerProcess]) -> None:
+    """EFBIG instead of ENOSPC, as quotas give it: the segment stays below the limit and the next one is taken."""
+    broker = make_broker(
+        settings={**SETTINGS, "log.segment.bytes": 8 << 20}, prefix=["prlimit", f"--fsize={4 << 20}:unlimited"]
+    )
+    broker.start()
+    assert create(broker, "local", remote_storage_enable="false") == NONE
+    written, code = fill_until_refused(broker, "local")
+    assert code == KAFKA_STORAGE_ERROR
+    assert read(broker, "local") == written
+    subprocess.run(["prlimit", f"--pid={broker.pid}", "--fsize=unlimited:unlimited"], check=True)
+    assert produces_again(broker, "local")
+    broker.kill()
+    broker.prefix = []
+    broker.start()
+    assert read(broker, "local")[: len(written)] == written
