@@ -198,6 +198,9 @@ class Connection:
             self._end += received
             self.last_active_ms = self._loop.time() * 1000.0
             if self._end < self._awaited_end:
+                # The kernel also wakes us for less when its window is full: what is left may be below the mark.
+                if self._awaited_end - self._end < self._low_water:
+                    self._set_low_water(self._awaited_end - self._end)
                 return
         self._handle_frames()
 

@@ -15,7 +15,14 @@ from typing import Any
 
 from tiered.broker.fetch_wait import any_change
 from tiered.broker.partition import Partition
-from tiered.errors import LogDirFailed, OffsetOutOfRange, TieredError, UnsupportedCompression, UnsupportedVersion
+from tiered.errors import (
+    LogDirFailed,
+    MalformedRequest,
+    OffsetOutOfRange,
+    TieredError,
+    UnsupportedCompression,
+    UnsupportedVersion,
+)
 from tiered.file_slice import FileSlice
 from tiered.formats import record_batch
 from tiered.rules import read_plan
@@ -91,6 +98,9 @@ def handle(request: RawRequest) -> Parts | Coroutine[Any, Any, Parts | None] | N
     broker = request.context.broker
     asked = fetch.decode_fetch_request(request.buffer, request.position, request.end, request.context.api_version)
     broker.counters.requests["Fetch"] += 1
+    limit = broker.settings.tiered_max_partitions
+    if sum(len(topic.partitions) for topic in asked.topics) > limit:
+        raise MalformedRequest(f"a Fetch asks for more than {limit} partitions; more cannot be (tiered.max.partitions)")
     if asked.replica_id >= 0:
         raise UnsupportedVersion("followers are not served: this cluster has one broker")
     refusal = _session_error(asked)

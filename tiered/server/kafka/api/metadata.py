@@ -26,9 +26,12 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     else:
         to_create = MAX_CREATED_A_REQUEST if getattr(request, "allow_auto_topic_creation", True) else 0
         topics = []
-        # Each topic once, however often it is asked for, as in Kafka.
-        wanted = {(getattr(each, "topic_id", None), each.name): each for each in request.topics}
-        async for each in in_turns(wanted.values()):
+        seen = set()
+        async for each in in_turns(request.topics):
+            wanted = (getattr(each, "topic_id", None), each.name)
+            if wanted in seen:  # Each topic once, however often it is asked for, as in Kafka.
+                continue
+            seen.add(wanted)
             before = len(broker.topics)
             topics.append(await _asked(context, reply, each, may_create=to_create > 0))
             to_create -= len(broker.topics) > before
