@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tiered.broker.disk_reserve import DiskReserve
 from tiered.broker.fetch_wait import Waiters
 from tiered.config import TopicConfig
 from tiered.errors import (
@@ -60,6 +61,7 @@ class Partition:
         log_start_offset: int,
         cold_end_offset: int,
         committed: Sequence[CommittedSegment],
+        reserve: DiskReserve,
     ) -> None:
         self.topic = topic
         self.topic_partition = topic_partition
@@ -68,6 +70,7 @@ class Partition:
         self.producers = producers
         self.leader_epoch = leader_epoch
         self.waiters = Waiters()
+        self._reserve = reserve
         self.closed = False
         self._committed = list(committed)
         self._cold_end_offset = cold_end_offset
@@ -127,6 +130,7 @@ class Partition:
         """
         if self.closed:
             raise ShuttingDown(f"{self.name} is closing here; refresh metadata and retry")
+        self._reserve.require_room()
         if acks == -1 and self.config.min_insync_replicas > 1:
             raise NotEnoughReplicas(
                 f"{self.name} has 1 in-sync replica and min.insync.replicas is {self.config.min_insync_replicas}"
@@ -200,19 +204,7 @@ class Partition:
         self, buffer: memoryview, position: int, header: BatchHeader, code: int
     ) -> tuple[memoryview, int, int, BatchHeader]:
         """The same records in the topic's own codec: `compression.type` is not `producer`."""
-        records = list(record_batch.records(buffer, position))
-        data = memoryview(
-            bytearray(
-                record_batch.encode_batch(
-                    records,
-                    base_offset=header.base_offset,
-                    compression=Compression(code),
-                    producer_id=header.producer_id,
-                    producer_epoch=header.producer_epoch,
-                    base_sequence=header.base_sequence,
-                )
-            )
-        )
+        data = memoryview(record_batch.recompressed(buffer[: position + header.size_bytes], position, code))
         return data, 0, len(data), record_batch.read_header(data, 0)
 
     def advance_high_watermark(self) -> None:

@@ -254,6 +254,25 @@ def stamp_log_append_time(buffer: bytearray | memoryview, position: int, size_by
     )
 
 
+def recompressed(
+    buffer: Buffer, position: int, code: int, *, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
+) -> bytearray:
+    """The batch at `position` with its records in the codec `code`; everything else in its header stays.
+
+    The records are not looked into: a batch of a million tiny ones costs no more than one large one. Memory: the
+    decompressed records, at most `max_decompressed_bytes`, beyond which this raises CorruptBatch, and their copy.
+    """
+    header = read_header(buffer, position, len(buffer))
+    packed = memoryview(buffer)[position + HEADER_BYTES : position + header.size_bytes]
+    body = decompress(header.compression, packed, max_bytes=max_decompressed_bytes)
+    batch = bytearray(memoryview(buffer)[position : position + HEADER_BYTES])
+    batch += compress(code, body)
+    _I32.pack_into(batch, 8, len(batch) - _BEFORE_LENGTH_ENDS)
+    _I16.pack_into(batch, _CRC_COVERS_FROM, header.attributes & ~0x07 | code)
+    _CRC.pack_into(batch, _CRC_POSITION, _crc32c(memoryview(batch)[_CRC_COVERS_FROM:]))
+    return batch
+
+
 def records(
     buffer: Buffer, position: int = 0, *, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
 ) -> Iterator[Record]:
