@@ -17,6 +17,7 @@ from tiered.broker.admin import Admin
 from tiered.broker.changes import Changes
 from tiered.broker.checkpoints import CheckpointWriter
 from tiered.broker.data_folder import DataFolder
+from tiered.broker.disk_reserve import DiskReserve
 from tiered.broker.housekeeping import Housekeeping
 from tiered.broker.partition_loader import PartitionLoader
 from tiered.broker.producer_ids import ProducerIds
@@ -61,6 +62,7 @@ class Broker:
         self.rack = options.rack
         self.topics = Topics()
         self.data = DataFolder(options.data_dir)
+        self.reserve = DiskReserve(self.data)
         self.files = RealFileSystem()
         self.cluster_id = ""
         self.broker_epoch = -1
@@ -103,6 +105,7 @@ class Broker:
         The object store is not asked: a broker starts while S3 is away.
         """
         self._advertised = advertised
+        await asyncio.to_thread(self.reserve.look)
         await asyncio.to_thread(self.database.migrate)
         known = await self.database.run(self._register)
         self.data.become_owned(self.cluster_id, self.broker_id)
@@ -282,6 +285,7 @@ class Broker:
             "broker": self.broker_id,
             "cluster_id": self.cluster_id,
             "failed_partitions": failed[:100],
+            "disk_full": self.reserve.is_low,
             "upload_backlog_bytes": backlog_bytes,
             "stale_checkpoints": self.checkpoints.stale_count,
         }

@@ -90,6 +90,7 @@ class Housekeeping:
     # Rolling, flushing, uploading
 
     async def _tick(self) -> None:
+        await self._broker.disk.run(self._broker.reserve.look)
         now_ms = self._broker.clock.now_ms()
         partitions = list(self._broker.topics.partitions())
         for number, partition in enumerate(partitions):

@@ -65,6 +65,7 @@ class PartitionLoader:
             log_start_offset=row.log_start_offset,
             cold_end_offset=row.cold_end_offset,
             committed=segments,
+            reserve=self._broker.reserve,
         )
         if segments and _begins_anew(local, row.cold_end_offset):
             await self._continue_after_cold(partition)
