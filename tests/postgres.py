@@ -16,6 +16,8 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.engine import make_url
 
 NOBODY = 65534
 START_SECONDS = 30
@@ -125,20 +127,44 @@ def postgres_server() -> Iterator[PostgresServer]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture
-def postgres_url(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The URL of an empty database that is dropped after the test."""
-    from sqlalchemy import create_engine
-    from sqlalchemy.engine import make_url
+class PostgresDatabases:
+    """Databases of a name of their own on one server, which are dropped when a test no longer needs them."""
 
+    def __init__(self, server_url: str) -> None:
+        self._base = make_url(server_url).set(drivername="postgresql+psycopg")
+        # Tests stop this server: a connection is tried before it is used again.
+        self._engine = create_engine(self._base, isolation_level="AUTOCOMMIT", pool_pre_ping=True)
+
+    def create(self, *, template: str | None = None) -> str:
+        """The URL of a new database: empty, or a copy of the one at the URL `template`, which nobody may be using."""
+        name = f"tiered_test_{uuid4().hex}"
+        original = "template1" if template is None else make_url(template).database
+        with self._engine.connect() as conn:
+            # Copying files costs a fifth of copying pages through the log where nothing is synced to disk.
+            conn.exec_driver_sql(f"CREATE DATABASE {name} TEMPLATE {original} STRATEGY file_copy")
+        return self._base.set(drivername="postgresql", database=name).render_as_string(hide_password=False)
+
+    def drop(self, url: str) -> None:
+        """Drops it, whoever is still connected to it."""
+        with self._engine.connect() as conn:
+            conn.exec_driver_sql(f"DROP DATABASE {make_url(url).database} WITH (FORCE)")
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+@pytest.fixture(scope="session")
+def postgres_databases(request: pytest.FixtureRequest) -> Iterator[PostgresDatabases]:
+    """Where databases are made: on this session's server, or on `TIERED_TEST_POSTGRES`."""
     given = os.environ.get("TIERED_TEST_POSTGRES")
-    base = make_url(given or request.getfixturevalue("postgres_server").url()).set(drivername="postgresql+psycopg")
-    name = f"tiered_test_{uuid4().hex}"
-    engine = create_engine(base, isolation_level="AUTOCOMMIT")
-    with engine.connect() as conn:
-        conn.exec_driver_sql(f"CREATE DATABASE {name}")
-    yield base.set(drivername="postgresql", database=name).render_as_string(hide_password=False)
-    engine.dispose()  # The test may have stopped the server, and this connection with it.
-    with engine.connect() as conn:
-        conn.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
-    engine.dispose()
+    databases = PostgresDatabases(given or request.getfixturevalue("postgres_server").url())
+    yield databases
+    databases.close()
+
+
+@pytest.fixture
+def postgres_url(postgres_databases: PostgresDatabases) -> Iterator[str]:
+    """The URL of an empty database that is dropped after the test."""
+    url = postgres_databases.create()
+    yield url
+    postgres_databases.drop(url)
