@@ -104,7 +104,9 @@ def started() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 def read_with_confluent(broker: BrokerProcess, topic: str, partitions: int, count: int) -> list[Any]:
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused", "enable.auto.commit": False})
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": "unused", "enable.auto.commit": False, "log_level": 0}
+    )
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     found: list[Any] = []
     deadline = time.monotonic() + RUN_S
@@ -143,7 +145,7 @@ def test_other_clients_read_the_lines_with_keys_headers_and_nulls(tiered: Tiered
 def test_keys_go_where_the_java_clients_partitioner_sends_them(tiered: Tiered) -> None:
     tiered.out("topics", "create", "keyed", "-p", "5")
     tiered.out("produce", "keyed", "-k", ":", lines=b"".join(b"key-%d:ours\n" % number for number in range(100)))
-    producer = Producer({"bootstrap.servers": tiered.broker.bootstrap, "partitioner": "murmur2_random"})
+    producer = Producer({"bootstrap.servers": tiered.broker.bootstrap, "partitioner": "murmur2_random", "log_level": 0})
     for number in range(100):
         producer.produce("keyed", b"theirs", b"key-%d" % number)
     assert producer.flush(RUN_S) == 0
@@ -225,7 +227,7 @@ def test_an_interrupted_produce_says_so_with_its_exit_code_and_no_traceback(
 
 
 def test_records_of_other_clients_are_shown_as_text_and_json(tiered: Tiered) -> None:
-    producer = Producer({"bootstrap.servers": tiered.broker.bootstrap, "compression.type": "lz4"})
+    producer = Producer({"bootstrap.servers": tiered.broker.bootstrap, "compression.type": "lz4", "log_level": 0})
     producer.produce("others", "grüße", "k", timestamp=1234, headers=[("h", b"\xff"), ("n", None)], partition=0)
     producer.produce("others", None, b"\x00\xff", timestamp=1235, partition=0)
     assert producer.flush(RUN_S) == 0

@@ -28,7 +28,7 @@ def values_in(fetched: peer.FetchedRecords) -> list[bytes | None]:
 @pytest.fixture
 def rdkafka() -> Iterator[tuple[Producer, str]]:
     """A producer with a mock cluster of three brokers inside, and their addresses."""
-    producer = Producer({"test.mock.num.brokers": 3, "bootstrap.servers": "", "log_level": 3})
+    producer = Producer({"test.mock.num.brokers": 3, "bootstrap.servers": "", "log_level": 0})
     brokers = producer.list_topics(timeout=10).brokers.values()
     yield producer, ",".join(f"{each.host}:{each.port}" for each in brokers)
     producer.flush(5)

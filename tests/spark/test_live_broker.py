@@ -34,7 +34,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 def create(broker: BrokerProcess, topic: str, partitions: int = 1) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     for created in admin.create_topics([NewTopic(topic, num_partitions=partitions)]).values():
         created.result(20)
 
@@ -45,7 +45,12 @@ def value_of(offset: int) -> bytes:
 
 def produce(broker: BrokerProcess, topic: str, first: int, count: int, *, partition: int = 0) -> None:
     # Small batches, so that some of them stay in the open segment: the tail.
-    config = {"bootstrap.servers": broker.bootstrap, "batch.num.messages": 20, "enable.idempotence": True}
+    config = {
+        "bootstrap.servers": broker.bootstrap,
+        "batch.num.messages": 20,
+        "enable.idempotence": True,
+        "log_level": 0,
+    }
     producer = Producer(config)
     for offset in range(first, first + count):
         producer.produce(topic, partition=partition, value=value_of(offset), timestamp=1_700_000_000_000 + offset)
@@ -139,7 +144,7 @@ def test_records_below_the_log_start_are_not_read_though_the_bucket_holds_them(
     create(broker, "orders")
     produce(broker, "orders", 0, 600)
     cold_end(broker, "orders", at_least=300)
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     for deleted in admin.delete_records([TopicPartition("orders", 0, 250)]).values():
         deleted.result(20)
     reader = spark.read.format("tiered").option("subscribe", "orders").option("store", f"file://{broker.data}/objects")

@@ -26,14 +26,18 @@ class MockBrokers:
     """Two mock brokers and a producer to them."""
 
     def __init__(self) -> None:
-        self.producer = Producer({"bootstrap.servers": "ignored", "test.mock.num.brokers": 2, "linger.ms": 5})
+        self.producer = Producer(
+            {"bootstrap.servers": "ignored", "test.mock.num.brokers": 2, "linger.ms": 5, "log_level": 0}
+        )
         brokers = self.producer.list_topics(timeout=10).brokers.values()
         self.bootstrap = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
 
     def produce(self, topic: str, partition: int, rows: list[Record], *, codec: str = "none") -> None:
         producer = self.producer
         if codec != "none":
-            producer = Producer({"bootstrap.servers": self.bootstrap, "compression.type": codec, "linger.ms": 5})
+            producer = Producer(
+                {"bootstrap.servers": self.bootstrap, "compression.type": codec, "linger.ms": 5, "log_level": 0}
+            )
         for row in rows:
             producer.produce(
                 topic,

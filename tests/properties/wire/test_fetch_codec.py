@@ -270,7 +270,8 @@ def test_noise_is_malformed_or_parses(version: int, data: bytes) -> None:
 
 @pytest.mark.parametrize("version", [4, 12])
 def test_a_request_of_more_than_a_million_partitions_is_refused(version: int) -> None:
-    half = fetch.FetchTopic("t", None, [fetch.FetchPartition(0, -1, 0, -1, -1, 1)] * 500_001)
-    data = fetch.encode_fetch_request(fetch.FetchRequest(-1, -1, 1, 1, 1, 0, 0, -1, [half, half]), version)
+    asked = fetch.FetchPartition(0, -1, 0, -1, -1, 1)
+    topics = [fetch.FetchTopic("t", None, [asked] * count) for count in (2, 999_999)]
+    data = fetch.encode_fetch_request(fetch.FetchRequest(-1, -1, 1, 1, 1, 0, 0, -1, topics), version)
     with pytest.raises(MalformedRequest, match="split"):
         fetch.decode_fetch_request(data, 0, len(data), version)
