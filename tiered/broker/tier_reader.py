@@ -13,6 +13,8 @@ from tiered.hot import resident
 from tiered.metrics import CountersState
 from tiered.runtime import BlockingPool
 
+LOOKUP_THREADS = 2
+
 
 class TierReader:
     """Asynchronous reads of a partition."""
@@ -20,6 +22,9 @@ class TierReader:
     def __init__(self, cold: ColdReader, disk: BlockingPool, counters: CountersState) -> None:
         self._cold = cold
         self._disk = disk
+        # Apart from the disk's threads: a hostile batch of a million records takes seconds to look through, and
+        # flushes must not wait for that.
+        self._lookups = BlockingPool("lookup", threads=LOOKUP_THREADS, max_waiting=1000)
         self._counters = counters
 
     async def read_cold(self, partition: Partition, offset: int, max_bytes: int) -> FileSlice | None:
@@ -65,7 +70,7 @@ class TierReader:
             found = await self._in_cold(partition, segment, timestamp_ms)
             if found is not None:
                 return found
-        return partition.log.offset_for_timestamp(timestamp_ms, partition.high_watermark)
+        return await self._lookups.run(partition.log.offset_for_timestamp, timestamp_ms, partition.high_watermark)
 
     async def _in_cold(
         self, partition: Partition, segment: CommittedSegment, timestamp_ms: int
@@ -82,7 +87,7 @@ class TierReader:
         """(offset, timestamp) of the first record with the greatest timestamp; None for an empty partition."""
         local_start = partition.log.local_log_start_offset
         cold = [each for each in partition.committed if each.base_offset < local_start]
-        hot = partition.log.max_timestamp_offset()
+        hot = await self._lookups.run(partition.log.max_timestamp_offset)
         best = max(cold, key=lambda segment: (segment.max_timestamp_ms, -segment.base_offset), default=None)
         if best is not None and (hot is None or best.max_timestamp_ms >= hot[1]):
             found = await self._in_cold(partition, best, best.max_timestamp_ms)
