@@ -19,7 +19,7 @@ class Ledger:
     """Acknowledged (offset, value) pairs in the order of their delivery reports; the rest is unknown."""
 
     acknowledged: list[tuple[int, bytes]] = field(default_factory=list)
-    failed: list[bytes] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
     sent: int = 0
 
 
@@ -62,6 +62,14 @@ class LoadGenerator(threading.Thread):
         left = self._producer.flush(DEADLINE_S)
         assert left == 0, f"{left} records without an outcome"
 
+    def wait_for_progress(self) -> None:
+        """Returns once a record is acknowledged: getting its producer id takes librdkafka more than a second of
+        the same broker, which a broker killed ten times in as many seconds never grants."""
+        deadline = time.monotonic() + DEADLINE_S
+        while not self.ledger.acknowledged:
+            assert time.monotonic() < deadline, "no record was acknowledged"
+            time.sleep(0.01)
+
     def finish(self) -> Ledger:
         """Stops sending and waits until every record has its outcome."""
         self._halt.set()
@@ -75,7 +83,7 @@ class LoadGenerator(threading.Thread):
         if error is None:
             self.ledger.acknowledged.append((message.offset(), value))
         else:
-            self.ledger.failed.append(value)
+            self.ledger.failed.append(str(error))
 
 
 def read_all(bootstrap: str, topic: str) -> list[tuple[int, bytes]]:

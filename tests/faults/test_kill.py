@@ -28,6 +28,7 @@ def run_kills(broker: BrokerProcess, kills: int, seed: int) -> None:
     broker.start()
     load = LoadGenerator(broker.bootstrap, "killed")
     load.start()
+    load.wait_for_progress()
     for _ in range(kills):
         time.sleep(chance.uniform(0.05, 1.2))
         broker.kill()
@@ -35,7 +36,7 @@ def run_kills(broker: BrokerProcess, kills: int, seed: int) -> None:
         broker.start()
     time.sleep(1.0)
     ledger = load.finish()
-    assert not ledger.failed, f"{len(ledger.failed)} records failed for good"
+    assert not ledger.failed, f"{len(ledger.failed)} records failed for good: {set(ledger.failed)}"
     assert len(ledger.acknowledged) == ledger.sent
     found = read_all(broker.bootstrap, "killed")
     check(ledger, found)
