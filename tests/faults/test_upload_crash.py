@@ -90,7 +90,7 @@ def test_a_crash_while_retention_deletes_keeps_the_catalogue_and_the_store_in_st
         assert time.monotonic() < deadline, broker.log()[-4000:]
         time.sleep(0.05)
     ledger = load.finish()
-    start = broker.segments("retired")["log_start_offset"]
+    start = wait_until_still(broker, "retired")
     found = read_all(broker.bootstrap, "retired")
     ledger.acknowledged = [each for each in ledger.acknowledged if each[0] >= found[0][0]]
     check(ledger, found, log_start_offset=found[0][0])
@@ -103,6 +103,20 @@ def test_a_crash_while_retention_deletes_keeps_the_catalogue_and_the_store_in_st
             break
         assert time.monotonic() < deadline, f"orphans {stored - keys}, missing {keys - stored}"
         time.sleep(0.1)
+
+
+def wait_until_still(broker: BrokerProcess, topic: str) -> int:
+    """The log start once uploads and retention have come to rest: a consumer may not be overtaken by them."""
+    deadline = time.monotonic() + 30
+    before: object = None
+    while True:
+        found = broker.segments(topic)
+        now = (found["log_start_offset"], found["local_log_start_offset"], found["cold_end_offset"])
+        if now == before:
+            return int(found["log_start_offset"])
+        assert time.monotonic() < deadline, f"still moving: {now}"
+        before = now
+        time.sleep(1.0)
 
 
 def test_an_interrupted_sweep_is_finished_by_the_next_start(make_broker: Callable[..., BrokerProcess]) -> None:
