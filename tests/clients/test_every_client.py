@@ -89,10 +89,14 @@ def test_records_of_every_client_and_codec_read_back_identical_hot_and_cold(
 
 
 def as_told(record: Sent, *, reader: str, producer: str) -> Sent:
-    """What can be compared: kcat stamps the time itself when it produces, and shows only plain header values."""
+    """What can be compared: kcat stamps the time itself when it produces, and shows only plain header values.
+
+    A null one it shows as NULL.
+    """
     headers = record.headers
-    if reader == "kcat" and not all(value is not None and value.isalnum() for _, value in headers):
-        headers = ()
+    if reader == "kcat":
+        shown = [(name, b"NULL" if value is None else value) for name, value in headers]
+        headers = tuple(shown) if all(value.isalnum() for _, value in shown) else ()
     return Sent(record.key, record.value, headers, 0 if producer == "kcat" else record.timestamp_ms)
 
 
