@@ -45,6 +45,7 @@ from tiered.runtime import BlockingPool, Clock, new_uuid
 log = logging.getLogger(__name__)
 
 DISK_THREADS = 4
+TOPICS_AT_ONCE = 100
 LAST_WORDS_MS = 5_000
 WILDCARD_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - compared with, never bound
 
@@ -123,8 +124,9 @@ class Broker:
         await self.cold_reader.start(tasks)
         self.changes.start(tasks)
         await self.loader.remove_deleted(known.tombstones)
-        for topic_row in known.topics:
-            await self._open_topic(topic_row, by_topic[TopicId(topic_row.topic_id)], committed)
+        for first in range(0, len(known.topics), TOPICS_AT_ONCE):
+            some = known.topics[first : first + TOPICS_AT_ONCE]
+            await asyncio.gather(*(self._open_topic(row, by_topic[TopicId(row.topic_id)], committed) for row in some))
         self._list_offsets_topic()
         self._housekeeping.start(tasks)
         self.serving = True
