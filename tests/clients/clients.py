@@ -82,7 +82,7 @@ def confluent_read(bootstrap: str, topic: str, count: int) -> list[Sent]:
         found: list[Sent] = []
         deadline = time.monotonic() + DEADLINE_S
         while len(found) < count and time.monotonic() < deadline:
-            for message in consumer.consume(500, 0.5):
+            for message in consumer.consume(count - len(found), 0.5):
                 assert message.error() is None, message.error()
                 assert message.offset() == len(found), "offsets are not contiguous"
                 headers = tuple((name, value) for name, value in (message.headers() or []))

@@ -33,7 +33,7 @@ def records_for(client: str, codec: str) -> list[Sent]:
     plain = client == "kcat"
     found: list[Sent] = []
     for number in range(60):
-        value: bytes | None = bytes(chance.choice(b"abcdefghij") for _ in range(chance.randrange(1, 3000)))
+        value: bytes | None = bytes(chance.choices(b"abcdefghij", k=chance.randrange(1, 3000)))
         key: bytes | None = b"key-%d" % (number % 7)
         headers: tuple[tuple[str, bytes | None], ...] = ()
         if number % 10 == 3:
@@ -50,8 +50,7 @@ def records_for(client: str, codec: str) -> list[Sent]:
             headers = (("null", None),)
         found.append(Sent(key, value, headers, FIRST_MS + 1000 * number - 5000 * (number % 3)))
     # Incompressible enough that the batch stays near 1 MB whatever the codec.
-    letters = b"0123456789abcdef"
-    found.append(Sent(b"large", bytes(chance.choice(letters) for _ in range(1_000_000)), (), FIRST_MS + 99_000))
+    found.append(Sent(b"large", chance.randbytes(500_000).hex().encode(), (), FIRST_MS + 99_000))
     return found
 
 
