@@ -12,6 +12,8 @@ from tiered.rules.tiering import UploadPlan, next_uploads
 
 def next_upload(partition: Partition, now_ms: int) -> int | None:
     """Base offset of the closed segment that goes to the store next (T1); None when none is due."""
+    if partition.cold_end_offset >= partition.log.active_base_offset:
+        return None  # Asked of every partition several times a second, and nearly always the answer.
     plan = upload_plan(partition, now_ms)
     return plan.uploads[0].base_offset if plan.uploads else None
 

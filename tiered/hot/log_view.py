@@ -101,6 +101,11 @@ class LogView:
         return self._directory
 
     @property
+    def active_base_offset(self) -> int:
+        """Where the active segment begins: everything below is closed."""
+        return self._segments[-1].base_offset
+
+    @property
     def log_end_offset(self) -> int:
         """The offset that the next record gets."""
         return self._segments[-1].extent[0]
