@@ -7,11 +7,14 @@ never know what a request means.
 import asyncio
 import errno
 import logging
+import resource
 import socket
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 from tiered.config import BrokerSettings
+from tiered.config.setting import INT_MAX
 from tiered.metrics import CountersState
 from tiered.runtime import Clock, every
 from tiered.server.kafka.buffers import BufferPool
@@ -49,6 +52,7 @@ class KafkaListener:
         self.max_frame_bytes = settings().socket_request_max_bytes
         self.max_other_frame_bytes = min(settings().tiered_request_max_bytes, self.max_frame_bytes)
         self.unsent_bytes = 0
+        self._most_connections = _descriptors_for_connections()
         self._dispatch = dispatch
         self._clock = clock
         self._counters = counters
@@ -169,9 +173,15 @@ class KafkaListener:
     def _admit(self, sock: socket.socket, host: str) -> None:
         count = self._by_host.get(host, 0)
         settings = self._settings()
-        if len(self._connections) >= settings.max_connections or count >= settings.max_connections_per_ip:
+        most = min(settings.max_connections, self._most_connections)
+        if len(self._connections) >= most or count >= settings.max_connections_per_ip:
             self._counters.connections_refused += 1
-            self.complain("connection from %s refused: max.connections or max.connections.per.ip is reached", host)
+            self.complain(
+                "connection from %s refused: %d are open, and max.connections, max.connections.per.ip or the limit of "
+                "open files allows no more",
+                host,
+                len(self._connections),
+            )
             sock.close()
             return
         try:
@@ -205,3 +215,17 @@ class KafkaListener:
             elif not connection.handling and now_ms - max(connection.last_active_ms, connection.progress_ms) > idle_ms:
                 connection.close()
         self._complaints.sum_up()
+
+
+def _descriptors_for_connections() -> int:
+    """How many connections may be open, so that a quarter of all open files is left for logs and stores.
+
+    Raises this process's own limit as far as the system lets it.
+    """
+    limit, highest = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # Some systems promise more than they give.
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest, highest))
+        limit = highest
+    if limit == resource.RLIM_INFINITY:
+        return INT_MAX
+    return max(1, limit - max(100, limit // 4))
