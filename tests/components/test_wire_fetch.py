@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 
 from tests.broker_process import BrokerProcess
+from tests.clients import clients
 from tests.clients.raw import RawConnection
 from tests.components.batches import FIRST_MS, batch
 from tests.components.test_wire_produce import create
@@ -227,7 +228,51 @@ def test_zstd_needs_fetch_version_10(broker: BrokerProcess) -> None:
         assert connection.fetch(topic, 0, version=10).error_code == 0
 
 
+def test_a_held_fetch_is_answered_at_once_when_its_topic_goes(broker: BrokerProcess) -> None:
+    topic = create(broker, "deleted-meanwhile")
+    with RawConnection(broker, timeout_s=30) as connection:
+        timer = threading.Timer(0.3, lambda: clients.admin(broker.bootstrap).delete_topics([topic])[topic].result(10))
+        timer.start()
+        started = time.monotonic()
+        assert connection.fetch(topic, 0, max_wait_ms=20_000).error_code in (3, 6)
+        assert time.monotonic() - started < 10
+        timer.join()
+
+
+def test_limits_hold_for_cold_partitions_too(make_broker) -> None:  # type: ignore[no-untyped-def]
+    process = make_broker(settings={"log.segment.bytes": 6000, "log.local.retention.bytes": 1}).start()
+    for topic in ("cold", "hot"):
+        create(process, topic)
+    with RawConnection(process) as connection:
+        large = batch([b"x" * 5000])
+        for _ in range(4):
+            connection.produce("cold", large)
+        connection.produce("hot", large)
+        process.wait_cold("cold", end_offset=3, only=True)
+
+        def sizes(*topics: str, limit: int) -> list[int]:
+            wanted = [(topic, 0, 0, -1, limit) for topic in topics]
+            answer = connection.fetch_many(wanted, max_bytes=1 << 20)
+            return [len(bytes(each.partitions[0].records or b"")) for each in answer.topics]  # type: ignore[arg-type]
+
+        assert sizes("hot", "cold", limit=10) == [len(large), 0]
+        assert sizes("cold", "hot", limit=10) == [len(large), 0]
+        assert sizes("hot", "cold", limit=6000) == [len(large), len(large)]
+
+
 # ListOffsets
+
+
+def test_list_offsets_checks_the_leader_epoch(broker: BrokerProcess) -> None:
+    topic = create(broker, "list-epochs")
+    with RawConnection(broker) as connection:
+        namespace = messages.request(2, 11)
+        for epoch, code in ((-1, 0), (0, 0), (1, 75)):
+            partition = namespace.ListOffsetsPartition(partition_index=0, current_leader_epoch=epoch, timestamp=-1)
+            wanted = namespace.ListOffsetsTopic(name=topic, partitions=[partition])
+            request = namespace.ListOffsetsRequest(replica_id=-1, isolation_level=1, topics=[wanted], timeout=1000)
+            found = connection.ask(2, 11, request).topics[0].partitions[0]
+            assert int(found.error_code) == code
 
 
 def offset_at(connection: RawConnection, topic: str, timestamp_ms: int, *, version: int = 11) -> tuple[int, int, int]:
