@@ -44,7 +44,6 @@ from tiered.runtime import BlockingPool, Clock, new_uuid
 
 log = logging.getLogger(__name__)
 
-DISK_THREADS = 4
 TOPICS_AT_ONCE = 100
 LAST_WORDS_MS = 5_000
 WILDCARD_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - compared with, never bound
@@ -76,8 +75,8 @@ class Broker:
         self._advertised = ("", 0)
 
         self.database = Database.open(options.meta_url)
-        self.store = open_store(options.store_url)
-        self.disk = BlockingPool("disk", threads=DISK_THREADS)
+        self.store = open_store(options.store_url, timeout_ms=self.settings.tiered_store_timeout_ms)
+        self.disk = BlockingPool("disk", threads=self.settings.num_io_threads)
         self.uploads = BlockingPool("upload", threads=self.settings.tiered_upload_concurrency + 1)
         self._downloads = BlockingPool("download", threads=self.settings.tiered_cold_read_concurrency)
         self._cache = ChunkCache(

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TICK_MS = 200
 REPORT_INTERVAL_MS = 5_000
 HEARTBEAT_INTERVAL_MS = 2_000
 SETTLE_INTERVAL_MS = 1_000
@@ -51,12 +50,13 @@ class Housekeeping:
         settings = self._broker.settings
         self._group = group
         plan: list[tuple[float, Callable[[], Awaitable[None]], str]] = [
-            (TICK_MS, self._tick, "rolling and uploads"),
+            (settings.tiered_upload_interval_ms, self._tick, "rolling and uploads"),
             (settings.tiered_checkpoint_interval_ms, self._broker.checkpoints.write_stale, "checkpoints"),
             (settings.log_retention_check_interval_ms, self._retention, "retention"),
             (settings.tiered_sweep_interval_ms, self._sweep, "sweeping the object store"),
             (settings.tiered_sweep_interval_ms, self._broker.lifecycle.forget_deleted_topics, "ending deleted topics"),
             (FORGET_INTERVAL_MS, self._broker.lifecycle.forget_purged, "forgetting purged segments"),
+            (FORGET_INTERVAL_MS, self._broker.lifecycle.abort_abandoned_uploads, "freeing parts of dead uploads"),
             (SETTLE_INTERVAL_MS, self._broker.changes.settle, "settling unknown outcomes"),
             (settings.producer_id_expiration_check_interval_ms, self._expire_producers, "producer expiry"),
             (REPORT_INTERVAL_MS, self._broker.reports.write, "reports"),

@@ -288,6 +288,16 @@ class SegmentLifecycle:
             log.info("swept %d unfinished uploads", len(orphans))
         await self._purge(now_ms)
 
+    async def abort_abandoned_uploads(self) -> None:
+        """Frees the parts that killed uploads left in the store, where they cost money and nobody sees them."""
+        broker = self._broker
+        before_ms = broker.clock.now_ms() - broker.settings.tiered_upload_timeout_ms
+        aborted = await broker.uploads.run(
+            lambda: broker.store.abort_abandoned_uploads(object_key.SEGMENTS_PREFIX, started_before_ms=before_ms)
+        )
+        if aborted:
+            log.info("freed the parts of %d dead uploads", len(aborted))
+
     async def _purge(self, now_ms: int) -> None:
         for _ in range(PURGE_BATCHES):
             if await self._purge_batch(now_ms) < SWEEP_BATCH:

@@ -232,8 +232,10 @@ def _endpoint_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def open_store(url: str) -> ObjectStore:
+def open_store(url: str, *, timeout_ms: int | None = None) -> ObjectStore:
     """The store that `url` names (see `parse_store_url`). Talks to nobody yet: `probe` does.
+
+    `timeout_ms` is how long one request to a remote store may be silent; None takes the store's own.
 
     Raises `InvalidConfig` for a URL that is wrong.
     """
@@ -246,4 +248,4 @@ def open_store(url: str) -> ObjectStore:
         case S3Address():
             from tiered.cold.s3 import S3Store  # boto3 only for those who asked for it
 
-            return S3Store(address)
+            return S3Store(address) if timeout_ms is None else S3Store(address, read_timeout_ms=timeout_ms)

@@ -74,14 +74,15 @@ class BrokerSettings:
     max_connections: int = setting(ConfigType.INT, INT_MAX, "Connections in all.", minimum=0)
     max_connections_per_ip: int = setting(ConfigType.INT, INT_MAX, "Connections from one address.", minimum=0)
     max_incremental_fetch_session_cache_slots: int = setting(
-        ConfigType.INT, 1000, "Fetch sessions that are kept (KIP-227).", minimum=0, read_only=True,
+        ConfigType.INT, 1000, "Accepted for Kafka's sake: fetch sessions are declined.", minimum=0, read_only=True,
     )
     message_max_bytes: int = setting(ConfigType.INT, 1_048_588, "Default of max.message.bytes.", minimum=0)
     num_io_threads: int = setting(
         ConfigType.INT, 8, "Threads that wait for the disk.", minimum=1, maximum=256, read_only=True,
     )
     num_recovery_threads_per_data_dir: int = setting(
-        ConfigType.INT, 2, "Threads that recover logs at start.", minimum=1, maximum=256, read_only=True,
+        ConfigType.INT, 2, "Accepted for Kafka's sake: logs are recovered by num.io.threads.",
+        minimum=1, maximum=256, read_only=True,
     )
     queued_max_request_bytes: int = setting(
         ConfigType.LONG, 512 << 20,
@@ -89,10 +90,11 @@ class BrokerSettings:
         minimum=-1, read_only=True,
     )
     queued_max_requests: int = setting(
-        ConfigType.INT, 500, "Requests that may wait before connections are no longer read.", minimum=1, read_only=True,
+        ConfigType.INT, 500, "Accepted for Kafka's sake: queued.max.request.bytes is the bound.",
+        minimum=1, read_only=True,
     )
     request_timeout_ms: int = setting(
-        ConfigType.INT, 30_000, "How long a client may wait for an answer that does not say itself.", minimum=1,
+        ConfigType.INT, 30_000, "Accepted for Kafka's sake: every request has a deadline of its own.", minimum=1,
     )
     socket_listen_backlog_size: int = setting(
         ConfigType.INT, 128, "Connections that may wait to be accepted.", minimum=1, read_only=True,
@@ -188,13 +190,13 @@ class BrokerSettings:
 
     # Periodic work on the log
     log_flush_offset_checkpoint_interval_ms: int = setting(
-        ConfigType.INT, 60_000, "How often recovery points are written; recovery begins there.", minimum=1,
+        ConfigType.INT, 60_000, "Accepted for Kafka's sake: recovery points follow flushes and rolls.", minimum=1,
     )
     log_flush_scheduler_interval_ms: int = setting(
-        ConfigType.LONG, LONG_MAX, "How often logs are looked at for flush.ms.", minimum=1,
+        ConfigType.LONG, LONG_MAX, "Accepted for Kafka's sake: logs are looked at several times a second.", minimum=1,
     )
     log_retention_check_interval_ms: int = setting(
-        ConfigType.LONG, 300_000, "How often both tiers are looked at for retention.", minimum=1,
+        ConfigType.LONG, 300_000, "How often both tiers are looked at for retention.", minimum=1, read_only=True,
     )
     producer_id_expiration_check_interval_ms: int = setting(
         ConfigType.INT, 600_000, "How often idle producers are looked for.", minimum=1, read_only=True,
@@ -209,7 +211,7 @@ class BrokerSettings:
         minimum=16 << 20, read_only=True,
     )
     tiered_checkpoint_interval_ms: int = setting(
-        ConfigType.LONG, 1000, "The bucket's checkpoint follows a commit within this long.", minimum=1,
+        ConfigType.LONG, 1000, "The bucket's checkpoint follows a commit within this long.", minimum=1, read_only=True,
     )
     tiered_cold_read_bytes_in_flight: int = setting(
         ConfigType.LONG, 64 << 20, "Bytes that all cold reads together may be fetching.",
@@ -222,13 +224,15 @@ class BrokerSettings:
         ConfigType.INT, 30_000, "How long one request to the store may take.", minimum=100, read_only=True,
     )
     tiered_sweep_interval_ms: int = setting(
-        ConfigType.LONG, 60_000, "How often failed uploads and retired objects are swept.", minimum=10,
+        ConfigType.LONG, 60_000, "How often failed uploads and retired objects are swept.",
+        minimum=10, read_only=True,
     )
     tiered_upload_concurrency: int = setting(
         ConfigType.INT, 2, "Uploads under way at once.", minimum=1, maximum=64, read_only=True,
     )
     tiered_upload_interval_ms: int = setting(
-        ConfigType.LONG, 1000, "How often closed segments are looked for.", minimum=10,
+        ConfigType.LONG, 200, "How often logs are looked at for rolling, flushing and uploading.",
+        minimum=10, read_only=True,
     )
     tiered_upload_timeout_ms: int = setting(
         ConfigType.LONG, 600_000, "An upload that takes longer is given up and begun again.", minimum=1000,

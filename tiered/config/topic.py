@@ -60,7 +60,7 @@ class TopicConfig:
         minimum=0, synonyms=["log.cleaner.delete.retention.ms"],
     )
     file_delete_delay_ms: int = setting(
-        ConfigType.LONG, 60_000, "How long a local file outlives its deletion.",
+        ConfigType.LONG, 60_000, "Accepted for Kafka's sake: a deleted file lives on while somebody reads it.",
         minimum=0, synonyms=["log.segment.delete.delay.ms"],
     )
     flush_messages: int = setting(
@@ -143,7 +143,7 @@ class TopicConfig:
         ConfigType.BOOLEAN, False, "Uploads nothing more; what is in the store stays readable.",
     )
     remote_log_delete_on_disable: bool = setting(
-        ConfigType.BOOLEAN, False, "Whether turning remote.storage.enable off deletes what was uploaded.",
+        ConfigType.BOOLEAN, False, "Accepted for Kafka's sake: what was uploaded stays until retention takes it.",
     )
     remote_storage_enable: bool = setting(
         ConfigType.BOOLEAN, True, "Closed segments go to the object store. On, unlike in Kafka.",
@@ -171,7 +171,7 @@ class TopicConfig:
         minimum=4, synonyms=["log.index.size.max.bytes"],
     )
     segment_jitter_ms: int = setting(
-        ConfigType.LONG, 0, "segment.ms is shortened by up to this much, so that partitions do not roll together.",
+        ConfigType.LONG, 0, "Accepted for Kafka's sake: uploads are bounded, so partitions may roll together.",
         minimum=0,
         synonyms=["log.roll.jitter.ms", Synonym(name="log.roll.jitter.hours", multiplier=_HOUR_MS)],
     )
