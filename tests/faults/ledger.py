@@ -24,13 +24,19 @@ class Ledger:
 
 
 class LoadGenerator(threading.Thread):
-    """An idempotent producer that never stops sending until told to; it lives through restarts of the broker."""
+    """An idempotent producer that never stops sending until told to; it lives through restarts of the broker.
 
-    def __init__(self, bootstrap: str, topic: str, *, value_bytes: int = 200, name: str = "load") -> None:
+    It rests for `pause_ms` after every 50 records: what is left of them decides how long the test reads and checks.
+    """
+
+    def __init__(
+        self, bootstrap: str, topic: str, *, value_bytes: int = 200, pause_ms: float = 1, name: str = "load"
+    ) -> None:
         super().__init__(name=name, daemon=True)
         self.ledger = Ledger()
         self._topic = topic
         self._padding = b"x" * value_bytes
+        self._pause_s = pause_ms / 1000
         self._halt = threading.Event()
         self._producer = confluent_kafka.Producer(
             {
@@ -58,7 +64,7 @@ class LoadGenerator(threading.Thread):
                 self._producer.poll(0.02)
             if self.ledger.sent % 50 == 0:
                 self._producer.poll(0)
-                time.sleep(0.001)
+                time.sleep(self._pause_s)
         left = self._producer.flush(DEADLINE_S)
         assert left == 0, f"{left} records without an outcome"
 

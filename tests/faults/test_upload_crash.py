@@ -35,7 +35,7 @@ def test_a_crash_at_any_step_of_an_upload_leaves_no_orphan_and_no_gap(
 ) -> None:
     broker = make_broker(settings=SETTINGS)
     broker.start(environ={"TIERED_CRASH_AT": f"{point}:{12 if point.startswith('meta.') else 3}"})
-    load = LoadGenerator(broker.bootstrap, "crashed")
+    load = LoadGenerator(broker.bootstrap, "crashed", pause_ms=5)
     load.start()
     broker.wait_killed()
     broker.start()
@@ -81,7 +81,7 @@ def test_a_crash_while_retention_deletes_keeps_the_catalogue_and_the_store_in_st
 ) -> None:
     broker = make_broker(settings={**SETTINGS, "log.retention.bytes": 400_000, "log.local.retention.bytes": -2})
     broker.start(environ={"TIERED_CRASH_AT": point})
-    load = LoadGenerator(broker.bootstrap, "retired")
+    load = LoadGenerator(broker.bootstrap, "retired", pause_ms=5)
     load.start()
     broker.wait_killed()
     broker.start()
@@ -122,7 +122,7 @@ def wait_until_still(broker: BrokerProcess, topic: str) -> int:
 def test_an_interrupted_sweep_is_finished_by_the_next_start(make_broker: Callable[..., BrokerProcess]) -> None:
     broker = make_broker(settings=SETTINGS)
     broker.start(environ={"TIERED_CRASH_AT": "upload.stored"})
-    load = LoadGenerator(broker.bootstrap, "swept")
+    load = LoadGenerator(broker.bootstrap, "swept", pause_ms=5)
     load.start()
     broker.wait_killed()
     for point in ("sweep.abandoned", "sweep.deleted"):
