@@ -6,6 +6,7 @@ the server has it; who connects before that waits in the socket's queue. Must st
 
 import asyncio
 import importlib
+import logging
 import socket
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,10 @@ from tiered.broker.broker import Broker
 if TYPE_CHECKING:
     from tiered.server.http.app import HttpServer
 
+log = logging.getLogger(__name__)
+
 BACKLOG = 128
+RETRY_S = 1.0
 
 
 class HttpDoor:
@@ -47,15 +51,25 @@ class HttpDoor:
         self._opening = tasks.create_task(self._open())
 
     async def _open(self) -> None:
+        """Tries again when the process has no file descriptors left: that must not end a broker that serves."""
         assert self._socket is not None
-        app = await asyncio.to_thread(importlib.import_module, "tiered.server.http.app")
-        self._server = app.HttpServer(self._broker)
-        await self._server.start(self._socket)
+        while True:
+            try:
+                app = await asyncio.to_thread(importlib.import_module, "tiered.server.http.app")
+                server = app.HttpServer(self._broker)
+                await server.start(self._socket)
+            except OSError as error:
+                log.error("the HTTP door could not be opened, it is tried again: %s", error)
+                await asyncio.sleep(RETRY_S)
+            else:
+                self._server = server
+                return
 
     async def stop(self) -> None:
-        """Answers nothing more. An opening in progress is waited for: an import cannot be broken off."""
-        if self._opening is not None:
-            await self._opening
+        """Answers nothing more. An import in progress goes on in its thread; nobody waits for it."""
+        if self._opening is not None and not self._opening.done():
+            self._opening.cancel()
+            await asyncio.wait([self._opening])
         if self._server is not None:
             await self._server.stop()
         elif self._socket is not None:
