@@ -11,6 +11,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from tiered.broker.broker import Broker
+from tiered.server.addresses import address_of, bound_socket
 
 if TYPE_CHECKING:
     from tiered.server.http.app import HttpServer
@@ -32,19 +33,10 @@ class HttpDoor:
 
     def bind(self, host: str, port: int) -> tuple[str, int]:
         """The address bound; raises OSError when it is taken or not ours."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.setblocking(False)
-            sock.bind((host, port))
-            sock.listen(BACKLOG)
-        except OSError:
-            sock.close()
-            raise
+        sock = bound_socket(host, port)
+        sock.listen(BACKLOG)
         self._socket = sock
-        bound: tuple[str, int] = sock.getsockname()[:2]
-        return bound
+        return address_of(sock)
 
     def open(self, tasks: asyncio.TaskGroup) -> None:
         """Returns at once; requests are answered as soon as the server is imported."""

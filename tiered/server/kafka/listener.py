@@ -17,6 +17,7 @@ from tiered.config import BrokerSettings
 from tiered.config.setting import INT_MAX
 from tiered.metrics import CountersState
 from tiered.runtime import Clock, every
+from tiered.server.addresses import address_of, bound_socket
 from tiered.server.kafka.buffers import BufferPool
 from tiered.server.kafka.complaints import Complaints
 from tiered.server.kafka.connection import Connection, Parts
@@ -66,18 +67,8 @@ class KafkaListener:
 
     def bind(self, host: str, port: int) -> tuple[str, int]:
         """Binds and returns the address; raises OSError when it is taken or not ours."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.setblocking(False)
-            sock.bind((host, port))
-        except OSError:
-            sock.close()
-            raise
-        self._socket = sock
-        bound: tuple[str, int] = sock.getsockname()[:2]
-        return bound
+        self._socket = bound_socket(host, port)
+        return address_of(self._socket)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Begins to accept. Requests that must wait run as tasks of `tasks`."""

@@ -1,0 +1,28 @@
+"""Binding the address of a door: the same for Kafka and for HTTP.
+
+Owns nothing: the caller gets the socket. Must never listen or accept.
+"""
+
+import socket
+
+
+def bound_socket(host: str, port: int) -> socket.socket:
+    """A non-blocking stream socket bound to the address; port 0 takes a free one.
+
+    Raises OSError when the address is taken or not ours.
+    """
+    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setblocking(False)
+        sock.bind((host, port))
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def address_of(sock: socket.socket) -> tuple[str, int]:
+    """(host, port) that the socket is bound to."""
+    host, port = sock.getsockname()[:2]
+    return host, port
