@@ -29,12 +29,22 @@ hypothesis.settings.register_profile("fuzz", max_examples=20_000, deadline=None,
 hypothesis.settings.load_profile(os.environ.get("TIERED_HYPOTHESIS_PROFILE", "default"))
 
 
+# What takes longest as one piece begins first, so that no worker ends long after the other.
+LONGEST_FIRST = ["tests/spark", "tests/faults", "tests/components", "tests/clients", "tests/contracts"]
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keeps a file's tests on one worker, so that its fixtures start once; Spark's files share one worker and JVM."""
     for item in items:
         if item.get_closest_marker("xdist_group") is None:
-            folder = item.path.parent.relative_to(ROOT).as_posix()
+            folder = folder_of(item)
             item.add_marker(pytest.mark.xdist_group("spark" if folder == "tests/spark" else str(item.path)))
+    order = {folder: place for place, folder in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: order.get(folder_of(item), len(order)))
+
+
+def folder_of(item: pytest.Item) -> str:
+    return item.path.parent.relative_to(ROOT).as_posix()
 
 
 @pytest.fixture(scope="session")

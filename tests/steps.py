@@ -14,6 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 LONG_RUNS = "not soak and not interop and not fuzz"
+# A file, and with it its fixtures, stays on one worker; tests/conftest.py decides which file begins first.
+ON_TWO_CORES = ("-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +46,7 @@ def steps(target: str, extra: list[str]) -> list[Step]:
                 STYLE,
                 FLOORS,
                 TYPES,
-                pytest(
-                    "unit tests", *present, "-n", "2", "--dist", "loadgroup", "-m", f"not slow and {LONG_RUNS}", *extra
-                ),
+                pytest("unit tests", *present, *ON_TWO_CORES, "-m", f"not slow and {LONG_RUNS}", *extra),
             ]
         case "test":
             return [
@@ -54,7 +54,7 @@ def steps(target: str, extra: list[str]) -> list[Step]:
                 STYLE,
                 FLOORS,
                 TYPES,
-                pytest("tests", "-n", "2", "--dist", "loadgroup", "-m", f"not serial and {LONG_RUNS}", *extra),
+                pytest("tests", *ON_TWO_CORES, "-m", f"not serial and {LONG_RUNS}", *extra),
                 pytest("tests, one at a time", "-m", f"serial and {LONG_RUNS}", *extra, none_found_is_fine=True),
             ]
         case "soak" | "interop" | "fuzz":

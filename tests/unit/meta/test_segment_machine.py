@@ -258,5 +258,10 @@ def test_no_order_of_events_breaks_the_catalogue(database: Database) -> None:
 
     OnThisDatabase.database = database
     # Not shrunk: on a real database that would take longer than reading thirty steps.
-    budget = settings(max_examples=40, stateful_step_count=30, deadline=None, phases=[Phase.explicit, Phase.generate])
+    budget = settings(
+        max_examples=settings().max_examples * 2 // 5,  # An example is some hundred transactions.
+        stateful_step_count=30,
+        deadline=None,
+        phases=[Phase.explicit, Phase.generate],
+    )
     run_state_machine_as_test(OnThisDatabase, settings=budget)
