@@ -84,7 +84,8 @@ class BrokerProcess:
         return self
 
     def _first_line(self) -> str:
-        assert self.process is not None and self.process.stdout is not None
+        assert self.process is not None
+        assert self.process.stdout is not None
         timer = threading.Timer(START_S, self.process.kill)
         timer.start()
         try:
