@@ -197,7 +197,7 @@ def alter(broker: BrokerProcess, topic: str, **configs: object) -> None:
     resource = ConfigResource(
         ResourceType.TOPIC, topic, {name.replace("_", "."): str(value) for name, value in configs.items()}
     )
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     admin.alter_configs([resource])[resource].result(10)
 
 
