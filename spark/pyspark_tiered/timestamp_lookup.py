@@ -7,13 +7,12 @@ never take a chunk's or a segment's word for a record: timestamps need not be in
 import hashlib
 from collections.abc import Sequence
 
-from tiered.formats.checkpoint import CommittedSegment
-
 from pyspark_tiered.cold_read import open_object
 from pyspark_tiered.plan import PartitionView
 from tiered.cold.object_store import ObjectStore
 from tiered.errors import Corrupt, CorruptObject
 from tiered.formats.arrow import decode_chunk, to_timestamp_us
+from tiered.formats.checkpoint import CommittedSegment
 
 
 def first_offset_at(
