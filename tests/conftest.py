@@ -10,6 +10,8 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler.loadscope import LoadScopeScheduling
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -34,17 +36,22 @@ LONGEST_FIRST = ["tests/spark", "tests/faults", "tests/components", "tests/clien
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keeps a file's tests on one worker, so that its fixtures start once; Spark's files share one worker and JVM."""
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            folder = folder_of(item)
-            item.add_marker(pytest.mark.xdist_group("spark" if folder == "tests/spark" else str(item.path)))
     order = {folder: place for place, folder in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: order.get(folder_of(item), len(order)))
+    items.sort(key=lambda item: order.get(item.path.parent.relative_to(ROOT).as_posix(), len(order)))
 
 
-def folder_of(item: pytest.Item) -> str:
-    return item.path.parent.relative_to(ROOT).as_posix()
+class FileOnOneWorker(LoadScopeScheduling):
+    """Keeps a file's tests on one worker, so that its fixtures start once; Spark's files share one worker and JVM."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        return "spark" if path.startswith("tests/spark/") else path
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileOnOneWorker:
+    # Not --dist loadgroup: xdist 3.8 writes groups into a field that pytest 9.2 no longer reads.
+    return FileOnOneWorker(config, log)
 
 
 @pytest.fixture(scope="session")

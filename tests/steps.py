@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 LONG_RUNS = "not soak and not interop and not fuzz"
 # A file, and with it its fixtures, stays on one worker; tests/conftest.py decides which file begins first.
-ON_TWO_CORES = ("-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder")
+ON_TWO_CORES = ("-n", "2", "--no-loadscope-reorder")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
