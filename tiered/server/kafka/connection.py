@@ -8,21 +8,18 @@ that is dispatch's work. Whatever a client sends, only its own connection ends.
 
 import asyncio
 import logging
-import os
 import socket
 import struct
-from collections import deque
 from collections.abc import Coroutine
-from typing import Any, Protocol
+from typing import Any
 
 from tiered.errors import MalformedRequest, Throttled, TieredError
 from tiered.file_slice import FileSlice
 from tiered.server.kafka.buffers import BufferPool
+from tiered.server.kafka.frame_handler import FrameHandler
+from tiered.server.kafka.outbox import Outbox, Parts
 
 log = logging.getLogger(__name__)
-
-Parts = list[bytes | bytearray | FileSlice]
-"""An answer, in the order in which it goes out; the first part begins with the frame length."""
 
 # More than this many unsent bytes, and no further request of this connection is begun.
 OUTBOX_HIGH_BYTES = 32 << 20
@@ -35,48 +32,14 @@ SEND_TURN_BYTES = 4 << 20
 RECEIVE_BYTES = 256 << 10
 # A frame's buffer grows as its bytes arrive: the length alone, which anyone can claim, allocates nothing.
 EARNEST_BYTES = 64 << 10
-LOW_WATER_BYTES = 128 << 10
+LOW_WATER_BYTES = 512 << 10
 EAGER_FRAME_BYTES = 1 << 20
 # A buffer above this size is not kept for the beginning of the next frame.
 LARGEST_KEPT_BYTES = 8 << 20
-MAX_PARTS_A_CALL = 64
 
 _length_at = struct.Struct(">i").unpack_from
 _api_key_at = struct.Struct(">h").unpack_from
 PRODUCE_KEY = 0
-
-
-class FrameHandler(Protocol):
-    """What a connection hands its frames to. Implemented by dispatch."""
-
-    max_frame_bytes: int
-    max_other_frame_bytes: int
-    """The limit of every request but Produce, whose size alone follows from what is stored."""
-    unsent_bytes: int
-    """Bytes of answers in memory that clients have not taken; connections keep the count."""
-
-    def handle(
-        self, connection: "Connection", buffer: memoryview, position: int, end: int
-    ) -> Parts | Coroutine[Any, Any, Parts | None] | None:
-        """The answer, or a coroutine that gives it, or None for no answer.
-
-        The coroutine must not touch `buffer`. Raises TieredError when the connection must end.
-        """
-
-    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Runs `work` as a task with an owner."""
-
-    def closed(self, connection: "Connection") -> None:
-        """`connection` is no more."""
-
-    def may_grow(self, size_bytes: int) -> bool:
-        """Whether all connections together may hold `size_bytes` more in unfinished frames."""
-
-    def make_room(self) -> None:
-        """Ends connections that do not read, when all answers together take too much memory."""
-
-    def complain(self, text: str, *arguments: object) -> None:
-        """Logs why a connection ended, unless the log is full of such lines."""
 
 
 class Connection:
@@ -86,14 +49,13 @@ class Connection:
         "_awaited_end",
         "_buffer",
         "_busy",
+        "_counted_bytes",
         "_end",
         "_fd",
         "_handler",
-        "_held_bytes",
         "_loop",
         "_low_water",
         "_outbox",
-        "_outbox_bytes",
         "_pool",
         "_reading",
         "_socket",
@@ -124,9 +86,8 @@ class Connection:
         self._end = 0
         self._awaited_end = 0
         self._low_water = 1
-        self._outbox: deque[memoryview | list[Any]] = deque()
-        self._outbox_bytes = 0
-        self._held_bytes = 0
+        self._outbox = Outbox(sock)
+        self._counted_bytes = 0
         self._busy = False
         self._reading = False
         self._writing = False
@@ -154,7 +115,7 @@ class Connection:
 
     @property
     def unsent_bytes(self) -> int:
-        return self._outbox_bytes
+        return self._outbox.total_bytes
 
     @property
     def partial_bytes(self) -> int:
@@ -169,10 +130,9 @@ class Connection:
         self._set_reading(False)
         self._set_writing(False)
         self._release_buffer()
+        self._handler.unsent_bytes -= self._counted_bytes
+        self._counted_bytes = 0
         self._outbox.clear()
-        self._outbox_bytes = 0
-        self._handler.unsent_bytes -= self._held_bytes
-        self._held_bytes = 0
         self._socket.close()
         if self._task is not None:
             self._task.cancel()
@@ -204,6 +164,10 @@ class Connection:
                 return
         self._handle_frames()
 
+    def _may_answer(self) -> bool:
+        """False while the client has yet to read what it was answered."""
+        return self._outbox.total_bytes < OUTBOX_HIGH_BYTES and self._outbox.held_bytes < HELD_HIGH_BYTES
+
     def _handle_frames(self) -> None:
         """Handles every whole frame in the buffer, until one has to wait; then sees to room for the rest."""
         buffer = self._buffer
@@ -211,7 +175,7 @@ class Connection:
             return
         turns_left = REQUESTS_A_TURN
         try:
-            while not self._busy and self._outbox_bytes < OUTBOX_HIGH_BYTES and self._held_bytes < HELD_HIGH_BYTES:
+            while not self._busy and self._may_answer():
                 available = self._end - self._start
                 if available < 4:
                     break
@@ -352,44 +316,31 @@ class Connection:
         """Sends `parts` after everything sent before; what the socket does not take now goes out later."""
         if self.closed:
             return
-        idle = not self._outbox
-        if idle and len(parts) == 1 and not isinstance(parts[0], FileSlice):
-            # The common small answer: one call, no queue.
-            view = memoryview(parts[0])
-            try:
-                sent = self._socket.send(view)
-            except (BlockingIOError, InterruptedError):
-                sent = 0
-            except OSError:
-                self.close()
-                return
-            if sent == len(view):
-                return
+        if self._outbox:
+            self._outbox.put(parts)
+        else:
             self.progress_ms = self._loop.time() * 1000.0
-            self._hold(view[sent:])
-            self._set_writing(True)
-            self._handler.make_room()
-            return
-        if idle:
-            self.progress_ms = self._loop.time() * 1000.0
-        for part in parts:
-            if isinstance(part, FileSlice):
-                if part.length:
-                    self._outbox.append([part, part.position, part.length])
-                    self._outbox_bytes += part.length
-            elif part:
-                self._hold(memoryview(part))
-        if idle:
-            self._send_queued()
-        if self._held_bytes:
+            if len(parts) == 1 and not isinstance(parts[0], FileSlice):
+                self._send_at_once(parts[0])
+            else:
+                self._outbox.put(parts)
+                self._send_queued()
+        self._count_held()
+        if self._counted_bytes:
             self._handler.make_room()
 
-    def _hold(self, view: memoryview) -> None:
-        size = len(view)
-        self._outbox.append(view)
-        self._outbox_bytes += size
-        self._held_bytes += size
-        self._handler.unsent_bytes += size
+    def _send_at_once(self, part: bytes | bytearray) -> None:
+        try:
+            if not self._outbox.send_at_once(part):
+                self._set_writing(True)
+        except OSError:
+            self.close()
+
+    def _count_held(self) -> None:
+        """Keeps the listener's sum of unsent answers in memory."""
+        if not self.closed and self._outbox.held_bytes != self._counted_bytes:
+            self._handler.unsent_bytes += self._outbox.held_bytes - self._counted_bytes
+            self._counted_bytes = self._outbox.held_bytes
 
     def _on_writable(self) -> None:
         self._send_queued()
@@ -397,17 +348,8 @@ class Connection:
             self._handle_frames()
 
     def _send_queued(self) -> None:
-        budget = SEND_TURN_BYTES
         try:
-            while self._outbox and budget > 0:
-                first = self._outbox[0]
-                sent = self._send_file(first, budget) if isinstance(first, list) else self._send_views()
-                if sent == 0:
-                    break
-                budget -= sent
-                self._outbox_bytes -= sent
-        except (BlockingIOError, InterruptedError):
-            pass
+            sent = self._outbox.send(SEND_TURN_BYTES)
         except EOFError as error:
             log.error("connection from %s closed: %s", self.host, error)
             self.close()
@@ -415,45 +357,10 @@ class Connection:
         except OSError:
             self.close()
             return
-        if budget < SEND_TURN_BYTES:
+        self._count_held()
+        if sent:
             self.progress_ms = self._loop.time() * 1000.0
         self._set_writing(bool(self._outbox))
-
-    def _send_file(self, item: list[Any], budget: int) -> int:
-        part, position, length = item
-        sent = os.sendfile(self._fd, part.fileno(), position, min(length, budget))
-        if sent == 0:
-            raise EOFError(f"a file of the log ended {length} bytes before the records to send did")
-        if sent == length:
-            self._outbox.popleft()
-        else:
-            item[1] = position + sent
-            item[2] = length - sent
-        return sent
-
-    def _send_views(self) -> int:
-        views: list[memoryview] = []
-        flags = 0
-        for item in self._outbox:
-            if isinstance(item, list):
-                flags = socket.MSG_MORE  # The header shares its packet with the file's first bytes.
-                break
-            views.append(item)
-            if len(views) == MAX_PARTS_A_CALL:
-                break
-        sent = self._socket.sendmsg(views, (), flags)
-        self._held_bytes -= sent
-        self._handler.unsent_bytes -= sent
-        left = sent
-        while left:
-            size = len(views[0])
-            if left < size:
-                self._outbox[0] = views[0][left:]
-                break
-            self._outbox.popleft()
-            views.pop(0)
-            left -= size
-        return sent
 
     # The event loop
 

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 from tiered.broker.broker import Broker
 from tiered.errors import MalformedRequest, Throttled, UnsupportedVersion
-from tiered.server.kafka.connection import Connection, Parts
+from tiered.server.kafka.connection import Connection
+from tiered.server.kafka.outbox import Parts
 from tiered.wire import frames, messages
 
 API_VERSIONS_KEY = 18

@@ -20,8 +20,9 @@ from tiered.runtime import Clock, every
 from tiered.server.addresses import address_of, bound_socket
 from tiered.server.kafka.buffers import BufferPool
 from tiered.server.kafka.complaints import Complaints
-from tiered.server.kafka.connection import Connection, Parts
+from tiered.server.kafka.connection import Connection
 from tiered.server.kafka.dispatch import Dispatch
+from tiered.server.kafka.outbox import Parts
 
 log = logging.getLogger(__name__)
 

@@ -26,7 +26,6 @@ from tiered.errors import (
 from tiered.file_slice import FileSlice
 from tiered.formats import record_batch
 from tiered.rules import read_plan
-from tiered.server.kafka.connection import Parts
 from tiered.server.kafka.dispatch import Api, RawRequest
 from tiered.server.kafka.error_mapping import (
     FETCH_SESSION_ID_NOT_FOUND,
@@ -34,6 +33,7 @@ from tiered.server.kafka.error_mapping import (
     NONE,
     error_code,
 )
+from tiered.server.kafka.outbox import Parts
 from tiered.wire import fetch
 from tiered.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchTopicResult
 

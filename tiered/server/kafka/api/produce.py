@@ -20,9 +20,9 @@ from tiered.errors import (
     TieredError,
     UnsupportedCompression,
 )
-from tiered.server.kafka.connection import Parts
 from tiered.server.kafka.dispatch import Api, RawRequest, framed
 from tiered.server.kafka.error_mapping import error_code
+from tiered.server.kafka.outbox import Parts
 from tiered.wire import produce
 from tiered.wire.produce import PartitionResult, ProduceTopic, RecordError, TopicResult
 

@@ -1,0 +1,46 @@
+"""The seam between a connection and what its frames mean.
+
+Owns the shape alone; the listener implements it.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tiered.server.kafka.outbox import Parts
+
+if TYPE_CHECKING:
+    from tiered.server.kafka.connection import Connection
+
+
+class FrameHandler(Protocol):
+    """What a connection hands its frames to. Implemented by dispatch."""
+
+    max_frame_bytes: int
+    max_other_frame_bytes: int
+    """The limit of every request but Produce, whose size alone follows from what is stored."""
+    unsent_bytes: int
+    """Bytes of answers in memory that clients have not taken; connections keep the count."""
+
+    def handle(
+        self, connection: "Connection", buffer: memoryview, position: int, end: int
+    ) -> Parts | Coroutine[Any, Any, Parts | None] | None:
+        """The answer, or a coroutine that gives it, or None for no answer.
+
+        The coroutine must not touch `buffer`. Raises TieredError when the connection must end.
+        """
+
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Runs `work` as a task with an owner."""
+
+    def closed(self, connection: "Connection") -> None:
+        """`connection` is no more."""
+
+    def may_grow(self, size_bytes: int) -> bool:
+        """Whether all connections together may hold `size_bytes` more in unfinished frames."""
+
+    def make_room(self) -> None:
+        """Ends connections that do not read, when all answers together take too much memory."""
+
+    def complain(self, text: str, *arguments: object) -> None:
+        """Logs why a connection ended, unless the log is full of such lines."""
