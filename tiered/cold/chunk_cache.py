@@ -17,7 +17,6 @@ from io import FileIO
 from pathlib import Path
 from typing import TypeAlias
 from uuid import UUID
-from weakref import WeakValueDictionary
 
 from tiered.cold.byte_budget import ByteBudget
 from tiered.cold.single_flight import SingleFlight
@@ -61,7 +60,6 @@ class ChunkCache:
         self._budget = ByteBudget(max_bytes_in_flight)
         self._flights: SingleFlight[ChunkKey, FileSlice] = SingleFlight()
         self._lengths: OrderedDict[ChunkKey, int] = OrderedDict()
-        self._files: WeakValueDictionary[ChunkKey, FileIO] = WeakValueDictionary()
         self.state = ChunkCacheState()
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
@@ -107,15 +105,14 @@ class ChunkCache:
         length = self._lengths.get(key)
         if length is None:
             return None
-        file = self._files.get(key)
-        if file is None:
-            try:
-                file = FileIO(self._path(key))
-            except OSError:
-                # Somebody cleaned up behind our back: load it again.
-                self._forget(key)
-                return None
-            self._files[key] = file
+        try:
+            # Opened anew for each read. A shared one, found through a weak reference, may be closing in another
+            # thread at that moment: a file that nobody holds lets go of the interpreter while it closes.
+            file = FileIO(self._path(key))
+        except OSError:
+            # Somebody cleaned up behind our back: load it again.
+            self._forget(key)
+            return None
         self._lengths.move_to_end(key)
         return FileSlice(file=file, position=0, length=length)
 
@@ -152,12 +149,10 @@ class ChunkCache:
             log.warning("the chunk cache cannot be written, cold reads go on without it: %s", error.strerror)
             return await self._pool.run(_nameless, data)
         self._lengths[key] = length
-        self._files[key] = file
         return file
 
     def _forget(self, key: ChunkKey) -> None:
         self.state.held_bytes -= self._lengths.pop(key)
-        self._files.pop(key, None)
 
     def _path(self, key: ChunkKey) -> Path:
         return self._directory / f"{key[0]}-{key[1]}.chunk"
