@@ -85,6 +85,30 @@ class Throttled(Retriable):
     """A bound (connections, bytes in flight, cold reads) is reached."""
 
 
+class CoordinatorNotAvailable(Retriable):
+    """The group's coordinator cannot do this now, mostly because SQL is away. Nothing is known to have changed."""
+
+
+class CoordinatorLoading(Retriable):
+    """The coordinator is still reading what it must know of the group."""
+
+
+class NotCoordinator(Retriable):
+    """Another broker coordinates this group: find the coordinator again."""
+
+
+class RebalanceInProgress(Retriable):
+    """The group is rebalancing: join again."""
+
+
+class UnstableOffsetCommit(Retriable):
+    """A transaction that has not ended yet wrote offsets that were asked for."""
+
+
+class StaleMemberEpoch(Retriable):
+    """The member's epoch is behind or ahead of the group's: it learns its epoch with its next heartbeat (KIP-848)."""
+
+
 # Fenced
 
 
@@ -102,6 +126,26 @@ class StaleBrokerEpoch(Fenced):
 
 class LostRace(Fenced):
     """A conditional update found other values than expected: somebody else was first."""
+
+
+class UnknownMember(Fenced):
+    """The group does not know this member (any more): it must join anew."""
+
+
+class IllegalGeneration(Fenced):
+    """The member belongs to an older generation of its group."""
+
+
+class FencedInstance(Fenced):
+    """Another process took over this `group.instance.id` (KIP-345)."""
+
+
+class FencedMemberEpoch(Fenced):
+    """The member's epoch was overtaken: it must give up its partitions and join anew (KIP-848)."""
+
+
+class UnreleasedInstance(Fenced):
+    """Another member still holds this `group.instance.id` (KIP-848)."""
 
 
 class ObjectExists(Fenced):
@@ -181,6 +225,54 @@ class UnknownProducerId(Invalid):
 
 class PolicyViolation(Invalid):
     """The request is well formed, but this broker's settings forbid it."""
+
+
+class InvalidGroup(Invalid):
+    """The group id is empty or too long, or the group is of another kind than this request is for."""
+
+
+class GroupNotFound(Invalid):
+    """No group has this id."""
+
+
+class GroupNotEmpty(Invalid):
+    """The group has members; stop them first."""
+
+
+class GroupSubscribedToTopic(Invalid):
+    """Offsets of a topic that the group's members are subscribed to are not deleted."""
+
+
+class GroupFull(Invalid):
+    """The group has as many members as `group.max.size` allows."""
+
+
+class MemberIdRequired(Invalid):
+    """The member must join again with the id that the answer gives it (KIP-394)."""
+
+    def __init__(self, message: str, *, member_id: str) -> None:
+        super().__init__(message)
+        self.member_id = member_id
+
+
+class InconsistentProtocol(Invalid):
+    """The member shares no protocol with the group's members, or its protocol type is another."""
+
+
+class InvalidSessionTimeout(Invalid):
+    """The session time-out is outside `group.min.session.timeout.ms` to `group.max.session.timeout.ms`."""
+
+
+class OffsetMetadataTooLarge(Invalid):
+    """The text that goes with a committed offset is longer than `offset.metadata.max.bytes`."""
+
+
+class UnsupportedAssignor(Invalid):
+    """The group has no assignor of this name (KIP-848)."""
+
+
+class InvalidRegularExpression(Invalid):
+    """The subscribed pattern is no regular expression of RE2's syntax (KIP-848)."""
 
 
 class AlreadyRunning(Invalid):

@@ -263,6 +263,15 @@ class BrokerSettings:
     group_min_session_timeout_ms: int = setting(
         ConfigType.INT, 6000, "The shortest session timeout that a member may ask for.", minimum=1,
     )
+    group_consumer_heartbeat_interval_ms: int = setting(
+        ConfigType.INT, 5000, "How often members of KIP-848 groups are told to send a heartbeat.", minimum=1,
+    )
+    group_consumer_max_size: int = setting(
+        ConfigType.INT, INT_MAX, "Members of one KIP-848 group.", minimum=1,
+    )
+    group_consumer_session_timeout_ms: int = setting(
+        ConfigType.INT, 45_000, "A member of a KIP-848 group that is silent for this long has left.", minimum=1,
+    )
     offset_metadata_max_bytes: int = setting(
         ConfigType.INT, 4096, "The longest note that a committed offset may carry.", minimum=0,
     )
@@ -274,6 +283,11 @@ class BrokerSettings:
     )
     offsets_topic_num_partitions: int = setting(
         ConfigType.INT, 50, "Slots that groups are spread over.", minimum=1, read_only=True,
+    )
+
+    tiered_offset_commit_linger_ms: int = setting(
+        ConfigType.INT, 2, "How long offset commits of many groups are gathered for one SQL transaction.",
+        minimum=0, maximum=1000,
     )
 
     # Transactions
