@@ -18,6 +18,7 @@ from tiered.broker.changes import Changes
 from tiered.broker.checkpoints import CheckpointWriter
 from tiered.broker.data_folder import DataFolder
 from tiered.broker.disk_reserve import DiskReserve
+from tiered.broker.groups.coordinator import GroupCoordinator
 from tiered.broker.housekeeping import Housekeeping
 from tiered.broker.partition_loader import PartitionLoader
 from tiered.broker.producer_ids import ProducerIds
@@ -95,6 +96,7 @@ class Broker:
         self.changes = Changes(self)
         self.admin = Admin(self)
         self.producer_ids = ProducerIds(self.database)
+        self.groups = GroupCoordinator(self)
         self._housekeeping = Housekeeping(self)
 
     # Start and stop
@@ -127,18 +129,21 @@ class Broker:
             some = known.topics[first : first + TOPICS_AT_ONCE]
             await asyncio.gather(*(self._open_topic(row, by_topic[TopicId(row.topic_id)], committed) for row in some))
         self._list_offsets_topic()
+        await self.groups.start(tasks)
         self._housekeeping.start(tasks)
         self.serving = True
 
     def begin_stop(self) -> None:
         """From here on no write is taken; answers in progress still go out."""
         self.serving = False
+        self.groups.begin_stop()
         for partition in self.topics.partitions():
             partition.stop()
 
     async def stop(self) -> None:
         """Flushes and closes everything; what cannot be done is logged, and made good at the next start."""
         await self._housekeeping.stop()
+        await self.groups.stop()
         await self.loader.close_all()
         for step in (self.checkpoints.write_stale, self.reports.write, self._fence):
             try:

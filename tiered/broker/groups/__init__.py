@@ -1,0 +1,1 @@
+"""Consumer groups: membership in memory, offsets and generations in SQL."""

@@ -1,0 +1,176 @@
+"""The group coordinator of one broker: every group that it has in memory, and the ways to ask for one.
+
+Owns the registry of groups, their loading and their forgetting. Must never decide anything about members:
+the groups do. A group is made or loaded by its first request; what SQL remembers of it is the generation
+and the offsets, never its members, so after a restart every member joins anew.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tiered.broker.groups.classic import ClassicGroups
+from tiered.broker.groups.classic_group import ClassicGroup
+from tiered.broker.groups.consumer import ConsumerGroups
+from tiered.broker.groups.group import Group
+from tiered.broker.groups.offsets import Offsets
+from tiered.broker.groups.values import (
+    MAX_GROUP_ID_BYTES,
+    Fence,
+    GroupDescription,
+    GroupKind,
+    GroupSummary,
+    StoredGroup,
+)
+from tiered.errors import (
+    CoordinatorNotAvailable,
+    GroupNotEmpty,
+    GroupNotFound,
+    IllegalGeneration,
+    InvalidGroup,
+    NotCoordinator,
+)
+from tiered.rules.coordinator_slot import coordinator_slot
+from tiered.rules.group_state import GroupState
+
+if TYPE_CHECKING:
+    from tiered.broker.broker import Broker
+
+NO_GENERATION = -1
+
+
+class GroupCoordinator:
+    """The facade for both doors: `classic` and `consumer` take members' requests, `offsets` keeps positions."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self.broker = broker
+        self.offsets = Offsets(broker)
+        self.classic = ClassicGroups(self)
+        self.consumer = ConsumerGroups(self)
+        self._groups: dict[str, Group] = {}
+        self._serving = False
+
+    async def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Takes the slots. Members' requests are refused until it returns."""
+        await self.offsets.start(tasks)
+        self._serving = True
+
+    def begin_stop(self) -> None:
+        """Answers everybody who waits; from here on members are sent to look for their coordinator again."""
+        self._serving = False
+        for group in self._groups.values():
+            group.close()
+        self._groups.clear()
+
+    async def stop(self) -> None:
+        """Writes what is due."""
+        self.begin_stop()
+        await self.offsets.stop()
+
+    # The registry, for the two kinds of group
+
+    def is_ours(self, group_id: str) -> bool:  # noqa: ARG002 - until there are several brokers, all are
+        """Whether this broker coordinates the group."""
+        return self._serving
+
+    def slot(self, group_id: str) -> int:
+        return coordinator_slot(group_id, self.broker.settings.offsets_topic_num_partitions)
+
+    def check_ours(self, group_id: str) -> None:
+        """Raises InvalidGroup for what no group can be called, NotCoordinator for what another broker coordinates."""
+        if not group_id:
+            raise InvalidGroup("the group id is empty; set group.id")
+        if "\0" in group_id or len(group_id.encode("utf-8", "surrogatepass")) > MAX_GROUP_ID_BYTES:
+            raise InvalidGroup(f"a group id has at most {MAX_GROUP_ID_BYTES} bytes of UTF-8, and none of them is 0")
+        if not self.is_ours(group_id):
+            raise NotCoordinator(f"group {group_id} is not coordinated here; find its coordinator again")
+
+    def find(self, group_id: str) -> Group | None:
+        """The group if it is in memory."""
+        return self._groups.get(group_id)
+
+    async def load(self, group_id: str) -> Group | None:
+        """The group, read from SQL if it is not in memory; None when neither knows it.
+
+        Raises CoordinatorNotAvailable while SQL is away and the group is not in memory.
+        """
+        group = self._groups.get(group_id)
+        if group is not None:
+            return group
+        stored = await self.offsets.load_group(group_id)
+        # Somebody else may have been faster.
+        group = self._groups.get(group_id)
+        if group is not None or stored is None:
+            return group
+        return self.adopt(self._restored(stored))
+
+    def _restored(self, stored: StoredGroup) -> Group:
+        if stored.kind is GroupKind.CONSUMER:
+            return self.consumer.restored(stored)
+        return self.classic.restored(stored)
+
+    def adopt(self, group: Group) -> Group:
+        """Puts a new group, or the conversion of an old one, in the registry."""
+        self._groups[group.group_id] = group
+        return group
+
+    def forget(self, group_id: str) -> None:
+        """Drops an empty group from memory: its offsets expired, or it was deleted."""
+        group = self._groups.get(group_id)
+        if group is not None and group.is_empty:
+            del self._groups[group_id]
+            group.close()
+
+    # What others ask
+
+    async def list_groups(self) -> list[GroupSummary]:
+        """Every group that this broker coordinates, in memory or only stored. Raises CoordinatorNotAvailable."""
+        found = {
+            stored.group_id: GroupSummary(
+                group_id=stored.group_id,
+                kind=stored.kind,
+                protocol_type=stored.protocol_type,
+                state=GroupState.EMPTY.value,
+                member_count=0,
+            )
+            for stored in await self.offsets.list_groups()
+        }
+        found |= {group_id: group.summary() for group_id, group in self._groups.items()}
+        return list(found.values())
+
+    async def describe(self, group_id: str) -> GroupDescription:
+        """Raises GroupNotFound, NotCoordinator, CoordinatorNotAvailable."""
+        self.check_ours(group_id)
+        group = await self.load(group_id)
+        if group is None:
+            raise GroupNotFound(f"no group has the id {group_id}; list the groups to see their ids")
+        return group.describe()
+
+    async def delete_group(self, group_id: str) -> None:
+        """Raises GroupNotFound, GroupNotEmpty, NotCoordinator, CoordinatorNotAvailable."""
+        self.check_ours(group_id)
+        group = await self.load(group_id)
+        if group is None:
+            raise GroupNotFound(f"no group has the id {group_id}; list the groups to see their ids")
+        if not group.is_empty:
+            raise GroupNotEmpty(f"group {group_id} has members; stop them first")
+        await self.offsets.delete_group(group_id)
+        self.forget(group_id)
+
+    async def check_commit(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> Fence:
+        """Permission to write the group's offsets, for a member of it or (generation -1) for anybody while it is
+        empty. Raises what `Group.check_commit` raises, InvalidGroup, NotCoordinator, CoordinatorNotAvailable.
+        """
+        self.check_ours(group_id)
+        group = await self.load(group_id)
+        if group is None:
+            if generation != NO_GENERATION:
+                raise IllegalGeneration(f"group {group_id} is not known; join it again")
+            # Offsets without members: a tool, or a consumer that assigns its partitions itself.
+            group = self.adopt(ClassicGroup(self, group_id))
+        group.check_commit(member_id, instance_id, generation)
+        return Fence(group_id=group_id, slot=self.slot(group_id), generation=group.generation)
+
+
+def unavailable(what: str) -> CoordinatorNotAvailable:
+    """The error for requests that a bound refuses."""
+    return CoordinatorNotAvailable(f"{what}; try again later")

@@ -1,0 +1,162 @@
+"""What groups are asked, what they answer, and how they are shown: values without behaviour.
+
+Owns the shapes that the doors, the two kinds of group and the offsets share. Must never hold state.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+_NOTHING: Mapping[str, tuple[int, ...]] = MappingProxyType({})
+MAX_GROUP_ID_BYTES = 2000
+"""Of UTF-8: what an index entry of PostgreSQL holds, with room for the other columns."""
+
+
+class GroupKind(StrEnum):
+    """The protocol that a group runs. The values are what SQL and the HTTP API show."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredGroup:
+    """What SQL knows of a group: `generation` is the highest ever given (the group epoch of a KIP-848 group)."""
+
+    group_id: str
+    kind: GroupKind = GroupKind.CLASSIC
+    protocol_type: str = ""
+    generation: int = -1
+    empty_since_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSummary:
+    """One line of a list of groups. `state` is Kafka's name of it."""
+
+    group_id: str
+    kind: GroupKind
+    protocol_type: str
+    state: str
+    member_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberDescription:
+    """One member. `assignment` maps topic names to partitions; it is empty where the protocol type is not "consumer".
+
+    `metadata_bytes` and `assignment_bytes` are what a classic member and its leader sent, for DescribeGroups.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    subscribed_topics: tuple[str, ...] = ()
+    assignment: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: _NOTHING)
+    member_epoch: int = -1
+    rack: str | None = None
+    metadata_bytes: bytes = b""
+    assignment_bytes: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDescription:
+    """A whole group. `generation` is the group epoch of a KIP-848 group; `protocol_name` its assignor."""
+
+    group_id: str
+    kind: GroupKind
+    protocol_type: str
+    protocol_name: str
+    state: str
+    generation: int
+    members: tuple[MemberDescription, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fence:
+    """Permission to write offsets: void as soon as the slot has another owner or the group a later generation."""
+
+    group_id: str
+    slot: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberProtocol:
+    """One of the protocols (assignors) that a classic member supports, best first."""
+
+    name: str
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinRequest:
+    """A JoinGroup. An empty `member_id` is a new member."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[MemberProtocol, ...]
+    requires_known_member_id: bool
+    """v4 and later: a new member first gets its id, then joins with it (KIP-394)."""
+    supports_skipping_assignment: bool
+    """v9 and later (KIP-814)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinedMember:
+    """What the leader learns of a member."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinResult:
+    """A successful JoinGroup. Only the leader gets `members`."""
+
+    generation: int
+    protocol_type: str
+    protocol_name: str
+    leader: str
+    member_id: str
+    members: tuple[JoinedMember, ...] = ()
+    skip_assignment: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncRequest:
+    """A SyncGroup. `assignments` (member id to bytes) comes from the leader alone."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation: int
+    protocol_type: str | None
+    protocol_name: str | None
+    assignments: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncResult:
+    """A successful SyncGroup: the member's own assignment."""
+
+    protocol_type: str
+    protocol_name: str
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeavingMember:
+    """One member of a LeaveGroup: by id, or (static ones) by instance id with an empty member id."""
+
+    member_id: str
+    instance_id: str | None
