@@ -252,6 +252,23 @@ class BrokerSettings:
         minimum=100, read_only=True,
     )
 
+    # What HTTP clients may ask of the broker
+    tiered_http_allowed_hosts: tuple[str, ...] = setting(
+        ConfigType.LIST, (), "Names besides the advertised one that browsers may reach the HTTP door by.",
+    )
+    tiered_http_max_requests: int = setting(
+        ConfigType.INT, 64, "HTTP requests in progress; the next one is answered with 429.", minimum=1,
+    )
+    tiered_http_max_streams: int = setting(
+        ConfigType.INT, 100, "HTTP answers without an end (tails) that may be open.", minimum=0,
+    )
+    tiered_http_request_timeout_ms: int = setting(
+        ConfigType.INT, 30_000, "An HTTP request must have arrived and been answered within this long.", minimum=100,
+    )
+    tiered_metrics_max_series: int = setting(
+        ConfigType.INT, 1000, "Topics, and partitions of groups, that /metrics has lines of their own for.", minimum=0,
+    )
+
     # Groups
     group_initial_rebalance_delay_ms: int = setting(
         ConfigType.INT, 3000, "How long an empty group waits for more members.", minimum=0,

@@ -1,55 +1,42 @@
-"""The HTTP server: which route goes where, and what an error looks like.
+"""The HTTP server: the routes behind what guards them, on a socket.
 
-Owns the application's set-up and its limits. Must never hold state of its own: every answer is read from
-the broker.
+Owns the application's set-up and what becomes of an exception. Must never hold state of its own: every answer is
+read from the broker.
 """
 
 import logging
 import socket
-from collections.abc import Awaitable, Callable
 
 from aiohttp import web
+from aiohttp.web_protocol import RequestPayloadError
 
 from tiered.broker.broker import Broker
-from tiered.errors import (
-    Corrupt,
-    Fenced,
-    Invalid,
-    OutOfRange,
-    Retriable,
-    TieredError,
-    UnknownTopicId,
-    UnknownTopicOrPartition,
-)
-from tiered.server.http import routes_catalogue, routes_health, routes_metrics
+from tiered.errors import TieredError
+from tiered.server.http import limits, openapi, security
+from tiered.server.http.failures import refusal, response_for
 from tiered.server.http.keys import BROKER
+from tiered.server.http.route import Handler
+from tiered.server.http.routes import ROUTES
 
 log = logging.getLogger(__name__)
 
-MAX_REQUEST_BYTES = 1 << 20
-KEEPALIVE_S = 60.0
 SHUTDOWN_S = 2.0
-
-_STATUS: tuple[tuple[type[TieredError], int], ...] = (
-    (UnknownTopicOrPartition, 404),
-    (UnknownTopicId, 404),
-    (Retriable, 503),
-    (Fenced, 409),
-    (OutOfRange, 416),
-    (Corrupt, 500),
-    (Invalid, 400),
-)
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def application(broker: Broker) -> web.Application:
     """The routes of this version, with errors as JSON: `{"error_code": …, "message": …}`."""
-    app = web.Application(client_max_size=MAX_REQUEST_BYTES, middlewares=[_errors_as_json])
+    app = web.Application(middlewares=[_errors_as_json, security.same_origin_only])
     app[BROKER] = broker
-    routes_health.add(app)
-    routes_metrics.add(app)
-    routes_catalogue.add(app)
+    app[security.CSRF_TOKEN] = security.new_token()
+    app[limits.REQUESTS] = limits.RequestsState()
+    app[openapi.DOCUMENT] = openapi.document_of(ROUTES)
+    app.on_response_prepare.append(security.add_headers)
+    for route in ROUTES:
+        handler = limits.limited(route)
+        if route.method == "GET":
+            app.router.add_get(route.path, handler, allow_head=route.has_deadline)
+        else:
+            app.router.add_route(route.method, route.path, handler)
     return app
 
 
@@ -58,7 +45,16 @@ class HttpServer:
 
     def __init__(self, broker: Broker) -> None:
         self._runner = web.AppRunner(
-            application(broker), access_log=None, keepalive_timeout=KEEPALIVE_S, shutdown_timeout=SHUTDOWN_S
+            application(broker),
+            access_log=None,
+            # A handler whose client has gone is cancelled: nobody waits for its answer any more.
+            handler_cancellation=True,
+            keepalive_timeout=limits.KEEPALIVE_S,
+            lingering_time=limits.LINGER_S,
+            shutdown_timeout=SHUTDOWN_S,
+            max_line_size=limits.MAX_LINE_BYTES,
+            max_field_size=limits.MAX_HEADER_BYTES,
+            max_headers=limits.MAX_HEADERS,
         )
 
     async def start(self, sock: socket.socket) -> None:
@@ -76,15 +72,24 @@ async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamR
     except web.HTTPException as error:
         if error.status < 400:
             raise
-        return error_response(error.status, error.reason)
+        return _as_json(request, error)
     except TieredError as error:
-        status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
-        return error_response(status, str(error))
+        return response_for(request, error)
+    except RequestPayloadError as error:
+        return refusal(request, 400, f"the body cannot be read: {error}")
     except Exception:
         log.exception("%s %s failed in an unforeseen way", request.method, request.path)
-        return error_response(500, "the broker failed in an unforeseen way; its log has the details")
+        return refusal(request, 500, "the broker failed in an unforeseen way; its log has the details")
 
 
-def error_response(status: int, message: str) -> web.Response:
-    """An error as clients see it. `error_code` repeats the HTTP status."""
-    return web.json_response({"error_code": status, "message": message}, status=status)
+def _as_json(request: web.Request, error: web.HTTPException) -> web.Response:
+    message = error.reason
+    if error.status == 404:
+        message = f"nothing is served at {request.path[:200]}; /openapi.json lists what is"
+    response = refusal(request, error.status, message)
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        response.headers["Allow"] = ", ".join(sorted(error.allowed_methods))
+        methods = response.headers["Allow"]
+        response = refusal(request, 405, f"{request.method[:20]} is not possible here; {methods} are")
+        response.headers["Allow"] = methods
+    return response

@@ -7,11 +7,21 @@ object store stops neither.
 from aiohttp import web
 
 from tiered.server.http.keys import BROKER
+from tiered.server.http.route import Answer, Route, answers_json
+from tiered.server.http.schema import array, boolean, integer, record, text
 
-
-def add(app: web.Application) -> None:
-    app.router.add_get("/healthz", _healthz)
-    app.router.add_get("/readyz", _readyz)
+HEALTH = record(
+    {
+        "serving": boolean("False while the broker starts or stops."),
+        "broker": integer("This broker's number."),
+        "cluster_id": text(),
+        "failed_partitions": array(text(), "Partitions whose disk failed; the first 100."),
+        "disk_full": boolean("True while writes are refused to keep a reserve."),
+        "upload_backlog_bytes": integer("Bytes of closed segments that wait for their upload."),
+        "stale_checkpoints": integer("Checkpoints in the bucket that are older than what they describe."),
+    },
+    is_open=True,
+)
 
 
 async def _healthz(_request: web.Request) -> web.Response:
@@ -22,3 +32,26 @@ async def _readyz(request: web.Request) -> web.Response:
     health = request.app[BROKER].health()
     status = 200 if health["serving"] else 503
     return web.json_response(health, status=status)
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/healthz",
+        handler=_healthz,
+        tag="service",
+        summary="Says that the process is alive.",
+        answers=answers_json(record({"status": text(allowed=("alive",))})),
+    ),
+    Route(
+        method="GET",
+        path="/readyz",
+        handler=_readyz,
+        tag="service",
+        summary="Says whether the broker serves, and what an operator should look at.",
+        answers={
+            200: Answer(description="It serves.", schema=HEALTH),
+            503: Answer(description="It starts or stops.", schema=HEALTH),
+        },
+    ),
+)

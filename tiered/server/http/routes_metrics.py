@@ -10,12 +10,10 @@ from aiohttp import web
 from tiered.broker.broker import Broker
 from tiered.metrics import LATENCY_BUCKETS_MS
 from tiered.server.http.keys import BROKER
+from tiered.server.http.route import Answer, Route
+from tiered.server.http.schema import text
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-
-def add(app: web.Application) -> None:
-    app.router.add_get("/metrics", _metrics)
 
 
 async def _metrics(request: web.Request) -> web.Response:
@@ -87,3 +85,15 @@ def _plain(broker: Broker) -> Iterator[tuple[str, str, str, float]]:
     }
     for name, (documentation, value) in measured.items():
         yield name, "gauge", documentation, value
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/metrics",
+        handler=_metrics,
+        tag="service",
+        summary="The broker's numbers in Prometheus' text format.",
+        answers={200: Answer(description="As docs/metrics.md lists them.", schema=text(), content_type="text/plain")},
+    ),
+)

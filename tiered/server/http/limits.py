@@ -1,0 +1,79 @@
+"""What one request, and all of them together, may cost.
+
+Owns the count of requests in progress. A request above the bound is refused at once; one that takes longer than
+its deadline, a slow body included, is ended with 408. Must never cut a change halfway: `admin` runs changes in
+tasks of their own.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from tiered.server.http.failures import refusal
+from tiered.server.http.keys import BROKER
+from tiered.server.http.route import Handler, Route
+
+MAX_LINE_BYTES = 16 << 10
+MAX_HEADER_BYTES = 16 << 10
+MAX_HEADERS = 100
+KEEPALIVE_S = 60.0
+LINGER_S = 2.0
+
+
+@dataclass(slots=True)
+class RequestsState:
+    """Requests in progress: those with a deadline, and streams, which have none, apart."""
+
+    bounded: int = 0
+    streams: int = 0
+
+
+REQUESTS: web.AppKey[RequestsState] = web.AppKey("requests", RequestsState)
+
+
+def limited(route: Route) -> Handler:
+    """The route's handler within its bounds."""
+    return _with_deadline(route.handler) if route.has_deadline else _stream(route.handler)
+
+
+def _with_deadline(handler: Handler) -> Handler:
+    async def run(request: web.Request) -> web.StreamResponse:
+        settings, state = request.app[BROKER].settings, request.app[REQUESTS]
+        if state.bounded >= settings.tiered_http_max_requests:
+            return _too_many(request, f"{state.bounded} requests are in progress; try again in a moment")
+        state.bounded += 1
+        deadline = asyncio.timeout(settings.tiered_http_request_timeout_ms / 1000.0)
+        try:
+            async with deadline:
+                return await handler(request)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            if not request.content.is_eof():
+                return refusal(request, 408, "the request did not arrive in time; send it faster, or less of it")
+            return refusal(request, 504, "the broker did not finish in time; it may still do it: look, then try again")
+        finally:
+            state.bounded -= 1
+
+    return run
+
+
+def _stream(handler: Handler) -> Handler:
+    async def run(request: web.Request) -> web.StreamResponse:
+        state = request.app[REQUESTS]
+        if state.streams >= request.app[BROKER].settings.tiered_http_max_streams:
+            return _too_many(request, f"{state.streams} streams are open; close one, or try again later")
+        state.streams += 1
+        try:
+            return await handler(request)
+        finally:
+            state.streams -= 1
+
+    return run
+
+
+def _too_many(request: web.Request, message: str) -> web.Response:
+    response = refusal(request, 429, message)
+    response.headers["Retry-After"] = "1"
+    return response

@@ -1,0 +1,25 @@
+"""Every route that is served, in the order of the OpenAPI document. A new module of routes is one row here.
+
+Owns the list alone.
+"""
+
+from tiered.server.http import (
+    openapi,
+    routes_catalogue,
+    routes_cluster,
+    routes_health,
+    routes_metrics,
+    routes_topics,
+    security,
+)
+from tiered.server.http.route import Route
+
+ROUTES: tuple[Route, ...] = (
+    *routes_health.ROUTES,
+    *routes_metrics.ROUTES,
+    *openapi.ROUTES,
+    *security.ROUTES,
+    *routes_cluster.ROUTES,
+    *routes_topics.ROUTES,
+    *routes_catalogue.ROUTES,
+)

@@ -1,0 +1,173 @@
+"""JSON schemas as values, and the check of what clients send against the very schema that documents it.
+
+Owns the small part of JSON Schema 2020-12 that our routes use. Pure: neither reads requests nor writes answers.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tiered.errors import InvalidRequest
+
+Schema = Mapping[str, Any]
+
+INT_MAX = (1 << 31) - 1
+LONG_MAX = (1 << 63) - 1
+_TYPES: Mapping[str, type | tuple[type, ...]] = {
+    "null": type(None),
+    "boolean": bool,
+    "integer": int,
+    "number": (int, float),
+    "string": str,
+    "array": list,
+    "object": dict,
+}
+MAX_SHOWN_CHARS = 60
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+ANYTHING: Schema = {}
+
+
+def text(description: str = "", *, allowed: Sequence[str] = (), **limits: Any) -> Schema:
+    """A string; `limits` are minLength, maxLength, pattern."""
+    return _with({"type": "string", **limits, **({"enum": list(allowed)} if allowed else {})}, description)
+
+
+def integer(description: str = "", *, minimum: int = 0, maximum: int = LONG_MAX) -> Schema:
+    return _with({"type": "integer", "minimum": minimum, "maximum": maximum}, description)
+
+
+def number(description: str = "") -> Schema:
+    return _with({"type": "number"}, description)
+
+
+def boolean(description: str = "") -> Schema:
+    return _with({"type": "boolean"}, description)
+
+
+def array(items: Schema, description: str = "", *, max_items: int | None = None) -> Schema:
+    return _with(
+        {"type": "array", "items": items, **({} if max_items is None else {"maxItems": max_items})}, description
+    )
+
+
+def mapping(values: Schema, description: str = "", *, max_properties: int | None = None) -> Schema:
+    """An object with names of the client's choice."""
+    limit = {} if max_properties is None else {"maxProperties": max_properties}
+    return _with({"type": "object", "additionalProperties": values, **limit}, description)
+
+
+def record(
+    properties: Mapping[str, Schema], *, optional: Sequence[str] = (), is_open: bool = False, description: str = ""
+) -> Schema:
+    """An object with these properties, all of them required except `optional`; others only when it `is_open`."""
+    return _with(
+        {
+            "type": "object",
+            "properties": dict(properties),
+            "required": [name for name in properties if name not in optional],
+            "additionalProperties": is_open,
+        },
+        description,
+    )
+
+
+def nullable(schema: Schema) -> Schema:
+    """`schema`, or null."""
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def one_of(*schemas: Schema, description: str = "") -> Schema:
+    """Any of `schemas`."""
+    return _with({"anyOf": list(schemas)}, description)
+
+
+def check(value: object, schema: Schema, where: str = "the body") -> None:
+    """InvalidRequest that says where `value` is not as `schema` has it."""
+    choices = schema.get("anyOf")
+    if choices is not None:
+        _check_any(value, choices, where)
+    kind = schema.get("type")
+    if kind is not None and not _is(value, kind):
+        raise InvalidRequest(f"{where} must be {_article(kind)} {kind}, not {_shown(value)}")
+    allowed = schema.get("enum")
+    if allowed is not None and value not in allowed:
+        raise InvalidRequest(f"{where} is {_shown(value)}: it must be one of {', '.join(map(str, allowed))}")
+    if isinstance(value, str):
+        _check_text(value, schema, where)
+    elif isinstance(value, list):
+        _check_array(value, schema, where)
+    elif isinstance(value, dict):
+        _check_object(value, schema, where)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        least, most = schema.get("minimum"), schema.get("maximum")
+        if (least is not None and value < least) or (most is not None and value > most):
+            raise InvalidRequest(f"{where} is {_shown(value)}: it must be from {least} to {most}")
+
+
+def _check_any(value: object, choices: Sequence[Schema], where: str) -> None:
+    first: InvalidRequest | None = None
+    for choice in choices:
+        try:
+            check(value, choice, where)
+        except InvalidRequest as error:
+            # Of two objections the one to a choice of the right type says more.
+            kind = choice.get("type")
+            if first is None or (kind is not None and _is(value, kind)):
+                first = error
+        else:
+            return
+    if first is not None:
+        raise first
+
+
+def _check_text(value: str, schema: Schema, where: str) -> None:
+    if _LONE_SURROGATE.search(value):
+        raise InvalidRequest(f"{where} holds half of a surrogate pair, which no UTF-8 text can hold")
+    if not schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value)):
+        raise InvalidRequest(
+            f"{where} has {len(value)} characters: it must have {schema.get('minLength', 0)} to "
+            f"{schema.get('maxLength', 'any number')}"
+        )
+
+
+def _check_array(value: list[Any], schema: Schema, where: str) -> None:
+    if len(value) > schema.get("maxItems", len(value)):
+        raise InvalidRequest(f"{where} has {len(value)} items: send {schema['maxItems']} at most")
+    for index, item in enumerate(value):
+        check(item, schema.get("items", ANYTHING), f"{where}[{index}]")
+
+
+def _check_object(value: dict[str, Any], schema: Schema, where: str) -> None:
+    known = schema.get("properties", {})
+    for name in schema.get("required", ()):
+        if name not in value:
+            raise InvalidRequest(f"{where} has no {name!r}, which it needs")
+    if len(value) > schema.get("maxProperties", len(value)):
+        raise InvalidRequest(f"{where} has {len(value)} entries: send {schema['maxProperties']} at most")
+    others = schema.get("additionalProperties", True)
+    for name, item in value.items():
+        if name in known:
+            check(item, known[name], f"{where}.{name}")
+        elif others is False:
+            raise InvalidRequest(f"{where} has {name[:MAX_SHOWN_CHARS]!r}; known are {', '.join(sorted(known))}")
+        elif isinstance(others, Mapping):
+            check(item, others, f"{where}.{name[:MAX_SHOWN_CHARS]}")
+
+
+def _is(value: object, kind: str) -> bool:
+    # In Python True is an int, in JSON it is not.
+    return isinstance(value, _TYPES[kind]) and not (isinstance(value, bool) and kind in ("integer", "number"))
+
+
+def _article(kind: str) -> str:
+    return "an" if kind[0] in "aio" else "a"
+
+
+def _shown(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= MAX_SHOWN_CHARS else shown[:MAX_SHOWN_CHARS] + "…"
+
+
+def _with(schema: dict[str, Any], description: str) -> Schema:
+    return {**schema, "description": description} if description else schema
