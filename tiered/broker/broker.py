@@ -22,6 +22,7 @@ from tiered.broker.groups.coordinator import GroupCoordinator
 from tiered.broker.housekeeping import Housekeeping
 from tiered.broker.partition_loader import PartitionLoader
 from tiered.broker.producer_ids import ProducerIds
+from tiered.broker.record_reader import RecordReader
 from tiered.broker.reports import Reports
 from tiered.broker.segment_lifecycle import SegmentLifecycle, committed_segment
 from tiered.broker.tier_reader import TierReader
@@ -68,6 +69,7 @@ class Broker:
         self.cluster_id = ""
         self.broker_epoch = -1
         self.change_number = 0
+        self.started_monotonic_ms = clock.monotonic_ms()
         self.serving = False
         self.must_stop = asyncio.Event()
         self.replaced: StaleBrokerEpoch | None = None
@@ -89,6 +91,7 @@ class Broker:
         self.cold_reader = ColdReader(self.store, self._cache, self._downloads)
         self.flusher = Flusher(self.disk, clock)
         self.reader = TierReader(self.cold_reader, self.disk, self.counters)
+        self.records = RecordReader(self.reader, clock)
         self.loader = PartitionLoader(self)
         self.lifecycle = SegmentLifecycle(self)
         self.checkpoints = CheckpointWriter(self)
@@ -161,7 +164,7 @@ class Broker:
     def _close_pools(self) -> None:
         # First the store, so that requests to one that is away are not repeated any more.
         self.store.close()
-        for pool in (self._downloads, self.uploads, self.disk):
+        for pool in (self._downloads, self.uploads, self.disk, self.records):
             pool.close()
 
     async def heartbeat(self) -> None:
