@@ -9,6 +9,7 @@ from tiered.server.http import (
     routes_cluster,
     routes_health,
     routes_metrics,
+    routes_records,
     routes_topics,
     security,
 )
@@ -22,4 +23,5 @@ ROUTES: tuple[Route, ...] = (
     *routes_cluster.ROUTES,
     *routes_topics.ROUTES,
     *routes_catalogue.ROUTES,
+    *routes_records.ROUTES,
 )

@@ -1,4 +1,4 @@
-"""`/api/v1/topics` and `/api/v1/topics/{topic}/partitions/{partition}/segments`: where the data is.
+"""`/api/v1/topics/{topic}/partitions/{partition}/segments`: where the data is.
 
 Answers from memory, so it works while SQL is away. Reads nothing but the broker's own view.
 """
@@ -6,56 +6,50 @@ Answers from memory, so it works while SQL is away. Reads nothing but the broker
 from aiohttp import web
 
 from tiered.broker.catalogue import segments_of
-from tiered.errors import UnknownTopicOrPartition
-from tiered.server.http.keys import BROKER
+from tiered.server.http import schema
+from tiered.server.http.lookups import partition_of
+from tiered.server.http.parameters import PARTITION, TOPIC, query_number
+from tiered.server.http.route import Route, answers_json
 
 MAX_SEGMENTS = 10_000
+_START = query_number("start_offset", "Segments that end after this offset.", default=0)
+_SEGMENT = schema.record(
+    {
+        "base_offset": schema.integer(),
+        "end_offset": schema.integer(),
+        "tier": schema.text(allowed=("hot", "cold", "both")),
+        "state": schema.text(allowed=("active", "closed", "committed")),
+        "size_bytes": schema.integer(),
+        "min_timestamp_ms": schema.integer("-1 where unknown.", minimum=-schema.LONG_MAX),
+        "max_timestamp_ms": schema.integer("-1 where unknown.", minimum=-schema.LONG_MAX),
+        "object_key": schema.nullable(schema.text()),
+    },
+    is_open=True,
+)
+_SEGMENTS = schema.record(
+    {
+        "topic": schema.text(),
+        "partition": schema.integer(),
+        "log_start_offset": schema.integer(),
+        "local_log_start_offset": schema.integer(),
+        "cold_end_offset": schema.integer(),
+        "high_watermark": schema.integer(),
+        "log_end_offset": schema.integer(),
+        "segments": schema.array(_SEGMENT, max_items=MAX_SEGMENTS),
+    },
+    is_open=True,
+)
 
 
-def add(app: web.Application) -> None:
-    app.router.add_get("/api/v1/topics", _topics)
-    app.router.add_get("/api/v1/topics/{topic}/partitions/{partition}/segments", _segments)
-
-
-async def _topics(request: web.Request) -> web.Response:
-    topics = [
-        {
-            "topic": topic.name,
-            "topic_id": str(topic.topic_id),
-            "internal": topic.is_internal,
-            "partitions": [
-                {
-                    "partition": partition.topic_partition.partition,
-                    "leader_epoch": partition.leader_epoch,
-                    "log_start_offset": partition.log_start_offset,
-                    "local_log_start_offset": partition.log.local_log_start_offset,
-                    "cold_end_offset": partition.cold_end_offset,
-                    "high_watermark": partition.high_watermark,
-                    "log_end_offset": partition.log.log_end_offset,
-                    "local_bytes": partition.log.size_bytes,
-                }
-                for partition in topic.partitions
-            ],
-        }
-        for topic in request.app[BROKER].topics
-    ]
-    return web.json_response({"topics": topics})
-
-
-async def _segments(request: web.Request) -> web.Response:
-    """`?start_offset=` pages on from the last `end_offset`; at most 10,000 segments an answer."""
-    name, index = request.match_info["topic"], request.match_info["partition"]
-    if not index.isdecimal() or len(index) > 10:
-        raise UnknownTopicOrPartition(f"{index[:20]!r} is no partition number")
-    start = request.query.get("start_offset", "0")
-    if not start.isdecimal() or len(start) > 19:
-        raise web.HTTPBadRequest(reason="start_offset must be a whole number from 0 on")
-    partition = request.app[BROKER].topics.by_name(name).partition(int(index))
-    found = [each for each in segments_of(partition) if each.end_offset > int(start)]
+async def segments(request: web.Request) -> web.Response:
+    """At most 10,000 segments an answer; `?start_offset=` pages on from the last `end_offset`."""
+    partition = partition_of(request)
+    start_offset = _START.of(request)
+    found = [each for each in segments_of(partition) if each.end_offset > start_offset]
     return web.json_response(
         {
-            "topic": name,
-            "partition": int(index),
+            "topic": partition.topic,
+            "partition": partition.topic_partition.partition,
             "log_start_offset": partition.log_start_offset,
             "local_log_start_offset": partition.log.local_log_start_offset,
             "cold_end_offset": partition.cold_end_offset,
@@ -76,3 +70,16 @@ async def _segments(request: web.Request) -> web.Response:
             ],
         }
     )
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/api/v1/topics/{topic}/partitions/{partition}/segments",
+        handler=segments,
+        summary="The catalogue of one partition: which offsets are hot, cold or both.",
+        tag="topics",
+        parameters=(TOPIC, PARTITION, _START),
+        answers=answers_json(_SEGMENTS),
+    ),
+)

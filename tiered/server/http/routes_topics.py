@@ -1,0 +1,255 @@
+"""`/api/v1/topics`: every topic with its partitions; one with its configs; create, configure, delete.
+
+Reads the broker's own view, so it answers while SQL is away; what changes something goes through `admin`, as
+the same request of Kafka's protocol does.
+"""
+
+from typing import Any
+
+from aiohttp import web
+
+from tiered.broker.admin import DEFAULT, MAX_PARTITIONS_A_TOPIC, NewTopic
+from tiered.broker.broker import Broker
+from tiered.broker.partition import Partition
+from tiered.broker.topics import Topic
+from tiered.config import ConfigChange, ConfigEntry, ConfigOperation
+from tiered.errors import InvalidRequest
+from tiered.server.http import schema
+from tiered.server.http.keys import BROKER
+from tiered.server.http.lookups import topic_of
+from tiered.server.http.parameters import TOPIC, json_of
+from tiered.server.http.route import Answer, Route, answers_json
+
+TAG = "topics"
+MAX_CONFIGS = 100
+_CONFIG_VALUE = schema.one_of(schema.text(maxLength=10_000), schema.number(), schema.boolean())
+_CONFIGS = schema.mapping(_CONFIG_VALUE, "Config names and values.", max_properties=MAX_CONFIGS)
+_NEW_TOPIC = schema.record(
+    {
+        "name": schema.text("1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'.", minLength=1, maxLength=249),
+        "partitions": schema.integer("The broker's default if absent.", minimum=1, maximum=MAX_PARTITIONS_A_TOPIC),
+        "replication_factor": schema.integer(minimum=1, maximum=2**15 - 1),
+        "configs": _CONFIGS,
+        "validate_only": schema.boolean("Check, and create nothing."),
+    },
+    optional=("partitions", "replication_factor", "configs", "validate_only"),
+)
+_CONFIG_CHANGES = schema.record(
+    {
+        "set": _CONFIGS,
+        "reset": schema.array(schema.text(maxLength=249), "Configs that go back to default.", max_items=MAX_CONFIGS),
+        "validate_only": schema.boolean("Check, and change nothing."),
+    },
+    optional=("set", "reset", "validate_only"),
+)
+_CONFIG = schema.record(
+    {
+        "name": schema.text(),
+        "value": schema.nullable(schema.text()),
+        "source": schema.text(),
+        "is_default": schema.boolean(),
+        "read_only": schema.boolean(),
+        "is_sensitive": schema.boolean(),
+        "documentation": schema.text(),
+        "type": schema.text(),
+    },
+    is_open=True,
+)
+_PARTITION = schema.record(
+    {
+        "partition": schema.integer(),
+        "leader": schema.integer(),
+        "isr": schema.array(schema.integer()),
+        "replicas": schema.array(schema.integer()),
+        "leader_epoch": schema.integer(),
+        "log_start_offset": schema.integer(),
+        "local_log_start_offset": schema.integer(),
+        "cold_end_offset": schema.integer(),
+        "high_watermark": schema.integer(),
+        "last_stable_offset": schema.integer(),
+        "log_end_offset": schema.integer(),
+        "local_bytes": schema.integer(),
+        "cold_bytes": schema.integer(),
+        "failed": schema.nullable(schema.text("Why its log takes no more writes.")),
+    },
+    is_open=True,
+)
+_TOPIC_FIELDS = {
+    "topic": schema.text(),
+    "topic_id": schema.text(),
+    "internal": schema.boolean(),
+    "partition_count": schema.integer(),
+    "replication_factor": schema.integer(),
+    "record_count": schema.integer("How many offsets there are: at least as many as records."),
+    "local_bytes": schema.integer(),
+    "cold_bytes": schema.integer(),
+    "partitions": schema.array(_PARTITION),
+}
+_TOPIC = schema.record(_TOPIC_FIELDS, is_open=True)
+_TOPIC_WITH_CONFIGS = schema.record({**_TOPIC_FIELDS, "configs": schema.array(_CONFIG)}, is_open=True)
+
+
+async def topics(request: web.Request) -> web.Response:
+    broker = request.app[BROKER]
+    return web.json_response({"topics": [topic_fields(broker, topic) for topic in broker.topics]})
+
+
+async def topic(request: web.Request) -> web.Response:
+    return web.json_response(_with_configs(request.app[BROKER], topic_of(request)))
+
+
+async def create(request: web.Request) -> web.Response:
+    body = await json_of(request, _NEW_TOPIC)
+    broker = request.app[BROKER]
+    validate_only = body.get("validate_only", False)
+    new = NewTopic(
+        name=body["name"],
+        partition_count=body.get("partitions", DEFAULT),
+        replication_factor=body.get("replication_factor", DEFAULT),
+        configs=_config_texts(body.get("configs", {})),
+    )
+    made = await broker.admin.create_topic(new, validate_only=validate_only)
+    return web.json_response(_with_configs(broker, made), status=200 if validate_only else 201)
+
+
+async def alter_configs(request: web.Request) -> web.Response:
+    """All or nothing; answers with the topic's configs afterwards."""
+    body = await json_of(request, _CONFIG_CHANGES)
+    broker = request.app[BROKER]
+    altered = topic_of(request)
+    wanted = _config_texts(body.get("set", {}))
+    reset = body.get("reset", [])
+    if len(set(reset)) != len(reset) or not wanted.keys().isdisjoint(reset):
+        raise InvalidRequest("a config stands twice; either set it or reset it, once")
+    if not wanted and not reset:
+        raise InvalidRequest('nothing to change: give {"set": {name: value}} or {"reset": [name]}')
+    steps = [ConfigChange(name=name, operation=ConfigOperation.SET, value=value) for name, value in wanted.items()]
+    steps += [ConfigChange(name=name, operation=ConfigOperation.DELETE) for name in reset]
+    await broker.admin.alter_topic(altered, steps, keep_others=True, validate_only=body.get("validate_only", False))
+    return web.json_response(
+        {"topic": altered.name, "configs": _configs(broker, broker.topics.by_id(altered.topic_id))}
+    )
+
+
+async def delete(request: web.Request) -> web.Response:
+    await request.app[BROKER].admin.delete_topic(topic_of(request))
+    return web.Response(status=204)
+
+
+def topic_fields(broker: Broker, topic: Topic) -> dict[str, Any]:
+    """A topic in JSON. `record_count` is what its offsets allow: an upper bound."""
+    partitions = [partition_fields(broker, partition) for partition in topic.partitions]
+    return {
+        "topic": topic.name,
+        "topic_id": str(topic.topic_id),
+        "internal": topic.is_internal,
+        "partition_count": topic.partition_count,
+        "replication_factor": 1,
+        "record_count": sum(each["high_watermark"] - each["log_start_offset"] for each in partitions),
+        "local_bytes": sum(each["local_bytes"] for each in partitions),
+        "cold_bytes": sum(each["cold_bytes"] for each in partitions),
+        "partitions": partitions,
+    }
+
+
+def partition_fields(broker: Broker, partition: Partition) -> dict[str, Any]:
+    return {
+        "partition": partition.topic_partition.partition,
+        "leader": broker.broker_id,
+        "isr": [broker.broker_id],
+        "replicas": [broker.broker_id],
+        "leader_epoch": partition.leader_epoch,
+        "log_start_offset": partition.log_start_offset,
+        "local_log_start_offset": partition.log.local_log_start_offset,
+        "cold_end_offset": partition.cold_end_offset,
+        "high_watermark": partition.high_watermark,
+        "last_stable_offset": partition.last_stable_offset,
+        "log_end_offset": partition.log.log_end_offset,
+        "local_bytes": partition.log.size_bytes,
+        "cold_bytes": sum(segment.size_bytes for segment in partition.committed),
+        "failed": partition.log.failed,
+    }
+
+
+def _with_configs(broker: Broker, topic: Topic) -> dict[str, Any]:
+    return {**topic_fields(broker, topic), "configs": _configs(broker, topic)}
+
+
+def _configs(broker: Broker, topic: Topic) -> list[dict[str, Any]]:
+    return [config_fields(entry) for entry in broker.admin.describe_topic(topic)]
+
+
+def config_fields(entry: ConfigEntry) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "value": entry.value,
+        "source": entry.source.name,
+        "is_default": entry.is_default,
+        "read_only": entry.read_only,
+        "is_sensitive": entry.is_sensitive,
+        "documentation": entry.documentation,
+        "type": entry.type.name,
+    }
+
+
+def _config_texts(given: dict[str, Any]) -> dict[str, str]:
+    """Config values may be texts, numbers or true and false, as people write them in JSON."""
+    texts = {}
+    for name, value in given.items():
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        if not text.isprintable():
+            raise InvalidRequest(f"{name[:80]!r} has a value with characters that cannot be printed")
+        texts[name] = text
+    return texts
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/api/v1/topics",
+        handler=topics,
+        summary="Every topic with its partitions and their offsets.",
+        tag=TAG,
+        answers=answers_json(schema.record({"topics": schema.array(_TOPIC)}, is_open=True)),
+    ),
+    Route(
+        method="POST",
+        path="/api/v1/topics",
+        handler=create,
+        summary="Create a topic.",
+        tag=TAG,
+        body=_NEW_TOPIC,
+        answers={
+            201: Answer(description="Created.", schema=_TOPIC_WITH_CONFIGS),
+            200: Answer(description="It could be created (validate_only).", schema=_TOPIC_WITH_CONFIGS),
+        },
+    ),
+    Route(
+        method="GET",
+        path="/api/v1/topics/{topic}",
+        handler=topic,
+        summary="One topic with its partitions and its configs.",
+        tag=TAG,
+        parameters=(TOPIC,),
+        answers=answers_json(_TOPIC_WITH_CONFIGS),
+    ),
+    Route(
+        method="DELETE",
+        path="/api/v1/topics/{topic}",
+        handler=delete,
+        summary="Delete a topic; its objects follow after the purge grace.",
+        tag=TAG,
+        parameters=(TOPIC,),
+        answers={204: Answer(description="Gone for clients.")},
+    ),
+    Route(
+        method="PATCH",
+        path="/api/v1/topics/{topic}/configs",
+        handler=alter_configs,
+        summary="Set or reset configs of a topic, all or nothing.",
+        tag=TAG,
+        parameters=(TOPIC,),
+        body=_CONFIG_CHANGES,
+        answers=answers_json(schema.record({"topic": schema.text(), "configs": schema.array(_CONFIG)}, is_open=True)),
+    ),
+)
