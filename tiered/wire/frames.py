@@ -62,7 +62,7 @@ def read_request_header(buffer: Buffer, position: int, end: int) -> RequestHeade
             raise MalformedRequest(f"the client id has length {length}; the request is corrupt")
         first = FLEXIBLE_FROM.get(api_key)
         if first is not None and api_version >= first:
-            position = skip_tagged_fields(view, position)
+            position = skip_tagged_fields(view, position) if view[position] else position + 1
     except TRUNCATED as error:
         raise malformed("a request header", error) from None
     return RequestHeader(api_key, api_version, correlation_id, client_id, position)

@@ -133,7 +133,11 @@ def decode_produce_request(buffer: Buffer, position: int, end: int, version: int
 def _decode_flexible(view: memoryview, position: int, with_ids: bool) -> ProduceRequest:
     """The hot path: single-byte lengths and empty tagged fields are handled here, without a call."""
     size = len(view)
-    transactional_id, position = read_nullable_string(view, position, True)
+    transactional_id = None
+    if view[position]:
+        transactional_id, position = read_nullable_string(view, position, True)
+    else:
+        position += 1
     acks, timeout_ms = _acks_and_timeout(view, position)
     topic_count, position = read_count(view, position + 6, True, 3)
     left = MAX_ITEMS - topic_count
@@ -144,7 +148,10 @@ def _decode_flexible(view: memoryview, position: int, with_ids: bool) -> Produce
             topic_id, position = read_uuid(view, position)
         else:
             name, position = read_string(view, position, True)
-        partition_count, position = read_count(view, position, True, 6)
+        if view[position] == 2:  # One partition, as mostly.
+            partition_count, position = 1, position + 1
+        else:
+            partition_count, position = read_count(view, position, True, 6)
         left -= partition_count
         if left < 0:
             crowded()

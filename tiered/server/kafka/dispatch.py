@@ -7,8 +7,8 @@ behaviour of an API: that is in `api/<api>.py`.
 import asyncio
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
 
 from tiered.broker.broker import Broker
 from tiered.errors import MalformedRequest, Throttled, UnsupportedVersion
@@ -30,9 +30,8 @@ MAX_CLIENT_ID = 256
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What a handler may use besides its request."""
+class Context(NamedTuple):
+    """What a handler may use besides its request. (A NamedTuple: one is built for each request.)"""
 
     broker: Broker
     connection: Connection
@@ -40,8 +39,7 @@ class Context:
     client_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class RawRequest:
+class RawRequest(NamedTuple):
     """A request of a hand-written codec: its body is `buffer[position:end]`, gone once the handler returns."""
 
     context: Context
@@ -99,7 +97,7 @@ class Dispatch:
         if not max(api.min_version, api.refuse_below) <= version <= api.max_version:
             if api.key == API_VERSIONS_KEY:
                 # The one API that answers a version it does not know: in version 0, with error 35 (KIP-511).
-                return self._answer(api, replace(context, api_version=0), header.correlation_id, None)
+                return self._answer(api, context._replace(api_version=0), header.correlation_id, None)
             raise UnsupportedVersion(
                 f"{api.name} version {version} is not served; {api.min_version} to {api.max_version} are"
             )
