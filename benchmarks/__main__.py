@@ -14,7 +14,7 @@ from benchmarks import machine, scenarios
 from benchmarks.report import Report
 from benchmarks.systems import MockBroker, System, Tiered
 
-SUITES = ("throughput", "many", "start", "replay")
+SUITES = ("throughput", "warm", "many", "start", "replay")
 
 
 def main() -> int:
@@ -56,6 +56,8 @@ def main() -> int:
             finally:
                 for system in systems:
                     system.stop()
+        if "warm" in suites:
+            report.throughput |= scenarios.warm(folder / "warm", MockBroker(), rounds=rounds, gb=gb, say=say)
         if "start" in suites:
             report.start = scenarios.start_and_idle(Tiered(folder=folder / "start"), rounds=rounds, say=say)
         if "replay" in suites:

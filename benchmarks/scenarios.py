@@ -84,6 +84,35 @@ def throughput(systems: list[System], *, rounds: int, gb: float, say: Say) -> di
     return results
 
 
+def warm(folder: Path, mock: System, *, rounds: int, gb: float, say: Say) -> dict[str, dict[str, list[Run]]]:
+    """Produce at 1 KiB into pages that are cached, and into nothing, beside the reference: see `warm_broker`."""
+    folded = Tiered(folder=folder / "folded", module=("benchmarks.warm_broker",))
+    discarding = Tiered(folder=folder / "discarding", name="discard", module=("benchmarks.warm_broker", "--discard"))
+    records = int(gb * 1e9 / 1024)
+    results: dict[str, dict[str, list[Run]]] = {}
+    systems: list[System] = [folded, discarding, mock]
+    for system in systems:
+        system.start()
+    try:
+        for acks in ("1", "all"):
+            name = f"produce 1024 B, acks={acks}, warm pages"
+            load = Load(name=name, what="produce", size_bytes=1024, records=records, acks=acks)
+            for number in range(rounds + 1):
+                for system in systems:
+                    topic = f"warm-{acks}-{number}"
+                    system.create_topic(topic, IN_MEMORY)
+                    run = run_load(system, load, topic)
+                    if number > 0:
+                        results.setdefault(name, {}).setdefault(system.name, []).append(run)
+                        say(f"{name:38}{system.name:8}{run['mb_per_s']:8.0f} MB/s"
+                            f"{run['broker_cpu_s_per_gb']:8.2f} CPU s/GB")  # fmt: skip
+                    system.delete_topic(topic)
+    finally:
+        for system in systems:
+            system.stop()
+    return results
+
+
 def consume_many(systems: list[System], *, rounds: int, say: Say) -> dict[str, dict[str, list[Run]]]:
     """Consume from 200 partitions of 4 MB, which the reference can hold; filled once, read again and again."""
     results: dict[str, dict[str, list[Run]]] = {}

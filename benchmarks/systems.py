@@ -51,6 +51,8 @@ class Tiered:
     bootstrap: str = ""
     http: str = ""
     settings: dict[str, str] = field(default_factory=dict)
+    module: tuple[str, ...] = ("tiered.cli",)
+    """What `python -m` runs, with leading arguments: the product, or a variant of it for measurements."""
     _process: subprocess.Popen[str] | None = None
 
     @property
@@ -59,7 +61,7 @@ class Tiered:
         return self._process.pid
 
     def start(self) -> float:
-        argv = [sys.executable, "-m", "tiered.cli", "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+        argv = [sys.executable, "-m", *self.module, "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
         argv += ["--data", str(self.folder / "data")]
         for name, value in self.settings.items():
             argv += ["--set", f"{name}={value}"]
