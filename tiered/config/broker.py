@@ -265,6 +265,23 @@ class BrokerSettings:
     tiered_http_request_timeout_ms: int = setting(
         ConfigType.INT, 30_000, "An HTTP request must have arrived and been answered within this long.", minimum=100,
     )
+    tiered_tail_heartbeat_interval_ms: int = setting(
+        ConfigType.INT, 15_000, "A tail over HTTP that has nothing to tell shows so often that it lives.", minimum=100,
+    )
+    tiered_tail_stall_timeout_ms: int = setting(
+        ConfigType.INT, 30_000, "A listener that does not read its tail for this long is cut off.", minimum=100,
+    )
+
+    # Prices, for /api/v1/cost
+    tiered_price_cold_usd_per_gib_month: float = setting(
+        ConfigType.DOUBLE, 0.023, "What the object store costs, in USD for a GiB and month.", minimum=0, maximum=1e9,
+    )
+    tiered_price_local_usd_per_gib_month: float = setting(
+        ConfigType.DOUBLE, 0.08, "What the brokers' disks cost, in USD for a GiB and month.", minimum=0, maximum=1e9,
+    )
+    tiered_price_upload_usd_per_1000: float = setting(
+        ConfigType.DOUBLE, 0.005, "What 1000 objects cost to put into the store, in USD.", minimum=0, maximum=1e9,
+    )
     tiered_metrics_max_series: int = setting(
         ConfigType.INT, 1000, "Topics, and partitions of groups, that /metrics has lines of their own for.", minimum=0,
     )
@@ -302,6 +319,10 @@ class BrokerSettings:
         ConfigType.INT, 50, "Slots that groups are spread over.", minimum=1, read_only=True,
     )
 
+    tiered_group_memory_bytes: int = setting(
+        ConfigType.LONG, 256 << 20, "What all groups and their members may take of this broker's memory.",
+        minimum=1 << 20,
+    )
     tiered_offset_commit_linger_ms: int = setting(
         ConfigType.INT, 2, "How long offset commits of many groups are gathered for one SQL transaction.",
         minimum=0, maximum=1000,

@@ -10,6 +10,7 @@ from tiered.server.http import (
     routes_health,
     routes_metrics,
     routes_records,
+    routes_tail,
     routes_topics,
     security,
 )
@@ -24,4 +25,5 @@ ROUTES: tuple[Route, ...] = (
     *routes_topics.ROUTES,
     *routes_catalogue.ROUTES,
     *routes_records.ROUTES,
+    *routes_tail.ROUTES,
 )
