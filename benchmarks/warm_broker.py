@@ -28,7 +28,7 @@ def _discarded(_self: RealFileSystem, _file: Any, data: Any, _position: int) -> 
 def main() -> int:
     discards = "--discard" in sys.argv
     arguments = [each for each in sys.argv[1:] if each != "--discard"]
-    RealFileSystem.write = _discarded if discards else _folded  # type: ignore[method-assign]
+    RealFileSystem.write = _discarded if discards else _folded  # type: ignore[method-assign, assignment]
     return cli.main(arguments)
 
 

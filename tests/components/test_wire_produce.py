@@ -1,5 +1,6 @@
 """wire.md 16 to 21 and 40 to 42: what producers rely on."""
 
+import os
 import struct
 import time
 
@@ -137,6 +138,43 @@ def test_compression_type_of_the_topic_recompresses_and_keeps_records(broker: Br
         assert header.compression == Compression.ZSTD
         record_batch.verify_crc(data, 0, header.size_bytes)
         assert [record.value for record in record_batch.records(data)] == [b"v" * 1000] * 5
+
+
+def test_large_batches_that_are_recompressed_keep_their_order_and_their_own_errors(broker: BrokerProcess) -> None:
+    """They leave the event loop; a neighbour that is refused, or needs nothing, gets its own answer."""
+    topic = create(broker, "recompressed-large", partitions=3, compression_type="zstd")
+    plain = create(broker, "recompressed-not")
+    large = [os.urandom(30_000) for _ in range(4)]
+    with RawConnection(broker) as connection:
+        body = produce.encode_produce_request(
+            [
+                produce.TopicBatches(
+                    topic,
+                    None,
+                    [
+                        (0, batch(large)),
+                        (1, batch(large)[:-1] + b"\xff"),
+                        (2, batch([b"small"], compression=Compression.LZ4)),
+                        (0, batch(large[:2], compression=Compression.GZIP)),
+                    ],
+                ),
+                produce.TopicBatches(plain, None, [(0, batch(large))]),
+            ],
+            9,
+            acks=1,
+            timeout_ms=5000,
+        )
+        answer = connection.call(produce.API_KEY, 9, body)
+        by_topic = produce.decode_produce_response(answer, 0, len(answer), 9).topics
+        codes = [(each.partition_index, each.error_code) for topic in by_topic for each in topic.partitions]
+        assert codes == [(0, 0), (1, 2), (2, 0), (0, 0), (0, 0)]
+        first = stored(connection, topic)
+        assert [record.value for record in record_batch.records(first)] == large
+        second = stored(connection, topic, 4)
+        assert [record.value for record in record_batch.records(second)] == large[:2]
+        assert record_batch.read_header(second).compression == Compression.ZSTD
+        untouched = stored(connection, plain)
+        assert record_batch.read_header(untouched).compression == Compression.NONE
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,12 @@ from tiered.broker.housekeeping import Housekeeping
 from tiered.broker.partition_loader import PartitionLoader
 from tiered.broker.producer_ids import ProducerIds
 from tiered.broker.record_reader import RecordReader
+from tiered.broker.record_writer import RecordWriter
 from tiered.broker.reports import Reports
 from tiered.broker.segment_lifecycle import SegmentLifecycle, committed_segment
 from tiered.broker.tier_reader import TierReader
 from tiered.broker.topics import OFFSETS_TOPIC, Topic, Topics
+from tiered.cold.byte_budget import ByteBudget
 from tiered.cold.chunk_cache import ChunkCache
 from tiered.cold.object_store import open_store
 from tiered.cold.reader import ColdReader
@@ -48,6 +50,7 @@ log = logging.getLogger(__name__)
 
 TOPICS_AT_ONCE = 100
 LAST_WORDS_MS = 5_000
+RECOMPRESSING_BYTES = 128 << 20
 WILDCARD_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - compared with, never bound
 
 
@@ -89,6 +92,8 @@ class Broker:
             max_bytes_in_flight=self.settings.tiered_cold_read_bytes_in_flight,
         )
         self.cold_reader = ColdReader(self.store, self._cache, self._downloads)
+        self.recompressing = ByteBudget(RECOMPRESSING_BYTES)
+        """What requests may hold while their batches get the codec of their topic."""
         self.flusher = Flusher(self.disk, clock)
         self.reader = TierReader(self.cold_reader, self.disk, self.counters)
         self.records = RecordReader(self.reader, clock)

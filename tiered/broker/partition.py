@@ -147,8 +147,8 @@ class Partition:
             if isinstance(verdict, producer_state.Duplicate):
                 stamped = verdict.timestamp_ms if self.config.is_log_append_time else NO_TIMESTAMP
                 return Appended(verdict.base_offset, verdict.last_offset + 1, stamped, self._log_start_offset)
-        wanted = _CODES.get(self.config.compression_type)
-        if wanted is not None and wanted != header.compression:
+        wanted = self.foreign_codec(header.attributes)
+        if wanted is not None:
             buffer, position, end, header = self._recompressed(buffer, position, header, wanted)
         return self._write(buffer, position, end, header, now_ms)
 
@@ -199,6 +199,11 @@ class Partition:
             raise InvalidTimestamp(
                 f"{self.name}: timestamp {header.base_timestamp_ms} is too old (message.timestamp.before.max.ms)"
             )
+
+    def foreign_codec(self, attributes: int) -> int | None:
+        """The codec that a batch with these attributes has to be given; None when it may stay as it is."""
+        wanted = _CODES.get(self.config.compression_type)
+        return None if wanted is None or wanted == attributes & 7 else wanted
 
     def _recompressed(
         self, buffer: memoryview, position: int, header: BatchHeader, code: int

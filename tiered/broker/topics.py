@@ -44,6 +44,12 @@ class Topics:
     def __init__(self) -> None:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
+        self._with_codec: set[UUID] = set()
+
+    @property
+    def have_codecs(self) -> bool:
+        """Whether any topic has a codec of its own, so that batches may have to be compressed anew."""
+        return bool(self._with_codec)
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(list(self._by_name.values()))
@@ -54,10 +60,15 @@ class Topics:
     def put(self, topic: Topic) -> None:
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
+        if topic.config.compression_type == "producer":
+            self._with_codec.discard(topic.topic_id)
+        else:
+            self._with_codec.add(topic.topic_id)
 
     def remove(self, topic: Topic) -> None:
         self._by_name.pop(topic.name, None)
         self._by_id.pop(topic.topic_id, None)
+        self._with_codec.discard(topic.topic_id)
 
     def find(self, name: str) -> Topic | None:
         return self._by_name.get(name)

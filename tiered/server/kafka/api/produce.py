@@ -6,10 +6,13 @@ connection. Each partition succeeds or fails for itself.
 Gaps: no transactions; a transactional batch is refused with INVALID_TXN_STATE.
 """
 
-from collections.abc import Coroutine
+import asyncio
+from collections.abc import Coroutine, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from tiered.broker.partition import Appended, Partition
+from tiered.broker.topics import Topic
 from tiered.errors import (
     Corrupt,
     InvalidRecord,
@@ -20,11 +23,12 @@ from tiered.errors import (
     TieredError,
     UnsupportedCompression,
 )
+from tiered.formats import record_batch
 from tiered.server.kafka.dispatch import Api, RawRequest, framed
 from tiered.server.kafka.error_mapping import error_code
 from tiered.server.kafka.outbox import Parts
 from tiered.wire import produce
-from tiered.wire.produce import PartitionResult, ProduceTopic, RecordError, TopicResult
+from tiered.wire.produce import PartitionResult, ProduceRequest, ProduceTopic, RecordError, TopicResult
 
 NO_ACKS = 0
 # More than a client's whole buffer of smallest batches; each costs us more than it costs who sends it.
@@ -34,18 +38,37 @@ ZSTD = 4
 FIRST_VERSION_WITH_ZSTD = 7
 # Where the low byte of a batch's attributes is, counted from the batch's start.
 _ATTRIBUTES = 22
+_CODEC = 7
+
+# Smaller batches without compression get theirs within a millisecond or two, where they stand.
+RECOMPRESS_INLINE_BYTES = 64 << 10
+_NONE_FAILED: Mapping[int, TieredError] = MappingProxyType({})
 
 Wait = tuple[Partition, Appended, list[PartitionResult], int]
 
 
 def handle(request: RawRequest) -> Parts | Coroutine[Any, Any, Parts | None] | None:
-    """The answer: at once where nothing has to wait for the disk."""
+    """The answer: at once where nothing has to wait for the disk, nor for a batch to be compressed anew."""
     context = request.context
-    broker = context.broker
-    started_ms = broker.clock.monotonic_ms()
     asked = produce.decode_produce_request(request.buffer, request.position, request.end, context.api_version)
     if sum(len(topic.partitions) for topic in asked.topics) > MAX_PARTITIONS:
         raise MalformedRequest(f"a Produce request carries more than {MAX_PARTITIONS} batches; split it")
+    if context.broker.topics.have_codecs:
+        foreign = list(_long_to_recompress(request, asked))
+        # Beyond the budget they are compressed here and now: that costs time, and no memory that piles up.
+        if foreign and context.broker.recompressing.has_free(request.end):
+            own = memoryview(bytearray(request.buffer[: request.end]))
+            return _answer_recompressed(request._replace(buffer=own), asked, foreign)
+    return _append_all(request, asked)
+
+
+def _append_all(
+    request: RawRequest, asked: ProduceRequest, failed: Mapping[int, TieredError] = _NONE_FAILED
+) -> Parts | Coroutine[Any, Any, Parts | None] | None:
+    """Appends every batch; `failed` tells of those, by position, that are refused beforehand."""
+    context = request.context
+    broker = context.broker
+    started_ms = broker.clock.monotonic_ms()
     refused: TieredError | None = None
     waits: list[Wait] = []
     results: list[TopicResult] = []
@@ -53,6 +76,8 @@ def handle(request: RawRequest) -> Parts | Coroutine[Any, Any, Parts | None] | N
         answers: list[PartitionResult] = []
         for index, position, end in topic.partitions:
             try:
+                if position in failed:
+                    raise failed[position]
                 partition, appended = _append(request, topic, index, position, end, asked.acks)
             except TieredError as error:
                 _count(request, error)
@@ -74,20 +99,83 @@ def handle(request: RawRequest) -> Parts | Coroutine[Any, Any, Parts | None] | N
     return None if asked.acks == NO_ACKS else _answer(request, results)
 
 
+# Batches that `compression.type` demands to be compressed anew
+
+
+def _long_to_recompress(request: RawRequest, asked: ProduceRequest) -> Iterator[tuple[int, int, int]]:
+    """(position, end, codec) of each batch that would hold up everybody else if it were compressed here.
+
+    One that is compressed already may be a thousand times larger than it looks.
+    """
+    for topic in asked.topics:
+        for index, position, end in topic.partitions:
+            if position < 0 or end - position <= _ATTRIBUTES:
+                continue
+            attributes = request.buffer[position + _ATTRIBUTES]
+            if end - position <= RECOMPRESS_INLINE_BYTES and not attributes & _CODEC:
+                continue
+            try:
+                partition = _find(request, topic).partition(index)
+            except TieredError:
+                continue  # Said when its turn comes.
+            codec = partition.foreign_codec(attributes)
+            if codec is not None and end - position <= partition.config.max_message_bytes:
+                yield position, end, codec
+
+
+async def _answer_recompressed(
+    request: RawRequest, asked: ProduceRequest, foreign: list[tuple[int, int, int]]
+) -> Parts | None:
+    """Compresses in a thread and appends then; requests of one connection keep their order, for it waits."""
+    pieces: list[memoryview | bytearray] = [request.buffer]
+    moved: dict[int, tuple[int, int]] = {}
+    failed: dict[int, TieredError] = {}
+    length = len(request.buffer)
+    async with request.context.broker.recompressing.taken(request.end):
+        for position, end, codec in foreign:
+            try:
+                batch = await asyncio.to_thread(_recompressed, request.buffer, position, end, codec)
+            except TieredError as error:
+                failed[position] = error
+                continue
+            pieces.append(batch)
+            moved[position] = (length, length + len(batch))
+            length += len(batch)
+        topics = [
+            topic._replace(partitions=[(index, *moved.get(at, (at, end))) for index, at, end in topic.partitions])
+            for topic in asked.topics
+        ]
+        whole = memoryview(bytearray().join(pieces))
+        answer = _append_all(request._replace(buffer=whole), asked._replace(topics=topics), failed)
+    return await answer if isinstance(answer, Coroutine) else answer
+
+
+def _recompressed(buffer: memoryview, position: int, end: int, codec: int) -> bytearray:
+    header = record_batch.read_header(buffer, position, end)
+    if header.size_bytes != end - position:
+        raise InvalidRecord("a produce request carries exactly one batch for each partition")
+    record_batch.verify_crc(buffer, position, header.size_bytes)
+    return record_batch.recompressed(buffer[:end], position, codec)
+
+
+def _find(request: RawRequest, topic: ProduceTopic) -> Topic:
+    topics = request.context.broker.topics
+    return topics.by_id(topic.topic_id) if topic.topic_id is not None else topics.by_name(topic.name or "")
+
+
 def _append(
     request: RawRequest, topic: ProduceTopic, index: int, position: int, end: int, acks: int
 ) -> tuple[Partition, Appended]:
     context = request.context
-    topics = context.broker.topics
     if acks not in (ALL, NO_ACKS, 1):
         raise InvalidRequiredAcks(f"acks={acks}; 0, 1 and -1 (all) are possible")
-    found = topics.by_id(topic.topic_id) if topic.topic_id is not None else topics.by_name(topic.name or "")
+    found = _find(request, topic)
     if found.is_internal:
         raise InvalidTopic(f"topic {found.name} is internal: clients may not write to it")
     partition = found.partition(index)
     if position < 0 or end - position <= _ATTRIBUTES:
         raise InvalidRecord(f"{partition.name}: the request carries no record batch")
-    if context.api_version < FIRST_VERSION_WITH_ZSTD and request.buffer[position + _ATTRIBUTES] & 7 == ZSTD:
+    if context.api_version < FIRST_VERSION_WITH_ZSTD and request.buffer[position + _ATTRIBUTES] & _CODEC == ZSTD:
         raise UnsupportedCompression(f"{partition.name}: zstd needs Produce version 7 or later; upgrade the client")
     now_ms = context.broker.clock.now_ms()
     return partition, partition.append(request.buffer, position, end, acks=acks, now_ms=now_ms)
