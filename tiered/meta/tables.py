@@ -202,6 +202,53 @@ producer_id_block = Table(
     CheckConstraint("id = 1", name="only_row"),
 )
 
+# Consumer groups. Not in the feed: a group's coordinator alone reads and writes its rows.
+
+coordinator_slot = Table(
+    "coordinator_slot",
+    metadata,
+    Column("slot", Integer, primary_key=True, autoincrement=False),
+    Column("broker_id", Integer, nullable=False),
+    Column("broker_epoch", BigInteger, nullable=False),
+    Column("slot_epoch", BigInteger, nullable=False),
+)
+
+consumer_group = Table(
+    "consumer_group",
+    metadata,
+    Column("group_id", Text, primary_key=True),
+    Column("slot", Integer, nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("protocol_type", Text, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("empty_since_ms", BigInteger),
+    Column("slot_epoch", BigInteger, nullable=False),
+    Column("commit_number", BigInteger, nullable=False),
+    CheckConstraint("kind IN ('classic', 'consumer')", name="kind"),
+    Index(
+        "ix_consumer_group_empty",
+        "empty_since_ms",
+        sqlite_where=text("empty_since_ms IS NOT NULL"),
+        postgresql_where=text("empty_since_ms IS NOT NULL"),
+    ),
+)
+
+group_offset = Table(
+    "group_offset",
+    metadata,
+    Column("group_id", Text, primary_key=True),
+    Column("topic_id", Uuid, primary_key=True),
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    Column("committed_offset", BigInteger, nullable=False),
+    Column("leader_epoch", Integer, nullable=False),
+    Column("metadata", Text, nullable=False),
+    Column("committed_at_ms", BigInteger, nullable=False),
+    # A write counts only above these two: a statement that hung can never move an offset back.
+    Column("slot_epoch", BigInteger, nullable=False, server_default=text("0")),
+    Column("commit_number", BigInteger, nullable=False, server_default=text("0")),
+    Index("ix_group_offset_by_partition", "topic_id", "partition"),
+)
+
 # Below: what brokers report from time to time so that people can SELECT it. Never read to decide anything.
 
 local_segment = Table(
@@ -227,17 +274,4 @@ partition_position = Table(
     Column("high_watermark", BigInteger, nullable=False),
     Column("log_end_offset", BigInteger, nullable=False),
     Column("updated_at_ms", BigInteger, nullable=False),
-)
-
-group_offset = Table(
-    "group_offset",
-    metadata,
-    Column("group_id", Text, primary_key=True),
-    Column("topic_id", Uuid, primary_key=True),
-    Column("partition", Integer, primary_key=True, autoincrement=False),
-    Column("committed_offset", BigInteger, nullable=False),
-    Column("leader_epoch", Integer, nullable=False),
-    Column("metadata", Text, nullable=False),
-    Column("committed_at_ms", BigInteger, nullable=False),
-    Index("ix_group_offset_by_partition", "topic_id", "partition"),
 )

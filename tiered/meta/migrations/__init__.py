@@ -10,7 +10,7 @@ from sqlalchemy import Connection, inspect, text
 
 from tiered.errors import InvalidConfig
 
-REVISIONS = ("0001",)
+REVISIONS = ("0001", "0002")
 """All revisions that this code knows, oldest first: the files in `versions`."""
 
 DEADLINE_MS = 120_000

@@ -1,0 +1,296 @@
+"""The one writer of group rows: gathers commits of all groups, and writes them in one transaction after another.
+
+Owns the queue, the epochs of this broker's slots, and the knowledge that a COMMIT's answer is missing. Must
+never have two transactions under way: their order is the order of commits. Must never decide who may commit.
+
+A transaction that failed, or whose outcome is unknown, fails its commits with `CoordinatorNotAvailable`: their
+clients commit again, under a higher commit number. After an unknown outcome the slots are taken again before
+anything else is read or written, which waits for the old transaction and ends its right to write.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from sqlalchemy import Connection
+
+from tiered.errors import (
+    CoordinatorNotAvailable,
+    MetadataOutcomeUnknown,
+    MetadataUnavailable,
+    NotCoordinator,
+    Throttled,
+    TieredError,
+)
+from tiered.meta import coordinator_slots, group_offsets, groups
+from tiered.meta.group_offsets import Coordinator, GroupCommit
+from tiered.meta.groups import GroupRow
+
+if TYPE_CHECKING:
+    from tiered.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+MAX_BATCH_ENTRIES = 5_000
+MAX_WAITING_ENTRIES = 100_000
+MAX_WAITING_CHARS = 32 << 20
+"""Of metadata, which clients may fill as they like."""
+DEADLINE_MS = 5_000
+"""Kafka's `offsets.commit.timeout.ms`."""
+RETRY_MS = 1_000.0
+LAST_WORDS_MS = 5_000
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class _WaitingState:
+    """A commit on its way to SQL."""
+
+    commit: GroupCommit
+    done: "asyncio.Future[None]"
+    chars: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.chars = sum(len(entry.metadata) for entry in self.commit.entries)
+        self.done.add_done_callback(_retrieve)
+
+
+class OffsetCommits:
+    """Between `start` and `stop` one task writes; `commit`, `exclusively` and `settled` may be awaited by many."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._turn = asyncio.Lock()
+        self._something = asyncio.Event()
+        self._waiting: deque[_WaitingState] = deque()
+        self._waiting_entries = 0
+        self._waiting_chars = 0
+        self._last: dict[str, asyncio.Future[None]] = {}
+        self._changed: dict[str, GroupRow] = {}
+        self._slot_epochs: Mapping[int, int] = {}
+        self._commit_number = 0
+        self._task: asyncio.Task[None] | None = None
+        self._stopped = False
+        self.outcome_unknown = False
+        """A transaction may still be committed: the slots have to be taken again first."""
+
+    async def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Takes all slots. Raises MetadataUnavailable."""
+        broker = self._broker
+
+        def take(conn: Connection) -> Mapping[int, int]:
+            epochs = coordinator_slots.take_all(
+                conn,
+                broker_id=broker.broker_id,
+                broker_epoch=broker.broker_epoch,
+                slot_count=broker.settings.offsets_topic_num_partitions,
+            )
+            # Members are in nobody's memory any more: those who live join again.
+            groups.mark_empty(conn, now_ms=broker.clock.now_ms())
+            return epochs
+
+        self._slot_epochs = await broker.database.run(take)
+        self._task = tasks.create_task(self._write_for_ever())
+
+    async def stop(self) -> None:
+        """Writes what waits, if SQL does it at once; what is left fails with NotCoordinator."""
+        self._stopped = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        try:
+            async with asyncio.timeout(LAST_WORDS_MS / 1000.0), self._turn:
+                while self._waiting or self._changed:
+                    await self._write_batch()
+        except TimeoutError:
+            log.warning("at shutdown: SQL did not take %d groups' state in time", len(self._changed))
+        except TieredError as error:
+            log.warning("at shutdown: %s", error)
+        for waiting in self._waiting:
+            _fail(waiting, NotCoordinator("the broker is stopping: find the group's coordinator again"))
+        self._waiting.clear()
+
+    # What callers do
+
+    async def commit(self, commit: GroupCommit) -> None:
+        """Returns once the offsets are stored. A caller that is cancelled does not take its commit back.
+
+        Raises CoordinatorNotAvailable (SQL is away, or too much waits), NotCoordinator or IllegalGeneration.
+        """
+        if self._stopped:
+            raise NotCoordinator("the broker is stopping: find the group's coordinator again")
+        waiting = _WaitingState(commit=commit, done=asyncio.get_running_loop().create_future())
+        if self._waiting and (
+            self._waiting_entries + len(commit.entries) > MAX_WAITING_ENTRIES
+            or self._waiting_chars + waiting.chars > MAX_WAITING_CHARS
+        ):
+            raise CoordinatorNotAvailable("too many offset commits wait for SQL; try again later")
+        self._waiting.append(waiting)
+        self._waiting_entries += len(commit.entries)
+        self._waiting_chars += waiting.chars
+        self._last[commit.group_id] = waiting.done
+        waiting.done.add_done_callback(lambda done: self._forget_last(commit.group_id, done))
+        self._something.set()
+        await asyncio.shield(waiting.done)
+
+    def changed(self, group: GroupRow) -> None:
+        """The group's row is due: it is written with the next batch, and again until SQL takes it."""
+        self._changed[group.group_id] = group
+        self._something.set()
+
+    async def settled(self, group_id: str) -> None:
+        """Returns when every commit of the group before now is stored, or never will be.
+
+        Raises CoordinatorNotAvailable while that cannot be told.
+        """
+        last = self._last.get(group_id)
+        if last is not None:
+            await asyncio.wait([last])
+        if self.outcome_unknown:
+            async with self._turn:
+                await self._settle()
+
+    async def exclusively(self, slots: Collection[int], change: Callable[[Connection], T]) -> T:
+        """What `change(conn)` returns, after every commit before now and before every one after it.
+
+        It runs in one transaction that holds the slots. Raises CoordinatorNotAvailable or NotCoordinator.
+        """
+        async with self._turn:
+            last = self._waiting[-1].done if self._waiting else None
+            while last is not None and not last.done():
+                await self._write_batch()
+            await self._settle()
+            by = self._coordinator()
+
+            def fenced(conn: Connection) -> T:
+                group_offsets.require_slots(conn, slots, by)
+                return change(conn)
+
+            return await self._run(fenced)
+
+    # The writer
+
+    async def _write_for_ever(self) -> None:
+        while True:
+            await self._something.wait()
+            # Whoever commits in these milliseconds shares the transaction.
+            await asyncio.sleep(self._broker.settings.tiered_offset_commit_linger_ms / 1000.0)
+            async with self._turn:
+                try:
+                    await self._write_batch()
+                except TieredError as error:
+                    log.warning("the states of %d groups are not stored yet: %s", len(self._changed), error)
+                except Exception:
+                    # A tick boundary: one commit that SQL cannot digest must not end all others.
+                    log.exception("a batch of offset commits failed in an unforeseen way")
+
+    async def _write_batch(self) -> None:
+        """Writes one batch and answers its commits. Needs the turn. Raises what groups' states met."""
+        batch, changed = self._take_batch()
+        try:
+            await self._settle()
+            by = self._coordinator()
+            commits = [waiting.commit for waiting in batch]
+            written = await self._run(lambda conn: group_offsets.write(conn, commits, list(changed.values()), by))
+        except TieredError as error:
+            self._give_back(changed)
+            for waiting in batch:
+                _fail(waiting, error)
+            if not batch:
+                raise
+        except BaseException:
+            self._give_back(changed)
+            for waiting in batch:
+                _fail(waiting, CoordinatorNotAvailable("the commit was interrupted; commit again"))
+            raise
+        else:
+            for number, waiting in enumerate(batch):
+                error_of_one = written.refused.get(number)
+                if error_of_one is not None:
+                    self.outcome_unknown = self.outcome_unknown or isinstance(error_of_one, CoordinatorNotAvailable)
+                    _fail(waiting, error_of_one)
+                elif not waiting.done.done():
+                    waiting.done.set_result(None)
+
+    def _take_batch(self) -> tuple[list[_WaitingState], dict[str, GroupRow]]:
+        batch: list[_WaitingState] = []
+        entries = 0
+        while self._waiting and (not batch or entries + len(self._waiting[0].commit.entries) <= MAX_BATCH_ENTRIES):
+            waiting = self._waiting.popleft()
+            batch.append(waiting)
+            entries += len(waiting.commit.entries)
+            self._waiting_chars -= waiting.chars
+        self._waiting_entries -= entries
+        # A group's new generation ends the right of the commits before it: they go first.
+        changed = {} if self._waiting else self._changed
+        if not self._waiting:
+            self._changed = {}
+            self._something.clear()
+        return batch, changed
+
+    def _give_back(self, changed: dict[str, GroupRow]) -> None:
+        """They are written with the next commits, or else after a while."""
+        self._changed = {**changed, **self._changed}
+        if self._changed:
+            asyncio.get_running_loop().call_later(RETRY_MS / 1000.0, self._something.set)
+
+    async def _settle(self) -> None:
+        """Makes sure that no older transaction can still be committed. Needs the turn."""
+        if not self.outcome_unknown:
+            return
+        broker = self._broker
+        self._slot_epochs = await self._run(
+            lambda conn: coordinator_slots.retake_own(
+                conn, broker_id=broker.broker_id, broker_epoch=broker.broker_epoch
+            )
+        )
+        self.outcome_unknown = False
+        log.info("settled an unknown outcome: the group slots were taken again")
+
+    async def _run(self, change: Callable[[Connection], T]) -> T:
+        """One transaction. Raises CoordinatorNotAvailable, and notes whether it may have been committed."""
+        unknown = True
+        try:
+            value = await self._broker.database.run(change, deadline_ms=DEADLINE_MS)
+            unknown = False
+        except MetadataOutcomeUnknown as error:
+            raise CoordinatorNotAvailable(str(error)) from error
+        except (MetadataUnavailable, Throttled) as error:
+            unknown = False
+            raise CoordinatorNotAvailable(str(error)) from error
+        except TieredError:
+            unknown = False
+            raise
+        finally:
+            # Also where this task was cancelled: the call goes on without it.
+            self.outcome_unknown = self.outcome_unknown or unknown
+        return value
+
+    def _coordinator(self) -> Coordinator:
+        """Who writes next."""
+        self._commit_number += 1
+        return Coordinator(
+            broker_id=self._broker.broker_id,
+            broker_epoch=self._broker.broker_epoch,
+            slot_epochs=self._slot_epochs,
+            commit_number=self._commit_number,
+        )
+
+    def _forget_last(self, group_id: str, done: "asyncio.Future[None]") -> None:
+        if self._last.get(group_id) is done:
+            del self._last[group_id]
+
+
+def _fail(waiting: _WaitingState, error: TieredError) -> None:
+    if not waiting.done.done():
+        # Each waiter raises an error of its own: a shared one would gather everybody's traceback.
+        waiting.done.set_exception(type(error)(*error.args))
+
+
+def _retrieve(done: "asyncio.Future[None]") -> None:
+    """A failure whose waiter went away is no bug to complain of."""
+    if not done.cancelled():
+        done.exception()

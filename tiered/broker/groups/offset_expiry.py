@@ -1,0 +1,97 @@
+"""When committed offsets go: `offsets.retention.minutes` after nobody could need them any more.
+
+Owns the periodic look and its order. What expires, as in Kafka since KIP-211 and KIP-496: all offsets of a
+group that long after its last member left; those of a group that never had members, and of topics that a
+living group no longer subscribes to, that long after their commit; those of deleted topics at once. A group's
+row goes with its last offset. Must never touch a group with members but for what they do not subscribe to.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from tiered.broker.groups.offset_commits import OffsetCommits
+from tiered.errors import TieredError
+from tiered.meta import group_offsets, groups
+from tiered.meta.groups import GroupRow
+from tiered.runtime import every
+
+if TYPE_CHECKING:
+    from tiered.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+GROUPS_AT_ONCE = 500
+MINUTE_MS = 60_000
+
+
+class OffsetExpiry:
+    """One periodic task; a round is many short transactions, so that commits are never held up for long."""
+
+    def __init__(self, broker: "Broker", commits: OffsetCommits) -> None:
+        self._broker = broker
+        self._commits = commits
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        interval_ms = self._broker.settings.offsets_retention_check_interval_ms
+        self._task = tasks.create_task(every(interval_ms, self._round, name="offset expiry"))
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def expire(self) -> None:
+        """Deletes what has expired. Raises CoordinatorNotAvailable and NotCoordinator; what is left comes next time."""
+        await self._commits.exclusively([], group_offsets.remove_of_deleted_topics)
+        before_ms = self._broker.clock.now_ms() - self._broker.settings.offsets_retention_minutes * MINUTE_MS
+        after = ""
+        while rows := await self._read(partial(groups.load_some, after=after, limit=GROUPS_AT_ONCE)):
+            await self._expire_groups(rows, before_ms)
+            after = rows[-1].group_id
+
+    async def _round(self) -> None:
+        """Expiry is in no hurry: while SQL is away there is nothing to do."""
+        try:
+            await self.expire()
+        except TieredError as error:
+            log.warning("expired offsets were not deleted, the next round is in its time: %s", error)
+
+    async def _expire_groups(self, rows: Sequence[GroupRow], before_ms: int) -> None:
+        ids = [row.group_id for row in rows]
+        old = await self._read(partial(group_offsets.old_topics, group_ids=ids, before_ms=before_ms))
+        by_id = {row.group_id: row for row in rows}
+        expired = [(group, topic) for group, topic in old if self._is_expired(by_id[group], topic, before_ms)]
+        without_members = [row.group_id for row in rows if not self._has_members(row)]
+
+        def change(conn: Connection) -> tuple[str, ...]:
+            group_offsets.remove_old(conn, expired, before_ms=before_ms)
+            return groups.remove_without_offsets(conn, without_members)
+
+        for group_id in await self._commits.exclusively({row.slot for row in rows}, change):
+            self._broker.groups.forget(group_id)
+
+    def _is_expired(self, row: GroupRow, topic_id: UUID, before_ms: int) -> bool:
+        """Whether offsets of this topic that are older than `before_ms` may go. A younger commit always stays."""
+        if self._has_members(row):
+            group = self._broker.groups.find(row.group_id)
+            topic = self._broker.topics.find_id(topic_id)
+            return group is not None and topic is not None and not group.is_subscribed_to(topic.name)
+        if not row.protocol_type:
+            return True
+        return row.empty_since_ms is not None and row.empty_since_ms < before_ms
+
+    def _has_members(self, row: GroupRow) -> bool:
+        """By the coordinator's memory, which is ahead of SQL; by SQL where it does not know the group."""
+        group = self._broker.groups.find(row.group_id)
+        return not group.is_empty if group is not None else row.empty_since_ms is None
+
+    async def _read(self, question: Callable[[Connection], T]) -> T:
+        return await self._broker.database.read(question)

@@ -1,0 +1,125 @@
+"""Consumer groups as SQL knows them: their kind, their generation, and since when nobody is in them.
+
+Owns `consumer_group`. Members are not here: they live in their coordinator's memory. Every write carries the
+slot's epoch and a commit number, and counts only above those of the row, so that one which hung cannot take a
+newer one back. Must never check who may write: whoever calls `group_offsets.write` has locked the slot.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Select, delete, exists, select, tuple_, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from tiered.meta.tables import consumer_group, group_offset
+
+CLASSIC = "classic"
+CONSUMER = "consumer"
+NAMES_PER_STATEMENT = 500
+"""SQLite and PostgreSQL take many parameters, but not any number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRow:
+    """A group's row. A group that never had members has the protocol type `""`.
+
+    `empty_since_ms` is None while it has members, as far as SQL has heard.
+    """
+
+    group_id: str
+    slot: int
+    kind: str
+    protocol_type: str
+    generation: int
+    empty_since_ms: int | None
+
+
+def load(conn: Connection, group_id: str) -> GroupRow | None:
+    """One group, or None."""
+    found = _groups(conn, _columns().where(consumer_group.c.group_id == group_id))
+    return found[0] if found else None
+
+
+def load_some(conn: Connection, *, after: str, limit: int) -> tuple[GroupRow, ...]:
+    """Up to `limit` groups whose ids come after `after`, by id."""
+    statement = _columns().where(consumer_group.c.group_id > after).order_by(consumer_group.c.group_id).limit(limit)
+    return _groups(conn, statement)
+
+
+def generations(conn: Connection, group_ids: Iterable[str]) -> Mapping[str, int]:
+    """The stored generations of those of these groups that have a row."""
+    wanted = list(group_ids)
+    found: dict[str, int] = {}
+    for first in range(0, len(wanted), NAMES_PER_STATEMENT):
+        some = wanted[first : first + NAMES_PER_STATEMENT]
+        statement = select(consumer_group.c.group_id, consumer_group.c.generation)
+        found.update((row[0], row[1]) for row in conn.execute(statement.where(consumer_group.c.group_id.in_(some))))
+    return found
+
+
+def put(conn: Connection, rows: Sequence[GroupRow], *, epochs: Mapping[int, int], commit_number: int) -> None:
+    """Stores the groups as they are now; `epochs` are those of their slots. An older write changes nothing."""
+    if not rows:
+        return
+    statement: Any = _dialect(conn).insert(consumer_group)
+    new = statement.excluded
+    statement = statement.on_conflict_do_update(
+        index_elements=["group_id"],
+        set_={column.name: new[column.name] for column in consumer_group.c if column.name != "group_id"},
+        where=tuple_(consumer_group.c.slot_epoch, consumer_group.c.commit_number)
+        < tuple_(new.slot_epoch, new.commit_number),
+    )
+    conn.execute(statement, [_values(row, epochs, commit_number) for row in rows])
+
+
+def ensure(conn: Connection, rows: Sequence[GroupRow], *, epochs: Mapping[int, int]) -> None:
+    """Stores those of the groups that have no row yet; all others stay as they are."""
+    if rows:
+        statement = _dialect(conn).insert(consumer_group).on_conflict_do_nothing()
+        conn.execute(statement, [_values(row, epochs, 0) for row in rows])
+
+
+def mark_empty(conn: Connection, *, now_ms: int) -> None:
+    """No group has members any more: their coordinator has taken the slots anew and knows none."""
+    conn.execute(update(consumer_group).where(consumer_group.c.empty_since_ms.is_(None)).values(empty_since_ms=now_ms))
+
+
+def remove(conn: Connection, group_id: str) -> bool:
+    """The group and all its offsets are gone. True when there was anything of it."""
+    offsets = conn.execute(delete(group_offset).where(group_offset.c.group_id == group_id)).rowcount
+    rows = conn.execute(delete(consumer_group).where(consumer_group.c.group_id == group_id)).rowcount
+    return offsets + rows > 0
+
+
+def list_empty(conn: Connection, *, after: str, limit: int) -> tuple[GroupRow, ...]:
+    """Up to `limit` groups without members whose ids come after `after`, by id."""
+    statement = _columns().where(consumer_group.c.empty_since_ms.is_not(None), consumer_group.c.group_id > after)
+    return _groups(conn, statement.order_by(consumer_group.c.group_id).limit(limit))
+
+
+def remove_without_offsets(conn: Connection, group_ids: Sequence[str]) -> tuple[str, ...]:
+    """Those of these groups that had no members and no offset left: their rows are gone."""
+    holds = exists().where(group_offset.c.group_id == consumer_group.c.group_id)
+    statement = (
+        delete(consumer_group)
+        .where(consumer_group.c.group_id.in_(group_ids), consumer_group.c.empty_since_ms.is_not(None), ~holds)
+        .returning(consumer_group.c.group_id)
+    )
+    return tuple(conn.execute(statement).scalars())
+
+
+def _columns() -> Select[Any]:
+    return select(*(consumer_group.c[name] for name in GroupRow.__slots__))
+
+
+def _groups(conn: Connection, statement: Select[Any]) -> tuple[GroupRow, ...]:
+    return tuple(GroupRow(**row) for row in conn.execute(statement).mappings())
+
+
+def _values(row: GroupRow, epochs: Mapping[int, int], commit_number: int) -> dict[str, Any]:
+    return {**asdict(row), "slot_epoch": epochs[row.slot], "commit_number": commit_number}
+
+
+def _dialect(conn: Connection) -> Any:
+    return postgresql if conn.dialect.name == "postgresql" else sqlite

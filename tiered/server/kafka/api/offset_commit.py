@@ -1,0 +1,91 @@
+"""OffsetCommit (key 8), versions 2 to 10: a group's positions, stored in SQL before the answer goes out.
+
+The coordinator decides by the member's generation or epoch who may commit; without a member (generation -1)
+anybody may while the group is empty. Topics are named by id from version 10 on. A partition that does not
+exist, a note longer than `offset.metadata.max.bytes` or an impossible offset fails for itself alone. While SQL
+is away every partition gets COORDINATOR_NOT_AVAILABLE, which clients take as "again". Ignored, as Kafka does:
+`retention_time_ms` of versions 2 to 4 (offsets go by `offsets.retention.minutes`).
+"""
+
+from typing import Any
+
+from tiered.broker.groups.offsets import MAX_ENTRIES, OffsetEntry
+from tiered.errors import InvalidRequest, OffsetMetadataTooLarge, TieredError, UnknownTopicOrPartition
+from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.error_mapping import NONE, error_code
+
+FIRST_VERSION_WITH_TOPIC_IDS = 10
+
+
+async def handle(context: Context, request: Any, reply: Any) -> Any:
+    codes: dict[tuple[int, int], int] = {}
+    try:
+        entries = await _entries(context, request, codes)
+        coordinator = context.broker.groups
+        fence = await coordinator.check_commit(
+            request.group_id,
+            request.member_id,
+            getattr(request, "group_instance_id", None),
+            request.generation_id_or_member_epoch,
+        )
+        await coordinator.offsets.commit(fence, entries)
+        code = NONE
+    except TieredError as error:
+        code = error_code(error)
+    topics = []
+    async for number, topic in in_turns(list(enumerate(request.topics))):
+        results = [
+            reply.OffsetCommitResponsePartition(
+                # One that failed for itself says why, unless the whole request failed.
+                partition_index=asked.partition_index,
+                error_code=code or codes.get((number, place), NONE),
+            )
+            for place, asked in enumerate(topic.partitions)
+        ]
+        topics.append(
+            reply.OffsetCommitResponseTopic(
+                name=getattr(topic, "name", None), topic_id=getattr(topic, "topic_id", None), partitions=results
+            )
+        )
+    return reply.OffsetCommitResponse(throttle_time=0, topics=topics)
+
+
+async def _entries(context: Context, request: Any, codes: dict[tuple[int, int], int]) -> list[OffsetEntry]:
+    """What can be stored; `codes` gets the errors of the rest, by their places in the request."""
+    if sum(len(topic.partitions) for topic in request.topics) > MAX_ENTRIES:
+        raise InvalidRequest(f"commit at most {MAX_ENTRIES} offsets at a time")
+    entries = []
+    async for number, topic in in_turns(list(enumerate(request.topics))):
+        async for place, asked in in_turns(list(enumerate(topic.partitions))):
+            try:
+                entries.append(_entry(context, topic, asked))
+            except TieredError as error:
+                codes[number, place] = error_code(error)
+    return entries
+
+
+def _entry(context: Context, topic: Any, asked: Any) -> OffsetEntry:
+    topics = context.broker.topics
+    if context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        found = topics.by_id(topic.topic_id)
+    elif (named := topics.find(topic.name)) is not None:
+        found = named
+    else:
+        raise UnknownTopicOrPartition(f"topic {topic.name} does not exist; refresh metadata")
+    if found.is_internal or not 0 <= asked.partition_index < found.partition_count:
+        raise UnknownTopicOrPartition(f"{found.name} has no partition {asked.partition_index}; refresh metadata")
+    metadata = asked.committed_metadata or ""
+    if len(metadata.encode()) > context.broker.settings.offset_metadata_max_bytes:
+        raise OffsetMetadataTooLarge(f"{found.name}-{asked.partition_index}: shorten the commit's metadata")
+    if asked.committed_offset < 0 or "\0" in metadata:  # PostgreSQL has no text with a zero in it
+        raise InvalidRequest(f"{found.name}-{asked.partition_index}: an offset is at least 0, metadata has no zeros")
+    return OffsetEntry(
+        topic_id=found.topic_id,
+        partition=asked.partition_index,
+        offset=asked.committed_offset,
+        leader_epoch=max(-1, getattr(asked, "committed_leader_epoch", -1)),
+        metadata=metadata,
+    )
+
+
+API = Api(key=8, name="OffsetCommit", min_version=2, max_version=10, handle=handle)

@@ -1,0 +1,157 @@
+"""OffsetFetch (key 9), versions 1 to 10: the positions that groups have committed, read from SQL.
+
+Several groups at once from version 8 on, topics by id from 10 on. Null topics (from version 2 on) mean all. What
+was never committed is offset -1 without an error, and so is everything of an unknown group. The commits of a
+group that are on their way are waited for. While SQL is away the answer is COORDINATOR_LOAD_IN_PROGRESS: the one
+code on which every client asks again. An answer has at most 200,000 offsets; what goes beyond is INVALID_REQUEST.
+Gap: `require_stable` waits for nothing, because no transaction writes offsets yet.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tiered.broker.groups.offsets import MAX_OFFSETS, OffsetRow
+from tiered.broker.groups.values import GroupKind
+from tiered.broker.topics import Topic
+from tiered.errors import CoordinatorLoading, CoordinatorNotAvailable, InvalidRequest, TieredError, UnknownTopicId
+from tiered.ids import TopicPartition
+from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.error_mapping import NONE, error_code
+
+FIRST_VERSION_WITH_ERROR = 2
+FIRST_VERSION_WITH_GROUPS = 8
+FIRST_VERSION_WITH_TOPIC_IDS = 10
+NO_OFFSET = -1
+
+
+async def handle(context: Context, request: Any, reply: Any) -> Any:
+    if context.api_version >= FIRST_VERSION_WITH_GROUPS:
+        groups, left = [], MAX_OFFSETS
+        async for asked in in_turns(request.groups):
+            group, size = await _group(context, reply, asked, left)
+            groups.append(group)
+            left -= size
+        return reply.OffsetFetchResponse(throttle_time=0, groups=groups)
+    names = _Names(reply.OffsetFetchResponseTopic, reply.OffsetFetchResponsePartition, by_id=False)
+    code, topics = NONE, list[Any]()
+    try:
+        topics, _ = await _topics(context, names, request.group_id, request.topics, MAX_OFFSETS)
+    except TieredError as error:
+        code = _code(error)
+        if context.api_version < FIRST_VERSION_WITH_ERROR:
+            topics = _failed(names, request.topics, code)
+    return reply.OffsetFetchResponse(throttle_time=0, topics=topics, error_code=code)
+
+
+class _Names:
+    """kio calls the same structures by other names from version 8 on; from 10 on topics have ids in place of names."""
+
+    def __init__(self, topic: Any, partition: Any, *, by_id: bool) -> None:
+        self._topic = topic
+        self.partition = partition
+        self.by_id = by_id
+
+    def topic(self, name_or_id: Any, partitions: list[Any]) -> Any:
+        return self._topic(**{"topic_id" if self.by_id else "name": name_or_id, "partitions": partitions})
+
+    def asked(self, topic: Any) -> Any:
+        """The name or id of a topic of the request."""
+        return topic.topic_id if self.by_id else topic.name
+
+
+async def _group(context: Context, reply: Any, asked: Any, limit: int) -> tuple[Any, int]:
+    """(one group's answer, how many offsets it has)"""
+    by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+    names = _Names(reply.OffsetFetchResponseTopics, reply.OffsetFetchResponsePartitions, by_id=by_id)
+    try:
+        await _check_member(context, asked)
+        topics, size = await _topics(context, names, asked.group_id, asked.topics, limit)
+        code = NONE
+    except TieredError as error:
+        topics, size, code = [], 1, _code(error)
+    return reply.OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics, error_code=code), size
+
+
+async def _check_member(context: Context, asked: Any) -> None:
+    """A member of a KIP-848 group is told when its epoch is not the group's; nobody else names an epoch."""
+    member_id, epoch = getattr(asked, "member_id", None), getattr(asked, "member_epoch", -1)
+    if member_id is None or epoch < 0:
+        return
+    context.broker.groups.check_ours(asked.group_id)
+    group = await context.broker.groups.load(asked.group_id)
+    if group is not None and group.kind is GroupKind.CONSUMER:
+        group.check_commit(member_id, None, epoch)
+
+
+async def _topics(context: Context, names: _Names, group_id: str, asked: Any, limit: int) -> tuple[list[Any], int]:
+    """(the topics of one group's answer, how many offsets they have). Raises TieredError for the whole group."""
+    coordinator = context.broker.groups
+    coordinator.check_ours(group_id)
+    if asked is None:
+        found = await coordinator.offsets.fetch(group_id, limit=limit)
+        return await _all(context, names, found), len(found)
+    size = sum(len(topic.partition_indexes) for topic in asked)
+    if size > limit:
+        raise InvalidRequest(f"ask for at most {MAX_OFFSETS} offsets at a time")
+    known = context.broker.topics
+    resolved = [(known.find_id if names.by_id else known.find)(names.asked(topic)) for topic in asked]
+    wanted = {
+        TopicPartition(topic.topic_id, index)
+        for topic, each in zip(resolved, asked, strict=True)
+        if topic is not None
+        for index in each.partition_indexes
+    }
+    found = await coordinator.offsets.fetch(group_id, wanted)
+    return [
+        _topic(names, each, topic, found) async for topic, each in in_turns(list(zip(resolved, asked, strict=True)))
+    ], size
+
+
+def _topic(names: _Names, asked: Any, topic: Topic | None, found: Mapping[TopicPartition, OffsetRow]) -> Any:
+    code = error_code(UnknownTopicId("refresh metadata")) if topic is None and names.by_id else NONE
+    partitions = []
+    for index in asked.partition_indexes:
+        row = found.get(TopicPartition(topic.topic_id, index)) if topic is not None else None
+        partitions.append(_partition(names, index, row, code))
+    return names.topic(names.asked(asked), partitions)
+
+
+async def _all(context: Context, names: _Names, found: Mapping[TopicPartition, OffsetRow]) -> list[Any]:
+    """Everything that was found, of topics that exist."""
+    by_topic: dict[Any, list[Any]] = {}
+    async for key, row in in_turns(list(found.items())):
+        by_topic.setdefault(key.topic_id, []).append(_partition(names, key.partition, row, NONE))
+    topics = []
+    for topic_id, partitions in by_topic.items():
+        topic = context.broker.topics.find_id(topic_id)
+        if topic is not None:
+            topics.append(names.topic(topic.topic_id if names.by_id else topic.name, partitions))
+    return topics
+
+
+def _partition(names: _Names, index: int, row: OffsetRow | None, code: int) -> Any:
+    return names.partition(
+        partition_index=index,
+        committed_offset=NO_OFFSET if row is None else row.committed_offset,
+        committed_leader_epoch=-1 if row is None else row.leader_epoch,
+        metadata="" if row is None else row.metadata,
+        error_code=code,
+    )
+
+
+def _failed(names: _Names, asked: Any, code: int) -> list[Any]:
+    """Version 1 has no place for a group's error but its partitions."""
+    return [
+        names.topic(topic.name, [_partition(names, index, None, code) for index in topic.partition_indexes])
+        for topic in asked
+    ]
+
+
+def _code(error: TieredError) -> int:
+    # Some clients give up on COORDINATOR_NOT_AVAILABLE here.
+    if isinstance(error, CoordinatorNotAvailable):
+        return error_code(CoordinatorLoading(str(error)))
+    return error_code(error)
+
+
+API = Api(key=9, name="OffsetFetch", min_version=1, max_version=10, handle=handle)
