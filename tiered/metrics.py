@@ -55,5 +55,7 @@ class CountersState:
     housekeeping_failures: int = 0
     local_segments_deleted: int = 0
     disk_errors: int = 0
+    group_rebalances: int = 0
+    group_members_expired: int = 0
     event_loop_stall_ms: float = 0.0
     event_loop_max_stall_ms: float = 0.0

@@ -1,13 +1,15 @@
 """The requests of classic members: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-Owns what is checked before a group is asked, and which kind of group is asked. Must never change a
-group's members: `classic_group` does.
+Owns what is checked before a group is asked, which group and of which kind that is, and the waiting for its
+answer. Must never change a group's members: `classic_group` does.
 """
 
+import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tiered.broker.groups.classic_group import ClassicGroup
+from tiered.broker.groups.group import Group
 from tiered.broker.groups.values import (
     JoinRequest,
     JoinResult,
@@ -16,7 +18,7 @@ from tiered.broker.groups.values import (
     SyncRequest,
     SyncResult,
 )
-from tiered.errors import TieredError, UnknownMember
+from tiered.errors import InconsistentProtocol, InvalidSessionTimeout, TieredError, UnknownMember
 
 if TYPE_CHECKING:
     from tiered.broker.groups.coordinator import GroupCoordinator
@@ -35,14 +37,70 @@ class ClassicGroups:
         )
 
     async def join(self, request: JoinRequest) -> JoinResult:
-        raise UnknownMember("not yet")
+        """Returns when the rebalance is complete. Cancelled, it leaves the member behind until its session ends.
+
+        Raises what `ClassicGroup.join` raises, InvalidGroup, InvalidSessionTimeout, NotCoordinator.
+        """
+        self._coordinator.check_ours(request.group_id)
+        settings = self._coordinator.broker.settings
+        shortest_ms, longest_ms = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
+        if not shortest_ms <= request.session_timeout_ms <= longest_ms:
+            raise InvalidSessionTimeout(
+                f"a session time-out of {request.session_timeout_ms} ms; {shortest_ms} to {longest_ms} are possible "
+                "(group.min.session.timeout.ms, group.max.session.timeout.ms)"
+            )
+        if not request.protocol_type or not request.protocols:
+            raise InconsistentProtocol("a member names its protocol type and at least one protocol")
+        group = await self._coordinator.load(request.group_id)
+        if group is None:
+            if request.member_id:
+                raise _unknown_group(request.group_id)
+            group = self._coordinator.adopt(ClassicGroup(self._coordinator, request.group_id))
+        if not isinstance(group, ClassicGroup):
+            return await self._coordinator.consumer.classic_join(group, request)
+        answer = group.join(request)
+        return await answer if isinstance(answer, asyncio.Future) else answer
 
     async def sync(self, request: SyncRequest) -> SyncResult:
-        raise UnknownMember("not yet")
+        """Returns when the leader has assigned. Raises what `ClassicGroup.sync` raises, and InvalidGroup."""
+        group = self._existing(request.group_id)
+        if not isinstance(group, ClassicGroup):
+            return await self._coordinator.consumer.classic_sync(group, request)
+        answer = group.sync(request)
+        return await answer if isinstance(answer, asyncio.Future) else answer
 
     async def heartbeat(self, group_id: str, *, member_id: str, instance_id: str | None, generation: int) -> None:
-        raise UnknownMember("not yet")
+        """Raises what `ClassicGroup.heartbeat` raises, and InvalidGroup."""
+        group = self._existing(group_id)
+        if isinstance(group, ClassicGroup):
+            group.heartbeat(member_id, instance_id, generation)
+        else:
+            self._coordinator.consumer.classic_heartbeat(
+                group, member_id=member_id, instance_id=instance_id, generation=generation
+            )
 
     async def leave(self, group_id: str, members: Sequence[LeavingMember]) -> list[TieredError | None]:
-        """One answer for each of `members`: None for those that have left."""
-        raise UnknownMember("not yet")
+        """One answer for each of `members`: None for those that have left. Raises UnknownMember, InvalidGroup."""
+        group = self._existing(group_id)
+        if isinstance(group, ClassicGroup):
+            return group.leave(members)
+        answers: list[TieredError | None] = []
+        for member in members:
+            try:
+                self._coordinator.consumer.classic_leave(group, member)
+                answers.append(None)
+            except TieredError as error:
+                answers.append(error)
+        return answers
+
+    def _existing(self, group_id: str) -> Group:
+        """The group in memory. One that is not there has no members: SQL need not be asked."""
+        self._coordinator.check_ours(group_id)
+        group = self._coordinator.find(group_id)
+        if group is None:
+            raise _unknown_group(group_id)
+        return group
+
+
+def _unknown_group(group_id: str) -> UnknownMember:
+    return UnknownMember(f"group {group_id} has no members here; join again")

@@ -12,6 +12,7 @@ from tiered.broker.groups.classic import ClassicGroups
 from tiered.broker.groups.classic_group import ClassicGroup
 from tiered.broker.groups.consumer import ConsumerGroups
 from tiered.broker.groups.group import Group
+from tiered.broker.groups.memory import GroupMemory
 from tiered.broker.groups.offsets import Offsets
 from tiered.broker.groups.values import (
     MAX_GROUP_ID_BYTES,
@@ -22,7 +23,6 @@ from tiered.broker.groups.values import (
     StoredGroup,
 )
 from tiered.errors import (
-    CoordinatorNotAvailable,
     GroupNotEmpty,
     GroupNotFound,
     IllegalGeneration,
@@ -43,6 +43,7 @@ class GroupCoordinator:
 
     def __init__(self, broker: "Broker") -> None:
         self.broker = broker
+        self.memory = GroupMemory(lambda: broker.settings.tiered_group_memory_bytes)
         self.offsets = Offsets(broker)
         self.classic = ClassicGroups(self)
         self.consumer = ConsumerGroups(self)
@@ -169,8 +170,3 @@ class GroupCoordinator:
             group = self.adopt(ClassicGroup(self, group_id))
         group.check_commit(member_id, instance_id, generation)
         return Fence(group_id=group_id, slot=self.slot(group_id), generation=group.generation)
-
-
-def unavailable(what: str) -> CoordinatorNotAvailable:
-    """The error for requests that a bound refuses."""
-    return CoordinatorNotAvailable(f"{what}; try again later")

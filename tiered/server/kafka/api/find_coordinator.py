@@ -1,12 +1,13 @@
 """FindCoordinator (key 10), versions 0 to 6: this broker, for groups and for transactions.
 
-Gaps: the group and transaction APIs themselves are not served yet, so a client that goes on to use them is
-told at once which API is missing. Share groups (v6) are INVALID_REQUEST.
+While the broker starts or stops it coordinates no group: COORDINATOR_NOT_AVAILABLE, and clients ask again. Gaps:
+the transaction APIs are not served yet, so a client that goes on to use them is told at once which API is
+missing. Share groups (v6) are INVALID_REQUEST.
 """
 
 from typing import Any
 
-from tiered.errors import InvalidRequest
+from tiered.errors import CoordinatorNotAvailable, InvalidRequest, TieredError
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
@@ -14,24 +15,33 @@ GROUP, TRANSACTION = 0, 1
 
 
 async def handle(context: Context, request: Any, reply: Any) -> Any:
-    broker = context.broker
-    host, port = broker.address_for(context.connection.local_host)
     key_type = getattr(request, "key_type", GROUP)
-    code, message, node_id = NONE, None, broker.broker_id
-    if key_type not in (GROUP, TRANSACTION):
-        message = f"key type {key_type} has no coordinator here"
-        code, node_id, host, port = error_code(InvalidRequest(message)), -1, "", -1
     if context.api_version < 4:
+        host, port, node_id, code, message = _coordinator(context, key_type, request.key)
         return reply.FindCoordinatorResponse(
             throttle_time=0, error_code=code, error_message=message, node_id=node_id, host=host, port=port
         )
-    return reply.FindCoordinatorResponse(
-        throttle_time=0,
-        coordinators=[
+    coordinators = []
+    async for key in in_turns(request.coordinator_keys):
+        host, port, node_id, code, message = _coordinator(context, key_type, key)
+        coordinators.append(
             reply.Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=code, error_message=message)
-            async for key in in_turns(request.coordinator_keys)
-        ],
-    )
+        )
+    return reply.FindCoordinatorResponse(throttle_time=0, coordinators=coordinators)
+
+
+def _coordinator(context: Context, key_type: int, key: str) -> tuple[str, int, int, int, str | None]:
+    """(host, port, node id, error code, error message)"""
+    broker = context.broker
+    try:
+        if key_type not in (GROUP, TRANSACTION):
+            raise InvalidRequest(f"key type {key_type} has no coordinator here")
+        if key_type == GROUP and not broker.groups.is_ours(key):
+            raise CoordinatorNotAvailable("the broker is starting or stopping; ask again")
+    except TieredError as error:
+        return "", -1, -1, error_code(error), str(error)
+    host, port = broker.address_for(context.connection.local_host)
+    return host, port, broker.broker_id, NONE, None
 
 
 API = Api(key=10, name="FindCoordinator", min_version=0, max_version=6, handle=handle)

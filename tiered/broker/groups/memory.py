@@ -1,0 +1,30 @@
+"""How much memory all groups of a broker take, against one bound.
+
+Owns the sum. Must never hold what it counts. Costs are estimates of what the objects take, above all of what
+clients can make large: metadata and assignments.
+"""
+
+from collections.abc import Callable
+
+from tiered.errors import CoordinatorNotAvailable
+
+GROUP_BYTES = 2_000
+MEMBER_BYTES = 2_000
+PENDING_MEMBER_BYTES = 500
+
+
+class GroupMemory:
+    """Counts what groups take. Everything taken is given back when it is dropped."""
+
+    def __init__(self, limit_bytes: Callable[[], int]) -> None:
+        self._limit_bytes = limit_bytes
+        self.taken_bytes = 0
+
+    def take(self, size_bytes: int) -> None:
+        """Raises CoordinatorNotAvailable, and takes nothing, when the bound would be exceeded. Less than 0 gives
+        back, and always succeeds."""
+        if size_bytes > 0 and self.taken_bytes + size_bytes > self._limit_bytes():
+            raise CoordinatorNotAvailable(
+                "groups take all the memory that they may (tiered.group.memory.bytes); try again later"
+            )
+        self.taken_bytes += size_bytes

@@ -1,0 +1,26 @@
+"""DeleteGroups (key 42), versions 0 to 2: groups without members, and their offsets."""
+
+from typing import Any
+
+from tiered.errors import TieredError
+from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.error_mapping import NONE, error_code
+
+
+async def handle(context: Context, request: Any, reply: Any) -> Any:
+    results = [
+        reply.DeletableGroupResult(group_id=group_id, error_code=await _delete(context, group_id))
+        async for group_id in in_turns(request.groups_names)
+    ]
+    return reply.DeleteGroupsResponse(throttle_time=0, results=results)
+
+
+async def _delete(context: Context, group_id: str) -> int:
+    try:
+        await context.broker.groups.delete_group(group_id)
+    except TieredError as error:
+        return error_code(error)
+    return NONE
+
+
+API = Api(key=42, name="DeleteGroups", min_version=0, max_version=2, handle=handle)

@@ -1,0 +1,68 @@
+"""DescribeGroups (key 15), versions 0 to 6: classic groups with their members, metadata and assignments.
+
+A group that is not known, or runs the consumer protocol (ConsumerGroupDescribe has those), is Dead: without an
+error up to v5, GROUP_ID_NOT_FOUND in v6 (KIP-1043). Gap: authorized operations are not told.
+"""
+
+from typing import Any
+
+from tiered.broker.groups.values import GroupDescription, GroupKind
+from tiered.errors import GroupNotFound, TieredError
+from tiered.rules.group_state import GroupState
+from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.error_mapping import NONE, error_code
+
+FIRST_VERSION_WITH_NOT_FOUND = 6
+
+
+async def handle(context: Context, request: Any, reply: Any) -> Any:
+    return reply.DescribeGroupsResponse(
+        throttle_time=0, groups=[await _one(context, reply, group_id) async for group_id in in_turns(request.groups)]
+    )
+
+
+async def _one(context: Context, reply: Any, group_id: str) -> Any:
+    try:
+        group = await context.broker.groups.describe(group_id)
+        if group.kind is not GroupKind.CLASSIC:
+            raise GroupNotFound(f"group {group_id} is not a classic group; describe it as a consumer group")
+    except GroupNotFound as error:
+        told = context.api_version >= FIRST_VERSION_WITH_NOT_FOUND
+        code, message = (error_code(error), str(error)) if told else (NONE, None)
+        return _described(reply, group_id, code=code, message=message, state=GroupState.DEAD.value)
+    except TieredError as error:
+        return _described(reply, group_id, code=error_code(error), message=str(error))
+    return _described(reply, group_id, group=group, state=group.state)
+
+
+def _described(
+    reply: Any,
+    group_id: str,
+    *,
+    code: int = NONE,
+    message: str | None = None,
+    state: str = "",
+    group: GroupDescription | None = None,
+) -> Any:
+    return reply.DescribedGroup(
+        error_code=code,
+        error_message=message,
+        group_id=group_id,
+        group_state=state,
+        protocol_type=group.protocol_type if group is not None else "",
+        protocol_data=group.protocol_name if group is not None else "",
+        members=[
+            reply.DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata_bytes,
+                member_assignment=member.assignment_bytes,
+            )
+            for member in (group.members if group is not None else ())
+        ],
+    )
+
+
+API = Api(key=15, name="DescribeGroups", min_version=0, max_version=6, handle=handle)

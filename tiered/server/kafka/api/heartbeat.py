@@ -1,0 +1,27 @@
+"""Heartbeat (key 12), versions 0 to 4: a member of a classic group is alive, and hears of rebalances.
+
+v3 adds static members.
+"""
+
+from typing import Any
+
+from tiered.errors import TieredError
+from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.error_mapping import NONE, error_code
+
+
+async def handle(context: Context, request: Any, reply: Any) -> Any:
+    code = NONE
+    try:
+        await context.broker.groups.classic.heartbeat(
+            request.group_id,
+            member_id=request.member_id,
+            instance_id=getattr(request, "group_instance_id", None),
+            generation=request.generation_id,
+        )
+    except TieredError as error:
+        code = error_code(error)
+    return reply.HeartbeatResponse(throttle_time=0, error_code=code)
+
+
+API = Api(key=12, name="Heartbeat", min_version=0, max_version=4, handle=handle)

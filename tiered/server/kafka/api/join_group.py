@@ -1,0 +1,70 @@
+"""JoinGroup (key 11), versions 0 to 9: become a member of a classic group, or rejoin it; waits for the rebalance.
+
+From v4 a new member without an instance id is given its id first (MEMBER_ID_REQUIRED). v5 adds static members,
+v7 names the protocol type in the answer, v9 tells a returning static leader to skip the assignment.
+"""
+
+from typing import Any
+
+from tiered.broker.groups.values import JoinRequest, MemberProtocol
+from tiered.errors import MemberIdRequired, TieredError
+from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.error_mapping import NONE, error_code
+
+NO_GENERATION = -1
+FIRST_VERSION_WITH_KNOWN_MEMBERS = 4
+FIRST_VERSION_WITH_PROTOCOL_TYPE = 7
+FIRST_VERSION_WITH_SKIPPING = 9
+
+
+async def handle(context: Context, request: Any, reply: Any) -> Any:
+    try:
+        result = await context.broker.groups.classic.join(_asked(context, request))
+    except TieredError as error:
+        return reply.JoinGroupResponse(
+            throttle_time=0,
+            error_code=error_code(error),
+            generation_id=NO_GENERATION,
+            protocol_type=None,
+            protocol_name=None if context.api_version >= FIRST_VERSION_WITH_PROTOCOL_TYPE else "",
+            leader="",
+            member_id=error.member_id if isinstance(error, MemberIdRequired) else request.member_id,
+            members=[],
+        )
+    return reply.JoinGroupResponse(
+        throttle_time=0,
+        error_code=NONE,
+        generation_id=result.generation,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol_name,
+        leader=result.leader,
+        skip_assignment=result.skip_assignment,
+        member_id=result.member_id,
+        members=[
+            reply.JoinGroupResponseMember(
+                member_id=member.member_id, group_instance_id=member.instance_id, metadata=member.metadata
+            )
+            for member in result.members
+        ],
+    )
+
+
+def _asked(context: Context, request: Any) -> JoinRequest:
+    rebalance_timeout_ms = getattr(request, "rebalance_timeout", -1)
+    return JoinRequest(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        instance_id=getattr(request, "group_instance_id", None),
+        client_id=context.connection.client_id or "",
+        client_host=f"/{context.connection.host}",
+        session_timeout_ms=request.session_timeout,
+        # Version 0 has no time-out of its own for rebalances.
+        rebalance_timeout_ms=rebalance_timeout_ms if rebalance_timeout_ms >= 0 else request.session_timeout,
+        protocol_type=request.protocol_type,
+        protocols=tuple(MemberProtocol(name=each.name, metadata=each.metadata) for each in request.protocols),
+        requires_known_member_id=context.api_version >= FIRST_VERSION_WITH_KNOWN_MEMBERS,
+        supports_skipping_assignment=context.api_version >= FIRST_VERSION_WITH_SKIPPING,
+    )
+
+
+API = Api(key=11, name="JoinGroup", min_version=0, max_version=9, handle=handle)

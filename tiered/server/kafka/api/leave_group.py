@@ -1,0 +1,40 @@
+"""LeaveGroup (key 13), versions 0 to 5: members leave a group at once, instead of after their session time-out.
+
+From v3 several members leave with one request, static ones by their instance id alone (an empty member id),
+and each has an error of its own.
+"""
+
+from typing import Any
+
+from tiered.broker.groups.values import LeavingMember
+from tiered.errors import TieredError
+from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.error_mapping import NONE, error_code
+
+FIRST_VERSION_WITH_MEMBERS = 3
+
+
+async def handle(context: Context, request: Any, reply: Any) -> Any:
+    in_batch = context.api_version >= FIRST_VERSION_WITH_MEMBERS
+    if in_batch:
+        leaving = [
+            LeavingMember(member_id=each.member_id, instance_id=each.group_instance_id) for each in request.members
+        ]
+    else:
+        leaving = [LeavingMember(member_id=request.member_id, instance_id=None)]
+    try:
+        answers = await context.broker.groups.classic.leave(request.group_id, leaving)
+    except TieredError as error:
+        return reply.LeaveGroupResponse(throttle_time=0, error_code=error_code(error), members=[])
+    codes = [NONE if error is None else error_code(error) for error in answers]
+    return reply.LeaveGroupResponse(
+        throttle_time=0,
+        error_code=NONE if in_batch else codes[0],
+        members=[
+            reply.MemberResponse(member_id=each.member_id, group_instance_id=each.instance_id, error_code=code)
+            for each, code in zip(leaving, codes, strict=True)
+        ],
+    )
+
+
+API = Api(key=13, name="LeaveGroup", min_version=0, max_version=5, handle=handle)

@@ -1,0 +1,37 @@
+"""ListGroups (key 16), versions 0 to 5: the groups that this broker coordinates.
+
+v4 filters by state and shows it, v5 the same by type. Filters ignore case; what names no state or type matches
+nothing.
+"""
+
+from typing import Any
+
+from tiered.errors import TieredError
+from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.error_mapping import NONE, error_code
+
+
+async def handle(context: Context, request: Any, reply: Any) -> Any:
+    states = {state.lower() for state in getattr(request, "states_filter", ())}
+    types = {kind.lower() for kind in getattr(request, "types_filter", ())}
+    try:
+        found = await context.broker.groups.list_groups()
+    except TieredError as error:
+        return reply.ListGroupsResponse(throttle_time=0, error_code=error_code(error), groups=[])
+    return reply.ListGroupsResponse(
+        throttle_time=0,
+        error_code=NONE,
+        groups=[
+            reply.ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type,
+                group_state=group.state,
+                group_type=group.kind.value.capitalize(),
+            )
+            async for group in in_turns(found)
+            if (not states or group.state.lower() in states) and (not types or group.kind.value in types)
+        ],
+    )
+
+
+API = Api(key=16, name="ListGroups", min_version=0, max_version=5, handle=handle)

@@ -1,0 +1,39 @@
+"""SyncGroup (key 14), versions 0 to 5: a member's assignment; waits until the leader has sent its own SyncGroup.
+
+v3 adds static members, v5 checks that the member means the protocol that was chosen.
+"""
+
+from typing import Any
+
+from tiered.broker.groups.values import SyncRequest
+from tiered.errors import TieredError
+from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.error_mapping import NONE, error_code
+
+
+async def handle(context: Context, request: Any, reply: Any) -> Any:
+    asked = SyncRequest(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        instance_id=getattr(request, "group_instance_id", None),
+        generation=request.generation_id,
+        protocol_type=getattr(request, "protocol_type", None),
+        protocol_name=getattr(request, "protocol_name", None),
+        assignments={each.member_id: each.assignment for each in request.assignments},
+    )
+    try:
+        result = await context.broker.groups.classic.sync(asked)
+    except TieredError as error:
+        return reply.SyncGroupResponse(
+            throttle_time=0, error_code=error_code(error), protocol_type=None, protocol_name=None, assignment=b""
+        )
+    return reply.SyncGroupResponse(
+        throttle_time=0,
+        error_code=NONE,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol_name,
+        assignment=result.assignment,
+    )
+
+
+API = Api(key=14, name="SyncGroup", min_version=0, max_version=5, handle=handle)
