@@ -24,6 +24,7 @@ from tiered.broker.partition_loader import PartitionLoader
 from tiered.broker.producer_ids import ProducerIds
 from tiered.broker.record_reader import RecordReader
 from tiered.broker.record_writer import RecordWriter
+from tiered.broker.record_writer import RecordWriter
 from tiered.broker.reports import Reports
 from tiered.broker.segment_lifecycle import SegmentLifecycle, committed_segment
 from tiered.broker.tier_reader import TierReader
@@ -104,6 +105,7 @@ class Broker:
         self.changes = Changes(self)
         self.admin = Admin(self)
         self.producer_ids = ProducerIds(self.database)
+        self.record_writer = RecordWriter(self)
         self.groups = GroupCoordinator(self)
         self._housekeeping = Housekeeping(self)
 

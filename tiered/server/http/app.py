@@ -13,7 +13,7 @@ from aiohttp.web_protocol import RequestPayloadError
 from tiered.broker.broker import Broker
 from tiered.errors import TieredError
 from tiered.server.http import limits, openapi, security
-from tiered.server.http.failures import refusal, response_for
+from tiered.server.http.failures import error_response, response_for
 from tiered.server.http.keys import BROKER
 from tiered.server.http.route import Handler
 from tiered.server.http.routes import ROUTES
@@ -76,20 +76,18 @@ async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamR
     except TieredError as error:
         return response_for(request, error)
     except RequestPayloadError as error:
-        return refusal(request, 400, f"the body cannot be read: {error}")
+        return error_response(400, f"the body cannot be read: {error}")
     except Exception:
         log.exception("%s %s failed in an unforeseen way", request.method, request.path)
-        return refusal(request, 500, "the broker failed in an unforeseen way; its log has the details")
+        return error_response(500, "the broker failed in an unforeseen way; its log has the details")
 
 
 def _as_json(request: web.Request, error: web.HTTPException) -> web.Response:
-    message = error.reason
-    if error.status == 404:
-        message = f"nothing is served at {request.path[:200]}; /openapi.json lists what is"
-    response = refusal(request, error.status, message)
     if isinstance(error, web.HTTPMethodNotAllowed):
-        response.headers["Allow"] = ", ".join(sorted(error.allowed_methods))
-        methods = response.headers["Allow"]
-        response = refusal(request, 405, f"{request.method[:20]} is not possible here; {methods} are")
+        methods = ", ".join(sorted(error.allowed_methods))
+        response = error_response(405, f"{request.method[:20]} is not possible here; {methods} are")
         response.headers["Allow"] = methods
-    return response
+        return response
+    if error.status == 404:
+        return error_response(404, f"nothing is served at {request.path[:200]}; /openapi.json lists what is")
+    return error_response(error.status, error.reason)

@@ -11,11 +11,16 @@ from tiered.server.http.schema import Schema, integer, record, text
 
 ERROR: Schema = record(
     {
-        "error_code": integer("The HTTP status; under /v3 Confluent's code, whose first three digits are the status."),
+        "error_code": integer("The HTTP status; under /v3 Confluent's code."),
         "message": text("What is wrong, and what to do about it."),
     },
     description="Every error.",
 )
+
+
+class NoSuchResource(errors.Invalid):
+    """The path names a cluster, broker, config or member that is not here."""
+
 
 _STATUS: dict[type[errors.TieredError], int] = {
     errors.TieredError: 500,
@@ -34,20 +39,24 @@ _STATUS: dict[type[errors.TieredError], int] = {
     errors.MessageTooLarge: 413,
     errors.OutOfRange: 416,
     errors.Corrupt: 500,
+    NoSuchResource: 404,
 }
 
-# Under /v3, as Confluent's REST Proxy numbers them; others are the status with 00 behind it.
-_V3_CODES: dict[type[errors.TieredError], int] = {
-    errors.UnknownTopicOrPartition: 40403,
-    errors.InvalidTopic: 40002,
-    errors.TopicExists: 40002,
-    errors.InvalidPartitions: 40002,
-    errors.InvalidReplicationFactor: 40002,
-    errors.InvalidReplicaAssignment: 40002,
-    errors.InvalidConfig: 40002,
-    errors.PolicyViolation: 40002,
-    errors.Retriable: 50003,
-    errors.Corrupt: 50002,
+# Under /v3 the codes are those of Confluent's REST Proxy, and so are the statuses, with one exception: what may
+# succeed later is 503 there too, so that nobody takes it for a fault of the broker.
+_V3: dict[type[errors.TieredError], tuple[int, int]] = {
+    errors.TieredError: (500, 50002),
+    errors.Retriable: (503, 50003),
+    errors.UnknownTopicOrPartition: (404, 40403),
+    errors.UnknownTopicId: (404, 40403),
+    errors.Throttled: (429, 42901),
+    errors.Fenced: (409, 409),
+    errors.Invalid: (400, 40002),
+    errors.GroupNotFound: (404, 404),
+    errors.GroupNotEmpty: (409, 409),
+    errors.MessageTooLarge: (413, 413),
+    errors.Corrupt: (500, 50002),
+    NoSuchResource: (404, 404),
 }
 V3 = "/v3"
 
@@ -61,23 +70,13 @@ def response_for(request: web.Request, error: errors.TieredError) -> web.Respons
     """`error` as the client of this path expects it."""
     if not is_v3(request):
         return error_response(status_of(error), str(error))
-    code = v3_code_of(error)
-    return error_response(code // 100, str(error), error_code=code)
+    status, code = v3_status_and_code(error)
+    return error_response(status, str(error), error_code=code)
 
 
-def v3_code_of(error: errors.TieredError) -> int:
-    """Confluent's code for `error`; its first three digits are the status."""
-    for kind in type(error).__mro__:
-        if kind in _V3_CODES:
-            return _V3_CODES[kind]
-        if kind in _STATUS:
-            return _STATUS[kind] * 100
-    return 50002
-
-
-def refusal(request: web.Request, status: int, message: str) -> web.Response:
-    """An error that has no kind of its own: of HTTP itself."""
-    return error_response(status, message, error_code=status if status != 404 or not is_v3(request) else 404)
+def v3_status_and_code(error: errors.TieredError) -> tuple[int, int]:
+    """(HTTP status, Confluent's code) for `error`."""
+    return next(_V3[kind] for kind in type(error).__mro__ if kind in _V3)
 
 
 def is_v3(request: web.Request) -> bool:

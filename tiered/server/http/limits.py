@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from tiered.server.http.failures import refusal
+from tiered.server.http.failures import error_response
 from tiered.server.http.keys import BROKER
 from tiered.server.http.route import Handler, Route
 
@@ -34,14 +34,24 @@ REQUESTS: web.AppKey[RequestsState] = web.AppKey("requests", RequestsState)
 
 def limited(route: Route) -> Handler:
     """The route's handler within its bounds."""
-    return _with_deadline(route.handler) if route.has_deadline else _stream(route.handler)
+    if not route.has_deadline:
+        return _stream(route.handler)
+    if not route.takes_stream:
+        return _with_deadline(route.handler)
+    bounded, stream = _with_deadline(route.handler), _stream(route.handler)
+
+    async def run(request: web.Request) -> web.StreamResponse:
+        # A body whose end is not announced may go on for as long as there are records.
+        return await (stream if request.content_length is None and request.can_read_body else bounded)(request)
+
+    return run
 
 
 def _with_deadline(handler: Handler) -> Handler:
     async def run(request: web.Request) -> web.StreamResponse:
         settings, state = request.app[BROKER].settings, request.app[REQUESTS]
         if state.bounded >= settings.tiered_http_max_requests:
-            return _too_many(request, f"{state.bounded} requests are in progress; try again in a moment")
+            return _too_many(f"{state.bounded} requests are in progress; try again in a moment")
         state.bounded += 1
         deadline = asyncio.timeout(settings.tiered_http_request_timeout_ms / 1000.0)
         try:
@@ -51,8 +61,8 @@ def _with_deadline(handler: Handler) -> Handler:
             if not deadline.expired():
                 raise
             if not request.content.is_eof():
-                return refusal(request, 408, "the request did not arrive in time; send it faster, or less of it")
-            return refusal(request, 504, "the broker did not finish in time; it may still do it: look, then try again")
+                return error_response(408, "the request did not arrive in time; send it faster, or less of it")
+            return error_response(504, "the broker did not finish in time; it may still do it: look, then try again")
         finally:
             state.bounded -= 1
 
@@ -63,7 +73,7 @@ def _stream(handler: Handler) -> Handler:
     async def run(request: web.Request) -> web.StreamResponse:
         state = request.app[REQUESTS]
         if state.streams >= request.app[BROKER].settings.tiered_http_max_streams:
-            return _too_many(request, f"{state.streams} streams are open; close one, or try again later")
+            return _too_many(f"{state.streams} streams are open; close one, or try again later")
         state.streams += 1
         try:
             return await handler(request)
@@ -73,7 +83,7 @@ def _stream(handler: Handler) -> Handler:
     return run
 
 
-def _too_many(request: web.Request, message: str) -> web.Response:
-    response = refusal(request, 429, message)
+def _too_many(message: str) -> web.Response:
+    response = error_response(429, message)
     response.headers["Retry-After"] = "1"
     return response

@@ -28,8 +28,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """A method and a path with their handler. Without `has_deadline` an answer may take as long as its client listens:
-    for streams alone.
+    """A method and a path with their handler. Without `has_deadline` an answer may take as long as its client listens,
+    for streams alone; one that `takes_stream` has none while the body goes on without an announced end.
     """
 
     method: str
@@ -42,6 +42,7 @@ class Route:
     body: Schema | None = None
     body_description: str = ""
     has_deadline: bool = True
+    takes_stream: bool = False
     description: str = ""
     extra: Mapping[str, object] = field(default_factory=dict)
 

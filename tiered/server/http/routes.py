@@ -12,6 +12,10 @@ from tiered.server.http import (
     routes_records,
     routes_tail,
     routes_topics,
+    routes_v3_cluster,
+    routes_v3_configs,
+    routes_v3_records,
+    routes_v3_topics,
     security,
 )
 from tiered.server.http.route import Route
@@ -26,4 +30,8 @@ ROUTES: tuple[Route, ...] = (
     *routes_catalogue.ROUTES,
     *routes_records.ROUTES,
     *routes_tail.ROUTES,
+    *routes_v3_cluster.ROUTES,
+    *routes_v3_topics.ROUTES,
+    *routes_v3_configs.ROUTES,
+    *routes_v3_records.ROUTES,
 )

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from tiered.broker.broker import Broker
 from tiered.runtime import new_uuid
-from tiered.server.http.failures import refusal
+from tiered.server.http.failures import error_response
 from tiered.server.http.keys import BROKER
 from tiered.server.http.route import Route, answers_json
 from tiered.server.http.schema import record, text
@@ -54,7 +54,7 @@ async def same_origin_only(request: web.Request, handler: Handler) -> web.Stream
     objection = _objection(request)
     if objection is not None:
         status, message = objection
-        return refusal(request, status, message)
+        return error_response(status, message)
     return await handler(request)
 
 
@@ -94,7 +94,8 @@ def is_own_host(broker: Broker, header: str) -> bool:
     if len(header) > MAX_HOST_CHARS:
         return False
     try:
-        host = urlsplit(f"//{header}").hostname or ""
+        parts = urlsplit(f"//{header}")
+        host, _ = parts.hostname or "", parts.port  # Reading the port checks it.
     except ValueError:
         return False
     if host == "localhost" or host.endswith(".localhost") or _is_address(host):

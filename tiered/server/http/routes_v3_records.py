@@ -1,0 +1,267 @@
+"""POST `/v3/clusters/{cluster_id}/topics/{topic_name}/records`: producing over HTTP, in Confluent's shapes.
+
+A body is one record, or several JSON objects that follow each other; each is answered, in their order. One record
+alone is answered with the status of its outcome; several with 200 and a code each. A body of unknown length
+(chunked) is answered while it comes, for as long as it comes: a connection kept open is a producer.
+Gaps: no schema registry, so the types are BINARY (base64), JSON and STRING; no compression.
+"""
+
+import asyncio
+import binascii
+import json
+from base64 import b64decode
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from aiohttp import web
+
+from tiered.broker.record_writer import NewRecord, Written
+from tiered.broker.topics import Topic
+from tiered.errors import InvalidRequest, RequestTimedOut, TieredError
+from tiered.server.http.failures import v3_status_and_code
+from tiered.server.http.json_stream import JsonSplitter
+from tiered.server.http.keys import BROKER
+from tiered.server.http.parameters import body_of, parsed
+from tiered.server.http.route import JSON, Route, answers_json
+from tiered.server.http.routes_v3_topics import TOPIC_PATH, topic_of
+from tiered.server.http.schema import (
+    ANYTHING,
+    INT_MAX,
+    Schema,
+    array,
+    check,
+    integer,
+    nullable,
+    one_of,
+    record,
+    text,
+)
+from tiered.server.http.v3 import CLUSTER_ID, TOPIC_NAME
+
+MAX_BODY_BYTES = 4 << 20
+MAX_RECORD_BYTES = 4 << 20
+MAX_RECORDS_AT_ONCE = 500
+MAX_HEADERS = 1000
+_BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NULL: Schema = {"type": "null"}
+_UNUSED = ("subject", "subject_name_strategy", "schema_id", "schema_version", "schema")
+
+
+def _data_schema(kind: str, data: Schema) -> Schema:
+    unused = dict.fromkeys(_UNUSED, _NULL)
+    return record({"type": text(allowed=(kind,)), "data": data, **unused}, optional=_UNUSED)
+
+
+_TYPES = {
+    "BINARY": _data_schema("BINARY", nullable(text("Base64.", pattern=_BASE64))),
+    "STRING": _data_schema("STRING", nullable(text("Stored as UTF-8."))),
+    "JSON": _data_schema("JSON", ANYTHING),
+}
+_DATA = nullable(one_of(*_TYPES.values()))
+_RECORD = record(
+    {
+        "partition_id": nullable(integer("By the key if absent, as Kafka's clients choose.", maximum=INT_MAX)),
+        "headers": array(
+            record({"name": text(), "value": nullable(text("Base64.", pattern=_BASE64))}, optional=("value",)),
+            max_items=MAX_HEADERS,
+        ),
+        "key": _DATA,
+        "value": _DATA,
+        "timestamp": nullable(text("As in 2026-01-31T12:00:00.123Z; now if absent.", format="date-time")),
+    },
+    optional=("partition_id", "headers", "key", "value", "timestamp"),
+)
+_SIZE = nullable(record({"type": text(), "size": integer()}))
+_REPORT = record(
+    {
+        "error_code": integer("200."),
+        "cluster_id": text(),
+        "topic_name": text(),
+        "partition_id": integer(),
+        "offset": integer(),
+        "timestamp": nullable(text(format="date-time")),
+        "key": _SIZE,
+        "value": _SIZE,
+    },
+    optional=("key", "value"),
+)
+
+
+async def _produce(request: web.Request) -> web.StreamResponse:
+    _, topic = topic_of(request)
+    if request.content_length is None and request.can_read_body:
+        return await _produce_stream(request, topic)
+    splitter = JsonSplitter(MAX_BODY_BYTES)
+    objects = splitter.feed(await body_of(request, MAX_BODY_BYTES))
+    splitter.end()
+    if not objects:
+        raise InvalidRequest("the request has no body: send a record as a JSON object")
+    reports = await _reports(request, topic, objects)
+    if len(reports) == 1:
+        report = reports[0]
+        if isinstance(report, TieredError):
+            raise report
+        return web.json_response(report)
+    return web.Response(body=b"".join(map(_line, reports)), content_type=JSON)
+
+
+async def _produce_stream(request: web.Request, topic: Topic) -> web.StreamResponse:
+    """Answers what has come as soon as it is written. The next piece must come, and each answer be taken, in time."""
+    patience_s = request.app[BROKER].settings.tiered_http_request_timeout_ms / 1000.0
+    response = web.StreamResponse(headers={"Content-Type": JSON})
+    await response.prepare(request)
+    splitter = JsonSplitter(MAX_RECORD_BYTES)
+    pieces = request.content.iter_any()
+    try:
+        while True:
+            async with asyncio.timeout(patience_s):
+                piece = await anext(pieces, None)
+                if piece is None:
+                    break
+                for report in await _reports(request, topic, splitter.feed(piece)):
+                    await response.write(_line(report))
+        splitter.end()
+    except InvalidRequest as error:
+        # What follows cannot be told apart any more.
+        await response.write(_line(error))
+        response.force_close()
+    except TimeoutError:
+        await response.write(_line(RequestTimedOut("no record came in time; connect again to send more")))
+        response.force_close()
+    await response.write_eof()
+    return response
+
+
+async def _reports(request: web.Request, topic: Topic, objects: Sequence[bytes]) -> list[dict[str, Any] | TieredError]:
+    """What became of each record."""
+    broker = request.app[BROKER]
+    reports: list[dict[str, Any] | TieredError] = []
+    for first in range(0, len(objects), MAX_RECORDS_AT_ONCE):
+        asked = [_asked(each) for each in objects[first : first + MAX_RECORDS_AT_ONCE]]
+        wanted = [each[1] for each in asked if not isinstance(each, TieredError)]
+        outcomes = iter(await broker.record_writer.write(topic, wanted) if wanted else [])
+        for each in asked:
+            if isinstance(each, TieredError):
+                reports.append(each)
+                continue
+            outcome = next(outcomes)
+            if isinstance(outcome, Written):
+                reports.append(_report(broker.cluster_id, topic.name, *each, outcome))
+            else:
+                reports.append(outcome)
+    return reports
+
+
+def _asked(raw: bytes) -> tuple[dict[str, Any], NewRecord] | TieredError:
+    """The record that was sent, as JSON and as what it stands for; or why it is none."""
+    try:
+        body = parsed(raw)
+        for name in ("key", "value"):
+            _check_type(body.get(name), f"the record.{name}")
+        check(body, _RECORD, "the record")
+        return body, NewRecord(
+            key=_bytes(body.get("key"), "the record.key"),
+            value=_bytes(body.get("value"), "the record.value"),
+            headers=tuple(
+                (each["name"], _base64(each.get("value"), f"header {each['name'][:80]!r}"))
+                for each in body.get("headers", ())
+            ),
+            partition=body.get("partition_id"),
+            timestamp_ms=_timestamp_ms(body.get("timestamp")),
+        )
+    except InvalidRequest as error:
+        return error
+
+
+def _check_type(given: object, where: str) -> None:
+    """Says more than the schema, which knows of alternatives alone."""
+    if not isinstance(given, dict):
+        return
+    schema = _TYPES.get(str(given.get("type")))
+    if schema is None:
+        raise InvalidRequest(f"{where}.type must be BINARY, STRING or JSON: there is no schema registry for others")
+    check(given, schema, where)
+
+
+def _bytes(given: dict[str, Any] | None, where: str) -> bytes | None:
+    if given is None:
+        return None
+    data = given["data"]
+    match given["type"]:
+        case "BINARY":
+            return _base64(data, f"{where}.data")
+        case "STRING":
+            return None if data is None else str(data).encode()
+        case _:
+            try:
+                return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
+            except (UnicodeEncodeError, RecursionError) as error:
+                raise InvalidRequest(f"{where}.data cannot be stored as JSON in UTF-8: {error}") from None
+
+
+def _base64(data: str | None, where: str) -> bytes | None:
+    if data is None:
+        return None
+    try:
+        return b64decode(data.encode("ascii"), validate=True)
+    except (UnicodeEncodeError, binascii.Error):
+        raise InvalidRequest(f"{where} is no base64: encode the bytes, or use the type STRING or JSON") from None
+
+
+def _timestamp_ms(given: str | None) -> int | None:
+    if given is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(given)
+        if moment.tzinfo is None:
+            raise ValueError
+        timestamp_ms = (moment - _EPOCH) // timedelta(milliseconds=1)
+    except (ValueError, OverflowError):
+        timestamp_ms = -1
+    if timestamp_ms < 0:
+        raise InvalidRequest(f"timestamp is {given[:40]!r}: write it from 1970 on, as in 2026-01-31T12:00:00.123Z")
+    return timestamp_ms
+
+
+def _report(cluster_id: str, topic: str, body: dict[str, Any], sent: NewRecord, written: Written) -> dict[str, Any]:
+    moment = _EPOCH + timedelta(milliseconds=written.timestamp_ms)
+    return {
+        "error_code": 200,
+        "cluster_id": cluster_id,
+        "topic_name": topic,
+        "partition_id": written.partition,
+        "offset": written.offset,
+        "timestamp": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        **{
+            name: {"type": body[name]["type"], "size": len(content)}
+            for name, content in (("key", sent.key), ("value", sent.value))
+            if content is not None
+        },
+    }
+
+
+def _line(report: dict[str, Any] | TieredError) -> bytes:
+    if isinstance(report, TieredError):
+        report = {"error_code": v3_status_and_code(report)[1], "message": str(report)}
+    return json.dumps(report).encode() + b"\n"
+
+
+ROUTES = (
+    Route(
+        method="POST",
+        path=TOPIC_PATH + "/records",
+        handler=_produce,
+        tag="v3 records",
+        summary="Produce records.",
+        description=(
+            "Several records are several JSON objects that follow each other; each is answered by one JSON object "
+            "with an error_code, 200 for success. A chunked body is answered while it comes."
+        ),
+        parameters=(CLUSTER_ID, TOPIC_NAME),
+        body=_RECORD,
+        answers=answers_json(_REPORT),
+        takes_stream=True,
+    ),
+)

@@ -1,0 +1,341 @@
+"""`/v3/clusters/{cluster_id}/topics`: topics, their partitions and replicas, in Confluent's shapes.
+
+Reads the broker's own view; what changes something goes through `admin`, with the checks of the wire.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp import web
+
+from tiered.broker.admin import DEFAULT, MAX_PARTITIONS_A_TOPIC, NewTopic
+from tiered.broker.broker import Broker
+from tiered.broker.partition import Partition
+from tiered.broker.topics import Topic
+from tiered.errors import InvalidRequest
+from tiered.server.http.failures import NoSuchResource
+from tiered.server.http.parameters import json_of
+from tiered.server.http.route import Answer, Route, answers_json
+from tiered.server.http.routes_v3_cluster import broker_of
+from tiered.server.http.schema import INT_MAX, array, boolean, integer, nullable, record, text
+from tiered.server.http.v3 import (
+    BROKER_ID,
+    CLUSTER_ID,
+    CLUSTER_PATH,
+    LINK,
+    PARTITION_ID,
+    TOPIC_NAME,
+    Links,
+    cluster_of,
+    list_schema,
+    resource_schema,
+)
+from tiered.server.kafka.api.create_topics import check_partitions
+
+TAG = "v3 topics"
+TOPICS_PATH = CLUSTER_PATH + "/topics"
+TOPIC_PATH = TOPICS_PATH + "/{topic_name}"
+MAX_CONFIGS = 200
+
+_NEW_TOPIC = record(
+    {
+        "topic_name": text(maxLength=1000),
+        "partitions_count": integer(minimum=-1, maximum=INT_MAX),
+        "replication_factor": integer(minimum=-1, maximum=(1 << 15) - 1),
+        "replicas_assignments": array(
+            record(
+                {"partition_id": integer(maximum=INT_MAX), "broker_ids": array(integer(maximum=INT_MAX), max_items=100)}
+            ),
+            max_items=MAX_PARTITIONS_A_TOPIC,
+        ),
+        "configs": array(
+            record({"name": text(), "value": nullable(text())}, optional=("value",)), max_items=MAX_CONFIGS
+        ),
+        "validate_only": boolean("Check, and create nothing."),
+    },
+    optional=("partitions_count", "replication_factor", "replicas_assignments", "configs", "validate_only"),
+)
+_PARTITIONS_COUNT = record({"partitions_count": integer("More than now.", minimum=1, maximum=INT_MAX)})
+_TOPIC = resource_schema(
+    "KafkaTopic",
+    {
+        "topic_name": text(),
+        "is_internal": boolean(),
+        "replication_factor": integer(),
+        "partitions_count": integer(),
+        "partitions": LINK,
+        "configs": LINK,
+        "partition_reassignments": LINK,
+        "authorized_operations": array(text()),
+    },
+)
+_PARTITION = resource_schema(
+    "KafkaPartition",
+    {"topic_name": text(), "partition_id": integer(), "leader": LINK, "replicas": LINK, "reassignment": LINK},
+)
+_REPLICA = resource_schema(
+    "KafkaReplica",
+    {
+        "topic_name": text(),
+        "partition_id": integer(),
+        "broker_id": integer(),
+        "is_leader": boolean(),
+        "is_in_sync": boolean(),
+        "broker": LINK,
+    },
+)
+
+
+def topic_of(request: web.Request) -> tuple[Broker, Topic]:
+    """The broker and the topic that the path names."""
+    broker = cluster_of(request)
+    return broker, broker.topics.by_name(TOPIC_NAME.of(request))
+
+
+def partition_of(request: web.Request) -> tuple[Broker, Partition]:
+    """The broker and the partition that the path names."""
+    broker, topic = topic_of(request)
+    return broker, topic.partition(PARTITION_ID.of(request))
+
+
+async def _list(request: web.Request) -> web.Response:
+    broker, links = cluster_of(request), Links(request)
+    return web.json_response(
+        links.listing("KafkaTopic", ("topics",), (_topic_fields(links, topic) for topic in broker.topics))
+    )
+
+
+async def _get(request: web.Request) -> web.Response:
+    _, topic = topic_of(request)
+    return web.json_response(_topic_fields(Links(request), topic))
+
+
+async def _create(request: web.Request) -> web.Response:
+    broker = cluster_of(request)
+    body = await json_of(request, _NEW_TOPIC)
+    assignments = {each["partition_id"]: each["broker_ids"] for each in body.get("replicas_assignments", ())}
+    configs = {each["name"]: each.get("value") for each in body.get("configs", ())}
+    if len(assignments) != len(body.get("replicas_assignments", ())) or len(configs) != len(body.get("configs", ())):
+        raise InvalidRequest("a partition or a config stands twice in the request: give each once")
+    new = NewTopic(
+        name=body["topic_name"],
+        partition_count=body.get("partitions_count", DEFAULT),
+        replication_factor=body.get("replication_factor", DEFAULT),
+        assignments=assignments,
+        configs=configs,
+    )
+    check_partitions(broker, len(assignments) or max(1, new.partition_count))
+    validate_only = body.get("validate_only", False)
+    made = await broker.admin.create_topic(new, validate_only=validate_only)
+    links = Links(request)
+    return web.json_response(
+        _topic_fields(links, made),
+        status=200 if validate_only else 201,
+        headers={} if validate_only else {"Location": links.url("topics", made.name)},
+    )
+
+
+async def _delete(request: web.Request) -> web.Response:
+    broker, topic = topic_of(request)
+    await broker.admin.delete_topic(topic)
+    return web.Response(status=204)
+
+
+async def _grow(request: web.Request) -> web.Response:
+    broker, topic = topic_of(request)
+    count = (await json_of(request, _PARTITIONS_COUNT))["partitions_count"]
+    check_partitions(broker, count - topic.partition_count)
+    await broker.admin.create_partitions(topic, count, None, validate_only=False)
+    return web.json_response(_topic_fields(Links(request), broker.topics.by_id(topic.topic_id)))
+
+
+async def _partitions(request: web.Request) -> web.Response:
+    broker, topic = topic_of(request)
+    links = Links(request)
+    fields = (_partition_fields(broker, links, partition) for partition in topic.partitions)
+    return web.json_response(links.listing("KafkaPartition", ("topics", topic.name, "partitions"), fields))
+
+
+async def _partition(request: web.Request) -> web.Response:
+    broker, partition = partition_of(request)
+    return web.json_response(_partition_fields(broker, Links(request), partition))
+
+
+async def _replicas(request: web.Request) -> web.Response:
+    broker, partition = partition_of(request)
+    links = Links(request)
+    pieces = (*_pieces(partition), "replicas")
+    return web.json_response(links.listing("KafkaReplica", pieces, [_replica_fields(broker, links, partition)]))
+
+
+async def _replica(request: web.Request) -> web.Response:
+    broker, partition = partition_of(request)
+    asked = BROKER_ID.of(request)
+    if asked != broker.broker_id:
+        raise NoSuchResource(f"{partition.name} has no replica on broker {asked}: it is on broker {broker.broker_id}")
+    return web.json_response(_replica_fields(broker, Links(request), partition))
+
+
+async def _replicas_of_broker(request: web.Request) -> web.Response:
+    broker = broker_of(request)
+    links = Links(request)
+    fields = (_replica_fields(broker, links, partition) for partition in broker.topics.partitions())
+    return web.json_response(links.listing("KafkaReplica", ("brokers", broker.broker_id, "partition-replicas"), fields))
+
+
+def _topic_fields(links: Links, topic: Topic) -> Mapping[str, Any]:
+    return links.resource(
+        "KafkaTopic",
+        ("topics", topic.name),
+        f"topic={topic.name}",
+        {
+            "topic_name": topic.name,
+            "is_internal": topic.is_internal,
+            "replication_factor": 1,
+            "partitions_count": topic.partition_count,
+            "partitions": links.link("topics", topic.name, "partitions"),
+            "configs": links.link("topics", topic.name, "configs"),
+            "partition_reassignments": links.link("topics", topic.name, "partitions", "-", "reassignment"),
+            "authorized_operations": [],
+        },
+    )
+
+
+def _pieces(partition: Partition) -> tuple[object, ...]:
+    return ("topics", partition.topic, "partitions", partition.topic_partition.partition)
+
+
+def _partition_fields(broker: Broker, links: Links, partition: Partition) -> Mapping[str, Any]:
+    number, pieces = partition.topic_partition.partition, _pieces(partition)
+    return links.resource(
+        "KafkaPartition",
+        pieces,
+        f"topic={partition.topic}/partition={number}",
+        {
+            "topic_name": partition.topic,
+            "partition_id": number,
+            "leader": links.link(*pieces, "replicas", broker.broker_id),
+            "replicas": links.link(*pieces, "replicas"),
+            "reassignment": links.link(*pieces, "reassignment"),
+        },
+    )
+
+
+def _replica_fields(broker: Broker, links: Links, partition: Partition) -> Mapping[str, Any]:
+    number = partition.topic_partition.partition
+    return links.resource(
+        "KafkaReplica",
+        (*_pieces(partition), "replicas", broker.broker_id),
+        f"topic={partition.topic}/partition={number}/replica={broker.broker_id}",
+        {
+            "topic_name": partition.topic,
+            "partition_id": number,
+            "broker_id": broker.broker_id,
+            "is_leader": True,
+            "is_in_sync": True,
+            "broker": links.link("brokers", broker.broker_id),
+        },
+    )
+
+
+_OF_TOPIC = (CLUSTER_ID, TOPIC_NAME)
+_OF_PARTITION = (*_OF_TOPIC, PARTITION_ID)
+_PARTITION_PATH = TOPIC_PATH + "/partitions/{partition_id}"
+
+ROUTES = (
+    Route(
+        method="GET",
+        path=TOPICS_PATH,
+        handler=_list,
+        tag=TAG,
+        summary="Every topic.",
+        parameters=(CLUSTER_ID,),
+        answers=answers_json(list_schema(_TOPIC)),
+    ),
+    Route(
+        method="POST",
+        path=TOPICS_PATH,
+        handler=_create,
+        tag=TAG,
+        summary="Create a topic.",
+        parameters=(CLUSTER_ID,),
+        body=_NEW_TOPIC,
+        answers={
+            201: Answer(description="Created.", schema=_TOPIC),
+            200: Answer(description="It could be created (validate_only).", schema=_TOPIC),
+        },
+    ),
+    Route(
+        method="GET",
+        path=TOPIC_PATH,
+        handler=_get,
+        tag=TAG,
+        summary="One topic.",
+        parameters=_OF_TOPIC,
+        answers=answers_json(_TOPIC),
+    ),
+    Route(
+        method="DELETE",
+        path=TOPIC_PATH,
+        handler=_delete,
+        tag=TAG,
+        summary="Delete a topic.",
+        parameters=_OF_TOPIC,
+        answers={204: Answer(description="Gone for clients.")},
+    ),
+    Route(
+        method="PATCH",
+        path=TOPIC_PATH,
+        handler=_grow,
+        tag=TAG,
+        summary="Give a topic more partitions.",
+        parameters=_OF_TOPIC,
+        body=_PARTITIONS_COUNT,
+        answers=answers_json(_TOPIC),
+    ),
+    Route(
+        method="GET",
+        path=TOPIC_PATH + "/partitions",
+        handler=_partitions,
+        tag=TAG,
+        summary="The partitions of a topic.",
+        parameters=_OF_TOPIC,
+        answers=answers_json(list_schema(_PARTITION)),
+    ),
+    Route(
+        method="GET",
+        path=_PARTITION_PATH,
+        handler=_partition,
+        tag=TAG,
+        summary="One partition.",
+        parameters=_OF_PARTITION,
+        answers=answers_json(_PARTITION),
+    ),
+    Route(
+        method="GET",
+        path=_PARTITION_PATH + "/replicas",
+        handler=_replicas,
+        tag=TAG,
+        summary="The replicas of a partition.",
+        parameters=_OF_PARTITION,
+        answers=answers_json(list_schema(_REPLICA)),
+    ),
+    Route(
+        method="GET",
+        path=_PARTITION_PATH + "/replicas/{broker_id}",
+        handler=_replica,
+        tag=TAG,
+        summary="One replica.",
+        parameters=(*_OF_PARTITION, BROKER_ID),
+        answers=answers_json(_REPLICA),
+    ),
+    Route(
+        method="GET",
+        path=CLUSTER_PATH + "/brokers/{broker_id}/partition-replicas",
+        handler=_replicas_of_broker,
+        tag=TAG,
+        summary="The replicas that a broker holds.",
+        parameters=(CLUSTER_ID, BROKER_ID),
+        answers=answers_json(list_schema(_REPLICA)),
+    ),
+)
