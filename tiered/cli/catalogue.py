@@ -50,6 +50,12 @@ class Catalogue:
             connection.request("GET", self._prefix + path, headers={"Accept": "application/json"})
             response = connection.getresponse()
             body = response.read(MAX_ANSWER_BYTES + 1)
+        except (http.client.BadStatusLine, ConnectionResetError) as error:
+            # A Kafka port closes the connection: it takes the request's first four bytes for a length.
+            raise CommandFailed(
+                f"what listens at {self._url} speaks no HTTP: is that the Kafka port? Name the HTTP address with "
+                "--http URL"
+            ) from error
         except (OSError, http.client.HTTPException) as error:
             raise CommandFailed(
                 f"cannot reach {self._url}: is the broker running? Start it with `tiered serve`, or name another "

@@ -11,6 +11,8 @@ from uuid import UUID
 
 from tiered.cli.failure import CommandFailed, UsageError
 from tiered.cli.kafka_errors import INVALID_TOPIC_EXCEPTION, NONE, UNKNOWN_TOPIC_OR_PARTITION, is_retriable, reason
+from tiered.cli.names import nearest_names
+from tiered.cli.wrong_port import what_listens
 from tiered.errors import InvalidConfig, RequestTimedOut
 from tiered.peer import EARLIEST, LATEST, Cluster, ConnectionLost, CorruptAnswer, parse_bootstrap
 from tiered.runtime import SystemClock
@@ -80,14 +82,16 @@ async def _run(addresses: Sequence[tuple[str, int]], bootstrap: str, act: Act) -
         try:
             async with asyncio.timeout(REACH_TIMEOUT_S):
                 await _describe(cluster, [])
-        except (ConnectionLost, RequestTimedOut, TimeoutError) as error:
+        except (ConnectionLost, RequestTimedOut, TimeoutError, CorruptAnswer) as error:
+            if (wrong := await what_listens(addresses)) is not None:
+                raise CommandFailed(f"{bootstrap} is no Kafka address: {wrong}") from error
+            if isinstance(error, CorruptAnswer):
+                raise CommandFailed(
+                    f"what answers at {bootstrap} is no Kafka broker: check --bootstrap ({error})"
+                ) from error
             raise CommandFailed(
                 f"cannot reach {bootstrap}: is the broker running? Start it with `tiered serve`, or name another with "
                 "--bootstrap HOST:PORT or TIERED_BOOTSTRAP"
-            ) from error
-        except CorruptAnswer as error:
-            raise CommandFailed(
-                f"what answers at {bootstrap} is no Kafka broker: check --bootstrap ({error})"
             ) from error
         try:
             return await act(cluster)
@@ -108,9 +112,10 @@ async def existing_topic(cluster: Cluster, name: str) -> Topic:
     """The topic of this name; never creates it. Raises CommandFailed when there is none."""
     (found,) = await _describe(cluster, [name]) or (None,)
     if found is None or found.error_code == UNKNOWN_TOPIC_OR_PARTITION:
+        there = [each.name for each in await _describe(cluster, None)]
         raise CommandFailed(
-            f"there is no topic {name}; `tiered topics list` shows those that exist, `tiered topics create {name}` "
-            "makes it"
+            f"there is no topic {name}{nearest_names(name, there)}; `tiered topics list` shows those that exist, "
+            f"`tiered topics create {name}` makes it"
         )
     if found.error_code != NONE:
         raise CommandFailed(f"{name}: {reason(found.error_code, None)}")

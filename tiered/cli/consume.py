@@ -8,13 +8,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from tiered.cli.cluster import EARLIEST, LATEST, Cluster, Topic, existing_topic, offsets, run_with_cluster
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.fetcher import Fetcher
 from tiered.cli.kafka_errors import NONE, OFFSET_OUT_OF_RANGE, reason
 from tiered.cli.record_text import LineFormat, json_line_of, line_format_of
+from tiered.cli.times import moment_ms
 from tiered.errors import CorruptBatch
 from tiered.formats.record_batch import Record, records, verify_crc, whole_batches
 from tiered.runtime import SystemClock
@@ -49,13 +49,11 @@ def _time_ms(text: str) -> int:
     time = text[1:]
     if time.isascii() and time.isdigit() and len(time) < 16:
         return int(time)
-    try:
-        moment = datetime.fromisoformat(time)
-    except ValueError:
+    if (found := moment_ms(time)) is None:
         raise UsageError(
             f"--offset {text} is not allowed: a time is milliseconds since 1970, or such as @2026-01-31T23:59:59Z"
-        ) from None
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+        )
+    return found
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -12,11 +12,21 @@ NOT_LEADER_OR_FOLLOWER = 6
 MESSAGE_TOO_LARGE = 10
 INVALID_TOPIC_EXCEPTION = 17
 TOPIC_ALREADY_EXISTS = 36
+GROUP_NOT_EMPTY = 68
+GROUP_NOT_FOUND = 69
 
 _ADVICE = {
     UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition; `tiered topics list` shows those that exist",
     LEADER_NOT_AVAILABLE: "the partition has no leader now; try again in a moment",
     NOT_LEADER_OR_FOLLOWER: "the partition's leader has just changed; try again in a moment",
+    GROUP_NOT_EMPTY: "the group has members; stop them first (`tiered groups describe` shows them)",
+    GROUP_NOT_FOUND: "there is no such group; `tiered groups list` shows those that exist",
+    14: "the group's coordinator is still loading; try again in a moment",
+    15: "the group's coordinator is not available, mostly because SQL is away; try again in a moment",
+    16: "the group's coordinator has just changed; try again in a moment",
+    24: "a group's name must not be empty",
+    25: "the group has members; stop them first (`tiered groups describe` shows them)",
+    86: "the group's members are subscribed to the topic; stop them first",
     7: "the broker took too long; try again",
     MESSAGE_TOO_LARGE: "a batch is larger than the topic's max.message.bytes; raise that, or send smaller records",
     INVALID_TOPIC_EXCEPTION: "a topic's name has 1 to 249 of the characters a-z A-Z 0-9 . _ - and is neither . nor ..",

@@ -6,31 +6,25 @@ functions at the end are where a command's module is first loaded.
 
 import argparse
 import os
-from collections.abc import Callable
-from typing import NoReturn
 
 import tiered
+from tiered.cli.arguments import (
+    DEFAULT_HTTP,
+    Commands,
+    Parser,
+    broker_options,
+    command,
+    json_option,
+    number,
+    positive,
+)
+from tiered.cli.group_arguments import add_groups
 from tiered.config import add_serve_arguments
 
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
-DEFAULT_HTTP = "http://127.0.0.1:8080"
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
-MAX_INT32 = 2**31 - 1
-
-
-class Parser(argparse.ArgumentParser):
-    """An ArgumentParser that takes no abbreviations, for they break when options come, and that names its help."""
-
-    def __init__(self, **settings: object) -> None:
-        settings.setdefault("allow_abbrev", False)
-        super().__init__(**settings)  # type: ignore[arg-type]
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; see `{self.prog} --help`\n")
-
-
-Commands = argparse._SubParsersAction  # noqa: SLF001 - argparse gives the type of its own result no public name.
-Run = Callable[[argparse.Namespace], int]
+SHELLS = ("bash", "zsh", "fish")
+AREAS = ("program", "limits", "clock", "disk", "sql", "store", "broker")
+"""What `doctor` looks at, in this order."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -48,18 +42,14 @@ def build_parser() -> argparse.ArgumentParser:
     _add_segments(commands)
     _add_produce(commands)
     _add_consume(commands)
-    return parser
-
-
-def _command(commands: "Commands[Parser]", name: str, run: Run | None, what: str, *more: str) -> Parser:
-    """A command whose help begins with `what` and goes on with `more`."""
-    parser = commands.add_parser(name, help=what, description=" ".join([f"{what[0].upper()}{what[1:]}.", *more]))
-    parser.set_defaults(run=run, parser=parser)
+    add_groups(commands)
+    _add_doctor(commands)
+    _add_completion(commands)
     return parser
 
 
 def _add_serve(commands: "Commands[Parser]") -> None:
-    parser = _command(
+    parser = command(
         commands,
         "serve",
         _serve,
@@ -72,47 +62,45 @@ def _add_serve(commands: "Commands[Parser]") -> None:
 
 
 def _add_topics(commands: "Commands[Parser]") -> None:
-    topics = _command(commands, "topics", None, "create, list, describe, alter and delete topics")
+    topics = command(commands, "topics", None, "create, list, describe, alter and delete topics")
     actions: Commands[Parser] = topics.add_subparsers(metavar="ACTION", title="actions")
 
-    create = _command(actions, "create", _topics_create, "create topics")
+    create = command(actions, "create", _topics_create, "create topics")
     create.add_argument("topics", metavar="TOPIC", nargs="+")
-    create.add_argument("-p", "--partitions", metavar="N", type=_positive, help="partitions (the broker's default)")
+    create.add_argument("-p", "--partitions", metavar="N", type=positive, help="partitions (the broker's default)")
     create.add_argument(
-        "--replication-factor", metavar="N", type=_positive, help="replicas of each (the broker's default)"
+        "--replication-factor", metavar="N", type=positive, help="replicas of each (the broker's default)"
     )
     _config_option(create)
     create.add_argument("--if-not-exists", action="store_true", help="a topic that exists is no failure")
     create.add_argument("--validate-only", action="store_true", help="check everything and create nothing")
 
-    listing = _command(actions, "list", _topics_list, "list topics")
+    listing = command(actions, "list", _topics_list, "list topics")
     listing.add_argument("--internal", action="store_true", help="show internal topics as well")
     listing.add_argument("-q", "--quiet", action="store_true", help="names alone, one a line")
 
-    describe = _command(
-        actions, "describe", _topics_describe, "show partitions, leaders, offsets and configs of topics"
-    )
+    describe = command(actions, "describe", _topics_describe, "show partitions, leaders, offsets and configs of topics")
     describe.add_argument("topics", metavar="TOPIC", nargs="+")
     describe.add_argument("--all-configs", action="store_true", help="show configs that have their default as well")
 
-    alter = _command(actions, "alter", _topics_alter, "change a topic's configs or add partitions")
+    alter = command(actions, "alter", _topics_alter, "change a topic's configs or add partitions")
     alter.add_argument("topic", metavar="TOPIC")
-    alter.add_argument("-p", "--partitions", metavar="N", type=_positive, help="how many it has then; never fewer")
+    alter.add_argument("-p", "--partitions", metavar="N", type=positive, help="how many it has then; never fewer")
     _config_option(alter)
     alter.add_argument(
         "--delete-config", metavar="KEY", action="append", default=[], help="back to the default; may be repeated"
     )
 
-    delete = _command(actions, "delete", _topics_delete, "delete topics with all their records, hot and cold")
+    delete = command(actions, "delete", _topics_delete, "delete topics with all their records, hot and cold")
     delete.add_argument("topics", metavar="TOPIC", nargs="+")
     delete.add_argument("--if-exists", action="store_true", help="a topic that does not exist is no failure")
 
     for parser in (create, listing, describe, alter, delete):
-        _broker_options(parser)
+        broker_options(parser)
 
 
 def _add_segments(commands: "Commands[Parser]") -> None:
-    parser = _command(
+    parser = command(
         commands,
         "segments",
         _segments,
@@ -120,7 +108,7 @@ def _add_segments(commands: "Commands[Parser]") -> None:
         "With sizes and state.",
     )
     parser.add_argument("topic", metavar="TOPIC")
-    parser.add_argument("-p", "--partition", metavar="N", type=_number, help="this partition alone")
+    parser.add_argument("-p", "--partition", metavar="N", type=number, help="this partition alone")
     parser.add_argument("--objects", action="store_true", help="show the keys of objects as well; --json always does")
     parser.add_argument(
         "--http",
@@ -128,16 +116,16 @@ def _add_segments(commands: "Commands[Parser]") -> None:
         default=os.environ.get("TIERED_HTTP") or DEFAULT_HTTP,
         help=f"a broker's HTTP address (TIERED_HTTP, else {DEFAULT_HTTP})",
     )
-    _json_option(parser)
+    json_option(parser)
 
 
 def _add_produce(commands: "Commands[Parser]") -> None:
-    parser = _command(commands, "produce", _produce, "send lines as records", "A topic that is missing is created.")
+    parser = command(commands, "produce", _produce, "send lines as records", "A topic that is missing is created.")
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument("file", metavar="FILE", nargs="?", help="where the lines are (stdin)")
     _line_options(parser, "what stands before it is the record's key; by default there is no key")
     parser.add_argument(
-        "-p", "--partition", metavar="N", type=_number, help="send to this partition (by key, else to each in turn)"
+        "-p", "--partition", metavar="N", type=number, help="send to this partition (by key, else to each in turn)"
     )
     parser.add_argument(
         "-H", "--header", metavar="NAME=VALUE", action="append", default=[], help="for each record; may be repeated"
@@ -150,19 +138,19 @@ def _add_produce(commands: "Commands[Parser]") -> None:
         help="who stores it first: all in sync, or the leader (all)",
     )
     parser.add_argument(
-        "--batch-records", metavar="N", type=_positive, default=10_000, help="at most so many in a batch (10000)"
+        "--batch-records", metavar="N", type=positive, default=10_000, help="at most so many in a batch (10000)"
     )
     parser.add_argument(
-        "--batch-bytes", metavar="N", type=_positive, default=1 << 19, help="and about so many bytes (524288)"
+        "--batch-bytes", metavar="N", type=positive, default=1 << 19, help="and about so many bytes (524288)"
     )
     parser.add_argument(
-        "--linger-ms", metavar="N", type=_number, default=20, help="how long a batch may wait for more lines (20)"
+        "--linger-ms", metavar="N", type=number, default=20, help="how long a batch may wait for more lines (20)"
     )
-    _broker_options(parser)
+    broker_options(parser)
 
 
 def _add_consume(commands: "Commands[Parser]") -> None:
-    parser = _command(
+    parser = command(
         commands,
         "consume",
         _consume,
@@ -182,15 +170,51 @@ def _add_consume(commands: "Commands[Parser]") -> None:
         "--from-beginning", dest="offset", action="store_const", const="beginning", help="the same as -o beginning"
     )
     parser.add_argument(
-        "-p", "--partition", metavar="N", type=_number, action="append", help="may be repeated (all partitions)"
+        "-p", "--partition", metavar="N", type=number, action="append", help="may be repeated (all partitions)"
     )
-    parser.add_argument("-c", "--count", metavar="N", type=_positive, help="stop after so many records")
+    parser.add_argument("-c", "--count", metavar="N", type=positive, help="stop after so many records")
     until = parser.add_mutually_exclusive_group()
     until.add_argument("-f", "--follow", action="store_true", help="wait for new records, until Ctrl-C")
     until.add_argument("-e", "--exit-at-end", action="store_true", help="stop at the end, the default; with -o end too")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="values alone, or whole records")
     _line_options(parser, "print the key and this before each value")
-    _broker_options(parser, json_means="the same as --format json: one record a line")
+    broker_options(parser, json_means="the same as --format json: one record a line")
+
+
+def _add_doctor(commands: "Commands[Parser]") -> None:
+    parser = command(
+        commands,
+        "doctor",
+        _doctor,
+        "check whether this machine, the disk, SQL and the object store can carry a broker",
+        "It takes the options of `tiered serve`, from the same places, and says what is wrong and what to do about it.",
+        "What it writes it removes again. Exit code 1 when something would fail; a warning is none.",
+    )
+    add_serve_arguments(parser)
+    parser.add_argument(
+        "-b",
+        "--bootstrap",
+        metavar="HOST:PORT",
+        default=os.environ.get("TIERED_BOOTSTRAP"),
+        help="a broker that must be running (TIERED_BOOTSTRAP, else that of --kafka, which need not be)",
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="produce to the running broker and read back, in a topic made for it"
+    )
+    parser.add_argument("--only", metavar="AREA", action="append", choices=AREAS, help=f"one of {', '.join(AREAS)}")
+    json_option(parser)
+
+
+def _add_completion(commands: "Commands[Parser]") -> None:
+    parser = command(
+        commands,
+        "completion",
+        _completion,
+        "print a script that completes commands in your shell",
+        "For bash: `source <(tiered completion bash)`. For zsh: `source <(tiered completion zsh)` after compinit.",
+        "For fish: `tiered completion fish | source`.",
+    )
+    parser.add_argument("shell", choices=SHELLS)
 
 
 def _line_options(parser: argparse.ArgumentParser, what_the_separator_does: str) -> None:
@@ -209,33 +233,6 @@ def _config_option(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="a topic config, such as retention.ms=86400000; may be repeated",
     )
-
-
-def _broker_options(parser: argparse.ArgumentParser, json_means: str = "print JSON") -> None:
-    parser.add_argument(
-        "-b",
-        "--bootstrap",
-        metavar="HOST:PORT",
-        default=os.environ.get("TIERED_BOOTSTRAP") or DEFAULT_BOOTSTRAP,
-        help=f"a broker; several with commas (TIERED_BOOTSTRAP, else {DEFAULT_BOOTSTRAP})",
-    )
-    _json_option(parser, json_means)
-
-
-def _json_option(parser: argparse.ArgumentParser, means: str = "print JSON") -> None:
-    parser.add_argument("--json", action="store_true", help=means)
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or int(text[:11]) > MAX_INT32:
-        raise argparse.ArgumentTypeError(f"{text} is no whole number from 0 to {MAX_INT32}")
-    return int(text)
-
-
-def _positive(text: str) -> int:
-    if (number := _number(text)) == 0:
-        raise argparse.ArgumentTypeError("0 is too few")
-    return number
 
 
 def _serve(arguments: argparse.Namespace) -> int:
@@ -290,3 +287,15 @@ def _consume(arguments: argparse.Namespace) -> int:
     from tiered.cli import consume
 
     return consume.run(arguments)
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from tiered.cli.doctor import examination
+
+    return examination.run(arguments)
+
+
+def _completion(arguments: argparse.Namespace) -> int:
+    from tiered.cli import completion
+
+    return completion.run(arguments)

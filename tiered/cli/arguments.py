@@ -1,0 +1,66 @@
+"""What all commands' arguments share: the parser's manners, how to reach a broker, and numbers.
+
+Owns no command. Must import next to nothing, for every start pays for it.
+"""
+
+import argparse
+import os
+from collections.abc import Callable
+from typing import NoReturn
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+DEFAULT_HTTP = "http://127.0.0.1:8080"
+MAX_INT32 = 2**31 - 1
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser that takes no abbreviations, for they break when options come, and that names its help."""
+
+    def __init__(self, **settings: object) -> None:
+        settings.setdefault("allow_abbrev", False)
+        super().__init__(**settings)  # type: ignore[arg-type]
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see `{self.prog} --help`\n")
+
+
+Commands = argparse._SubParsersAction  # noqa: SLF001 - argparse gives the type of its own result no public name.
+Run = Callable[[argparse.Namespace], int]
+
+
+def command(commands: "Commands[Parser]", name: str, run: Run | None, what: str, *more: str) -> Parser:
+    """A command whose help begins with `what` and goes on with `more`."""
+    parser = commands.add_parser(name, help=what, description=" ".join([f"{what[0].upper()}{what[1:]}.", *more]))
+    parser.set_defaults(run=run, parser=parser)
+    return parser
+
+
+def broker_options(parser: argparse.ArgumentParser, json_means: str = "print JSON") -> None:
+    """Which broker to ask, and whether to answer in JSON."""
+    parser.add_argument(
+        "-b",
+        "--bootstrap",
+        metavar="HOST:PORT",
+        default=os.environ.get("TIERED_BOOTSTRAP") or DEFAULT_BOOTSTRAP,
+        help=f"a broker; several with commas (TIERED_BOOTSTRAP, else {DEFAULT_BOOTSTRAP})",
+    )
+    json_option(parser, json_means)
+
+
+def json_option(parser: argparse.ArgumentParser, means: str = "print JSON") -> None:
+    """`--json`, for programs."""
+    parser.add_argument("--json", action="store_true", help=means)
+
+
+def number(text: str) -> int:
+    """The whole number that an option's text means. Raises argparse's error."""
+    if not (text.isascii() and text.isdigit()) or int(text[:11]) > MAX_INT32:
+        raise argparse.ArgumentTypeError(f"{text} is no whole number from 0 to {MAX_INT32}")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    """As `number`, and 0 is too few."""
+    if (found := number(text)) == 0:
+        raise argparse.ArgumentTypeError("0 is too few")
+    return found

@@ -1,0 +1,199 @@
+"""The area `broker`: one that runs, or should: is it ready, do clients reach it, does a record come back.
+
+Asks over both doors. Creates a topic only with `--write`, and deletes it in the end.
+"""
+
+import asyncio
+import http.client
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tiered.cli.doctor.findings import Finding, Situation, fail, ok, warn
+from tiered.cli.kafka_errors import reason
+from tiered.cli.output import counted, in_bytes
+from tiered.errors import Corrupt, InvalidConfig, Retriable, TieredError
+from tiered.formats.record_batch import Record, encode_batch, exact_batches, records
+from tiered.peer import Cluster, ClusterMetadata, ConnectionLost, Peer, parse_bootstrap
+from tiered.runtime import SystemClock, new_uuid
+
+TIMEOUT_MS = 5_000
+MAX_BODY_BYTES = 1 << 20
+_CREATE_TOPICS, _DELETE_TOPICS = 19, 20
+
+
+def broker(situation: Situation) -> Iterator[Finding]:
+    """The broker at --bootstrap, which must run; else the one at --kafka, if it runs."""
+    options = situation.options
+    asked_for = situation.bootstrap is not None
+    bootstrap = situation.bootstrap or f"{_reachable(options.kafka_host)}:{options.kafka_port}"
+    if not asked_for and options.kafka_port == 0:
+        yield ok("kafka", "--kafka takes any free port: name a running broker with --bootstrap", running=None)
+        return
+    findings = asyncio.run(_ask(bootstrap, must_run=asked_for, may_write=situation.may_write))
+    yield from findings
+    runs = any(each.measured.get("running") for each in findings)
+    if runs and options.http_port and not asked_for:
+        yield _http(_reachable(options.http_host), options.http_port)
+
+
+def _reachable(host: str) -> str:
+    """Where to find a listener on every address of this machine: on the loopback one."""
+    shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - nothing is bound here.
+    return f"[{shown}]" if ":" in shown else shown
+
+
+async def _ask(bootstrap: str, *, must_run: bool, may_write: bool) -> list[Finding]:
+    try:
+        addresses = parse_bootstrap(bootstrap)
+    except InvalidConfig as error:
+        return [fail("kafka", str(error), "Correct --bootstrap HOST:PORT.")]
+    clock = SystemClock()
+    async with Cluster(addresses, timeout_ms=TIMEOUT_MS) as cluster:
+        began_ms = clock.monotonic_ms()
+        try:
+            described = await _metadata(cluster, addresses)
+        except Retriable as error:
+            if must_run or not isinstance(error, ConnectionLost):
+                return [fail("kafka", f"{bootstrap} does not answer: {error}", "Start it, or correct --bootstrap.")]
+            return [ok("kafka", f"no broker runs at {bootstrap}", running=False)]
+        except Corrupt as error:
+            advice = "Name a Kafka address; HTTP and TLS ports answer otherwise."
+            return [fail("kafka", f"what answers at {bootstrap} is no Kafka broker: {error}", advice)]
+        except TieredError as error:
+            return [fail("kafka", f"{bootstrap} answers with an error: {error}", "See the broker's log.")]
+        took_ms = clock.monotonic_ms() - began_ms
+        names = counted(len(described.topics), "topic")
+        message = f"{bootstrap} answers in {took_ms:.0f} ms: {counted(len(described.brokers), 'broker')}, {names}"
+        found = [ok("kafka", message, running=True, metadata_ms=took_ms)]
+        found += await _leaders(described)
+        found += [await _advertised(each.host, each.port) for each in described.brokers.values()]
+        if may_write:
+            found.append(await _round_trip(cluster, clock))
+    return found
+
+
+async def _metadata(cluster: Cluster, addresses: Sequence[tuple[str, int]]) -> ClusterMetadata:
+    """From the first that answers; without the patience that commands have for one that does not listen."""
+    failure: TieredError | None = None
+    for host, port in addresses:
+        try:
+            (await Peer.connect(host, port, timeout_ms=TIMEOUT_MS)).close()
+            return await cluster.metadata()
+        except (Retriable, Corrupt) as error:
+            failure = error
+    assert failure is not None
+    raise failure
+
+
+async def _leaders(described: ClusterMetadata) -> list[Finding]:
+    without = [
+        f"{topic.name}-{partition.partition}"
+        for topic in described.topics.values()
+        for partition in topic.partitions
+        if partition.leader_id < 0
+    ]
+    if not without:
+        return []
+    shown = ", ".join(without[:3]) + (" ..." if len(without) > 3 else "")
+    message = f"{counted(len(without), 'partition')} without a leader: {shown}"
+    return [fail("leaders", message, "Start the brokers that hold them.", leaderless=len(without))]
+
+
+async def _advertised(host: str, port: int) -> Finding:
+    """What clients do next: connect to the address that the broker gave them."""
+    where = f"{host}:{port}"
+    try:
+        (await Peer.connect(host, port, timeout_ms=TIMEOUT_MS)).close()
+    except TieredError as error:
+        advice = "Give --advertise HOST:PORT an address that clients can reach; they use it after the first answer."
+        return fail("advertised", f"the address that clients are given does not answer: {error}", advice)
+    return ok("advertised", f"clients are sent to {where}, which answers")
+
+
+async def _round_trip(cluster: Cluster, clock: SystemClock) -> Finding:
+    name, value = f"tiered-doctor-{new_uuid().hex[:12]}", new_uuid().bytes
+    advice = "See the broker's log."
+    record = Record(offset=0, timestamp_ms=clock.now_ms(), key=None, value=value, headers=())
+    try:
+        if failure := await _created(cluster, name):
+            return fail("round trip", f"no topic could be made: {failure}", advice)
+        began_ms = clock.monotonic_ms()
+        await cluster.produce(name, 0, encode_batch([record]))
+        produced_ms = clock.monotonic_ms()
+        fetched = await cluster.fetch(name, 0, 0)
+        took_ms, fetch_ms = produced_ms - began_ms, clock.monotonic_ms() - produced_ms
+        found = exact_batches(fetched.records, 0, len(fetched.records))
+        values = [each.value for position, _ in found for each in records(fetched.records, position)]
+    except TieredError as error:
+        return fail("round trip", f"a record was not produced and fetched: {error}", advice)
+    finally:
+        left = await _deleted(cluster, name)
+    if values != [value]:
+        return fail("round trip", f"{counted(len(values), 'record')} came back, or another one", advice)
+    if left:
+        return warn("round trip", f"the topic {name} could not be deleted: {left}", f"Delete {name} by hand.")
+    message = f"a record was produced in {took_ms:.1f} ms and fetched in {fetch_ms:.1f} ms; its topic is deleted"
+    return ok("round trip", message, produce_ms=took_ms, fetch_ms=fetch_ms)
+
+
+async def _created(cluster: Cluster, name: str) -> str | None:
+    answer = await cluster.request(
+        _CREATE_TOPICS,
+        lambda make: make.CreateTopicsRequest(
+            topics=(
+                make.CreatableTopic(name=name, num_partitions=1, replication_factor=-1, assignments=(), configs=()),
+            ),
+            timeout=TIMEOUT_MS,
+            validate_only=False,
+        ),
+    )
+    return _failure(answer.topics)
+
+
+async def _deleted(cluster: Cluster, name: str) -> str | None:
+    try:
+        answer = await cluster.request(
+            _DELETE_TOPICS,
+            lambda make: make.DeleteTopicsRequest(
+                topics=(make.DeleteTopicState(name=name, topic_id=None),), topic_names=(name,), timeout=TIMEOUT_MS
+            ),
+        )
+    except TieredError as error:
+        return str(error)
+    return _failure(answer.responses)
+
+
+def _failure(results: Any) -> str | None:
+    for each in results:
+        if each.error_code:
+            return reason(each.error_code, getattr(each, "error_message", None))
+    return None
+
+
+def _http(host: str, port: int) -> Finding:
+    where = f"http://{host}:{port}/readyz"
+    connection = http.client.HTTPConnection(host.strip("[]"), port, timeout=TIMEOUT_MS / 1000)
+    advice = "Name the broker's HTTP address with --http; see its log."
+    try:
+        connection.request("GET", "/readyz")
+        answer = connection.getresponse()
+        health = json.loads(answer.read(MAX_BODY_BYTES))
+        status = answer.status
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        return warn("http", f"{where} does not answer as a broker does ({type(error).__name__})", advice)
+    finally:
+        connection.close()
+    if not isinstance(health, dict) or "serving" not in health:
+        return warn("http", f"{where} is not a Tiered broker's", advice, status=status)
+    if not health["serving"]:
+        return fail("http", f"{where} says that it does not serve", "Wait for its start, or see its log.")
+    if health.get("failed_partitions"):
+        shown = ", ".join(health["failed_partitions"][:3])
+        return fail("http", f"partitions whose log failed: {shown}", "See the broker's log, mend the disk, restart it.")
+    if health.get("disk_full"):
+        return fail("http", "its disk is full: it refuses produce", "Free some space; it goes on by itself.")
+    backlog_bytes = int(health.get("upload_backlog_bytes", 0))
+    return ok(
+        "http", f"{where} says that it serves; {in_bytes(backlog_bytes)} wait for upload", backlog_bytes=backlog_bytes
+    )

@@ -1,0 +1,179 @@
+"""The examination: area by area, each with a deadline, and the verdict as text or as JSON.
+
+Owns the threads and what is shown. An area that hangs (a dead NFS mount does) is left behind on its thread,
+and said to hang. What is shown never holds a password or a key that this process was given.
+"""
+
+import argparse
+import os
+import re
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import unquote
+
+from tiered.cli.doctor.findings import Area, Finding, Situation, Status, fail
+from tiered.cli.failure import EXIT_FAILED, EXIT_OK
+from tiered.cli.output import counted, print_json
+from tiered.config import load_serve_options
+from tiered.errors import TieredError
+
+AREA_TIMEOUT_S = 30.0
+_PASSWORD = re.compile(r"//[^:/@]*:([^@/]+)@")
+_SECRET_VARIABLES = ("PGPASSWORD", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_SHORTEST_SECRET = 4
+_COLOURS = {Status.OK: "green", Status.WARN: "yellow", Status.FAIL: "red"}
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Examines and tells; 1 when a check failed. Raises InvalidConfig for options that make no sense."""
+    options = load_serve_options(arguments, os.environ)
+    situation = Situation(options=options, bootstrap=arguments.bootstrap, may_write=arguments.write)
+    hide = hiding(secrets_of([options.meta_url, options.store_url], os.environ))
+    found: list[tuple[str, Finding]] = []
+    show = _Shown(hide) if not arguments.json else None
+    chosen = {name: area for name, area in _areas().items() if not arguments.only or name in arguments.only}
+    for name, area in chosen.items():
+        with _waiting_for(name):
+            results = examined(area, situation)
+        found += [(name, each) for each in results]
+        if show is not None:
+            show.area(name, results)
+    failed = sum(each.status is Status.FAIL for _, each in found)
+    warned = sum(each.status is Status.WARN for _, each in found)
+    if show is None:
+        checks = [_as_json(name, each, hide) for name, each in found]
+        print_json({"ok": failed == 0, "failed": failed, "warned": warned, "checks": checks})
+    else:
+        print(f"\n{_verdict(len(found), failed, warned)}")
+    return EXIT_FAILED if failed else EXIT_OK
+
+
+def _areas() -> dict[str, Area]:
+    from tiered.cli.doctor.broker import broker
+    from tiered.cli.doctor.disk import disk
+    from tiered.cli.doctor.machine import clock, limits, program
+    from tiered.cli.doctor.sql import sql
+    from tiered.cli.doctor.store import store
+
+    return {
+        "program": program,
+        "limits": limits,
+        "clock": clock,
+        "disk": disk,
+        "sql": sql,
+        "store": store,
+        "broker": broker,
+    }
+
+
+def _verdict(checks: int, failed: int, warned: int) -> str:
+    if failed:
+        return f"{failed} of {counted(checks, 'check')} failed; {counted(warned, 'warning')}"
+    return f"{counted(checks, 'check')}, none failed; {counted(warned, 'warning')}"
+
+
+def examined(area: Area, situation: Situation, *, timeout_s: float = AREA_TIMEOUT_S) -> list[Finding]:
+    """What the area found within `timeout_s`. What it raises for the world is a failure; a bug is raised."""
+    found: list[Finding] = []
+    bugs: list[BaseException] = []
+
+    def look() -> None:
+        try:
+            for each in area(situation):
+                found.append(each)  # noqa: PERF402 - one by one: what was found stays when the next one hangs.
+        except (TieredError, OSError) as error:
+            found.append(fail("error", f"this could not be looked at: {error}", "See what the message names."))
+        except BaseException as error:  # noqa: BLE001 - raised again below, where somebody waits for it.
+            bugs.append(error)
+
+    thread = threading.Thread(target=look, name="doctor", daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    if bugs:
+        raise bugs[0]
+    results = list(found)
+    if thread.is_alive():
+        after = f" after {results[-1].check!r}" if results else ""
+        advice = "Something below does not answer: a network file system, a name server, or a firewall that drops."
+        results.append(fail("time", f"this hangs{after}: no result within {timeout_s:g} s", advice))
+    return results
+
+
+def secrets_of(urls: Sequence[str], environ: Mapping[str, str]) -> list[str]:
+    """What must not be shown: passwords in URLs, written both ways, and those of the environment."""
+    found = [match for url in urls for match in _PASSWORD.findall(url)]
+    found += [unquote(each) for each in found]
+    found += [environ[name] for name in _SECRET_VARIABLES if len(environ.get(name, "")) >= _SHORTEST_SECRET]
+    return sorted(set(found), key=len, reverse=True)
+
+
+class hiding:  # noqa: N801 - it is used as a function.
+    """Replaces secrets in a text."""
+
+    def __init__(self, secrets: Sequence[str]) -> None:
+        self._secrets = secrets
+
+    def __call__(self, text: str) -> str:
+        for each in self._secrets:
+            text = text.replace(each, "***")
+        return text
+
+
+def _as_json(area: str, finding: Finding, hide: hiding) -> dict[str, Any]:
+    return {
+        "area": area,
+        "check": finding.check,
+        "status": finding.status.value,
+        "message": hide(finding.message),
+        "advice": None if finding.advice is None else hide(finding.advice),
+        "measured": {
+            name: round(value, 3) if isinstance(value, float) else value for name, value in finding.measured.items()
+        },
+    }
+
+
+@contextmanager
+def _waiting_for(area: str) -> Iterator[None]:
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(f"looking at {area} ..."):
+        yield
+
+
+class _Shown:
+    """Writes findings to stdout: coloured and wrapped on a terminal, one line each in a pipe."""
+
+    def __init__(self, hide: hiding) -> None:
+        self._hide = hide
+        self._is_terminal = sys.stdout.isatty()
+
+    def area(self, name: str, results: Sequence[Finding]) -> None:
+        if self._is_terminal:
+            self._draw(name, results)
+            return
+        for each in results:
+            advice = f" -> {self._hide(each.advice)}" if each.advice else ""
+            print(f"{each.status.value:<4}  {name:<7}  {self._hide(each.message)}{advice}")
+        sys.stdout.flush()
+
+    def _draw(self, name: str, results: Sequence[Finding]) -> None:
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table.grid(padding=(0, 2, 0, 0))
+        table.add_column(width=4)
+        table.add_column(width=7)
+        table.add_column(overflow="fold")
+        for each in results:
+            says = Text(self._hide(each.message))
+            if each.advice:
+                says.append(f"\n{self._hide(each.advice)}", style="bold")
+            table.add_row(Text(each.status.value, style=f"bold {_COLOURS[each.status]}"), Text(name), says)
+        Console().print(table)

@@ -1,0 +1,57 @@
+"""What a check found, in words, and what an area of checks is.
+
+Owns the values that pass between the areas and the examination.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tiered.config import ServeOptions
+
+
+class Status(StrEnum):
+    """How good it is. A warning costs speed or safety some day; a failure stops a broker, or loses data."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One check's result. `message` says what is, `advice` what to do about it; measurements end in their unit."""
+
+    status: Status
+    check: str
+    message: str
+    advice: str | None = None
+    measured: Mapping[str, float | str | bool | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What the examination was told: the options of `serve`, and the broker that should be running, if any."""
+
+    options: ServeOptions
+    bootstrap: str | None
+    may_write: bool
+
+
+Area = Callable[[Situation], Iterator[Finding]]
+"""Yields findings as they come, so that one that hangs does not hide those before."""
+
+
+def ok(check: str, message: str, **measured: float | str | bool | None) -> Finding:
+    """Nothing to do."""
+    return Finding(status=Status.OK, check=check, message=message, measured=measured)
+
+
+def warn(check: str, message: str, advice: str, **measured: float | str | bool | None) -> Finding:
+    """It works, and something should be done about it."""
+    return Finding(status=Status.WARN, check=check, message=message, advice=advice, measured=measured)
+
+
+def fail(check: str, message: str, advice: str, **measured: float | str | bool | None) -> Finding:
+    """A broker would not start, would not go on, or would lose what it acknowledged."""
+    return Finding(status=Status.FAIL, check=check, message=message, advice=advice, measured=measured)

@@ -1,0 +1,209 @@
+"""The area `store`: the object store, and whether it keeps the promises that the cold tier builds on.
+
+Writes objects of its own below `probes/` and deletes them. Every request has a short time-out and few repeats.
+"""
+
+import http.client
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+from tiered.cli.doctor.disk import nearest
+from tiered.cli.doctor.findings import Finding, Situation, fail, ok, warn
+from tiered.cold.object_store import LocalAddress, ObjectStore, S3Address, StoreCapabilities, parse_store_url
+from tiered.errors import InvalidConfig, ObjectExists, TieredError
+from tiered.runtime import SystemClock, new_uuid
+
+CONNECT_TIMEOUT_MS = 3_000
+READ_TIMEOUT_MS = 5_000
+OBJECT_BYTES = 64 << 10
+SLOW_MS = 1_000.0
+CLOCK_WARN_MS = 5_000
+CLOCK_FAIL_MS = 14 * 60_000
+"""AWS refuses requests that are signed 15 minutes off."""
+
+T = TypeVar("T")
+
+
+def store(situation: Situation) -> Iterator[Finding]:
+    """Whether objects can be written once, read back whole and in part, and deleted."""
+    try:
+        address = parse_store_url(situation.options.store_url)
+    except InvalidConfig as error:
+        yield fail("address", str(error), "Correct --store URL.")
+        return
+    match address:
+        case LocalAddress():
+            yield from _folder(address)
+        case S3Address():
+            yield from _bucket(address)
+
+
+def _folder(address: LocalAddress) -> Iterator[Finding]:
+    directory = address.directory.absolute()
+    if not directory.exists():
+        yield ok("address", f"{directory} is not there yet; it will be made in {nearest(directory)}", exists=False)
+        return
+    if not directory.is_dir():
+        yield fail("address", f"{directory} is no folder", "Name another with --store URL.")
+        return
+    from tiered.cold.local import LocalStore
+
+    yield from _round_trip(LocalStore(directory))
+
+
+def _bucket(address: S3Address) -> Iterator[Finding]:
+    from tiered.cold.s3 import S3Store
+
+    off_ms = _clock_difference(address)
+    if off_ms is not None:
+        yield _clock(off_ms)
+    opened = S3Store(
+        address,
+        probe_first=False,
+        max_attempts=2,
+        connect_timeout_ms=CONNECT_TIMEOUT_MS,
+        read_timeout_ms=READ_TIMEOUT_MS,
+    )
+    try:
+        yield from _round_trip(opened)
+    finally:
+        opened.close()
+
+
+def _clock_difference(address: S3Address) -> float | None:
+    """The store's clock minus ours, by the Date of any answer; None where none comes."""
+    url = address.endpoint_url or f"https://s3.{address.region or 'us-east-1'}.amazonaws.com"
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname, parts.port, timeout=CONNECT_TIMEOUT_MS / 1000)
+    clock = SystemClock()
+    try:
+        before_ms = clock.now_ms()
+        connection.request("HEAD", "/")
+        date = connection.getresponse().getheader("Date")
+        ours_ms = (before_ms + clock.now_ms()) / 2
+        # A Date has whole seconds: half a one is the best guess.
+        return None if date is None else parsedate_to_datetime(date).timestamp() * 1000 + 500 - ours_ms
+    except (OSError, http.client.HTTPException, ValueError):
+        return None
+    finally:
+        connection.close()
+
+
+def _clock(off_ms: float) -> Finding:
+    seconds = round(off_ms / 1000)
+    if abs(off_ms) > CLOCK_WARN_MS:
+        message = f"the store's clock is {abs(seconds)} s {'ahead of' if off_ms > 0 else 'behind'} this machine's"
+        advice = "Set this machine's clock (chrony): S3 refuses requests that are signed 15 minutes off."
+        make = fail if abs(off_ms) > CLOCK_FAIL_MS else warn
+        return make("clock", message, advice, off_ms=off_ms)
+    return ok("clock", "the store's clock is this machine's, to a second or so", off_ms=off_ms)
+
+
+def _round_trip(opened: ObjectStore) -> Iterator[Finding]:
+    key = f"probes/doctor-{new_uuid()}"
+    data = key.encode() * (OBJECT_BYTES // len(key))
+    timed = _Timed()
+    try:
+        try:
+            timed.of("put", lambda: opened.put(key, data, create_only=True))
+            whole, _ = timed.of("get", lambda: opened.get(key, max_bytes=len(data)))
+            part = timed.of("get_range", lambda: opened.get_range(key, 1_000, 5_000))
+        except InvalidConfig as error:
+            yield fail("access", str(error), "Correct --store URL.")
+            return
+        except TieredError as error:
+            yield fail("access", str(error), _why_not(opened, str(error)))
+            return
+        if whole != data or part != data[1_000:6_000]:
+            yield fail("reading", f"{opened.url} does not give back what was written", "Use another store.")
+            return
+        yield ok("access", f"{opened.url} takes an object and gives it back, whole and in part", **timed.took_ms)
+        yield _overwriting(opened, key, data)
+        with suppress(TieredError):
+            yield from _promises(opened.probe())
+    finally:
+        with suppress(TieredError):
+            timed.of("delete", lambda: opened.delete(key))
+    yield from _gone(opened, key)
+    slowest, took_ms = max(timed.took_ms.items(), key=lambda each: each[1])
+    message = f"put {timed.took_ms['put_ms']:.0f} ms, get {timed.took_ms['get_ms']:.0f} ms (64 KiB each)"
+    if took_ms > SLOW_MS:
+        slow = slowest.removesuffix("_ms")
+        advice = "Choose a region near this machine: uploads and cold reads wait for each request."
+        yield warn("latency", f"{message}; {slow} took {took_ms:.0f} ms", advice, **timed.took_ms)
+    else:
+        yield ok("latency", message, **timed.took_ms)
+
+
+class _Timed:
+    """How long each operation took."""
+
+    def __init__(self) -> None:
+        self._clock = SystemClock()
+        self.took_ms: dict[str, float] = {}
+
+    def of(self, operation: str, call: Callable[[], T]) -> T:
+        began_ms = self._clock.monotonic_ms()
+        result = call()
+        self.took_ms[f"{operation}_ms"] = self._clock.monotonic_ms() - began_ms
+        return result
+
+
+def _why_not(opened: ObjectStore, said: str) -> str:
+    if opened.url.startswith("file:"):
+        return "Let this user write there, or name another folder with --store URL."
+    if any(each in said for each in ("NoCredentials", "PartialCredentials", "ProfileNotFound", "TokenRetrieval")):
+        return "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile (AWS_PROFILE), or the machine's role."
+    if "no bucket" in said or "NoSuchBucket" in said:
+        return "Create the bucket, or name another in --store URL."
+    if "SignatureDoesNotMatch" in said or "InvalidAccessKeyId" in said:
+        return "The credentials are wrong: see AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_PROFILE."
+    if "AccessDenied" in said or "403" in said:
+        return "Allow s3:PutObject, GetObject, DeleteObject, ListBucket and AbortMultipartUpload to these credentials."
+    if "RequestTimeTooSkewed" in said:
+        return "Set this machine's clock: it is too far off for signed requests."
+    return "See that endpoint_url and region are right, and that this machine may reach them."
+
+
+def _overwriting(opened: ObjectStore, key: str, data: bytes) -> Finding:
+    advice = "Brokers look before they write there, which is nearly as good; honouring If-None-Match is safer."
+    try:
+        opened.put(key, data[::-1], create_only=True)
+    except ObjectExists:
+        return ok("create-only", "a second write of an object is refused", create_only=True)
+    except TieredError as error:
+        return warn("create-only", f"a second write was neither refused nor done: {error}", advice, create_only=False)
+    return warn("create-only", "a second write of an object is not refused", advice, create_only=False)
+
+
+def _promises(found: StoreCapabilities) -> Iterator[Finding]:
+    if not found.if_match:
+        advice = "Checkpoints are looked at before they are replaced there; nothing to do while one broker writes."
+        yield warn("if-match", "conditional replacement (If-Match) is not honoured", advice, if_match=False)
+    if found.checksum_verified:
+        yield ok("checksum", "an upload whose CRC-32C is wrong is refused", checksum_verified=True)
+    else:
+        how = "not checked" if found.checksum_accepted else "refused"
+        advice = "Size and footer are looked at after each upload all the same; a store that checks each byte is safer."
+        yield warn("checksum", f"CRC-32C headers of uploads are {how}", advice, checksum_verified=False)
+
+
+def _gone(opened: ObjectStore, key: str) -> Iterator[Finding]:
+    try:
+        left = opened.head(key) is not None
+    except TieredError:
+        return
+    if left:
+        yield warn(
+            "deleting",
+            f"{key} cannot be deleted",
+            "Allow s3:DeleteObject, without which retention frees nothing; then delete that object.",
+            left_behind=key,
+        )
+    else:
+        yield ok("deleting", "what was written was deleted")

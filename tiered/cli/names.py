@@ -1,0 +1,17 @@
+"""Names that somebody may have meant.
+
+Owns the guess alone.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+_MOST = 3
+_LEAST_ALIKE = 0.6
+
+
+def nearest_names(name: str, there: Iterable[str]) -> str:
+    """` (did you mean a, b?)` for names that are much like this one, else an empty text. Case counts little."""
+    by_folded = {each.casefold(): each for each in sorted(there, reverse=True)}
+    found = difflib.get_close_matches(name.casefold(), list(by_folded), n=_MOST, cutoff=_LEAST_ALIKE)
+    return f" (did you mean {', '.join(by_folded[each] for each in found)}?)" if found else ""

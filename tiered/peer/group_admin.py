@@ -1,0 +1,333 @@
+"""Groups from outside: list, describe, read and move their offsets, delete them. For tools, not for members.
+
+Owns what these requests mean across versions and kinds of group. Keeps nothing.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tiered import errors
+from tiered.peer.answers import broker_error
+from tiered.peer.cluster import Cluster
+from tiered.peer.coordinator import Coordinator
+from tiered.wire import consumer_protocol
+
+OFFSET_COMMIT, OFFSET_FETCH, DESCRIBE_GROUPS, LIST_GROUPS = 8, 9, 15, 16
+DELETE_GROUPS, OFFSET_DELETE, CONSUMER_GROUP_DESCRIBE = 42, 47, 69
+GROUP_ID_NOT_FOUND, UNKNOWN_TOPIC_OR_PARTITION = 69, 3
+_LAST_BY_NAME = 9
+"""Of OffsetCommit and OffsetFetch: later versions name topics by id."""
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedGroup:
+    """One group of a list. `kind` is `classic` or `consumer` (KIP-848), `state` Kafka's name of it; each is empty
+    where the broker is too old to say it."""
+
+    group_id: str
+    kind: str
+    state: str
+    protocol_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMember:
+    """A member; `assignment` is empty where its protocol is not known here."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    assignment: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedGroup:
+    """A group with its members. `assignor` is the one that it uses now, empty where it has none."""
+
+    group_id: str
+    kind: str
+    state: str
+    protocol_type: str
+    assignor: str
+    members: tuple[GroupMember, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedOffset:
+    """What a group has committed of one partition."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+async def list_groups(cluster: Cluster) -> list[ListedGroup]:
+    """The groups of all brokers, by id: each broker knows those that it coordinates."""
+    described = await cluster.metadata([])
+    found: dict[str, ListedGroup] = {}
+    for broker_id in sorted(described.brokers):
+        answer = await cluster.request(
+            LIST_GROUPS, lambda make: make.ListGroupsRequest(states_filter=(), types_filter=()), broker_id=broker_id
+        )
+        if answer.error_code:
+            raise broker_error(answer.error_code, f"broker {broker_id} did not list its groups")
+        for each in answer.groups:
+            found[each.group_id] = ListedGroup(
+                group_id=each.group_id,
+                kind=getattr(each, "group_type", "").lower(),
+                state=getattr(each, "group_state", ""),
+                protocol_type=each.protocol_type,
+            )
+    return [found[group_id] for group_id in sorted(found)]
+
+
+async def describe_group(cluster: Cluster, group_id: str) -> DescribedGroup:
+    """The group, whichever protocol it runs. Raises GroupNotFound."""
+    coordinator = Coordinator(cluster, group_id)
+    try:
+        # As a KIP-848 group first: an old broker, and one that has a classic group, say so.
+        try:
+            found = await _describe_consumer(coordinator)
+        except errors.UnsupportedVersion:
+            found = None
+        return found or await _describe_classic(coordinator)
+    finally:
+        coordinator.close()
+
+
+async def _describe_consumer(coordinator: Coordinator) -> DescribedGroup | None:
+    answer = await coordinator.ask(
+        CONSUMER_GROUP_DESCRIBE,
+        lambda make: make.ConsumerGroupDescribeRequest(
+            group_ids=(coordinator.group_id,), include_authorized_operations=False
+        ),
+        _codes_of_groups,
+    )
+    (found,) = answer.groups
+    if found.error_code == GROUP_ID_NOT_FOUND:
+        return None
+    if found.error_code:
+        said = found.error_message or f"group {coordinator.group_id} was not described"
+        raise broker_error(found.error_code, said)
+    members = tuple(
+        GroupMember(
+            member_id=each.member_id,
+            instance_id=each.instance_id,
+            client_id=each.client_id,
+            client_host=each.client_host,
+            assignment={part.topic_name: tuple(part.partitions) for part in each.assignment.topic_partitions},
+        )
+        for each in found.members
+    )
+    return DescribedGroup(
+        group_id=coordinator.group_id,
+        kind="consumer",
+        state=found.group_state,
+        protocol_type=consumer_protocol.PROTOCOL_TYPE,
+        assignor=found.assignor_name,
+        members=members,
+    )
+
+
+async def _describe_classic(coordinator: Coordinator) -> DescribedGroup:
+    answer = await coordinator.ask(
+        DESCRIBE_GROUPS,
+        lambda make: make.DescribeGroupsRequest(groups=(coordinator.group_id,), include_authorized_operations=False),
+        _codes_of_groups,
+    )
+    (found,) = answer.groups
+    # Up to version 5 a group that does not exist is Dead.
+    if found.error_code == GROUP_ID_NOT_FOUND or (not found.error_code and found.group_state == "Dead"):
+        raise errors.GroupNotFound(f"there is no group {coordinator.group_id}")
+    if found.error_code:
+        raise broker_error(found.error_code, f"group {coordinator.group_id} was not described")
+    members = tuple(
+        GroupMember(
+            member_id=each.member_id,
+            instance_id=getattr(each, "group_instance_id", None),
+            client_id=each.client_id,
+            client_host=each.client_host,
+            assignment=_assignment(found.protocol_type, each.member_assignment),
+        )
+        for each in found.members
+    )
+    return DescribedGroup(
+        group_id=coordinator.group_id,
+        kind="classic",
+        state=found.group_state,
+        protocol_type=found.protocol_type,
+        assignor=found.protocol_data,
+        members=members,
+    )
+
+
+def _assignment(protocol_type: str, data: bytes) -> Mapping[str, tuple[int, ...]]:
+    if protocol_type != consumer_protocol.PROTOCOL_TYPE or not data:
+        return {}
+    try:
+        return consumer_protocol.decode_assignment(bytes(data)).partitions
+    except errors.MalformedRequest:
+        return {}  # Clients may send what they like; what cannot be read is not shown.
+
+
+async def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, CommittedOffset]:
+    """All that the group has committed; nothing where there is no such group."""
+    coordinator = Coordinator(cluster, group_id)
+    try:
+        return await fetch_committed(coordinator)
+    finally:
+        coordinator.close()
+
+
+async def fetch_committed(coordinator: Coordinator, *, stable: bool = False) -> dict[TopicPartition, CommittedOffset]:
+    """As `committed_offsets`, of a coordinator that is known. With `stable`, offsets that a transaction may still
+
+    change are an error that passes.
+    """
+
+    def build(make: Any) -> Any:
+        group = make.OffsetFetchRequestGroup(
+            group_id=coordinator.group_id, member_id=None, member_epoch=-1, topics=None
+        )
+        return make.OffsetFetchRequest(
+            group_id=coordinator.group_id, topics=None, groups=(group,), require_stable=stable
+        )
+
+    answer = await coordinator.ask(
+        OFFSET_FETCH, build, lambda each: [_of_group(each).error_code], at_most=_LAST_BY_NAME
+    )
+    found = _of_group(answer)
+    if found.error_code not in (0, GROUP_ID_NOT_FOUND):
+        raise broker_error(found.error_code, f"the offsets of group {coordinator.group_id} were not read")
+    committed = {}
+    for topic in found.topics:
+        for each in topic.partitions:
+            if each.error_code:
+                raise broker_error(each.error_code, f"the offset of {topic.name}-{each.partition_index} was not read")
+            if each.committed_offset >= 0:
+                committed[topic.name, each.partition_index] = CommittedOffset(
+                    offset=each.committed_offset,
+                    leader_epoch=getattr(each, "committed_leader_epoch", -1),
+                    metadata=each.metadata or "",
+                )
+    return committed
+
+
+def _of_group(answer: Any) -> Any:
+    """Up to version 7 an answer is that of its one group."""
+    return answer.groups[0] if hasattr(answer, "groups") else answer
+
+
+async def commit_offsets(
+    coordinator: Coordinator,
+    offsets: Mapping[TopicPartition, int],
+    *,
+    member_id: str = "",
+    instance_id: str | None = None,
+    generation: int = -1,
+) -> dict[TopicPartition, int]:
+    """The error code of each partition: without a member the group must have none."""
+
+    def build(make: Any) -> Any:
+        topics = tuple(
+            make.OffsetCommitRequestTopic(
+                name=topic,
+                partitions=tuple(
+                    make.OffsetCommitRequestPartition(
+                        partition_index=partition,
+                        committed_offset=offset,
+                        committed_leader_epoch=-1,
+                        committed_metadata="",
+                    )
+                    for partition, offset in partitions.items()
+                ),
+            )
+            for topic, partitions in _by_topic(offsets).items()
+        )
+        return make.OffsetCommitRequest(
+            group_id=coordinator.group_id,
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            retention_time=-1,
+            topics=topics,
+        )
+
+    answer = await coordinator.ask(OFFSET_COMMIT, build, _codes_of_partitions, at_most=_LAST_BY_NAME)
+    return _codes_by_partition(answer)
+
+
+async def move_offsets(
+    cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Commits for a group without members; the error code of each partition."""
+    coordinator = Coordinator(cluster, group_id)
+    try:
+        return await commit_offsets(coordinator, offsets)
+    finally:
+        coordinator.close()
+
+
+async def delete_offsets(
+    cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Forgets these offsets; the error code of each. Raises BrokerError where the whole group is refused."""
+    wanted = _by_topic(dict.fromkeys(partitions, 0))
+
+    def build(make: Any) -> Any:
+        topics = tuple(
+            make.OffsetDeleteRequestTopic(
+                name=topic,
+                partitions=tuple(make.OffsetDeleteRequestPartition(partition_index=number) for number in numbers),
+            )
+            for topic, numbers in wanted.items()
+        )
+        return make.OffsetDeleteRequest(group_id=group_id, topics=topics)
+
+    coordinator = Coordinator(cluster, group_id)
+    try:
+        answer = await coordinator.ask(OFFSET_DELETE, build, lambda each: [each.error_code])
+    finally:
+        coordinator.close()
+    if answer.error_code:
+        raise broker_error(answer.error_code, f"the offsets of group {group_id} were not deleted")
+    return _codes_by_partition(answer)
+
+
+async def delete_group(cluster: Cluster, group_id: str) -> int:
+    """The error code: 0 when the group with all its offsets is gone."""
+    coordinator = Coordinator(cluster, group_id)
+    try:
+        answer = await coordinator.ask(
+            DELETE_GROUPS,
+            lambda make: make.DeleteGroupsRequest(groups_names=(group_id,)),
+            lambda each: [result.error_code for result in each.results],
+        )
+    finally:
+        coordinator.close()
+    return int(answer.results[0].error_code)
+
+
+def _by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[int, int]]:
+    found: dict[str, dict[int, int]] = {}
+    for (topic, partition), offset in offsets.items():
+        found.setdefault(topic, {})[partition] = offset
+    return found
+
+
+def _codes_of_groups(answer: Any) -> Sequence[int]:
+    return [each.error_code for each in answer.groups]
+
+
+def _codes_of_partitions(answer: Any) -> Sequence[int]:
+    return [each.error_code for topic in answer.topics for each in topic.partitions]
+
+
+def _codes_by_partition(answer: Any) -> dict[TopicPartition, int]:
+    return {
+        (topic.name, each.partition_index): int(each.error_code) for topic in answer.topics for each in topic.partitions
+    }
