@@ -7,7 +7,7 @@ import json
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlencode
 
 from tests.broker_process import BrokerProcess
@@ -52,7 +52,7 @@ class Listener:
         self.status = int(head.split()[1])
         self.headers = head.decode()
 
-    def __enter__(self) -> "Listener":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

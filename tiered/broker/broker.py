@@ -20,6 +20,7 @@ from tiered.broker.data_folder import DataFolder
 from tiered.broker.disk_reserve import DiskReserve
 from tiered.broker.groups.coordinator import GroupCoordinator
 from tiered.broker.housekeeping import Housekeeping
+from tiered.broker.lag_history import LagHistory
 from tiered.broker.partition_loader import PartitionLoader
 from tiered.broker.producer_ids import ProducerIds
 from tiered.broker.record_reader import RecordReader
@@ -107,6 +108,7 @@ class Broker:
         self.producer_ids = ProducerIds(self.database)
         self.record_writer = RecordWriter(self)
         self.groups = GroupCoordinator(self)
+        self.lag = LagHistory(self)
         self._housekeeping = Housekeeping(self)
 
     # Start and stop

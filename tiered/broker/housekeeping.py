@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tiered.broker import tier_plan
+from tiered.broker.lag_history import INTERVAL_MS as LAG_INTERVAL_MS
 from tiered.broker.partition import Partition
 from tiered.errors import LogDirFailed, TieredError
 from tiered.ids import TopicPartition
@@ -60,6 +61,7 @@ class Housekeeping:
             (SETTLE_INTERVAL_MS, self._broker.changes.settle, "settling unknown outcomes"),
             (settings.producer_id_expiration_check_interval_ms, self._expire_producers, "producer expiry"),
             (REPORT_INTERVAL_MS, self._broker.reports.write, "reports"),
+            (LAG_INTERVAL_MS, self._broker.lag.sample, "sampling the groups' lag"),
             (HEARTBEAT_INTERVAL_MS, self._broker.heartbeat, "heartbeat"),
         ]
         for interval_ms, tick, name in plan:

@@ -30,7 +30,7 @@ _TOTALS = schema.record(
     {
         "topics": schema.integer(),
         "partitions": schema.integer(),
-        "groups": schema.nullable(schema.integer("Null while SQL is away.")),
+        "groups": schema.nullable(schema.integer("As SQL knew a few seconds ago; null before that.")),
         "local_bytes": schema.integer(),
         "cold_bytes": schema.integer(),
         "produced_bytes": schema.integer("Since the broker started."),
@@ -85,7 +85,7 @@ def _totals(broker: Broker) -> dict[str, Any]:
     return {
         "topics": sum(1 for topic in broker.topics if not topic.is_internal),
         "partitions": len(partitions),
-        "groups": None,
+        "groups": broker.lag.group_count,
         "local_bytes": sum(partition.log.size_bytes for partition in partitions),
         "cold_bytes": sum(segment.size_bytes for partition in partitions for segment in partition.committed),
         "produced_bytes": broker.counters.produced_bytes,

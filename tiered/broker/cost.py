@@ -1,0 +1,65 @@
+"""What the topics cost, by the prices that the broker was told: bytes from SQL, prices from the settings.
+
+Owns the arithmetic. An estimate for people: requests that read, traffic and the brokers themselves are not in it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tiered.meta import topic_cost
+from tiered.meta.topic_cost import TopicBytes
+
+if TYPE_CHECKING:
+    from tiered.broker.broker import Broker
+
+GIB = 1 << 30
+MAX_TOPICS = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicCost:
+    """One topic. `upload_usd` was spent once, for the objects that are there now; the others are for a month."""
+
+    held: TopicBytes
+    storage_usd_per_month: float
+    local_usd_per_month: float
+    upload_usd: float
+
+    @property
+    def total_usd_per_month(self) -> float:
+        return self.storage_usd_per_month + self.local_usd_per_month
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """All topics by name, and the prices used."""
+
+    prices: Mapping[str, float]
+    topics: tuple[TopicCost, ...]
+
+
+async def cost(broker: "Broker") -> Cost:
+    """At most 10,000 topics. Raises MetadataUnavailable."""
+    held = await broker.database.read(lambda conn: topic_cost.load_all(conn, limit=MAX_TOPICS))
+    settings = broker.settings
+    cold = settings.tiered_price_cold_usd_per_gib_month
+    local = settings.tiered_price_local_usd_per_gib_month
+    upload = settings.tiered_price_upload_usd_per_1000
+    return Cost(
+        prices={
+            "cold_usd_per_gib_month": cold,
+            "local_usd_per_gib_month": local,
+            "upload_usd_per_1000": upload,
+        },
+        topics=tuple(
+            TopicCost(
+                held=each,
+                # Retired objects are paid for until they are purged.
+                storage_usd_per_month=(each.cold_bytes + each.retired_bytes) / GIB * cold,
+                local_usd_per_month=each.local_bytes / GIB * local,
+                upload_usd=(each.cold_objects + each.retired_objects) / 1000 * upload,
+            )
+            for each in held
+        ),
+    )

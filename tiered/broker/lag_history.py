@@ -1,0 +1,163 @@
+"""How far each group is behind, now and over the last two hours: for people, in this broker's memory.
+
+Owns a ring of samples for a bounded number of groups. A sample is one bounded question to SQL, held against the
+partitions in memory; while SQL is away the ring has a gap. Must never decide anything: no request waits for it but
+those that ask for it.
+"""
+
+import asyncio
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from tiered.errors import TieredError
+from tiered.meta import group_lag
+from tiered.meta.group_lag import CommittedOffset
+
+if TYPE_CHECKING:
+    from tiered.broker.broker import Broker
+
+INTERVAL_MS = 5_000
+SAMPLES = 1_440
+"""Two hours of them."""
+MAX_GROUPS = 1_000
+MAX_OFFSETS = 20_000
+"""Committed offsets in one sample, of all groups."""
+READ_DEADLINE_MS = 4_000
+# Several people who look at the same time share one question.
+FRESH_MS = 1_000.0
+_UNKNOWN = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLag:
+    """One committed offset, held against its partition."""
+
+    topic: str
+    partition: int
+    committed_offset: int
+    high_watermark: int
+    lag: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLag:
+    """One group's partitions with a committed offset, and what they lack in all."""
+
+    group_id: str
+    lag: int
+    partitions: tuple[PartitionLag, ...]
+
+    @property
+    def topics(self) -> list[str]:
+        return sorted({each.topic for each in self.partitions})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """`lag` is None where nobody knows: SQL was away, or the group had nothing committed."""
+
+    at_ms: int
+    lag: int | None
+
+
+class LagHistory:
+    """`latest` is the newest sample of every group; `group_count` is how many SQL knew then, with offsets or not."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self.latest: Mapping[str, GroupLag] = MappingProxyType({})
+        self.group_count: int | None = None
+        self._read_ms = float("-inf")
+        self._turn = asyncio.Lock()
+        self._count = 0
+        self._at_ms = array("q", [0] * SAMPLES)
+        self._rings: dict[str, array[int]] = {}
+
+    async def sample(self) -> None:
+        """Adds one sample to the ring, or a gap when SQL does not answer; raises what SQL met."""
+        now_ms = self._broker.clock.now_ms()
+        try:
+            found = await self.current()
+        except TieredError:
+            self._add(now_ms, {})
+            raise
+        self._add(now_ms, found)
+
+    async def current(self) -> Mapping[str, GroupLag]:
+        """Every group's lag, a second old at the most. Raises MetadataUnavailable."""
+        async with self._turn:
+            clock = self._broker.clock
+            if clock.monotonic_ms() - self._read_ms < FRESH_MS:
+                return self.latest
+            self.group_count, rows = await self._broker.database.read(
+                lambda conn: (group_lag.count(conn), group_lag.load_all(conn, limit=MAX_OFFSETS)),
+                deadline_ms=READ_DEADLINE_MS,
+            )
+            self.latest = MappingProxyType(self._lags(rows))
+            self._read_ms = clock.monotonic_ms()
+            return self.latest
+
+    def history(self, group_id: str, *, since_ms: int) -> list[Sample]:
+        """The group's samples, oldest first, from its first known one on; empty for a group without any."""
+        ring = self._rings.get(group_id)
+        if ring is None:
+            return []
+        found = [
+            Sample(at_ms=self._at_ms[index], lag=None if ring[index] == _UNKNOWN else ring[index])
+            for index in self._indexes()
+            if self._at_ms[index] >= since_ms
+        ]
+        first = next((number for number, sample in enumerate(found) if sample.lag is not None), len(found))
+        return found[first:]
+
+    def _indexes(self) -> Iterator[int]:
+        """Places in the rings, oldest first."""
+        for number in range(max(0, self._count - SAMPLES), self._count):
+            yield number % SAMPLES
+
+    def _add(self, at_ms: int, found: Mapping[str, GroupLag]) -> None:
+        index = self._count % SAMPLES
+        self._count += 1
+        self._at_ms[index] = at_ms
+        for ring in self._rings.values():
+            ring[index] = _UNKNOWN
+        for group_id, group in found.items():
+            if group_id not in self._rings and not self._make_room():
+                break
+            self._rings.setdefault(group_id, array("q", [_UNKNOWN] * SAMPLES))[index] = group.lag
+
+    def _make_room(self) -> bool:
+        """True when one more group may have a ring; those of groups that are long gone go first."""
+        if len(self._rings) >= MAX_GROUPS:
+            gone = [group_id for group_id, ring in self._rings.items() if max(ring) == _UNKNOWN]
+            for group_id in gone:
+                del self._rings[group_id]
+        return len(self._rings) < MAX_GROUPS
+
+    def _lags(self, rows: Sequence[CommittedOffset]) -> dict[str, GroupLag]:
+        found = {}
+        for group_id, of_group in groupby(rows, key=attrgetter("group_id")):
+            partitions = tuple(self._partition_lags(of_group))
+            if partitions:
+                total = sum(each.lag for each in partitions)
+                found[group_id] = GroupLag(group_id=group_id, lag=total, partitions=partitions)
+        return found
+
+    def _partition_lags(self, rows: Iterator[CommittedOffset]) -> Iterator[PartitionLag]:
+        for row in rows:
+            topic = self._broker.topics.find_id(row.topic_id)
+            if topic is None or row.partition >= len(topic.partitions):
+                continue  # Deleted; its offsets go with the next look for expired ones.
+            high_watermark = topic.partitions[row.partition].high_watermark
+            yield PartitionLag(
+                topic=topic.name,
+                partition=row.partition,
+                committed_offset=row.offset,
+                high_watermark=high_watermark,
+                lag=max(0, high_watermark - row.offset),
+            )

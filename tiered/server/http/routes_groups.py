@@ -1,0 +1,321 @@
+"""`/api/v1/groups`: groups, their members, offsets and lag now and lately; resetting the offsets of an idle one.
+
+Committed offsets come from SQL, so these answer 503 while it is away; the lag's history comes from memory.
+"""
+
+from typing import Any
+
+from aiohttp import web
+
+from tiered.broker.broker import Broker
+from tiered.broker.groups.offsets import OffsetRow
+from tiered.broker.groups.values import GroupDescription
+from tiered.broker.lag_history import INTERVAL_MS, SAMPLES
+from tiered.broker.offset_reset import Earliest, Latest, Target, ToOffset, ToTimestamp, reset_offsets
+from tiered.broker.topics import Topic
+from tiered.ids import TopicPartition
+from tiered.server.http import schema
+from tiered.server.http.keys import BROKER
+from tiered.server.http.parameters import GROUP, json_of, query_number
+from tiered.server.http.route import Answer, Route, answers_json
+
+TAG = "groups"
+MINUTE_MS = 60_000
+MAX_MINUTES = SAMPLES * INTERVAL_MS // MINUTE_MS
+
+_MINUTES = query_number("minutes", "How far back.", minimum=1, maximum=MAX_MINUTES, default=60)
+_TARGET = schema.one_of(
+    schema.text(allowed=("earliest", "latest")),
+    schema.record({"offset": schema.integer()}),
+    schema.record({"timestamp_ms": schema.integer("The first record that is not older.")}),
+)
+_RESET = schema.record(
+    {
+        "topic": schema.text(minLength=1, maxLength=249),
+        "partitions": schema.array(
+            schema.integer(maximum=schema.INT_MAX), "All of the topic's if absent.", max_items=10_000
+        ),
+        "to": _TARGET,
+        "dry_run": schema.boolean("Say what would change, and change nothing."),
+    },
+    optional=("partitions", "dry_run"),
+)
+_CHANGES = schema.record(
+    {
+        "offsets": schema.array(
+            schema.record(
+                {
+                    "topic": schema.text(),
+                    "partition": schema.integer(),
+                    "before": schema.nullable(schema.integer("Null when nothing was committed.")),
+                    "after": schema.integer(),
+                },
+                is_open=True,
+            )
+        ),
+        "dry_run": schema.boolean(),
+    },
+    is_open=True,
+)
+_SUMMARY_FIELDS = {
+    "group_id": schema.text(),
+    "kind": schema.text(allowed=("classic", "consumer")),
+    "state": schema.text(),
+    "protocol_type": schema.text(),
+}
+_GROUPS = schema.record(
+    {
+        "groups": schema.array(
+            schema.record(
+                {
+                    **_SUMMARY_FIELDS,
+                    "members": schema.integer(),
+                    "lag": schema.nullable(schema.integer("Null when nothing is committed.")),
+                    "topics": schema.array(schema.text()),
+                },
+                is_open=True,
+            )
+        )
+    },
+    is_open=True,
+)
+_MEMBER = schema.record(
+    {
+        "member_id": schema.text(),
+        "instance_id": schema.nullable(schema.text()),
+        "client_id": schema.text(),
+        "client_host": schema.text(),
+        "assignment": schema.mapping(schema.array(schema.integer()), "Topics and their partitions."),
+    },
+    is_open=True,
+)
+_OFFSET = schema.record(
+    {
+        "topic": schema.text(),
+        "partition": schema.integer(),
+        "committed_offset": schema.nullable(schema.integer("Null for an assigned partition without one.")),
+        "high_watermark": schema.integer(),
+        "log_start_offset": schema.integer(),
+        "lag": schema.nullable(schema.integer()),
+        "committed_at_ms": schema.nullable(schema.integer()),
+        "member_id": schema.nullable(schema.text("Who reads it now.")),
+    },
+    is_open=True,
+)
+_GROUP = schema.record(
+    {
+        **_SUMMARY_FIELDS,
+        "lag": schema.nullable(schema.integer()),
+        "members": schema.array(_MEMBER),
+        "offsets": schema.array(_OFFSET),
+    },
+    is_open=True,
+)
+_HISTORY = schema.record(
+    {
+        "interval_ms": schema.integer(),
+        "samples": schema.array(
+            schema.record(
+                {
+                    "at_ms": schema.integer(),
+                    "lag": schema.nullable(schema.integer("Null while nobody could tell: SQL was away.")),
+                }
+            )
+        ),
+    },
+    is_open=True,
+)
+
+
+async def groups(request: web.Request) -> web.Response:
+    broker = request.app[BROKER]
+    lags = await broker.lag.current()
+    found = []
+    for group in sorted(await broker.groups.list_groups(), key=lambda each: each.group_id):
+        lag = lags.get(group.group_id)
+        found.append(
+            {
+                "group_id": group.group_id,
+                "kind": group.kind.value,
+                "state": group.state,
+                "protocol_type": group.protocol_type,
+                "members": group.member_count,
+                "lag": None if lag is None else lag.lag,
+                "topics": [] if lag is None else lag.topics,
+            }
+        )
+    return web.json_response({"groups": found})
+
+
+async def group(request: web.Request) -> web.Response:
+    broker = request.app[BROKER]
+    group_id = GROUP.of(request)
+    described = await broker.groups.describe(group_id)
+    stored = await broker.groups.offsets.fetch(group_id)
+    offsets = _offsets(broker, described, {key: stored[key] for key in stored})
+    lags = [each["lag"] for each in offsets if each["lag"] is not None]
+    return web.json_response(
+        {
+            "group_id": group_id,
+            "kind": described.kind.value,
+            "state": described.state,
+            "protocol_type": described.protocol_type,
+            "protocol_name": described.protocol_name,
+            "generation": described.generation,
+            "lag": sum(lags) if lags else None,
+            "members": [
+                {
+                    "member_id": member.member_id,
+                    "instance_id": member.instance_id,
+                    "client_id": member.client_id,
+                    "client_host": member.client_host,
+                    "assignment": {topic: list(numbers) for topic, numbers in member.assignment.items()},
+                }
+                for member in described.members
+            ],
+            "offsets": offsets,
+        }
+    )
+
+
+async def delete(request: web.Request) -> web.Response:
+    await request.app[BROKER].groups.delete_group(GROUP.of(request))
+    return web.Response(status=204)
+
+
+async def lag(request: web.Request) -> web.Response:
+    broker = request.app[BROKER]
+    group_id = GROUP.of(request)
+    since_ms = broker.clock.now_ms() - _MINUTES.of(request) * MINUTE_MS
+    samples = broker.lag.history(group_id, since_ms=since_ms)
+    if not samples:
+        await broker.groups.describe(group_id)
+    return web.json_response(
+        {
+            "group_id": group_id,
+            "interval_ms": INTERVAL_MS,
+            "samples": [{"at_ms": each.at_ms, "lag": each.lag} for each in samples],
+        }
+    )
+
+
+async def reset(request: web.Request) -> web.Response:
+    """409 while the group has members."""
+    body = await json_of(request, _RESET)
+    broker = request.app[BROKER]
+    topic = broker.topics.by_name(body["topic"])
+    dry_run = body.get("dry_run", False)
+    changes = await reset_offsets(
+        broker, GROUP.of(request), topic, body.get("partitions"), _target(body["to"]), dry_run=dry_run
+    )
+    return web.json_response(
+        {
+            "offsets": [
+                {"topic": topic.name, "partition": each.partition, "before": each.before, "after": each.after}
+                for each in changes
+            ],
+            "dry_run": dry_run,
+        }
+    )
+
+
+def _target(to: str | dict[str, int]) -> Target:
+    match to:
+        case "earliest":
+            return Earliest()
+        case str():
+            return Latest()
+        case {"offset": offset}:
+            return ToOffset(offset=offset)
+        case _:
+            return ToTimestamp(timestamp_ms=to["timestamp_ms"])
+
+
+def _offsets(
+    broker: Broker, described: GroupDescription, stored: dict[TopicPartition, OffsetRow]
+) -> list[dict[str, Any]]:
+    """Committed offsets and assigned partitions, each once, by topic and partition."""
+    readers = {
+        (name, number): member.member_id
+        for member in described.members
+        for name, numbers in member.assignment.items()
+        for number in numbers
+    }
+    rows: dict[tuple[str, int], tuple[Topic, OffsetRow | None]] = {}
+    for name, number in readers:
+        topic = broker.topics.find(name)
+        if topic is not None:
+            rows[name, number] = (topic, None)
+    for key, row in stored.items():
+        topic = broker.topics.find_id(key.topic_id)
+        if topic is not None:
+            rows[topic.name, key.partition] = (topic, row)
+    return [
+        _offset_fields(topic, number, row, readers.get((name, number)))
+        for (name, number), (topic, row) in sorted(rows.items(), key=lambda item: item[0])
+        if number < len(topic.partitions)
+    ]
+
+
+def _offset_fields(topic: Topic, number: int, row: OffsetRow | None, member_id: str | None) -> dict[str, Any]:
+    partition = topic.partitions[number]
+    return {
+        "topic": topic.name,
+        "partition": number,
+        "committed_offset": None if row is None else row.committed_offset,
+        "metadata": None if row is None else row.metadata,
+        "high_watermark": partition.high_watermark,
+        "log_start_offset": partition.log_start_offset,
+        "lag": None if row is None else max(0, partition.high_watermark - row.committed_offset),
+        "committed_at_ms": None if row is None else row.committed_at_ms,
+        "member_id": member_id,
+    }
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/api/v1/groups",
+        handler=groups,
+        summary="Every group with its state and lag.",
+        tag=TAG,
+        answers=answers_json(_GROUPS),
+    ),
+    Route(
+        method="GET",
+        path="/api/v1/groups/{group}",
+        handler=group,
+        summary="One group with its members, offsets and lag.",
+        tag=TAG,
+        parameters=(GROUP,),
+        answers=answers_json(_GROUP),
+    ),
+    Route(
+        method="DELETE",
+        path="/api/v1/groups/{group}",
+        handler=delete,
+        summary="Delete a group without members, and its offsets.",
+        tag=TAG,
+        parameters=(GROUP,),
+        answers={204: Answer(description="Gone.")},
+    ),
+    Route(
+        method="GET",
+        path="/api/v1/groups/{group}/lag",
+        handler=lag,
+        summary="The group's lag over the last minutes.",
+        tag=TAG,
+        parameters=(GROUP, _MINUTES),
+        answers=answers_json(_HISTORY),
+    ),
+    Route(
+        method="POST",
+        path="/api/v1/groups/{group}/offsets/reset",
+        handler=reset,
+        summary="Move the committed offsets of a group without members.",
+        tag=TAG,
+        parameters=(GROUP,),
+        body=_RESET,
+        answers=answers_json(_CHANGES),
+    ),
+)
