@@ -105,9 +105,9 @@ class BlockingPool:
         if not future.cancelled():
             future.exception()  # A waiter that went away leaves nobody else to fetch it.
 
-    def close(self) -> None:
-        """Waits for running calls; those that have not begun are dropped."""
-        self._executor.shutdown(wait=True, cancel_futures=True)
+    def close(self, *, wait: bool = True) -> None:
+        """Drops the calls that have not begun, and waits for running ones unless told not to."""
+        self._executor.shutdown(wait=wait, cancel_futures=True)
 
 
 async def every(interval_ms: float, tick: Callable[[], Awaitable[None]], *, name: str) -> None:

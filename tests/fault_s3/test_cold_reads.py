@@ -8,7 +8,6 @@ from uuid import uuid4
 import pytest
 
 from tests.fault_s3.moto_server import aws_environment, moto_s3, store_url
-from tests.fault_s3.proxy import FaultKind, FaultyS3, faulty_s3
 from tests.unit.cold.stored_segments import PARTITION, TOPIC, StoredSegment, store_segment
 from tiered.cold.chunk_cache import ChunkCache
 from tiered.cold.object_store import S3Address, parse_store_url
@@ -17,6 +16,7 @@ from tiered.cold.s3 import S3Store
 from tiered.errors import CorruptObject, StoreUnavailable
 from tiered.formats import record_batch
 from tiered.runtime import BlockingPool
+from tiered.testing.faulty_s3 import FaultKind, FaultyS3, faulty_s3
 
 
 @pytest.fixture(scope="module")

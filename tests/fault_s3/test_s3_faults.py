@@ -11,11 +11,11 @@ from uuid import uuid4
 import pytest
 
 from tests.fault_s3.moto_server import aws_environment, moto_s3, store_url
-from tests.fault_s3.proxy import FaultKind, FaultyS3, faulty_s3
 from tiered.cold.object_store import Checksum, S3Address, parse_store_url
 from tiered.cold.s3 import S3Store
 from tiered.cold.s3_uploads import MAX_PART_BYTES, MIN_PART_BYTES, part_bytes_for
 from tiered.errors import InvalidConfig, LostRace, ObjectExists, ObjectMissing, StoreUnavailable
+from tiered.testing.faulty_s3 import FaultKind, FaultyS3, faulty_s3
 
 DATA = bytes(range(256)) * 400
 PART_BYTES = 5 << 20  # as small as S3 allows

@@ -13,7 +13,7 @@ from tests.clients.raw import RawConnection
 from tests.components.batches import batch
 from tests.components.tiers import KAFKA_STORAGE_ERROR, NONE, Written, create, eventually, fill, read
 from tests.fault_s3.moto_server import aws_environment, moto_s3, store_url
-from tests.fault_s3.proxy import FaultKind, FaultyS3, faulty_s3
+from tiered.testing.faulty_s3 import FaultKind, FaultyS3, faulty_s3
 
 DISK_BYTES = 32 << 20
 SETTINGS = {

@@ -170,6 +170,24 @@ class Broker:
         await asyncio.to_thread(self._close_pools)
         self.data.release()
 
+    async def abandon(self) -> None:
+        """Lets go of everything as a process that dies would: no flush, no mark of a clean end, no last word to a
+        store. What a thread is in the middle of is carried out; nobody waits for uploads and downloads.
+        """
+        self.begin_stop()
+        await self.cold_reader.stop()
+        await asyncio.to_thread(self._let_go)
+
+    def _let_go(self) -> None:
+        self.store.close()
+        for pool in (self._downloads, self.uploads):
+            pool.close(wait=False)
+        self.disk.close()
+        for partition in self.topics.partitions():
+            partition.log.discard()
+        self.database.close_sync()
+        self.data.release()
+
     def _close_pools(self) -> None:
         # First the store, so that requests to one that is away are not repeated any more.
         self.store.close()

@@ -28,8 +28,10 @@ STOP_GRACE_MS = 3_000.0
 class Server:
     """A broker with its two doors. `start`, then `stop`; the addresses are known in between."""
 
-    def __init__(self, options: ServeOptions, clock: Clock | None = None) -> None:
+    def __init__(self, options: ServeOptions, clock: Clock | None = None, *, http_on_demand: bool = False) -> None:
+        """`http_on_demand` imports the HTTP server when its first client connects."""
         self._options = options
+        self._http_on_demand = http_on_demand
         self.broker = Broker(options, clock or SystemClock())
         self._kafka = KafkaListener(
             Dispatch(self.broker, served_apis()),
@@ -49,7 +51,7 @@ class Server:
         advertised = (options.advertise_host or self.kafka_address[0], options.advertise_port or self.kafka_address[1])
         await self.broker.start(tasks, advertised=advertised)
         self._kafka.start(tasks)
-        self._http.open(tasks)
+        self._http.open(tasks, on_demand=self._http_on_demand)
 
     async def stop(self) -> None:
         """A controlled shutdown: no new work, answers in progress finish, logs are flushed and marked clean."""
@@ -57,6 +59,20 @@ class Server:
         await self._kafka.stop(grace_ms=STOP_GRACE_MS)
         await self._http.stop()
         await self.broker.stop()
+
+    async def abandon(self) -> None:
+        """What kill -9 leaves behind, as far as one object among others can: connections are reset, nothing is
+
+        flushed, fenced or said to anybody, and every descriptor, thread and task is let go. Ends all other tasks
+        of this loop. Calls that a thread is in the middle of are carried out. May follow a `start` that failed.
+        """
+        self._kafka.abandon()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self._http.stop()
+        await self.broker.abandon()
 
 
 async def serve(options: ServeOptions) -> None:

@@ -8,15 +8,17 @@ import random
 import socket
 import struct
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from email.message import Message
 from enum import Enum
-from http.client import HTTPConnection, HTTPMessage
+from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+from tiered.runtime import SystemClock
 
 
 class FaultKind(Enum):
@@ -35,6 +37,7 @@ class FaultKind(Enum):
     FLIP = "flips one bit in the middle of the body"
 
 
+_BY_STATUS = {500: FaultKind.SERVER_ERROR, 503: FaultKind.SLOW_DOWN, 403: FaultKind.ACCESS_DENIED}
 _ERRORS = {
     FaultKind.SERVER_ERROR: (500, "InternalError"),
     FaultKind.SLOW_DOWN: (503, "SlowDown"),
@@ -63,8 +66,9 @@ class _Rule:
     path_contains: str
     query_contains: str
     skip: int
-    times: int
+    times: int | None
     seconds: float
+    until_ms: float | None
 
 
 @dataclass(kw_only=True)
@@ -84,9 +88,44 @@ class FaultyS3:
     seen: list[SeenRequest] = field(default_factory=list)
     _rules: list[_Rule] = field(default_factory=list)
     _random: _Random | None = None
-    _ignored_headers: set[str] = field(default_factory=set)
-    _refused_headers: set[str] = field(default_factory=set)
+    ignored_headers: set[str] = field(default_factory=set)
+    refused_headers: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    healed: threading.Event = field(default_factory=threading.Event)
+    _clock: SystemClock = field(default_factory=SystemClock)
+
+    def fail(
+        self,
+        *,
+        status: int = 503,
+        count: int | None = None,
+        for_s: float | None = None,
+        method: str | None = None,
+        path_contains: str = "",
+    ) -> None:
+        """Requests are answered with this status (403, 500 or 503) and do not arrive.
+
+        The next `count` of them, those of the next `for_s` seconds, or all until `heal`. `method` and
+        `path_contains` spare the others.
+        """
+        kind = _BY_STATUS.get(status)
+        if kind is None:
+            raise ValueError(f"status={status} is not offered: choose one of {', '.join(map(str, _BY_STATUS))}")
+        self.inject(kind, method=method, path_contains=path_contains, times=count, for_s=for_s)
+
+    def delay(
+        self,
+        ms: float,
+        *,
+        count: int | None = None,
+        for_s: float | None = None,
+        method: str | None = None,
+        path_contains: str = "",
+    ) -> None:
+        """Requests are carried out only after `ms` milliseconds; the other arguments are those of `fail`."""
+        self.inject(
+            FaultKind.DELAY, method=method, path_contains=path_contains, times=count, for_s=for_s, seconds=ms / 1000.0
+        )
 
     def inject(
         self,
@@ -96,11 +135,16 @@ class FaultyS3:
         path_contains: str = "",
         query_contains: str = "",
         skip: int = 0,
-        times: int = 1,
+        times: int | None = 1,
         seconds: float = 0.0,
+        for_s: float | None = None,
     ) -> None:
-        """The next `times` matching requests, after `skip` of them, meet this fault."""
+        """The next `times` matching requests, after `skip` of them, meet this fault; None is all of them.
+
+        With `for_s` it is over after so many seconds in any case.
+        """
         with self._lock:
+            self.healed.clear()
             self._rules.append(
                 _Rule(
                     kind=kind,
@@ -110,29 +154,32 @@ class FaultyS3:
                     skip=skip,
                     times=times,
                     seconds=seconds,
+                    until_ms=None if for_s is None else self._clock.monotonic_ms() + for_s * 1000.0,
                 )
             )
 
     def misbehave(self, *, seed: int, probability: float, kinds: tuple[FaultKind, ...], seconds: float = 0.0) -> None:
         """From now on every request meets one of `kinds` with this probability, by a seeded generator."""
         with self._lock:
+            self.healed.clear()
             self._random = _Random(random=random.Random(seed), probability=probability, kinds=kinds, seconds=seconds)
 
     def ignore_header(self, name: str) -> None:
         """The store behaves as if it had never heard of this request header."""
-        self._ignored_headers.add(name.lower())
+        self.ignored_headers.add(name.lower())
 
     def refuse_header(self, name: str) -> None:
         """The store answers 501 to requests that carry this header, as some S3-compatible ones do."""
-        self._refused_headers.add(name.lower())
+        self.refused_headers.add(name.lower())
 
     def heal(self) -> None:
-        """No more faults."""
-        self._ignored_headers.clear()
-        self._refused_headers.clear()
+        """No more faults; delays that have begun are over."""
+        self.ignored_headers.clear()
+        self.refused_headers.clear()
         with self._lock:
             self._rules.clear()
             self._random = None
+            self.healed.set()
 
     def count(self, method: str, *, path_contains: str = "", query_contains: str = "") -> int:
         """How many such requests came."""
@@ -147,10 +194,13 @@ class FaultyS3:
             matches = rule.method in (None, method) and rule.path_contains in path and rule.query_contains in query
             if not matches or rule.times == 0:
                 continue
+            if rule.until_ms is not None and self._clock.monotonic_ms() >= rule.until_ms:
+                continue
             if rule.skip > 0:
                 rule.skip -= 1
                 continue
-            rule.times -= 1
+            if rule.times is not None:
+                rule.times -= 1
             return rule.kind, rule.seconds
         chance = self._random
         if chance is not None and chance.random.random() < chance.probability:
@@ -159,9 +209,7 @@ class FaultyS3:
                 return kind, chance.seconds
         return None, 0.0
 
-    def _arrived(
-        self, method: str, target: str, headers: HTTPMessage, body_bytes: int
-    ) -> tuple[FaultKind | None, float]:
+    def arrived(self, method: str, target: str, headers: Message, body_bytes: int) -> tuple[FaultKind | None, float]:
         split = urlsplit(target)
         path = unquote(split.path)
         with self._lock:
@@ -192,20 +240,45 @@ def faulty_s3(upstream: str) -> Iterator[FaultyS3]:
     server = _Server(("127.0.0.1", 0), Handler)
     script.url = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(
-        target=server.serve_forever, kwargs={"poll_interval": 0.02}, name="faulty-s3", daemon=True
+        target=server.serve_forever, kwargs={"poll_interval": 0.02}, name="tiered-faulty-s3", daemon=True
     )
     thread.start()
     try:
         yield script
     finally:
+        script.heal()
         server.shutdown()
-        server.server_close()
         thread.join()
+        server.server_close()
 
 
 class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
+    """Ends its connections when it is closed, and with them their threads."""
+
+    daemon_threads = False
+    block_on_close = True
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__(address, handler)
+        self._open: set[socket.socket] = set()
+        self._lock = threading.Lock()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._open.discard(request)
+        super().shutdown_request(request)
+
+    def server_close(self) -> None:
+        with self._lock:
+            for request in self._open:
+                with suppress(OSError):  # The client was faster.
+                    request.shutdown(socket.SHUT_RDWR)
+        super().server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         pass  # Clients that go away in the middle are what this server is for.
@@ -222,18 +295,18 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        fault, seconds = self.faults._arrived(self.command, self.path, self.headers, len(body))
+        fault, seconds = self.faults.arrived(self.command, self.path, self.headers, len(body))
         if fault in _ERRORS:
             self._error(*_ERRORS[fault])
             return
-        if any(name.lower() in self.faults._refused_headers for name in self.headers):
+        if any(name.lower() in self.faults.refused_headers for name in self.headers):
             self._error(501, "NotImplemented")
             return
         if fault is FaultKind.RESET:
             self._reset()
             return
         if fault is FaultKind.DELAY:
-            time.sleep(seconds)
+            self.faults.healed.wait(seconds)
         status, headers, data = self._forward(body, without_range=fault is FaultKind.WHOLE, fault=fault)
         if fault is FaultKind.RESET_AFTER:
             self._reset()
@@ -256,7 +329,7 @@ class _Handler(BaseHTTPRequestHandler):
         self, body: bytes, *, without_range: bool, fault: FaultKind | None
     ) -> tuple[int, list[tuple[str, str]], bytes]:
         connection = HTTPConnection(*self.upstream_address, timeout=60)
-        dropped = self.faults._ignored_headers | ({"range"} if without_range else set())
+        dropped = self.faults.ignored_headers | ({"range"} if without_range else set())
         headers = {name: value for name, value in self.headers.items() if name.lower() not in dropped}
         if fault is FaultKind.WRONG_RANGE and "Range" in headers:
             first, last = headers["Range"].removeprefix("bytes=").split("-")

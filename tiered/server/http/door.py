@@ -38,13 +38,18 @@ class HttpDoor:
         self._socket = sock
         return address_of(sock)
 
-    def open(self, tasks: asyncio.TaskGroup) -> None:
-        """Returns at once; requests are answered as soon as the server is imported."""
-        self._opening = tasks.create_task(self._open())
+    def open(self, tasks: asyncio.TaskGroup, *, on_demand: bool = False) -> None:
+        """Returns at once; requests are answered as soon as the server is imported, which `on_demand` puts off until
 
-    async def _open(self) -> None:
+        the first client connects.
+        """
+        self._opening = tasks.create_task(self._open(on_demand))
+
+    async def _open(self, on_demand: bool) -> None:
         """Tries again when the process has no file descriptors left: that must not end a broker that serves."""
         assert self._socket is not None
+        if on_demand:
+            await _until_readable(self._socket)
         while True:
             try:
                 app = await asyncio.to_thread(importlib.import_module, "tiered.server.http.app")
@@ -66,3 +71,14 @@ class HttpDoor:
             await self._server.stop()
         elif self._socket is not None:
             self._socket.close()
+
+
+async def _until_readable(sock: socket.socket) -> None:
+    """Returns when a client waits in the socket's queue."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(sock.fileno(), readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(sock.fileno())

@@ -138,6 +138,12 @@ class Connection:
             self._task.cancel()
         self._handler.closed(self)
 
+    def reset(self) -> None:
+        """As `close`, and the client is told with RST: what was not sent yet is lost."""
+        if not self.closed:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.close()
+
     # Bytes in
 
     def _on_readable(self) -> None:
@@ -220,7 +226,10 @@ class Connection:
             self.send(answer)
         else:
             self._busy = True
-            self._task = self._handler.run(self._answer_later(answer))
+            work = answer
+            self._task = self._handler.run(self._answer_later(work))
+            # The task may be cancelled before its first step: then nobody has awaited the work, which would complain.
+            self._task.add_done_callback(lambda _: work.close())
 
     async def _answer_later(self, work: Coroutine[Any, Any, Parts | None]) -> None:
         answer: Parts | None = None
@@ -233,7 +242,6 @@ class Connection:
         except Exception:
             log.exception("connection from %s closed: a request failed in an unforeseen way", self.host)
         finally:
-            work.close()  # Cancelled before its first step, it would complain that nobody awaited it.
             self._task = None  # From here on `close` has nobody to cancel.
             if failed:
                 self.close()

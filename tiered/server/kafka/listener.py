@@ -94,6 +94,14 @@ class KafkaListener:
             connection.close()
         self._sweeper.cancel()
 
+    def abandon(self) -> None:
+        """Accepts no more and resets every connection: what clients see when the process dies."""
+        if self._socket is not None and self._socket.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            self._socket.close()
+        for connection in list(self._connections):
+            connection.reset()
+
     # connection.FrameHandler
 
     def handle(

@@ -1,0 +1,56 @@
+"""`c.broker`: stopping, killing and starting the broker of a test cluster, always on the same ports and data.
+
+Owns which life the broker is in. Must never change what is on disk.
+"""
+
+from collections.abc import Callable
+
+from tiered.testing.lives import BrokerEndedError, Life
+
+
+class BrokerControl:
+    """Used from one thread at a time."""
+
+    def __init__(self, begin: Callable[[], Life]) -> None:
+        self._begin = begin
+        self._life: Life | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """False after `stop` and `kill`, until `start` or `restart`."""
+        return self._life is not None
+
+    @property
+    def life(self) -> Life:
+        """The running broker. Raises BrokerEndedError when a test has stopped it."""
+        if self._life is None:
+            raise BrokerEndedError("the broker is not running: call broker.start() first")
+        return self._life
+
+    def start(self) -> None:
+        """Starts the broker again, on the data that it left. Nothing happens when it runs."""
+        if self._life is None:
+            life = self._begin()
+            life.start()
+            self._life = life
+
+    def stop(self) -> None:
+        """A controlled shutdown, as after SIGTERM: answers go out, logs are flushed and marked clean."""
+        life, self._life = self._life, None
+        if life is not None:
+            life.stop()
+
+    def kill(self) -> None:
+        """As kill -9: connections are reset, nothing is flushed, marked, fenced or said. The next start recovers.
+
+        With `in_process=False` it is SIGKILL. In this process, calls that a thread is in the middle of (a write to
+        the disk, an SQL transaction, a request to S3) are carried out first, where a real kill would cut them.
+        """
+        life, self._life = self._life, None
+        if life is not None:
+            life.kill()
+
+    def restart(self) -> None:
+        """`stop`, if it runs, and `start`."""
+        self.stop()
+        self.start()

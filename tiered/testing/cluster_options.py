@@ -1,0 +1,81 @@
+"""What a test cluster is told, as the options of a broker: quick settings, topic defaults, free ports.
+
+Owns the settings that differ from a broker's defaults because a test cannot wait. Must never start anything.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tiered.config import ServeOptions
+
+QUICK_SETTINGS: Mapping[str, str] = {
+    # A group of one test is complete when its first member joins.
+    "group.initial.rebalance.delay.ms": "0",
+    # Tests of members that vanish ask for session time-outs that no real group would.
+    "group.min.session.timeout.ms": "100",
+    # What happens every few seconds or minutes elsewhere happens while a test waits.
+    "tiered.upload.interval.ms": "20",
+    "tiered.checkpoint.interval.ms": "20",
+    "log.retention.check.interval.ms": "100",
+    "tiered.sweep.interval.ms": "200",
+    # A store that was made slow must not hold a test up for longer than this.
+    "tiered.store.timeout.ms": "5000",
+}
+"""Where a test cluster differs from `tiered serve`; `settings=` wins over each of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What the test asked for, checked."""
+
+    data: Path
+    kafka_port: int
+    http_port: int
+    settings: Mapping[str, str]
+    sql_url: str
+    store_url: str
+
+    def serve_options(self) -> "ServeOptions":
+        """The same for a broker. Raises InvalidConfig for a setting that is unknown or not allowed."""
+        from tiered.config import BrokerSettings, ServeOptions
+
+        return ServeOptions(
+            kafka_port=self.kafka_port,
+            http_port=self.http_port,
+            data_dir=self.data,
+            meta_url=self.sql_url,
+            store_url=self.store_url,
+            rack="test",
+            settings=BrokerSettings.of(self.settings),
+        )
+
+
+def settings_of(settings: Mapping[str, object], topic_defaults: Mapping[str, object]) -> dict[str, str]:
+    """The broker settings of a test cluster: the quick ones, then the defaults of topics, then `settings`.
+
+    Raises InvalidConfig for a topic config that is unknown or has no default at a broker.
+    """
+    merged = dict(QUICK_SETTINGS)
+    merged |= {_broker_name(name): text_of(value) for name, value in topic_defaults.items()}
+    merged |= {name: text_of(value) for name, value in settings.items()}
+    return merged
+
+
+def text_of(value: object) -> str:
+    """A setting as Kafka writes it: `true`, not `True`."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _broker_name(name: str) -> str:
+    from tiered.config import TOPIC_SETTINGS
+    from tiered.errors import InvalidConfig
+
+    found = TOPIC_SETTINGS.get(name)
+    if found is None:
+        raise InvalidConfig(f"topic_defaults: there is no topic config {name!r}")
+    if not found.synonyms:
+        raise InvalidConfig(f"topic_defaults: {name} has no default; give it to create_topic(configs=…) instead")
+    return found.synonyms[0].name

@@ -1,0 +1,104 @@
+"""A broker as a process of its own: `tiered serve`, whose kill is SIGKILL.
+
+Owns the child and the file of its log. Must never leave it running.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tiered.testing.lives import START_TIMEOUT_S, STOP_TIMEOUT_S, BrokerEndedError
+
+if TYPE_CHECKING:
+    from tiered.testing.cluster_options import Told
+
+LOG_TAIL_CHARS = 4_000
+
+
+class ProcessLife:
+    """One `tiered serve`; `environ` is added to this process's environment."""
+
+    def __init__(self, told: "Told", environ: Mapping[str, str]) -> None:
+        self._told = told
+        self._environ = environ
+        self._process: subprocess.Popen[str] | None = None
+        self.log_path = Path(f"{told.data}.log")
+
+    def start(self) -> None:
+        self._told.serve_options()  # What is not allowed is said here, not in the child's log.
+        with self.log_path.open("a") as log:
+            self._process = subprocess.Popen(
+                self._command(),
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=_environment(self._environ),
+            )
+        assert self._process.stdout is not None
+        timer = threading.Timer(START_TIMEOUT_S, self._process.kill)
+        timer.start()
+        try:
+            line = self._process.stdout.readline()
+        except BaseException:
+            self._reap(signal.SIGKILL)
+            raise
+        finally:
+            timer.cancel()
+        if not line.startswith("ready "):
+            self._reap(signal.SIGKILL)
+            raise BrokerEndedError(f"the broker did not get ready:\n{self._log_tail()}")
+
+    def stop(self) -> None:
+        code = self._reap(signal.SIGTERM)
+        if code != 0:
+            raise BrokerEndedError(f"the broker ended with exit code {code}:\n{self._log_tail()}")
+
+    def kill(self) -> None:
+        self._reap(signal.SIGKILL)
+
+    def health(self) -> dict[str, Any]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._told.http_port}/healthz", timeout=10) as answer:
+            found: dict[str, Any] = json.load(answer)
+        return found
+
+    def _reap(self, number: signal.Signals) -> int:
+        process = self._process
+        assert process is not None
+        if process.poll() is None:
+            process.send_signal(number)
+        try:
+            return process.wait(STOP_TIMEOUT_S)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        finally:
+            if process.stdout is not None:
+                process.stdout.close()
+
+    def _command(self) -> list[str]:
+        told = self._told
+        command = [sys.executable, "-m", "tiered.cli", "serve", "--data", str(told.data)]
+        command += ["--kafka", f"127.0.0.1:{told.kafka_port}", "--http", f"127.0.0.1:{told.http_port}"]
+        command += ["--meta", told.sql_url, "--store", told.store_url, "--rack", "test"]
+        for name, value in told.settings.items():
+            command += ["--set", f"{name}={value}"]
+        return command
+
+    def _log_tail(self) -> str:
+        return self.log_path.read_text()[-LOG_TAIL_CHARS:] if self.log_path.exists() else ""
+
+
+def _environment(added: Mapping[str, str]) -> dict[str, str]:
+    """This process's, without what tells a broker things, and with the path that this Tiered was found on."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TIERED_")}
+    root = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**kept, "PYTHONPATH": path, **added}
