@@ -25,7 +25,6 @@ from tiered.broker.partition_loader import PartitionLoader
 from tiered.broker.producer_ids import ProducerIds
 from tiered.broker.record_reader import RecordReader
 from tiered.broker.record_writer import RecordWriter
-from tiered.broker.record_writer import RecordWriter
 from tiered.broker.reports import Reports
 from tiered.broker.segment_lifecycle import SegmentLifecycle, committed_segment
 from tiered.broker.tier_reader import TierReader
@@ -76,6 +75,8 @@ class Broker:
         self.change_number = 0
         self.started_monotonic_ms = clock.monotonic_ms()
         self.serving = False
+        self.waiting_partitions = 0
+        """How many partitions the fetches that wait ask for; Fetch keeps the count."""
         self.must_stop = asyncio.Event()
         self.replaced: StaleBrokerEpoch | None = None
         """Why this process must stop, once another one has taken its place."""

@@ -11,8 +11,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tiered.broker.groups.classic_member import NEW_MEMBER_JOIN_TIMEOUT_MS, ClassicMember, is_waiting
-from tiered.broker.groups.memory import GROUP_BYTES, MEMBER_BYTES, PENDING_MEMBER_BYTES
+from tiered.broker.groups.classic_member import ClassicMember, is_waiting
+from tiered.broker.groups.classic_roster import Roster, wanted_topics
+from tiered.broker.groups.memory import GROUP_BYTES
 from tiered.broker.groups.timer import Deadline
 from tiered.broker.groups.values import (
     GroupDescription,
@@ -34,7 +35,6 @@ from tiered.errors import (
     NotCoordinator,
     RebalanceInProgress,
     TieredError,
-    UnknownMember,
 )
 from tiered.rules import group_state
 from tiered.rules.group_state import GroupEvent, GroupState, JoinAction, ReturnAction, SyncAction
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FIRST_GENERATION = 0
+# Clients choose their rebalance time-outs, 0 as well; a wait that is repeated must not become a busy loop.
+SHORTEST_REPEATED_WAIT_MS = 1_000
 
 
 class ClassicGroup:
@@ -66,14 +68,8 @@ class ClassicGroup:
         self._group_id = group_id
         self._generation = max(FIRST_GENERATION, generation)
         self._state = GroupState.EMPTY
-        self._protocol_type = protocol_type
+        self._roster = Roster(group_id, self._memory, protocol_type=protocol_type)
         self._protocol_name = ""
-        self._leader: str | None = None
-        self._members: dict[str, ClassicMember] = {}
-        self._static: dict[str, str] = {}
-        """Instance ids of static members, with the member ids they have now."""
-        self._pending: dict[str, Deadline] = {}
-        """Member ids that were given out and have not come back yet (KIP-394)."""
         self._not_joined: set[str] = set()
         """Whom the rebalance in preparation waits for."""
         self._not_synced: set[str] = set()
@@ -105,7 +101,7 @@ class ClassicGroup:
 
     @property
     def protocol_type(self) -> str:
-        return self._protocol_type
+        return self._roster.protocol_type
 
     @property
     def protocol_name(self) -> str:
@@ -114,23 +110,23 @@ class ClassicGroup:
 
     @property
     def members(self) -> Mapping[str, ClassicMember]:
-        return MappingProxyType(self._members)
+        return MappingProxyType(self._roster.members)
 
     @property
     def is_empty(self) -> bool:
-        return self._state is GroupState.EMPTY and not self._pending
+        return self._state is GroupState.EMPTY and not self._roster.pending
 
     @property
     def member_count(self) -> int:
-        return len(self._members)
+        return len(self._roster.members)
 
     def summary(self) -> GroupSummary:
         return GroupSummary(
             group_id=self._group_id,
             kind=self.kind,
-            protocol_type=self._protocol_type,
+            protocol_type=self._roster.protocol_type,
             state=self._state.value,
-            member_count=len(self._members),
+            member_count=len(self._roster.members),
         )
 
     def describe(self) -> GroupDescription:
@@ -139,25 +135,22 @@ class ClassicGroup:
         return GroupDescription(
             group_id=self._group_id,
             kind=self.kind,
-            protocol_type=self._protocol_type,
+            protocol_type=self._roster.protocol_type,
             protocol_name=protocol_name,
             state=self._state.value,
             generation=self._generation,
-            members=tuple(member.describe(protocol_name) for member in self._members.values()),
+            members=tuple(member.describe(protocol_name) for member in self._roster.members.values()),
         )
 
     def is_subscribed_to(self, topic: str) -> bool:
-        for member in self._members.values():
-            subscription = member.subscription()
-            if subscription is None or topic in subscription.topics:
-                return True
-        return False
+        topics = wanted_topics(self._roster.members.values())
+        return topics is None or topic in topics
 
     def check_commit(self, member_id: str, instance_id: str | None, generation: int) -> None:
         if generation < 0 and (self._state is GroupState.EMPTY or (not member_id and instance_id is None)):
             group_state.on_foreign_commit(self._state)
             return
-        member = self._known(member_id, instance_id)
+        member = self._roster.known(member_id, instance_id)
         self._check_generation(generation)
         group_state.on_commit(self._state)
         member.touch()
@@ -170,10 +163,9 @@ class ClassicGroup:
         error = error or NotCoordinator(f"group {self._group_id} is not coordinated here; find its coordinator again")
         self._join_wait.clear()
         self._sync_wait.clear()
-        for member_id in list(self._pending):
-            self._drop_pending(member_id)
-        for member in list(self._members.values()):
-            self._drop(member, error)
+        self._roster.clear(error)
+        self._not_joined.clear()
+        self._not_synced.clear()
         self._memory.take(-GROUP_BYTES)
 
     # JoinGroup
@@ -183,117 +175,79 @@ class ClassicGroup:
         FencedInstance, CoordinatorNotAvailable. Cancelling the future is how a lost connection is told.
         """
         self._make_room(request)
-        if request.member_id in self._pending and request.instance_id is None:
-            self._check_protocols(request, None)
+        roster = self._roster
+        if request.member_id and not (request.member_id in roster.pending and request.instance_id is None):
+            member = roster.known(request.member_id, request.instance_id)
+            roster.check_protocols(request, member)
+            return self._rejoin(member, request)
+        replaced = roster.static_member(request.instance_id) if request.instance_id is not None else None
+        roster.check_protocols(request, replaced)
+        if replaced is not None:
+            return self._replace(replaced, request)
+        if request.member_id:
             return self._add(request.member_id, request)
-        if not request.member_id:
-            if request.instance_id is not None:
-                known_id = self._static.get(request.instance_id)
-                known = self._members[known_id] if known_id is not None else None
-                self._check_protocols(request, known)
-                if known is not None:
-                    return self._replace(known, request)
-                return self._add(_new_member_id(request.instance_id), request)
-            self._check_protocols(request, None)
-            member_id = _new_member_id(request.client_id)
-            if request.requires_known_member_id:
-                self._add_pending(member_id, request)
-                raise MemberIdRequired("join again with the member id that you were given", member_id=member_id)
-            return self._add(member_id, request)
-        member = self._known(request.member_id, request.instance_id)
-        self._check_protocols(request, member)
-        return self._rejoin(member, request)
+        member_id = _new_member_id(request.instance_id or request.client_id)
+        if request.requires_known_member_id and request.instance_id is None:
+            roster.add_pending(member_id, request.session_timeout_ms, self._pending_expired)
+            raise MemberIdRequired("join again with the member id that you were given", member_id=member_id)
+        return self._add(member_id, request)
 
     def _make_room(self, request: JoinRequest) -> None:
         """Raises GroupFull; a member that is one too many has to go (the limit was lowered)."""
-        member = self._members.get(request.member_id)
+        member = self._roster.members.get(request.member_id)
         most = self._coordinator.broker.settings.group_max_size
         if group_state.has_room(
             self._state,
             is_member=member is not None,
             is_waiting=member is not None and member.has_joined,
-            members=len(self._members),
-            waiting=len(self._members) - len(self._not_joined),
+            members=len(self._roster.members),
+            waiting=len(self._roster.members) - len(self._not_joined),
             most=most,
         ):
             return
         error = GroupFull(f"group {self._group_id} has {most} members (group.max.size); start fewer, or raise it")
+        if request.member_id in self._roster.pending:
+            self._pending_expired(request.member_id)
         if member is not None:
             self._drop(member, error)
             self._changed(GroupEvent.MEMBER_REMOVED, f"{request.member_id} has no room")
         raise error
 
-    def _check_protocols(self, request: JoinRequest, instead_of: ClassicMember | None) -> None:
-        """Raises InconsistentProtocol unless the request fits to all members but `instead_of`."""
-        others = [member.protocol_names for member in self._members.values() if member is not instead_of]
-        offered = tuple(protocol.name for protocol in request.protocols)
-        if not request.protocol_type or (others and request.protocol_type != self._protocol_type):
-            raise InconsistentProtocol(
-                f"group {self._group_id} has protocol type {self._protocol_type!r}, not {request.protocol_type!r}; "
-                "join another group"
-            )
-        if not group_state.supports(others, offered):
-            raise InconsistentProtocol(
-                f"none of the protocols {', '.join(offered)[:200]!r} is supported by all members of group "
-                f"{self._group_id}; give the member one that they have (partition.assignment.strategy)"
-            )
-
-    def _add_pending(self, member_id: str, request: JoinRequest) -> None:
-        self._memory.take(PENDING_MEMBER_BYTES)
-        self._pending[member_id] = deadline = Deadline(lambda: self._pending_expired(member_id), patient=True)
-        deadline.set(request.session_timeout_ms)
-
     def _add(self, member_id: str, request: JoinRequest) -> "asyncio.Future[JoinResult]":
-        self._memory.take(MEMBER_BYTES + _protocols_bytes(request))
-        self._drop_pending(member_id)
-        member = ClassicMember(member_id, request, self._expired)
-        self._members[member_id] = member
-        if member.instance_id is not None:
-            self._static[member.instance_id] = member_id
-        if self._leader is None:
-            self._leader = member_id
-            self._protocol_type = request.protocol_type
+        member = self._roster.add(member_id, request, self._expired)
         self._has_grown = True
-        member.session.set(NEW_MEMBER_JOIN_TIMEOUT_MS)
         return self._await_rebalance(member, f"{member_id} joined")
 
     def _rejoin(self, member: ClassicMember, request: JoinRequest) -> "JoinResult | asyncio.Future[JoinResult]":
         action = group_state.on_rejoin(
             self._state,
-            is_leader=member.member_id == self._leader,
+            is_leader=member.member_id == self._roster.leader,
             has_changed=member.protocols != request.protocols,
         )
         match action:
             case JoinAction.UNKNOWN:
-                raise self._unknown(member.member_id)
+                raise self._roster.unknown(member.member_id)
             case JoinAction.REPEAT:
-                self._update(member, request)
+                self._roster.update(member, request)
                 member.touch()
                 return self._join_result(member)
             case JoinAction.REBALANCE:
-                self._update(member, request)
+                self._roster.update(member, request)
                 return self._await_rebalance(member, f"{member.member_id} rejoined")
 
     def _replace(self, member: ClassicMember, request: JoinRequest) -> "JoinResult | asyncio.Future[JoinResult]":
         """The static member is back as another process: it gets another id, the old process is fenced."""
-        old_id, old_leader, old_subscription = member.member_id, self._leader, member.subscription()
-        self._update(member, request)
+        roster = self._roster
+        old_id, old_leader, old_topics = member.member_id, roster.leader, wanted_topics([member])
+        roster.update(member, request)
         member.refuse(FencedInstance(f"another process took over the instance id {member.instance_id}; stop this one"))
-        assert member.instance_id is not None
-        member.member_id = member_id = _new_member_id(member.instance_id)
-        self._members[member_id] = self._members.pop(old_id)
-        self._static[member.instance_id] = member_id
+        roster.rename(member, _new_member_id(member.instance_id or ""))
         for waited_for in (self._not_joined, self._not_synced):
             if old_id in waited_for:
                 waited_for.remove(old_id)
-                waited_for.add(member_id)
-        if self._leader == old_id:
-            self._leader = member_id
-        new_subscription = member.subscription()
-        has_other_topics = (old_subscription and frozenset(old_subscription.topics)) != (
-            new_subscription and frozenset(new_subscription.topics)
-        )
-        needs_assignment = has_other_topics or self._next_protocol() != self._protocol_name
+                waited_for.add(member.member_id)
+        has_other_topics = old_topics != wanted_topics([member])
+        needs_assignment = has_other_topics or roster.next_protocol() != self._protocol_name
         match group_state.on_static_return(self._state, needs_assignment=needs_assignment):
             case ReturnAction.KEEP:
                 member.touch()
@@ -305,12 +259,6 @@ class ClassicGroup:
             case ReturnAction.REBALANCE | ReturnAction.WAIT:
                 return self._await_rebalance(member, f"static member {member.instance_id} is back")
 
-    def _update(self, member: ClassicMember, request: JoinRequest) -> None:
-        self._memory.take(_protocols_bytes(request) - _protocols_bytes(member))
-        member.update(request)
-        if len(self._members) == 1:
-            self._protocol_type = request.protocol_type
-
     def _await_rebalance(self, member: ClassicMember, reason: str) -> "asyncio.Future[JoinResult]":
         member.refuse(RebalanceInProgress("the member has joined anew; only its latest request is answered"))
         future = member.wait_for_join()
@@ -319,7 +267,7 @@ class ClassicGroup:
         return future
 
     def _join_result(self, member: ClassicMember, *, skip_assignment: bool = False) -> JoinResult:
-        is_leader = member.member_id == self._leader
+        is_leader = member.member_id == self._roster.leader
         members: tuple[JoinedMember, ...] = ()
         if is_leader and (skip_assignment or self._state is GroupState.COMPLETING_REBALANCE):
             members = tuple(
@@ -328,13 +276,13 @@ class ClassicGroup:
                     instance_id=each.instance_id,
                     metadata=each.metadata(self._protocol_name),
                 )
-                for each in self._members.values()
+                for each in self._roster.members.values()
             )
         return JoinResult(
             generation=self._generation,
-            protocol_type=self._protocol_type,
+            protocol_type=self._roster.protocol_type,
             protocol_name=self._protocol_name,
-            leader=self._leader or "",
+            leader=self._roster.leader or "",
             member_id=member.member_id,
             members=members,
             skip_assignment=skip_assignment and is_leader,
@@ -356,12 +304,12 @@ class ClassicGroup:
     def _begin_rebalance(self, before: GroupState, reason: str) -> None:
         self._coordinator.broker.counters.group_rebalances += 1
         log.debug("group %s rebalances after generation %d: %s", self._group_id, self._generation, reason)
-        for member in self._members.values():
+        for member in self._roster.members.values():
             member.refuse_sync(RebalanceInProgress("the group is rebalancing; join again"))
         self._sync_wait.clear()
         self._not_synced.clear()
-        self._not_joined = {member.member_id for member in self._members.values() if not member.has_joined}
-        timeout_ms = self._rebalance_timeout_ms()
+        self._not_joined = {member.member_id for member in self._roster.members.values() if not member.has_joined}
+        timeout_ms = self._roster.rebalance_timeout_ms()
         self._is_first_wait = before is GroupState.EMPTY
         if self._is_first_wait:
             delay_ms = self._coordinator.broker.settings.group_initial_rebalance_delay_ms
@@ -372,7 +320,7 @@ class ClassicGroup:
             self._join_wait.set(timeout_ms)
 
     def _complete_if_all_joined(self) -> None:
-        if not self._is_first_wait and not self._not_joined and not self._pending:
+        if not self._is_first_wait and not self._not_joined and not self._roster.pending:
             self._complete_join()
 
     def _join_wait_over(self) -> None:
@@ -393,13 +341,13 @@ class ClassicGroup:
         self._join_wait.clear()
         self._is_first_wait = False
         for member_id in list(self._not_joined):
-            member = self._members[member_id]
+            member = self._roster.members[member_id]
             if member.instance_id is None:
-                self._drop(member, self._unknown(member_id))
-        joined = [member for member in self._members.values() if member.has_joined]
-        if self._members and not joined:
+                self._drop(member, self._roster.unknown(member_id))
+        joined = [member for member in self._roster.members.values() if member.has_joined]
+        if self._roster.members and not joined:
             # Static members that have not come back: their sessions decide how long their partitions wait.
-            self._join_wait.set(self._rebalance_timeout_ms())
+            self._join_wait.set(max(SHORTEST_REPEATED_WAIT_MS, self._roster.rebalance_timeout_ms()))
             return
         self._generation += 1
         if joined:
@@ -410,7 +358,7 @@ class ClassicGroup:
         self._coordinator.offsets.note_generation(
             self._group_id,
             kind=self.kind,
-            protocol_type=self._protocol_type,
+            protocol_type=self._roster.protocol_type,
             generation=self._generation,
             is_empty=not joined,
         )
@@ -418,21 +366,15 @@ class ClassicGroup:
     def _begin_generation(self, joined: list[ClassicMember]) -> None:
         self._become(GroupEvent.ALL_JOINED)
         self._not_joined.clear()
-        if self._leader is None or not is_waiting(self._members[self._leader].join):
-            self._leader = next((each for each in joined if is_waiting(each.join)), joined[0]).member_id
-        self._protocol_name = self._next_protocol()
+        if self._roster.leader is None or not is_waiting(self._roster.members[self._roster.leader].join):
+            self._roster.leader = next((each for each in joined if is_waiting(each.join)), joined[0]).member_id
+        self._protocol_name = self._roster.next_protocol()
         self._not_synced = {member.member_id for member in joined}
-        self._sync_wait.set(self._rebalance_timeout_ms())
+        self._sync_wait.set(self._roster.rebalance_timeout_ms())
         for member in joined:
             member.is_new = False
             if member.answer_join(self._join_result(member)):
                 member.touch()
-
-    def _next_protocol(self) -> str:
-        return group_state.select_protocol([member.protocol_names for member in self._members.values()])
-
-    def _rebalance_timeout_ms(self) -> int:
-        return max((member.rebalance_timeout_ms for member in self._members.values()), default=0)
 
     # SyncGroup and Heartbeat
 
@@ -440,15 +382,15 @@ class ClassicGroup:
         """The answer, now or later. Raises UnknownMember, FencedInstance, IllegalGeneration, InconsistentProtocol,
         RebalanceInProgress, CoordinatorNotAvailable.
         """
-        member = self._known(request.member_id, request.instance_id)
+        member = self._roster.known(request.member_id, request.instance_id)
         self._check_generation(request.generation)
-        if request.protocol_type not in (None, self._protocol_type) or request.protocol_name not in (
+        if request.protocol_type not in (None, self._roster.protocol_type) or request.protocol_name not in (
             None,
             self._protocol_name,
         ):
             raise InconsistentProtocol(f"group {self._group_id} runs {self._protocol_name!r}; join it again")
         action = group_state.on_sync(self._state)
-        if action is SyncAction.WAIT and member.member_id == self._leader:
+        if action is SyncAction.WAIT and member.member_id == self._roster.leader:
             self._assign(request.assignments)
             action = SyncAction.ANSWER
         member.touch()
@@ -461,31 +403,27 @@ class ClassicGroup:
         return member.wait_for_sync()
 
     def _assign(self, assignments: Mapping[str, bytes]) -> None:
-        """Who is not named gets nothing; who is named and no member is ignored."""
-        before = sum(len(member.assignment) for member in self._members.values())
-        after = sum(len(assignments.get(member_id, b"")) for member_id in self._members)
-        self._memory.take(after - before)
+        self._roster.assign(assignments)
         self._become(GroupEvent.ASSIGNED)
-        for member in self._members.values():
-            member.assignment = assignments.get(member.member_id, b"")
+        for member in self._roster.members.values():
             if is_waiting(member.sync):
                 member.touch()
             member.answer_sync(self._sync_result(member))
 
     def _sync_result(self, member: ClassicMember) -> SyncResult:
         return SyncResult(
-            protocol_type=self._protocol_type, protocol_name=self._protocol_name, assignment=member.assignment
+            protocol_type=self._roster.protocol_type, protocol_name=self._protocol_name, assignment=member.assignment
         )
 
     def _sync_wait_over(self) -> None:
         """Who has not asked for its assignment by now has gone: its partitions are nobody's."""
         for member_id in list(self._not_synced):
-            self._drop(self._members[member_id], self._unknown(member_id))
+            self._drop(self._roster.members[member_id], self._roster.unknown(member_id))
         self._changed(GroupEvent.SYNC_EXPIRED, "members did not ask for their assignments")
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> None:
         """Raises UnknownMember, FencedInstance, IllegalGeneration, RebalanceInProgress, CoordinatorNotAvailable."""
-        member = self._known(member_id, instance_id)
+        member = self._roster.known(member_id, instance_id)
         self._check_generation(generation)
         member.touch()
         group_state.on_heartbeat(self._state)
@@ -508,69 +446,36 @@ class ClassicGroup:
 
     def _leave(self, leaving: LeavingMember) -> bool:
         """False for one that had been given an id, and was no member yet."""
-        if leaving.member_id in self._pending:
-            self._drop_pending(leaving.member_id)
-            self._pending_gone()
-            return False
         member_id = leaving.member_id
+        if member_id in self._roster.pending:
+            self._pending_expired(member_id)
+            return False
         if not member_id and leaving.instance_id is not None:
-            member_id = self._static.get(leaving.instance_id, "")
-        self._drop(self._known(member_id, leaving.instance_id), self._unknown(member_id))
+            member = self._roster.static_member(leaving.instance_id)
+            member_id = "" if member is None else member.member_id
+        self._drop(self._roster.known(member_id, leaving.instance_id), self._roster.unknown(member_id))
         return True
 
     def _expired(self, member_id: str) -> None:
-        member = self._members[member_id]
+        member = self._roster.members[member_id]
         if member.is_heard_of and not member.is_new:
             member.touch()
             return
         self._coordinator.broker.counters.group_members_expired += 1
         log.info("group %s: %s was silent for its session time-out and has left", self._group_id, member_id)
-        self._drop(member, self._unknown(member_id))
+        self._drop(member, self._roster.unknown(member_id))
         self._changed(GroupEvent.MEMBER_REMOVED, f"{member_id} was silent")
 
     def _pending_expired(self, member_id: str) -> None:
-        self._drop_pending(member_id)
-        self._pending_gone()
-
-    def _pending_gone(self) -> None:
+        self._roster.drop_pending(member_id)
         if self._state is GroupState.PREPARING_REBALANCE:
             self._complete_if_all_joined()
 
-    def _drop_pending(self, member_id: str) -> None:
-        deadline = self._pending.pop(member_id, None)
-        if deadline is not None:
-            deadline.clear()
-            self._memory.take(-PENDING_MEMBER_BYTES)
-
     def _drop(self, member: ClassicMember, error: TieredError) -> None:
-        """Takes the member out of everything; what follows from that is the caller's business."""
-        del self._members[member.member_id]
-        if member.instance_id is not None and self._static.get(member.instance_id) == member.member_id:
-            del self._static[member.instance_id]
+        """What follows from it is the caller's business."""
         self._not_joined.discard(member.member_id)
         self._not_synced.discard(member.member_id)
-        if self._leader == member.member_id:
-            self._leader = next(iter(self._members), None)
-        self._memory.take(-MEMBER_BYTES - _protocols_bytes(member) - len(member.assignment))
-        member.leave(error)
-
-    # Checks
-
-    def _known(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """Raises UnknownMember, FencedInstance."""
-        if instance_id is not None:
-            current_id = self._static.get(instance_id)
-            if current_id is None:
-                raise UnknownMember(f"group {self._group_id} has no static member {instance_id}; join again")
-            if current_id != member_id:
-                raise FencedInstance(f"another process took over the instance id {instance_id}; stop this one")
-        member = self._members.get(member_id)
-        if member is None:
-            raise self._unknown(member_id)
-        return member
-
-    def _unknown(self, member_id: str) -> UnknownMember:
-        return UnknownMember(f"group {self._group_id} has no member {member_id or '(no id)'}; join again")
+        self._roster.drop(member, error)
 
     def _check_generation(self, generation: int) -> None:
         if generation != self._generation:
@@ -581,7 +486,3 @@ class ClassicGroup:
 
 def _new_member_id(prefix: str) -> str:
     return f"{prefix}-{new_uuid()}"
-
-
-def _protocols_bytes(of: JoinRequest | ClassicMember) -> int:
-    return sum(len(protocol.name) + len(protocol.metadata) for protocol in of.protocols)

@@ -6,6 +6,7 @@ and the offsets, never its members, so after a restart every member joins anew.
 """
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from tiered.broker.groups.classic import ClassicGroups
@@ -31,11 +32,14 @@ from tiered.errors import (
 )
 from tiered.rules.coordinator_slot import coordinator_slot
 from tiered.rules.group_state import GroupState
+from tiered.runtime import every
 
 if TYPE_CHECKING:
     from tiered.broker.broker import Broker
 
 NO_GENERATION = -1
+# Groups without members are looked for so often, and dropped from memory when they were found so twice.
+FORGET_INTERVAL_MS = 60_000
 
 
 class GroupCoordinator:
@@ -48,16 +52,21 @@ class GroupCoordinator:
         self.classic = ClassicGroups(self)
         self.consumer = ConsumerGroups(self)
         self._groups: dict[str, Group] = {}
+        self._idle: set[str] = set()
+        self._forgetting: asyncio.Task[None] | None = None
         self._serving = False
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """Takes the slots. Members' requests are refused until it returns."""
         await self.offsets.start(tasks)
+        self._forgetting = tasks.create_task(every(FORGET_INTERVAL_MS, self._forget_idle, name="forgetting groups"))
         self._serving = True
 
     def begin_stop(self) -> None:
         """Answers everybody who waits; from here on members are sent to look for their coordinator again."""
         self._serving = False
+        if self._forgetting is not None:
+            self._forgetting.cancel()
         for group in self._groups.values():
             group.close()
         self._groups.clear()
@@ -121,7 +130,23 @@ class GroupCoordinator:
             del self._groups[group_id]
             group.close()
 
+    async def _forget_idle(self) -> None:
+        """SQL remembers what is worth it of groups without members; here they only take memory."""
+        empty = {group_id for group_id, group in self._groups.items() if group.is_empty}
+        for group_id in empty & self._idle:
+            self.forget(group_id)
+        self._idle = empty - self._idle
+
     # What others ask
+
+    def counts(self) -> Counter[tuple[GroupKind, str]]:
+        """How many groups are in memory, by kind and state. For metrics."""
+        return Counter((group.kind, group.summary().state) for group in self._groups.values())
+
+    @property
+    def member_count(self) -> int:
+        """Members of all groups."""
+        return sum(group.member_count for group in self._groups.values())
 
     async def list_groups(self) -> list[GroupSummary]:
         """Every group that this broker coordinates, in memory or only stored. Raises CoordinatorNotAvailable."""

@@ -51,22 +51,10 @@ ZSTD = 4
 # What a cold partition takes of the request's budget at the least: each one costs a read from the store.
 LEAST_COLD_BYTES = 64 << 10
 COLD_READS_AT_ONCE = 16
-# Partitions in all fetches that wait at one time. A fetch beyond them is answered at once with what is there.
-MAX_WAITING_PARTITIONS = 1_000_000
 # Partitions in all fetches that wait at one time: each takes half a KiB. One more fetch is answered at once.
 MAX_WAITING_PARTITIONS = 1_000_000
 # A look at many partitions takes this long before the next one is put off, to ten times as long.
 LONG_LOOK_MS = 5.0
-
-
-@dataclass(slots=True)
-class _WaitingState:
-    """How many partitions the waiting fetches of this process ask for."""
-
-    partitions: int = 0
-
-
-_waiting = _WaitingState()
 
 
 @dataclass(slots=True)
@@ -193,12 +181,13 @@ def _all_resident(request: RawRequest, found: _Found) -> bool:
 async def _answer_later(request: RawRequest, asked: FetchRequest, found: _Found) -> Parts:
     """Waits for enough, then for the bytes to be in memory. A client that goes away cancels only the waiting."""
     count = sum(len(topic.partitions) for topic in asked.topics)
-    if not _is_enough(found, asked) and _waiting.partitions + count <= MAX_WAITING_PARTITIONS:
-        _waiting.partitions += count
+    broker = request.context.broker
+    if not _is_enough(found, asked) and broker.waiting_partitions + count <= MAX_WAITING_PARTITIONS:
+        broker.waiting_partitions += count
         try:
             found = await _wait(request, asked, found)
         finally:
-            _waiting.partitions -= count
+            broker.waiting_partitions -= count
     cold = [entry for entry in found.entries() if entry.cold_max_bytes]
     if cold:
         places = asyncio.Semaphore(COLD_READS_AT_ONCE)
