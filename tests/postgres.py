@@ -67,11 +67,26 @@ class PostgresServer:
         if self._is_ours(backend_pid):
             os.kill(backend_pid, signal.SIGCONT)
 
+    def freeze_all(self) -> None:
+        """Stops the whole server in its tracks: connections are made, and nothing answers."""
+        for pid in self._all_pids():
+            os.kill(pid, signal.SIGSTOP)
+
+    def thaw_all(self) -> None:
+        """Lets it go on where it was."""
+        for pid in self._all_pids():
+            os.kill(pid, signal.SIGCONT)
+
+    def _all_pids(self) -> list[int]:
+        """The postmaster, which makes no new children once it is stopped, and then its children."""
+        postmaster = int((self.data / "postmaster.pid").read_text().splitlines()[0])
+        return [postmaster, *(int(path.name) for path in Path("/proc").glob("[0-9]*") if self._is_ours(int(path.name)))]
+
     def _is_ours(self, pid: int) -> bool:
         postmaster = (self.data / "postmaster.pid").read_text().splitlines()[0]
         try:
             return f"PPid:\t{postmaster}\n" in Path(f"/proc/{pid}/status").read_text()
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):
             return False
 
     def _usable_binaries(self) -> Path:

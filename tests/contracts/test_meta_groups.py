@@ -1,0 +1,375 @@
+"""Committed offsets in SQL: who may write them, and that nothing ever moves them back, on both databases."""
+
+import asyncio
+import threading
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import Connection, text
+
+from tests.catalogue import HOUR_MS, NOW_MS, create_topic
+from tiered.errors import CoordinatorNotAvailable, IllegalGeneration, NotCoordinator
+from tiered.meta import coordinator_slots, group_offsets, groups, topics
+from tiered.meta.engine import Database
+from tiered.meta.group_offsets import Coordinator, GroupCommit, OffsetEntry, Written
+from tiered.meta.groups import GroupRow
+
+if TYPE_CHECKING:
+    from tests.postgres import PostgresDatabases
+
+pytest_plugins = ["tests.meta_databases"]
+
+TOPIC = UUID(int=1)
+SLOTS = 4
+
+
+def take(database: Database, *, broker_id: int = 1, broker_epoch: int = 1, number: int = 1) -> Coordinator:
+    """Broker `broker_id` as the holder of all slots, before its first write."""
+    epochs = database.run_sync(
+        lambda conn: coordinator_slots.take_all(conn, broker_id=broker_id, broker_epoch=broker_epoch, slot_count=SLOTS)
+    )
+    return Coordinator(broker_id=broker_id, broker_epoch=broker_epoch, slot_epochs=epochs, commit_number=number)
+
+
+def later(by: Coordinator, *, number: int) -> Coordinator:
+    return Coordinator(
+        broker_id=by.broker_id, broker_epoch=by.broker_epoch, slot_epochs=by.slot_epochs, commit_number=number
+    )
+
+
+def commit(
+    offset: int, *, group: str = "billing", generation: int = 0, slot: int = 0, partition: int = 0
+) -> GroupCommit:
+    return GroupCommit(
+        group_id=group,
+        slot=slot,
+        generation=generation,
+        entries=(OffsetEntry(topic_id=TOPIC, partition=partition, offset=offset, metadata=f"at {offset}"),),
+        committed_at_ms=NOW_MS + offset,
+    )
+
+
+def group_row(
+    group: str = "billing", *, generation: int = 0, slot: int = 0, empty_since_ms: int | None = None
+) -> GroupRow:
+    return GroupRow(
+        group_id=group,
+        slot=slot,
+        kind=groups.CLASSIC,
+        protocol_type="consumer",
+        generation=generation,
+        empty_since_ms=empty_since_ms,
+    )
+
+
+def write(database: Database, by: Coordinator, *commits: GroupCommit, changed: tuple[GroupRow, ...] = ()) -> Written:
+    return database.run_sync(lambda conn: group_offsets.write(conn, commits, changed, by))
+
+
+def offsets(database: Database, group: str = "billing") -> dict[int, int]:
+    rows = database.run_sync(lambda conn: group_offsets.load(conn, group, limit=1000))
+    return {row.partition: row.committed_offset for row in rows}
+
+
+def test_a_batch_holds_many_groups_and_each_row_says_what_was_committed(database: Database) -> None:
+    by = take(database)
+    names = [f"group-{number}" for number in range(700)]
+    batch = [commit(number, group=name, slot=number % SLOTS) for number, name in enumerate(names)]
+    assert write(database, by, *batch).refused == {}
+    assert [offsets(database, name) for name in names] == [{0: number} for number in range(700)]
+    (row,) = database.run_sync(lambda conn: group_offsets.load(conn, "group-7", limit=10))
+    assert (row.topic_id, row.metadata, row.committed_at_ms, row.leader_epoch) == (TOPIC, "at 7", NOW_MS + 7, -1)
+    stored = database.run_sync(lambda conn: groups.load(conn, "group-7"))
+    assert stored is not None
+    assert (stored.slot, stored.protocol_type, stored.empty_since_ms) == (3, "", NOW_MS + 7)
+
+
+def test_of_two_commits_to_one_partition_in_a_batch_the_later_one_stays(database: Database) -> None:
+    by = take(database)
+    assert write(database, by, commit(9), commit(4), commit(1, partition=1)).refused == {}
+    assert offsets(database) == {0: 4, 1: 1}
+
+
+def test_a_commit_may_move_an_offset_back_when_it_is_the_newer_one(database: Database) -> None:
+    by = take(database)
+    write(database, by, commit(9))
+    write(database, later(by, number=2), commit(4))
+    assert offsets(database) == {0: 4}
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_an_old_write_that_comes_late_changes_nothing_and_is_not_acknowledged(database: Database, number: int) -> None:
+    by = take(database)
+    write(database, later(by, number=2), commit(9))
+    with pytest.raises(NotCoordinator, match="newer coordinator"):
+        write(database, later(by, number=number), commit(4), commit(4, partition=1))
+    assert offsets(database) == {0: 9}, "all of the old batch or nothing"
+
+
+def test_a_coordinator_whose_slot_was_taken_can_commit_nothing_more(database: Database) -> None:
+    old = take(database)
+    write(database, old, commit(5))
+    new = take(database, broker_id=2)
+    refused = write(database, later(old, number=99), commit(6), changed=(group_row(generation=8),)).refused
+    assert isinstance(refused[0], NotCoordinator)
+    assert offsets(database) == {0: 5}
+    stored = database.run_sync(lambda conn: groups.load(conn, "billing"))
+    assert stored is not None
+    assert stored.generation == 0, "nor can it store a generation"
+    with pytest.raises(NotCoordinator):
+        database.run_sync(lambda conn: group_offsets.require_slots(conn, [0], old))
+    assert write(database, new, commit(4)).refused == {}, "commit numbers begin anew with each epoch"
+    assert offsets(database) == {0: 4}
+
+
+def test_a_restarted_broker_fences_its_own_former_self(database: Database) -> None:
+    old = take(database, broker_epoch=1)
+    new = take(database, broker_epoch=2)
+    assert isinstance(write(database, old, commit(6)).refused[0], NotCoordinator)
+    assert write(database, new, commit(5)).refused == {}
+
+
+def test_a_lost_slot_takes_only_its_own_groups_out_of_a_batch(database: Database) -> None:
+    by = take(database)
+    database.run_sync(lambda conn: conn.execute(text("UPDATE coordinator_slot SET broker_id = 2 WHERE slot = 1")))
+    refused = write(database, by, commit(1), commit(2, group="other", slot=1), commit(3, partition=1)).refused
+    assert list(refused) == [1]
+    assert offsets(database) == {0: 1, 1: 3}
+    assert offsets(database, "other") == {}
+
+
+def test_after_the_slots_were_taken_again_a_write_under_the_old_epoch_is_refused(database: Database) -> None:
+    by = take(database)
+    epochs = database.run_sync(lambda conn: coordinator_slots.retake_own(conn, broker_id=1, broker_epoch=1))
+    assert set(epochs) == set(range(SLOTS))
+    assert isinstance(write(database, by, commit(6)).refused[0], CoordinatorNotAvailable)
+    assert offsets(database) == {}
+
+
+def test_retaking_leaves_the_slots_of_others_alone(database: Database) -> None:
+    take(database)
+    theirs = take(database, broker_id=2)
+    assert database.run_sync(lambda conn: coordinator_slots.retake_own(conn, broker_id=1, broker_epoch=1)) == {}
+    assert write(database, theirs, commit(6)).refused == {}
+
+
+def test_with_another_number_of_slots_a_moved_group_is_still_written(database: Database) -> None:
+    for _ in range(3):
+        by = take(database)
+    write(database, later(by, number=50), commit(5))
+    epochs = database.run_sync(
+        lambda conn: coordinator_slots.take_all(conn, broker_id=1, broker_epoch=2, slot_count=SLOTS + 3)
+    )
+    moved = Coordinator(broker_id=1, broker_epoch=2, slot_epochs=epochs, commit_number=1)
+    assert write(database, moved, commit(6, slot=SLOTS + 2)).refused == {}
+    assert offsets(database) == {0: 6}
+
+
+def test_a_commit_of_an_older_generation_is_refused_and_those_before_its_end_are_not(database: Database) -> None:
+    by = take(database)
+    last_of_one = write(database, by, commit(1, generation=1), changed=(group_row(generation=2),))
+    assert last_of_one.refused == {}, "it came before the generation ended"
+    refused = write(
+        database, later(by, number=2), commit(2, generation=1), commit(3, generation=2, partition=1)
+    ).refused
+    assert list(refused) == [0]
+    assert isinstance(refused[0], IllegalGeneration)
+    assert offsets(database) == {0: 1, 1: 3}
+    assert write(database, later(by, number=3), commit(7, generation=-1)).refused == {}, "tools name none"
+
+
+def test_an_old_state_of_a_group_that_comes_late_changes_nothing(database: Database) -> None:
+    by = take(database)
+    write(database, later(by, number=2), changed=(group_row(generation=2, empty_since_ms=NOW_MS),))
+    write(database, later(by, number=1), changed=(group_row(generation=1),))
+    assert database.run_sync(lambda conn: groups.load(conn, "billing")) == group_row(
+        generation=2, empty_since_ms=NOW_MS
+    )
+
+
+def test_offsets_are_read_by_topic_or_all_and_never_more_than_asked_for(database: Database) -> None:
+    by = take(database)
+    other = uuid4()
+    entries = tuple(OffsetEntry(topic_id=TOPIC, partition=number, offset=number) for number in range(20))
+    entries += (OffsetEntry(topic_id=other, partition=0, offset=77),)
+    write(
+        database,
+        by,
+        GroupCommit(group_id="billing", slot=0, generation=0, entries=entries, committed_at_ms=NOW_MS),
+    )
+
+    def count(topic_ids: set[UUID] | None, limit: int) -> int:
+        return len(
+            database.run_sync(lambda conn: group_offsets.load(conn, "billing", topic_ids=topic_ids, limit=limit))
+        )
+
+    assert [count(None, 100), count(None, 5), count({other}, 100), count(set(), 100)] == [21, 5, 1, 0]
+
+
+def test_what_is_deleted_is_gone_and_nothing_else(database: Database) -> None:
+    by = take(database)
+    write(database, by, commit(1), commit(2, partition=1), commit(3, group="other"))
+    database.run_sync(lambda conn: group_offsets.remove(conn, "billing", [(TOPIC, 0), (TOPIC, 9)]))
+    assert offsets(database) == {1: 2}
+    assert database.run_sync(lambda conn: groups.remove(conn, "billing"))
+    assert not database.run_sync(lambda conn: groups.remove(conn, "billing"))
+    assert database.run_sync(lambda conn: groups.load(conn, "billing")) is None
+    assert (offsets(database), offsets(database, "other")) == ({}, {0: 3})
+
+
+def test_a_deleted_topics_offsets_go_with_it_and_so_does_a_commit_that_came_late(database: Database) -> None:
+    by = take(database)
+    topic_id = database.run_sync(create_topic).topic_id
+    alive = database.run_sync(lambda conn: create_topic(conn, "alive")).topic_id
+
+    def commit_both(number: int) -> None:
+        entries = tuple(OffsetEntry(topic_id=each, partition=0, offset=5) for each in (topic_id, alive))
+        both = GroupCommit(group_id="billing", slot=0, generation=0, entries=entries, committed_at_ms=NOW_MS)
+        write(database, later(by, number=number), both)
+
+    commit_both(1)
+    database.run_sync(lambda conn: topics.delete_topic(conn, topic_id, now_ms=NOW_MS, purge_after_ms=NOW_MS))
+    assert len(offsets(database)) == 1
+    commit_both(2)
+    assert database.run_sync(group_offsets.remove_of_deleted_topics) == 1
+    (left,) = database.run_sync(lambda conn: group_offsets.load(conn, "billing", limit=10))
+    assert left.topic_id == alive
+
+
+def test_expiry_takes_old_commits_of_the_topics_named_and_rows_of_empty_groups_without_offsets(
+    database: Database,
+) -> None:
+    by = take(database)
+    old, young = commit(0), commit(HOUR_MS, partition=1)
+    write(
+        database,
+        by,
+        old,
+        young,
+        commit(0, group="other"),
+        changed=(group_row("busy"), group_row("idle", empty_since_ms=1)),
+    )
+    before_ms = NOW_MS + HOUR_MS
+    everybody = ["billing", "other", "busy", "idle"]
+    found = database.run_sync(lambda conn: group_offsets.old_topics(conn, everybody, before_ms=before_ms))
+    assert set(found) == {("billing", TOPIC), ("other", TOPIC)}
+    database.run_sync(lambda conn: group_offsets.remove_old(conn, found, before_ms=before_ms))
+    assert offsets(database) == {1: HOUR_MS}
+    removed = database.run_sync(lambda conn: groups.remove_without_offsets(conn, everybody))
+    assert set(removed) == {"other", "idle"}, "billing has an offset left, busy has members"
+
+
+def test_groups_are_listed_page_by_page_and_are_empty_once_their_coordinator_is_new(database: Database) -> None:
+    by = take(database)
+    rows = [group_row(f"g{number}", generation=number) for number in range(5)]
+    write(database, by, changed=tuple(rows))
+    first = database.run_sync(lambda conn: groups.load_some(conn, after="", limit=3))
+    rest = database.run_sync(lambda conn: groups.load_some(conn, after=first[-1].group_id, limit=3))
+    assert [*first, *rest] == rows
+    database.run_sync(lambda conn: groups.mark_empty(conn, now_ms=NOW_MS))
+    assert {
+        row.empty_since_ms for row in database.run_sync(lambda conn: groups.load_some(conn, after="", limit=9))
+    } == {NOW_MS}
+
+
+# Interleavings of real connections
+
+
+@pytest.fixture
+def two(postgres_databases: "PostgresDatabases", ready_postgres: str) -> Iterator[Mapping[str, Database]]:
+    """Two brokers' connections to one PostgreSQL; SQLite's transactions are serial and need no such test."""
+    url = postgres_databases.create(template=ready_postgres)
+    opened = {"old": Database.open(url), "new": Database.open(url)}
+    yield opened
+    for each in opened.values():
+        each.close_sync()
+    postgres_databases.drop(url)
+
+
+def held(by: Coordinator, offset: int, written: threading.Event, release: threading.Event):  # type: ignore[no-untyped-def]
+    """A batch that has been written and hangs before its COMMIT."""
+
+    def fn(conn: Connection) -> Written:
+        result = group_offsets.write(conn, [commit(offset)], [], by)
+        written.set()
+        assert release.wait(10)
+        return result
+
+    return fn
+
+
+def waits_for_a_lock(database: Database) -> bool:
+    query = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    return bool(database.run_sync(lambda conn: conn.execute(query).scalar_one()))
+
+
+async def until_blocked(database: Database) -> None:
+    async with asyncio.timeout(10):
+        while not await asyncio.to_thread(waits_for_a_lock, database):
+            await asyncio.sleep(0.01)
+
+
+async def test_a_newer_batch_waits_for_an_older_one_that_hangs_and_wins(two: Mapping[str, Database]) -> None:
+    by = take(two["old"])
+    written, release = threading.Event(), threading.Event()
+    older = asyncio.create_task(two["old"].run(held(by, 100, written, release)))
+    await asyncio.to_thread(written.wait, 10)
+    newer = asyncio.create_task(
+        two["new"].run(lambda conn: group_offsets.write(conn, [commit(50)], [], later(by, number=2)))
+    )
+    await until_blocked(two["new"])
+    release.set()
+    await asyncio.gather(older, newer)
+    assert offsets(two["new"]) == {0: 50}
+
+
+async def test_an_older_batch_that_was_blocked_by_a_newer_one_changes_nothing(two: Mapping[str, Database]) -> None:
+    by = take(two["old"])
+    written, release = threading.Event(), threading.Event()
+    newer = asyncio.create_task(two["new"].run(held(later(by, number=2), 100, written, release)))
+    await asyncio.to_thread(written.wait, 10)
+    older = asyncio.create_task(two["old"].run(lambda conn: group_offsets.write(conn, [commit(50)], [], by)))
+    await until_blocked(two["new"])
+    release.set()
+    await newer
+    with pytest.raises(NotCoordinator):
+        await older
+    assert offsets(two["new"]) == {0: 100}
+
+
+async def test_taking_the_slots_waits_for_a_write_that_hangs_and_then_sees_it(two: Mapping[str, Database]) -> None:
+    by = take(two["old"])
+    written, release = threading.Event(), threading.Event()
+    older = asyncio.create_task(two["old"].run(held(by, 100, written, release)))
+    await asyncio.to_thread(written.wait, 10)
+    taking = asyncio.create_task(asyncio.to_thread(take, two["new"], broker_id=2))
+    await until_blocked(two["new"])
+    assert not taking.done(), "else it could read offsets that are about to change"
+    release.set()
+    await older
+    await taking
+    assert offsets(two["new"]) == {0: 100}
+    assert isinstance(write(two["old"], later(by, number=2), commit(120)).refused[0], NotCoordinator)
+
+
+async def test_a_write_that_waits_while_its_slot_is_taken_is_refused(two: Mapping[str, Database]) -> None:
+    by = take(two["old"])
+    taken, release = threading.Event(), threading.Event()
+
+    def slowly(conn: Connection) -> None:
+        coordinator_slots.take_all(conn, broker_id=2, broker_epoch=1, slot_count=SLOTS)
+        taken.set()
+        assert release.wait(10)
+
+    taking = asyncio.create_task(two["new"].run(slowly))
+    await asyncio.to_thread(taken.wait, 10)
+    writing = asyncio.create_task(two["old"].run(lambda conn: group_offsets.write(conn, [commit(9)], [], by)))
+    await until_blocked(two["new"])
+    release.set()
+    await taking
+    assert isinstance((await writing).refused[0], NotCoordinator)
+    assert offsets(two["new"]) == {}
