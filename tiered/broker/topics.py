@@ -42,6 +42,8 @@ class Topics:
     """The image: replaced topic by topic, read by every request."""
 
     def __init__(self) -> None:
+        self.version = 0
+        """Another one after each topic that was created, deleted or given more partitions."""
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
         self._with_codec: set[UUID] = set()
@@ -58,6 +60,9 @@ class Topics:
         return len(self._by_name)
 
     def put(self, topic: Topic) -> None:
+        before = self._by_name.get(topic.name)
+        if before is None or (before.topic_id, before.partition_count) != (topic.topic_id, topic.partition_count):
+            self.version += 1
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
         if topic.config.compression_type == "producer":
@@ -66,6 +71,7 @@ class Topics:
             self._with_codec.add(topic.topic_id)
 
     def remove(self, topic: Topic) -> None:
+        self.version += 1
         self._by_name.pop(topic.name, None)
         self._by_id.pop(topic.topic_id, None)
         self._with_codec.discard(topic.topic_id)

@@ -195,8 +195,8 @@ def range_(members: Members, counts: Counts) -> dict[str, Partitions]:
     for topic, among in _subscribers(members, counts).items():
         alike.setdefault((counts[topic], tuple(among)), []).append(topic)
     found: dict[str, dict[TopicId, frozenset[int]]] = {member_id: {} for member_id in members}
-    for (count, among), topics in alike.items():
-        in_order = sorted(among, key=lambda member_id: _place(member_id, members[member_id], topics))
+    for (count, sharing), topics in alike.items():
+        in_order = sorted(sharing, key=lambda member_id: _place(member_id, members[member_id], topics))
         size, more = divmod(count, len(in_order))
         start = 0
         for index, member_id in enumerate(in_order):

@@ -6,7 +6,7 @@ or was thrown out. Pure: nothing here reads a clock or waits.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -14,7 +14,7 @@ from tiered.errors import FencedInstance, UnknownMember, UnreleasedInstance
 from tiered.ids import TopicId
 from tiered.rules import assignors
 from tiered.rules.assignors import NO_PARTITIONS, Partitions, Subscriber
-from tiered.rules.consumer_member import LEAVE_FOR_A_WHILE, Member, MemberState, reconciled, union
+from tiered.rules.consumer_member import LEAVE_FOR_A_WHILE, Member, MemberState, minus, reconciled, union
 
 
 class ConsumerGroupPhase(StrEnum):
@@ -105,6 +105,14 @@ class ConsumerGroupState:
     def all_classic(self) -> bool:
         """Whether members are left, and none of them of the new protocol."""
         return bool(self._members) and all(member.classic is not None for member in self._members.values())
+
+    def count_partitions(self, *, with_member: Member) -> int:
+        """Of all topics that the members and this one, as it is here, subscribe to."""
+        names = set(self._subscribed(with_member))
+        for member in self._members.values():
+            if member.member_id != with_member.member_id:
+                names |= self._subscribed(member)
+        return sum(facts.partition_count for name in names if (facts := self._catalogue.get(name)))
 
     def is_subscribed_to(self, topic: str) -> bool:
         return any(topic in self._subscribed(member) for member in self._members.values())
@@ -244,10 +252,25 @@ class ConsumerGroupState:
             self.put(after)
         return after
 
-    def restore_target(self) -> None:
-        """The present assignment of every member becomes the target: a classic group has been taken over."""
-        self._target = {member.member_id: member.assigned for member in self._members.values()}
+    def continue_with(self, members: Iterable[Member]) -> None:
+        """Goes on where a classic group was: what its members have is the target of its generation.
+
+        Of a partition that a leader's assignor has given to two, the first one is the owner.
+        """
+        for member in members:
+            free = self._free(member.assigned, member.member_id)
+            self.put(replace(member, assigned=free))
+            self._target[member.member_id] = free
         self.target_epoch = self.epoch
+
+    def must_rejoin(self, member: Member) -> bool:
+        """Whether a classic member has to join again: to give up partitions, or to take some that are free now."""
+        if member.epoch < self.target_epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
+            return True
+        if member.state is not MemberState.UNRELEASED_PARTITIONS:
+            return False
+        waits = minus(self.target_of(member.member_id), member.assigned)
+        return bool(self._free(waits, member.member_id))
 
     def _free(self, wanted: Partitions, member_id: str) -> Partitions:
         found = {}

@@ -168,6 +168,17 @@ class ClassicGroup:
         self._not_synced.clear()
         self._memory.take(-GROUP_BYTES)
 
+    def continue_with(self, members: Sequence[JoinRequest]) -> None:
+        """An empty group goes on with the members of a KIP-848 group: they keep what they have, and are told to join
+        again with their next heartbeats. Raises CoordinatorNotAvailable."""
+        for request in members:
+            member = self._roster.add(request.member_id, request, self._expired)
+            member.is_new = False
+            member.touch()
+        self._protocol_name = self._roster.next_protocol()
+        self._become(GroupEvent.MEMBER_JOINED)
+        self._begin_rebalance(GroupState.STABLE, "it has turned classic")
+
     # JoinGroup
 
     def join(self, request: JoinRequest) -> "JoinResult | asyncio.Future[JoinResult]":

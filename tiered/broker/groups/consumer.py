@@ -1,17 +1,25 @@
-"""Groups of the new protocol (KIP-848). (Not written yet.)"""
+"""The requests of KIP-848 members, and what classic members ask of groups that such members have joined.
 
+Owns the way to a group, the topics that groups may subscribe to and the patterns in use. Must never change a group's
+members: `consumer_group` and `consumer_classic` do.
+"""
+
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from tiered.broker.groups import consumer_classic, upgrade
+from tiered.broker.groups.classic_group import ClassicGroup
+from tiered.broker.groups.consumer_group import ConsumerGroup
 from tiered.broker.groups.group import Group
-from tiered.broker.groups.values import (
-    JoinRequest,
-    JoinResult,
-    LeavingMember,
-    StoredGroup,
-    SyncRequest,
-    SyncResult,
-)
-from tiered.errors import InvalidGroup
+from tiered.broker.groups.patterns import Patterns
+from tiered.broker.groups.values import JoinRequest, JoinResult, LeavingMember, StoredGroup, SyncRequest, SyncResult
+from tiered.errors import GroupNotFound, UnknownMember
+from tiered.ids import TopicId
+from tiered.rules import consumer_heartbeat
+from tiered.rules.assignors import Partitions
+from tiered.rules.consumer_group import Catalogue, Matches, TopicFacts
+from tiered.rules.consumer_heartbeat import Heartbeat, HeartbeatAnswer
+from tiered.rules.consumer_member import JOIN
 
 if TYPE_CHECKING:
     from tiered.broker.groups.coordinator import GroupCoordinator
@@ -22,23 +30,136 @@ class ConsumerGroups:
 
     def __init__(self, coordinator: "GroupCoordinator") -> None:
         self._coordinator = coordinator
+        self._patterns = Patterns(coordinator.memory, self._patterns_in_use)
+        self._open: set[ConsumerGroup] = set()
+        self._catalogue: Catalogue = {}
+        self._names: frozenset[str] = frozenset()
+        self._version = -1
 
-    def restored(self, stored: StoredGroup) -> Group:
+    def restored(self, stored: StoredGroup) -> ConsumerGroup:
         """An empty group that continues above the stored epoch."""
-        raise _not_yet(stored.group_id)
+        return ConsumerGroup(self._coordinator, stored.group_id, epoch=stored.generation)
+
+    async def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
+        """Raises InvalidRequest, InvalidGroup, UnsupportedAssignor, InvalidRegularExpression, GroupNotFound (a classic
+        group that cannot change), and what `ConsumerGroup.heartbeat` and `GroupCoordinator.load` raise.
+        """
+        self._coordinator.check_ours(heartbeat.group_id)
+        consumer_heartbeat.check(heartbeat)
+        if heartbeat.pattern:
+            self._look_at_topics()
+            await self._patterns.learn(heartbeat.pattern, self._names)
+        group = await self._coordinator.load(heartbeat.group_id)
+        # From here on nothing waits: what is decided is done.
+        return self._group_for(heartbeat, group).heartbeat(heartbeat)
+
+    def _group_for(self, heartbeat: Heartbeat, group: Group | None) -> ConsumerGroup:
+        if isinstance(group, ConsumerGroup):
+            return group
+        if heartbeat.epoch != JOIN:
+            raise UnknownMember(f"group {heartbeat.group_id} has no such member; join again with epoch 0")
+        if isinstance(group, ClassicGroup) and not group.is_empty:
+            found = upgrade.to_consumer(self._coordinator, group)
+        else:
+            epoch = 0 if group is None else group.generation
+            found = ConsumerGroup(self._coordinator, heartbeat.group_id, epoch=epoch)
+            if group is not None:
+                group.close()
+        self._coordinator.adopt(found)
+        return found
+
+    def turn_classic(self, group: ConsumerGroup, *, generation: int) -> ClassicGroup:
+        """The last member of the new protocol has gone; the others go on as a classic group."""
+        found = upgrade.to_classic(self._coordinator, group, generation=generation)
+        self._coordinator.adopt(found)
+        return found
+
+    # What others ask
+
+    async def group(self, group_id: str) -> ConsumerGroup:
+        """The group to describe. Raises GroupNotFound, NotCoordinator, CoordinatorNotAvailable."""
+        self._coordinator.check_ours(group_id)
+        group = await self._coordinator.load(group_id)
+        if not isinstance(group, ConsumerGroup):
+            raise GroupNotFound(
+                f"no group of the consumer protocol has the id {group_id}; describe it as a classic one"
+            )
+        return group
+
+    def topics_of(self, patterns: Iterable[str]) -> tuple[Catalogue, Matches]:
+        """All topics that there are, and the names of those that each pattern matches."""
+        self._look_at_topics()
+        return self._catalogue, {each: self._patterns.matches(each, self._names) for each in patterns}
+
+    def named(self, partitions: Partitions) -> Mapping[str, tuple[int, ...]]:
+        """The same by topic names; topics that were deleted are left out."""
+        topics = self._coordinator.broker.topics
+        return {
+            topic.name: tuple(sorted(held))
+            for topic_id, held in partitions.items()
+            if (topic := topics.find_id(topic_id)) is not None
+        }
+
+    def by_id(self, partitions: Mapping[str, Iterable[int]]) -> Partitions:
+        """The same by topic ids; what does not exist is left out."""
+        topics = self._coordinator.broker.topics
+        found: dict[TopicId, frozenset[int]] = {}
+        for name, held in partitions.items():
+            topic = topics.find(name)
+            if topic is not None and (real := frozenset(each for each in held if 0 <= each < topic.partition_count)):
+                found[topic.topic_id] = real
+        return found
+
+    def _look_at_topics(self) -> None:
+        topics = self._coordinator.broker.topics
+        if topics.version == self._version:
+            return
+        self._version = topics.version
+        self._catalogue = {
+            topic.name: TopicFacts(topic.topic_id, topic.partition_count) for topic in topics if not topic.is_internal
+        }
+        self._names = frozenset(self._catalogue)
+
+    def _patterns_in_use(self) -> set[str]:
+        return {pattern for group in self._open for pattern in group.state.patterns}
+
+    def opened(self, group: ConsumerGroup) -> None:
+        self._open.add(group)
+
+    def closed(self, group: ConsumerGroup) -> None:
+        self._open.discard(group)
+
+    # Classic members
 
     async def classic_join(self, group: Group, request: JoinRequest) -> JoinResult:
-        raise _not_yet(group.group_id)
+        found = _consumer(group)
+        if not found.is_empty:
+            result = consumer_classic.join(self._coordinator, found, request)
+            if result is not None:
+                return result
+        else:
+            # Nobody needs the new protocol any more.
+            found.close()
+            self._coordinator.adopt(ClassicGroup(self._coordinator, found.group_id, generation=found.generation))
+        return await self._coordinator.classic.join(request)
 
     async def classic_sync(self, group: Group, request: SyncRequest) -> SyncResult:
-        raise _not_yet(group.group_id)
+        return consumer_classic.sync(self._coordinator, _consumer(group), request)
 
     def classic_heartbeat(self, group: Group, *, member_id: str, instance_id: str | None, generation: int) -> None:
-        raise _not_yet(group.group_id)
+        consumer_classic.heartbeat(_consumer(group), member_id, instance_id, generation)
 
     def classic_leave(self, group: Group, member: LeavingMember) -> None:
-        raise _not_yet(group.group_id)
+        found = self._coordinator.find(group.group_id)
+        if isinstance(found, ClassicGroup):
+            # It has turned classic with the one that left before.
+            (error,) = found.leave([member])
+            if error is not None:
+                raise error
+            return
+        consumer_classic.leave(_consumer(group), member)
 
 
-def _not_yet(group_id: str) -> InvalidGroup:
-    return InvalidGroup(f"group {group_id} runs the consumer protocol, which is not served yet")
+def _consumer(group: Group) -> ConsumerGroup:
+    assert isinstance(group, ConsumerGroup), "classic groups answer for themselves"
+    return group

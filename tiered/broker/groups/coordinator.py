@@ -194,4 +194,6 @@ class GroupCoordinator:
             # Offsets without members: a tool, or a consumer that assigns its partitions itself.
             group = self.adopt(ClassicGroup(self, group_id))
         group.check_commit(member_id, instance_id, generation)
-        return Fence(group_id=group_id, slot=self.slot(group_id), generation=group.generation)
+        # In a KIP-848 group a commit is of its member's epoch, and other members' changes don't void it.
+        generation = group.generation if group.kind is GroupKind.CLASSIC else NO_GENERATION
+        return Fence(group_id=group_id, slot=self.slot(group_id), generation=generation)

@@ -3,6 +3,8 @@
 from tiered.server.kafka.api import (
     alter_configs,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_partitions,
     create_topics,
     delete_groups,
@@ -57,6 +59,8 @@ _SERVED: tuple[Api, ...] = (
     create_partitions.API,
     offset_delete.API,
     describe_cluster.API,
+    consumer_group_heartbeat.API,
+    consumer_group_describe.API,
 )
 
 

@@ -1,0 +1,405 @@
+"""One KIP-848 group: its members' requests and time-outs.
+
+Owns the group's timers and its share of memory. What happens to members and partitions is decided by
+`rules.consumer_group`; here it is done. Must never await anything: every request is one change, and is answered
+at once. Members of the classic protocol are in `consumer_classic`.
+"""
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tiered.broker.groups.memory import GROUP_BYTES, MEMBER_BYTES
+from tiered.broker.groups.timer import Deadline
+from tiered.broker.groups.values import GroupDescription, GroupKind, GroupSummary, MemberDescription
+from tiered.errors import GroupFull, IllegalGeneration, StaleMemberEpoch, UnknownMember
+from tiered.rules import consumer_member
+from tiered.rules.assignors import Partitions
+from tiered.rules.consumer_group import ConsumerGroupPhase, ConsumerGroupState
+from tiered.rules.consumer_heartbeat import UNCHANGED_MS, Heartbeat, HeartbeatAnswer
+from tiered.rules.consumer_member import JOIN, LEAVE, LEAVE_FOR_A_WHILE, Member, MemberState
+from tiered.wire.consumer_protocol import PROTOCOL_TYPE
+
+if TYPE_CHECKING:
+    from tiered.broker.groups.consumer import ConsumerGroups
+    from tiered.broker.groups.coordinator import GroupCoordinator
+
+log = logging.getLogger(__name__)
+
+WAITING_HEARTBEAT_MS = 1000
+"""A member that waits for partitions of others asks this often at least: it can take them when they are free."""
+PAUSE_PER_TARGET = 10
+"""After a target that took long to make, the next one is made this many times as long later."""
+QUICK_TARGET_MS = 5.0
+# What a name costs besides its characters, and a partition in targets, assignments and owners.
+_NAME_BYTES, _PARTITION_BYTES = 60, 150
+
+
+class ConsumerGroup:
+    """Implements `group.Group`. Made empty, above the epoch that SQL remembers."""
+
+    def __init__(self, coordinator: "GroupCoordinator", group_id: str, *, epoch: int = 0) -> None:
+        """Raises CoordinatorNotAvailable when groups take all the memory they may."""
+        self._coordinator = coordinator
+        self._groups: ConsumerGroups = coordinator.consumer
+        self._group_id = group_id
+        coordinator.memory.take(GROUP_BYTES)
+        self._taken_bytes = GROUP_BYTES
+        self._counted_partitions = 0
+        """The most that members subscribed to since the group was empty: what targets and owners may hold."""
+        self.state = ConsumerGroupState(epoch=max(0, epoch))
+        self._noted = (-1, True)
+        self._sessions: dict[str, Deadline] = {}
+        self._rebalances: dict[str, tuple[int, Deadline]] = {}
+        """Members that have to give up partitions, or to join or sync again, and the epoch in which they were told."""
+        self._topics_version = -1
+        self._next_target_ms = 0.0
+        self._late_target = Deadline(self._make_target)
+        self._is_closed = False
+        self._groups.opened(self)
+
+    # What it is
+
+    @property
+    def group_id(self) -> str:
+        return self._group_id
+
+    @property
+    def kind(self) -> GroupKind:
+        return GroupKind.CONSUMER
+
+    @property
+    def generation(self) -> int:
+        return self.state.epoch
+
+    @property
+    def is_empty(self) -> bool:
+        return not len(self.state)
+
+    @property
+    def member_count(self) -> int:
+        return len(self.state)
+
+    @property
+    def phase(self) -> ConsumerGroupPhase:
+        return ConsumerGroupPhase.DEAD if self._is_closed else self.state.phase
+
+    def summary(self) -> GroupSummary:
+        return GroupSummary(
+            group_id=self._group_id,
+            kind=self.kind,
+            protocol_type=PROTOCOL_TYPE,
+            state=self.phase.value,
+            member_count=len(self.state),
+        )
+
+    def describe(self) -> GroupDescription:
+        return GroupDescription(
+            group_id=self._group_id,
+            kind=self.kind,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=self.state.assignor,
+            state=self.phase.value,
+            generation=self.state.epoch,
+            members=tuple(self._described(member) for member in self.state),
+        )
+
+    def _described(self, member: Member) -> MemberDescription:
+        return MemberDescription(
+            member_id=member.member_id,
+            instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            subscribed_topics=tuple(sorted(member.topics)),
+            assignment=self._groups.named(member.assigned),
+            member_epoch=member.epoch,
+            rack=member.rack,
+        )
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return self.state.is_subscribed_to(topic)
+
+    # Offsets
+
+    def check_commit(self, member_id: str, instance_id: str | None, generation: int) -> None:  # noqa: ARG002
+        if generation < 0 and self.is_empty:
+            return
+        self.check_member(member_id, generation)
+
+    def check_member(self, member_id: str, epoch: int) -> None:
+        """Raises UnknownMember, and StaleMemberEpoch (IllegalGeneration for a classic member)."""
+        member = self.state.member(member_id)
+        if member.epoch == epoch:
+            return
+        told = f"member {member_id} is in epoch {member.epoch}, not {epoch}"
+        if member.classic is not None:
+            raise IllegalGeneration(f"{told}; join again")
+        raise StaleMemberEpoch(f"{told}; the next heartbeat tells it")
+
+    # Heartbeats
+
+    def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
+        """Raises UnknownMember, FencedMemberEpoch, FencedInstance, UnreleasedInstance, GroupFull,
+        CoordinatorNotAvailable."""
+        if heartbeat.epoch in (LEAVE, LEAVE_FOR_A_WHILE):
+            return self._leave(heartbeat)
+        self.look_at_topics()
+        before, member = self._admitted(heartbeat)
+        self.subscribe(member)
+        after = self.reconcile(member.member_id, heartbeat.owned)
+        self.touch(after.member_id, self._coordinator.broker.settings.group_consumer_session_timeout_ms)
+        self._watch(after)
+        is_news = (
+            heartbeat.is_full or before is None or heartbeat.epoch != before.epoch or after.assigned != before.assigned
+        )
+        return HeartbeatAnswer(
+            member_id=after.member_id,
+            epoch=after.epoch,
+            heartbeat_interval_ms=self._interval_ms(after),
+            assignment=after.assigned if is_news else None,
+        )
+
+    def _interval_ms(self, member: Member) -> int:
+        interval_ms = self._coordinator.broker.settings.group_consumer_heartbeat_interval_ms
+        waits = member.state is MemberState.UNRELEASED_PARTITIONS
+        return min(interval_ms, WAITING_HEARTBEAT_MS) if waits else interval_ms
+
+    def _admitted(self, heartbeat: Heartbeat) -> tuple[Member | None, Member]:
+        """The member as it was (None for a new one), and with what the heartbeat says of it."""
+        member_id, instance_id = heartbeat.member_id, heartbeat.instance_id
+        if heartbeat.epoch == JOIN:
+            before = self._joining(heartbeat)
+        else:
+            before = (
+                self.state.member(member_id)
+                if instance_id is None
+                else self.state.static_member(instance_id, member_id)
+            )
+            consumer_member.check_epoch(before, heartbeat.epoch, heartbeat.owned)
+        member = before or Member(member_id=member_id, instance_id=instance_id)
+        return before, replace(
+            member,
+            rack=member.rack if heartbeat.rack is None else heartbeat.rack,
+            client_id=heartbeat.client_id,
+            client_host=heartbeat.client_host,
+            rebalance_timeout_ms=(
+                member.rebalance_timeout_ms
+                if heartbeat.rebalance_timeout_ms == UNCHANGED_MS
+                else heartbeat.rebalance_timeout_ms
+            ),
+            topics=member.topics if heartbeat.topics is None else heartbeat.topics,
+            pattern=member.pattern if heartbeat.pattern is None else heartbeat.pattern,
+            assignor=member.assignor if heartbeat.assignor is None else heartbeat.assignor,
+            classic=None,
+        )
+
+    def _joining(self, heartbeat: Heartbeat) -> Member | None:
+        """Who joins, if the group knows it: the same process again, or the one before with its instance id."""
+        member_id, instance_id = heartbeat.member_id, heartbeat.instance_id
+        before = self.state.find(member_id)
+        if before is not None and before.instance_id == instance_id:
+            return before
+        if before is not None:
+            raise UnknownMember(f"member id {member_id} belongs to another instance id; join with another member id")
+        known = None if instance_id is None else self.state.instance(instance_id)
+        if known is None or instance_id is None:
+            self.check_room()
+            return None
+        if known.classic is None:
+            taken = self.state.replace_static(instance_id, member_id)
+        else:
+            taken = self.state.take_over_static(instance_id, member_id)
+        self._forget_timers(known.member_id)
+        # Whatever fails from here on, a newcomer that is not heard of again goes.
+        self.touch(member_id, self._coordinator.broker.settings.group_consumer_session_timeout_ms)
+        return taken
+
+    def take_over_static(self, before: Member, member_id: str, session_timeout_ms: int) -> Member:
+        """A classic member takes the place of the one before with its instance id, gone or not (KIP-345)."""
+        assert before.instance_id is not None
+        member = self.state.take_over_static(before.instance_id, member_id)
+        self._forget_timers(before.member_id)
+        self.touch(member_id, session_timeout_ms)
+        return member
+
+    def continue_with(self, members: list[Member]) -> None:
+        """The members of a classic group, as they are. Raises CoordinatorNotAvailable."""
+        self.look_at_topics()
+        self._take(sum(_cost_bytes(member) for member in members))
+        self.state.continue_with(members)
+        for member in members:
+            assert member.classic is not None
+            self.touch(member.member_id, member.classic.session_timeout_ms)
+        self.note()
+
+    def check_room(self) -> None:
+        """Raises GroupFull."""
+        most = self._coordinator.broker.settings.group_consumer_max_size
+        if len(self.state) >= most:
+            raise GroupFull(
+                f"group {self._group_id} has {most} members (group.consumer.max.size); start fewer, or raise it"
+            )
+
+    def _leave(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
+        if heartbeat.instance_id is None:
+            member = self.state.member(heartbeat.member_id)
+        else:
+            member = self.state.static_member(heartbeat.instance_id, heartbeat.member_id)
+        if heartbeat.epoch == LEAVE:
+            self.remove(member.member_id)
+        else:
+            self.state.leave_for_a_while(member)
+            self._clear_rebalance(member.member_id)
+        return HeartbeatAnswer(member_id=member.member_id, epoch=heartbeat.epoch, heartbeat_interval_ms=0)
+
+    # What members of both protocols do
+
+    def subscribe(self, member: Member) -> None:
+        """Puts a new or changed member, and makes another target if it needs one. Raises CoordinatorNotAvailable."""
+        before = self.state.find(member.member_id)
+        before_bytes = 0 if before is None else _cost_bytes(before)
+        if before is None or (before.topics, before.pattern) != (member.topics, member.pattern):
+            partitions = self.state.count_partitions(with_member=member)
+            more = max(0, partitions - self._counted_partitions)
+            self._take(_cost_bytes(member) - before_bytes + more * _PARTITION_BYTES)
+            self._counted_partitions += more
+        else:
+            self._take(_cost_bytes(member) - before_bytes)
+        self.state.subscribe(member)
+        self.make_due_target()
+        self.note()
+
+    def reconcile(self, member_id: str, owned: Partitions | None) -> Member:
+        return self.state.reconcile(member_id, owned)
+
+    def remove(self, *member_ids: str) -> None:
+        """They have left or are thrown out. With the last member of the new protocol the group turns classic again."""
+        epoch = self.state.epoch
+        for member_id in member_ids:
+            self._take(-_cost_bytes(self.state.member(member_id)))
+            self.state.remove(member_id)
+            self._forget_timers(member_id)
+        if self.state.all_classic:
+            self._groups.turn_classic(self, generation=epoch)
+            return
+        if self.is_empty:
+            self._take(-self._counted_partitions * _PARTITION_BYTES)
+            self._counted_partitions = 0
+        self.make_due_target()
+        self.note()
+
+    def note(self) -> None:
+        """Lets SQL know of a new epoch, and whether there are members."""
+        noted = (self.state.epoch, self.is_empty)
+        if noted != self._noted:
+            self._noted = noted
+            self._coordinator.offsets.note_generation(
+                self._group_id,
+                kind=self.kind,
+                protocol_type=PROTOCOL_TYPE,
+                generation=self.state.epoch,
+                is_empty=self.is_empty,
+            )
+
+    def look_at_topics(self) -> None:
+        """Takes notice of topics that were created, deleted or given more partitions since the last request."""
+        version = self._coordinator.broker.topics.version
+        if version != self._topics_version:
+            self._topics_version = version
+            self._refresh_topics()
+
+    def _refresh_topics(self) -> None:
+        catalogue, matches = self._groups.topics_of(self.state.patterns)
+        self.state.look_at_topics(catalogue, matches)
+
+    def make_due_target(self) -> None:
+        """Makes the target that is due. When the last one took long, it waits until more has changed."""
+        if self.state.epoch == self.state.target_epoch:
+            return
+        if self.state.patterns:
+            self._refresh_topics()
+        now_ms = self._coordinator.broker.clock.monotonic_ms()
+        if now_ms >= self._next_target_ms:
+            self._make_target()
+        elif not self._late_target.is_set:
+            self._late_target.set(self._next_target_ms - now_ms)
+
+    def _make_target(self) -> None:
+        clock = self._coordinator.broker.clock
+        started_ms = clock.monotonic_ms()
+        self.state.retarget()
+        took_ms = clock.monotonic_ms() - started_ms
+        if took_ms > QUICK_TARGET_MS:
+            self._next_target_ms = started_ms + PAUSE_PER_TARGET * took_ms
+        log.debug("group %s has a target for epoch %d", self._group_id, self.state.epoch)
+
+    def _take(self, size_bytes: int) -> None:
+        self._coordinator.memory.take(size_bytes)
+        self._taken_bytes += size_bytes
+
+    # Time-outs
+
+    def touch(self, member_id: str, timeout_ms: int) -> None:
+        """The member lives: its session begins anew."""
+        session = self._sessions.get(member_id)
+        if session is None:
+            session = self._sessions[member_id] = Deadline(lambda: self._session_over(member_id), patient=True)
+        session.set(timeout_ms)
+
+    def expect(self, member: Member, timeout_ms: int) -> None:
+        """The member has to do something within `timeout_ms`; being told again in the same epoch gives no more time."""
+        known = self._rebalances.get(member.member_id)
+        if known is not None and known[0] == member.epoch:
+            return
+        self._clear_rebalance(member.member_id)
+        deadline = Deadline(lambda: self._rebalance_over(member.member_id))
+        deadline.set(timeout_ms)
+        self._rebalances[member.member_id] = (member.epoch, deadline)
+
+    def met(self, member_id: str) -> None:
+        """The member has done what it had to."""
+        self._clear_rebalance(member_id)
+
+    def _watch(self, member: Member) -> None:
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
+            self.expect(member, member.rebalance_timeout_ms)
+        else:
+            self.met(member.member_id)
+
+    def _session_over(self, member_id: str) -> None:
+        self._throw_out(member_id, "was silent for its session time-out")
+
+    def _rebalance_over(self, member_id: str) -> None:
+        self._throw_out(member_id, "did not follow a rebalance within its rebalance time-out")
+
+    def _throw_out(self, member_id: str, reason: str) -> None:
+        self._coordinator.broker.counters.group_members_expired += 1
+        log.info("group %s: %s %s and has left", self._group_id, member_id, reason)
+        self.remove(member_id)
+
+    def _clear_rebalance(self, member_id: str) -> None:
+        known = self._rebalances.pop(member_id, None)
+        if known is not None:
+            known[1].clear()
+
+    def _forget_timers(self, member_id: str) -> None:
+        session = self._sessions.pop(member_id, None)
+        if session is not None:
+            session.clear()
+        self._clear_rebalance(member_id)
+
+    def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._groups.closed(self)
+        self._late_target.clear()
+        for member in self.state:
+            self._forget_timers(member.member_id)
+        self._coordinator.memory.take(-self._taken_bytes)
+
+
+def _cost_bytes(member: Member) -> int:
+    names = sum(len(name) + _NAME_BYTES for name in member.topics)
+    protocols = sum(len(metadata) for _, metadata in member.classic.protocols) if member.classic is not None else 0
+    return MEMBER_BYTES + names + len(member.pattern) + protocols

@@ -1,0 +1,82 @@
+"""ConsumerGroupDescribe (key 69), versions 0 and 1: KIP-848 groups with their members and epochs.
+
+Each member shows what it may use now and what the target gives it; from v1 on also whether it speaks the classic
+protocol (0) or the new one (1). A group that runs the classic protocol, or none of that id, is GROUP_ID_NOT_FOUND.
+Gaps: authorized operations are not computed (no ACLs): the field keeps its "not asked" value.
+"""
+
+from typing import Any
+
+from tiered.broker.groups.consumer_group import ConsumerGroup
+from tiered.errors import TieredError
+from tiered.rules.assignors import Partitions
+from tiered.rules.consumer_member import Member
+from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.error_mapping import NONE, error_code
+
+NOT_ASKED = -(1 << 31)
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+
+
+async def handle(context: Context, request: Any, reply: Any) -> Any:
+    groups = [await _group(context, reply, group_id) async for group_id in in_turns(request.group_ids)]
+    return reply.ConsumerGroupDescribeResponse(throttle_time=0, groups=groups)
+
+
+async def _group(context: Context, reply: Any, group_id: str) -> Any:
+    try:
+        group = await context.broker.groups.consumer.group(group_id)
+    except TieredError as error:
+        return reply.DescribedGroup(
+            error_code=error_code(error),
+            error_message=str(error),
+            group_id=group_id,
+            group_state="Dead",
+            group_epoch=0,
+            assignment_epoch=0,
+            assignor_name="",
+            members=[],
+            authorized_operations=NOT_ASKED,
+        )
+    return reply.DescribedGroup(
+        error_code=NONE,
+        error_message=None,
+        group_id=group_id,
+        group_state=group.phase.value,
+        group_epoch=group.state.epoch,
+        assignment_epoch=group.state.target_epoch,
+        assignor_name=group.state.assignor,
+        members=[_member(context, reply, group, member) for member in group.state],
+        authorized_operations=NOT_ASKED,
+    )
+
+
+def _member(context: Context, reply: Any, group: ConsumerGroup, member: Member) -> Any:
+    return reply.Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_regex=member.pattern or None,
+        assignment=_assignment(context, reply, member.assigned),
+        target_assignment=_assignment(context, reply, group.state.target_of(member.member_id)),
+        member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
+    )
+
+
+def _assignment(context: Context, reply: Any, partitions: Partitions) -> Any:
+    """Topics that were deleted are left out."""
+    topics = context.broker.topics
+    return reply.Assignment(
+        topic_partitions=[
+            reply.TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=sorted(held))
+            for topic_id, held in partitions.items()
+            if (topic := topics.find_id(topic_id)) is not None
+        ]
+    )
+
+
+API = Api(key=69, name="ConsumerGroupDescribe", min_version=0, max_version=1, handle=handle)
