@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tiered.broker import tier_plan
-from tiered.broker.lag_history import INTERVAL_MS as LAG_INTERVAL_MS
 from tiered.broker.partition import Partition
 from tiered.errors import LogDirFailed, TieredError
 from tiered.ids import TopicPartition
@@ -61,7 +60,7 @@ class Housekeeping:
             (SETTLE_INTERVAL_MS, self._broker.changes.settle, "settling unknown outcomes"),
             (settings.producer_id_expiration_check_interval_ms, self._expire_producers, "producer expiry"),
             (REPORT_INTERVAL_MS, self._broker.reports.write, "reports"),
-            (LAG_INTERVAL_MS, self._broker.lag.sample, "sampling the groups' lag"),
+            (settings.tiered_lag_sample_interval_ms, self._broker.lag.sample, "sampling the groups' lag"),
             (HEARTBEAT_INTERVAL_MS, self._broker.heartbeat, "heartbeat"),
         ]
         for interval_ms, tick, name in plan:
@@ -188,4 +187,5 @@ class Housekeeping:
             before = loop.time()
             await asyncio.sleep(STALL_PROBE_MS / 1000.0)
             counters.event_loop_stall_ms = max(0.0, (loop.time() - before) * 1000.0 - STALL_PROBE_MS)
+            counters.event_loop_stalls.observe(counters.event_loop_stall_ms)
             counters.event_loop_max_stall_ms = max(counters.event_loop_max_stall_ms, counters.event_loop_stall_ms)

@@ -21,15 +21,14 @@ from tiered.meta.group_lag import CommittedOffset
 if TYPE_CHECKING:
     from tiered.broker.broker import Broker
 
-INTERVAL_MS = 5_000
 SAMPLES = 1_440
-"""Two hours of them."""
+"""Two hours of them, unless the broker is told another interval."""
 MAX_GROUPS = 1_000
 MAX_OFFSETS = 20_000
 """Committed offsets in one sample, of all groups."""
 READ_DEADLINE_MS = 4_000
 # Several people who look at the same time share one question.
-FRESH_MS = 1_000.0
+FRESH_MS = 200.0
 _UNKNOWN = -1
 
 
@@ -82,25 +81,27 @@ class LagHistory:
         """Adds one sample to the ring, or a gap when SQL does not answer; raises what SQL met."""
         now_ms = self._broker.clock.now_ms()
         try:
-            found = await self.current()
+            async with self._turn:
+                await self._read()
         except TieredError:
             self._add(now_ms, {})
             raise
-        self._add(now_ms, found)
+        self._add(now_ms, self.latest)
 
     async def current(self) -> Mapping[str, GroupLag]:
-        """Every group's lag, a second old at the most. Raises MetadataUnavailable."""
+        """Every group's lag, a moment old at the most. Raises MetadataUnavailable."""
         async with self._turn:
-            clock = self._broker.clock
-            if clock.monotonic_ms() - self._read_ms < FRESH_MS:
-                return self.latest
-            self.group_count, rows = await self._broker.database.read(
-                lambda conn: (group_lag.count(conn), group_lag.load_all(conn, limit=MAX_OFFSETS)),
-                deadline_ms=READ_DEADLINE_MS,
-            )
-            self.latest = MappingProxyType(self._lags(rows))
-            self._read_ms = clock.monotonic_ms()
+            if self._broker.clock.monotonic_ms() - self._read_ms >= FRESH_MS:
+                await self._read()
             return self.latest
+
+    async def _read(self) -> None:
+        self.group_count, rows = await self._broker.database.read(
+            lambda conn: (group_lag.count(conn), group_lag.load_all(conn, limit=MAX_OFFSETS)),
+            deadline_ms=READ_DEADLINE_MS,
+        )
+        self.latest = MappingProxyType(self._lags(rows))
+        self._read_ms = self._broker.clock.monotonic_ms()
 
     def history(self, group_id: str, *, since_ms: int) -> list[Sample]:
         """The group's samples, oldest first, from its first known one on; empty for a group without any."""

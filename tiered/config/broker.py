@@ -265,6 +265,10 @@ class BrokerSettings:
     tiered_http_request_timeout_ms: int = setting(
         ConfigType.INT, 30_000, "An HTTP request must have arrived and been answered within this long.", minimum=100,
     )
+    tiered_lag_sample_interval_ms: int = setting(
+        ConfigType.INT, 5000, "How often every group's lag is noted for its history of 1440 samples.",
+        minimum=100, maximum=3_600_000, read_only=True,
+    )
     tiered_tail_heartbeat_interval_ms: int = setting(
         ConfigType.INT, 15_000, "A tail over HTTP that has nothing to tell shows so often that it lives.", minimum=100,
     )

@@ -10,7 +10,7 @@ from aiohttp import web
 from tiered.broker.broker import Broker
 from tiered.broker.groups.offsets import OffsetRow
 from tiered.broker.groups.values import GroupDescription
-from tiered.broker.lag_history import INTERVAL_MS, SAMPLES
+from tiered.broker.lag_history import SAMPLES
 from tiered.broker.offset_reset import Earliest, Latest, Target, ToOffset, ToTimestamp, reset_offsets
 from tiered.broker.topics import Topic
 from tiered.ids import TopicPartition
@@ -21,9 +21,11 @@ from tiered.server.http.route import Answer, Route, answers_json
 
 TAG = "groups"
 MINUTE_MS = 60_000
-MAX_MINUTES = SAMPLES * INTERVAL_MS // MINUTE_MS
+MAX_MINUTES = 7 * 24 * 60
 
-_MINUTES = query_number("minutes", "How far back.", minimum=1, maximum=MAX_MINUTES, default=60)
+_MINUTES = query_number(
+    "minutes", f"How far back; {SAMPLES} samples are kept.", minimum=1, maximum=MAX_MINUTES, default=60
+)
 _TARGET = schema.one_of(
     schema.text(allowed=("earliest", "latest")),
     schema.record({"offset": schema.integer()}),
@@ -193,7 +195,7 @@ async def lag(request: web.Request) -> web.Response:
     return web.json_response(
         {
             "group_id": group_id,
-            "interval_ms": INTERVAL_MS,
+            "interval_ms": broker.settings.tiered_lag_sample_interval_ms,
             "samples": [{"at_ms": each.at_ms, "lag": each.lag} for each in samples],
         }
     )

@@ -1,0 +1,197 @@
+"""Records over HTTP: pages of both tiers, by offset and by time, within limits whatever a producer sent."""
+
+import base64
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.broker_process import BrokerProcess
+from tests.clients.http_api import Answer, ask
+from tests.clients.raw import RawConnection
+from tests.components.batches import FIRST_MS, batch
+from tests.components.tiers import create, fill
+from tiered.formats.record_batch import Compression, Record, encode_batch
+
+MIB = 1 << 20
+
+
+def produce(broker: BrokerProcess, topic: str, data: bytes, partition: int = 0) -> None:
+    with RawConnection(broker, timeout_s=60) as connection:
+        assert connection.produce(topic, data, partition=partition).error_code == 0
+
+
+def page(broker: BrokerProcess, topic: str, query: str = "") -> Answer:
+    return ask(broker, "GET", f"/topics/{topic}/records?{query}")
+
+
+def offsets(answer: Answer) -> list[int]:
+    assert answer.status == 200, answer
+    return [each["offset"] for each in answer.body["records"]]
+
+
+def all_records(broker: BrokerProcess, topic: str, query: str) -> list[dict[str, Any]]:
+    """Every record, page by page."""
+    found: list[dict[str, Any]] = []
+    offset = 0
+    while True:
+        answer = page(broker, topic, f"offset={offset}&{query}")
+        assert answer.status == 200, answer
+        found += answer.body["records"]
+        if answer.body["is_end"]:
+            return found
+        assert answer.body["next_offset"] > offset, "a page makes no progress"
+        offset = answer.body["next_offset"]
+
+
+def test_record_is_shown_with_all_that_it_has(broker: BrokerProcess) -> None:
+    create(broker, "shown")
+    headers = (("trace", b"\x00\xff"), ("empty", None), ("trace", b"again"))
+    records = [
+        Record(offset=0, timestamp_ms=FIRST_MS, key="schlüssel".encode(), value=b'{"a": 1}', headers=headers),
+        Record(offset=1, timestamp_ms=FIRST_MS + 1, key=None, value=None),
+        Record(offset=2, timestamp_ms=FIRST_MS + 2, key=b"\xc3\x28", value=b""),
+    ]
+    produce(broker, "shown", encode_batch(records, compression=Compression.ZSTD))
+    found = page(broker, "shown").body
+    first, second, third = found["records"]
+    assert (found["next_offset"], found["high_watermark"], found["log_start_offset"]) == (3, 3, 0)
+    assert (first["offset"], first["timestamp_ms"], first["timestamp_type"]) == (0, FIRST_MS, "CreateTime")
+    assert first["key"]["text"] == "schlüssel"
+    assert first["key"]["size_bytes"] == 10
+    assert base64.b64decode(first["value"]["base64"]) == b'{"a": 1}'
+    assert [each["key"] for each in first["headers"]] == ["trace", "empty", "trace"]
+    assert first["headers"][0]["value"]["text"] is None
+    assert base64.b64decode(first["headers"][0]["value"]["base64"]) == b"\x00\xff"
+    assert first["headers"][1]["value"] is None
+    assert second["key"] is second["value"] is None
+    assert third["key"]["text"] is None
+    assert third["value"] == {"text": "", "base64": "", "size_bytes": 0, "truncated": False}
+
+
+def test_long_value_is_cut_between_characters_and_says_so(broker: BrokerProcess) -> None:
+    create(broker, "cut")
+    produce(broker, "cut", batch(["ä".encode() * 100_000]))
+    (record,) = page(broker, "cut", "field_bytes=7").body["records"]
+    assert record["value"]["text"] == "äää"
+    assert record["value"]["size_bytes"] == 200_000
+    assert record["value"]["truncated"]
+    (record,) = page(broker, "cut", f"field_bytes={MIB}").body["records"]
+    assert record["value"]["text"] == "ä" * 100_000
+    assert not record["value"]["truncated"]
+
+
+def test_offset_may_be_a_number_a_name_a_count_from_the_end_or_a_time(broker: BrokerProcess) -> None:
+    create(broker, "where", 2)
+    for _ in range(3):
+        produce(broker, "where", batch([b"a", b"b", b"c", b"d"]), partition=1)
+    assert offsets(page(broker, "where", "partition=1")) == list(range(12))
+    assert offsets(page(broker, "where", "partition=1&offset=earliest&limit=2")) == [0, 1]
+    assert offsets(page(broker, "where", "partition=1&offset=5&limit=2")) == [5, 6]
+    assert offsets(page(broker, "where", "partition=1&offset=-3")) == [9, 10, 11]
+    assert offsets(page(broker, "where", "partition=1&offset=-300&limit=1")) == [0]
+    assert offsets(page(broker, "where", "partition=1&offset=latest")) == []
+    assert offsets(page(broker, "where", "partition=1&offset=12")) == []
+    assert offsets(page(broker, "where", f"partition=1&timestamp_ms={FIRST_MS + 1500}&limit=1")) == [2]
+    assert offsets(page(broker, "where", f"partition=1&timestamp_ms={FIRST_MS + 10**9}")) == []
+    assert offsets(page(broker, "where", "partition=1&isolation=read_committed&offset=-1")) == [11]
+    assert offsets(page(broker, "where", "partition=0")) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "names"),
+    [
+        ("offset=x", 400, "offset"),
+        ("offset=1.5", 400, "offset"),
+        ("offset=99999999999999999999", 400, "offset"),
+        ("offset=9223372036854775808", 400, "offset"),
+        ("offset=--1", 400, "offset"),
+        ("offset=%D9%A1", 400, "offset"),
+        ("offset=4", 416, "0 to 3"),
+        ("offset=9223372036854775807", 416, "0 to 3"),
+        ("offset=1&offset=2", 400, "offset"),
+        ("offset=1&timestamp_ms=5", 400, "timestamp_ms"),
+        ("timestamp_ms=-1", 400, "timestamp_ms"),
+        ("limit=0", 400, "limit"),
+        ("limit=1001", 400, "limit"),
+        ("limit=many", 400, "limit"),
+        ("isolation=serializable", 400, "isolation"),
+        ("field_bytes=-1", 400, "field_bytes"),
+        (f"field_bytes={MIB + 1}", 400, "field_bytes"),
+        ("partition=1", 404, "partition"),
+        ("partition=-1", 400, "partition"),
+        ("partition=2147483648", 400, "partition"),
+        ("partition=", 400, "partition"),
+    ],
+)
+def test_query_that_means_nothing_is_refused_by_name(
+    broker: BrokerProcess, query: str, status: int, names: str
+) -> None:
+    if ask(broker, "GET", "/topics/asked").status == 404:
+        create(broker, "asked")
+        produce(broker, "asked", batch([b"a", b"b", b"c"]))
+    answer = page(broker, "asked", query)
+    assert answer.status == status, answer
+    assert names in answer.message
+
+
+def test_internal_and_unknown_topics_have_no_records(broker: BrokerProcess) -> None:
+    assert page(broker, "__consumer_offsets").status == 400
+    assert page(broker, "unheard").status == 404
+
+
+def test_pages_cross_both_tiers_without_a_seam(make_broker: Callable[..., BrokerProcess]) -> None:
+    broker = make_broker(settings={"tiered.upload.interval.ms": 50}).start()
+    create(broker, "tiers", remote_copy_lag_ms=0, segment_bytes=4000, local_retention_bytes=1)
+    written = fill(broker, "tiers", 30)
+    broker.wait_cold("tiers", end_offset=broker.segments("tiers")["segments"][-1]["base_offset"], only=True)
+    state = broker.segments("tiers")
+    assert 0 < state["local_log_start_offset"] < 30
+    for limit in (1, 7, 1000):
+        found = all_records(broker, "tiers", f"limit={limit}")
+        assert [(each["offset"], base64.b64decode(each["value"]["base64"])) for each in found] == written
+    assert offsets(page(broker, "tiers", f"offset={state['local_log_start_offset'] - 1}&limit=2")) == [
+        state["local_log_start_offset"] - 1,
+        state["local_log_start_offset"],
+    ]
+
+
+def test_page_is_bounded_in_bytes_and_goes_on_where_it_ended(broker: BrokerProcess) -> None:
+    create(broker, "large")
+    values = [bytes([65 + number]) * 400_000 for number in range(20)]
+    for value in values:
+        produce(broker, "large", batch([value]))
+    first = page(broker, "large", f"field_bytes={MIB}")
+    assert 1 <= len(first.body["records"]) < 20
+    assert not first.body["is_end"]
+    found = all_records(broker, "large", f"field_bytes={MIB}")
+    assert [base64.b64decode(each["value"]["base64"]) for each in found] == values
+
+
+def test_batch_of_very_many_records_is_paged_within_it(broker: BrokerProcess) -> None:
+    create(broker, "many")
+    produce(broker, "many", batch([b"%d" % number for number in range(5000)], compression=Compression.LZ4))
+    found = all_records(broker, "many", "limit=1000")
+    assert [each["value"]["text"] for each in found] == [str(number) for number in range(5000)]
+
+
+def test_record_that_decompresses_beyond_the_bound_is_named_and_can_be_passed(broker: BrokerProcess) -> None:
+    create(broker, "bomb")
+    produce(broker, "bomb", batch([b"before"]))
+    produce(broker, "bomb", batch([bytes(40 * MIB)], compression=Compression.ZSTD))
+    produce(broker, "bomb", batch([b"after"]))
+    assert offsets(page(broker, "bomb")) == [0]
+    answer = page(broker, "bomb", "offset=1")
+    assert answer.status == 500
+    assert "offset 2" in answer.message
+    assert offsets(page(broker, "bomb", "offset=2")) == [2]
+
+
+def test_time_that_the_broker_stamped_is_shown_as_its_own(broker: BrokerProcess) -> None:
+    create(broker, "stamped", message_timestamp_type="LogAppendTime")
+    before_ms = int(time.time() * 1000)
+    produce(broker, "stamped", batch([b"now"]))
+    (record,) = page(broker, "stamped").body["records"]
+    assert record["timestamp_type"] == "LogAppendTime"
+    assert record["timestamp_ms"] >= before_ms
