@@ -21,6 +21,7 @@ from tiered.broker.disk_reserve import DiskReserve
 from tiered.broker.groups.coordinator import GroupCoordinator
 from tiered.broker.housekeeping import Housekeeping
 from tiered.broker.lag_history import LagHistory
+from tiered.broker.partition import Partition
 from tiered.broker.partition_loader import PartitionLoader
 from tiered.broker.producer_ids import ProducerIds
 from tiered.broker.record_reader import RecordReader
@@ -33,6 +34,7 @@ from tiered.cold.byte_budget import ByteBudget
 from tiered.cold.chunk_cache import ChunkCache
 from tiered.cold.object_store import open_store
 from tiered.cold.reader import ColdReader
+from tiered.cold.timed_store import TimedStore
 from tiered.config import BrokerSettings, ServeOptions, TopicConfig
 from tiered.errors import InvalidConfig, StaleBrokerEpoch, TieredError
 from tiered.formats.checkpoint import CommittedSegment
@@ -84,7 +86,7 @@ class Broker:
         self._advertised = ("", 0)
 
         self.database = Database.open(options.meta_url)
-        self.store = open_store(options.store_url, timeout_ms=self.settings.tiered_store_timeout_ms)
+        self.store = TimedStore(open_store(options.store_url, timeout_ms=self.settings.tiered_store_timeout_ms), clock)
         self.disk = BlockingPool("disk", threads=self.settings.num_io_threads)
         self.uploads = BlockingPool("upload", threads=self.settings.tiered_upload_concurrency + 1)
         self._downloads = BlockingPool("download", threads=self.settings.tiered_cold_read_concurrency)
@@ -312,6 +314,10 @@ class Broker:
             (at for each in partitions_ if (at := tier_plan.oldest_waiting_ms(each)) is not None), default=now_ms
         )
         return sum(tier_plan.overdue_bytes(each, now_ms) for each in partitions_), max(0, now_ms - oldest)
+
+    def overdue_end_offset(self, partition: Partition) -> int:
+        """Offsets from the partition's `cold_end_offset` up to here should be in the object store by now."""
+        return tier_plan.overdue_end_offset(partition, self.clock.now_ms(), self.settings.tiered_upload_timeout_ms)
 
     def health(self) -> dict[str, Any]:
         """`serving`, and what an operator should look at."""

@@ -4,6 +4,8 @@ Brings a partition's state and settings to the rules, and their answers back. De
 changes nothing: `segment_lifecycle` and `housekeeping` act on the answers.
 """
 
+from itertools import pairwise
+
 from tiered.broker.partition import Partition
 from tiered.hot.segment import SegmentInfo
 from tiered.rules import retention
@@ -23,6 +25,23 @@ def overdue_bytes(partition: Partition, now_ms: int) -> int:
     return upload_plan(partition, now_ms).overdue_bytes
 
 
+def overdue_end_offset(partition: Partition, now_ms: int, grace_ms: int) -> int:
+    """Offsets from `cold_end_offset` up to here should be in the object store: they were due `grace_ms` ago already.
+    `cold_end_offset` when none is late.
+    """
+    end_offset = partition.cold_end_offset
+    if end_offset >= partition.log.active_base_offset:
+        return end_offset
+    late_ms = now_ms - grace_ms
+    segments = partition.log.segments
+    due = {each.base_offset for each in upload_plan(partition, late_ms, limit=len(segments)).uploads}
+    for segment, follower in pairwise(segments):
+        # A segment is closed when the next one begins.
+        if segment.base_offset in due and follower.created_ms <= late_ms:
+            end_offset = segment.end_offset
+    return end_offset
+
+
 def oldest_waiting_ms(partition: Partition) -> int | None:
     """When the oldest segment that waits for its upload was closed at the latest; None when none waits."""
     for segment in partition.log.segments:
@@ -31,7 +50,7 @@ def oldest_waiting_ms(partition: Partition) -> int | None:
     return None
 
 
-def upload_plan(partition: Partition, now_ms: int) -> UploadPlan[SegmentInfo]:
+def upload_plan(partition: Partition, now_ms: int, limit: int = 1) -> UploadPlan[SegmentInfo]:
     config = partition.config
     return next_uploads(
         partition.log.segments,
@@ -43,6 +62,7 @@ def upload_plan(partition: Partition, now_ms: int) -> UploadPlan[SegmentInfo]:
         copy_lag_ms=config.effective_remote_copy_lag_ms,
         copy_lag_bytes=config.effective_remote_copy_lag_bytes,
         now_ms=now_ms,
+        limit=limit,
     )
 
 

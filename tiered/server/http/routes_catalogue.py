@@ -7,6 +7,7 @@ from aiohttp import web
 
 from tiered.broker.catalogue import segments_of
 from tiered.server.http import schema
+from tiered.server.http.keys import BROKER
 from tiered.server.http.lookups import partition_of
 from tiered.server.http.parameters import PARTITION, TOPIC, query_number
 from tiered.server.http.route import Route, answers_json
@@ -33,6 +34,7 @@ _SEGMENTS = schema.record(
         "log_start_offset": schema.integer(),
         "local_log_start_offset": schema.integer(),
         "cold_end_offset": schema.integer(),
+        "overdue_end_offset": schema.integer("From cold_end_offset up to here uploads are late; equal if none is."),
         "high_watermark": schema.integer(),
         "log_end_offset": schema.integer(),
         "segments": schema.array(_SEGMENT, max_items=MAX_SEGMENTS),
@@ -53,6 +55,7 @@ async def segments(request: web.Request) -> web.Response:
             "log_start_offset": partition.log_start_offset,
             "local_log_start_offset": partition.log.local_log_start_offset,
             "cold_end_offset": partition.cold_end_offset,
+            "overdue_end_offset": request.app[BROKER].overdue_end_offset(partition),
             "high_watermark": partition.high_watermark,
             "log_end_offset": partition.log.log_end_offset,
             "segments": [

@@ -17,7 +17,7 @@ from tiered.errors import InvalidRequest
 from tiered.server.http import schema
 from tiered.server.http.keys import BROKER
 from tiered.server.http.lookups import topic_of
-from tiered.server.http.parameters import TOPIC, json_of
+from tiered.server.http.parameters import TOPIC, json_of, query_flag
 from tiered.server.http.route import Answer, Route, answers_json
 
 TAG = "topics"
@@ -65,6 +65,7 @@ _PARTITION = schema.record(
         "log_start_offset": schema.integer(),
         "local_log_start_offset": schema.integer(),
         "cold_end_offset": schema.integer(),
+        "overdue_end_offset": schema.integer("From cold_end_offset up to here uploads are late; equal if none is."),
         "high_watermark": schema.integer(),
         "last_stable_offset": schema.integer(),
         "log_end_offset": schema.integer(),
@@ -83,15 +84,29 @@ _TOPIC_FIELDS = {
     "record_count": schema.integer("How many offsets there are: at least as many as records."),
     "local_bytes": schema.integer(),
     "cold_bytes": schema.integer(),
+    "tier_records": schema.record(
+        {
+            "cold": schema.integer("Only in the object store."),
+            "both": schema.integer(),
+            "overdue": schema.integer("Only on disk, and late."),
+            "hot": schema.integer("Only on disk."),
+        },
+        description="How many offsets are where.",
+    ),
     "partitions": schema.array(_PARTITION),
 }
-_TOPIC = schema.record(_TOPIC_FIELDS, is_open=True)
+_TOPIC = schema.record(_TOPIC_FIELDS, optional=("partitions",), is_open=True)
+_WITH_PARTITIONS = query_flag("partitions", "Whether each topic comes with its partitions.", default=True)
 _TOPIC_WITH_CONFIGS = schema.record({**_TOPIC_FIELDS, "configs": schema.array(_CONFIG)}, is_open=True)
 
 
 async def topics(request: web.Request) -> web.Response:
     broker = request.app[BROKER]
-    return web.json_response({"topics": [topic_fields(broker, topic) for topic in broker.topics]})
+    found = [topic_fields(broker, topic) for topic in broker.topics]
+    if not _WITH_PARTITIONS.of(request):
+        for each in found:
+            del each["partitions"]
+    return web.json_response({"topics": found})
 
 
 async def topic(request: web.Request) -> web.Response:
@@ -148,6 +163,7 @@ def topic_fields(broker: Broker, topic: Topic) -> dict[str, Any]:
         "record_count": sum(each["high_watermark"] - each["log_start_offset"] for each in partitions),
         "local_bytes": sum(each["local_bytes"] for each in partitions),
         "cold_bytes": sum(each["cold_bytes"] for each in partitions),
+        "tier_records": _tier_records(partitions),
         "partitions": partitions,
     }
 
@@ -162,6 +178,7 @@ def partition_fields(broker: Broker, partition: Partition) -> dict[str, Any]:
         "log_start_offset": partition.log_start_offset,
         "local_log_start_offset": partition.log.local_log_start_offset,
         "cold_end_offset": partition.cold_end_offset,
+        "overdue_end_offset": broker.overdue_end_offset(partition),
         "high_watermark": partition.high_watermark,
         "last_stable_offset": partition.last_stable_offset,
         "log_end_offset": partition.log.log_end_offset,
@@ -169,6 +186,21 @@ def partition_fields(broker: Broker, partition: Partition) -> dict[str, Any]:
         "cold_bytes": sum(segment.size_bytes for segment in partition.committed),
         "failed": partition.log.failed,
     }
+
+
+def _tier_records(partitions: list[dict[str, Any]]) -> dict[str, int]:
+    """How many offsets of these partitions are only cold, in both tiers, overdue, and only hot."""
+    found = {"cold": 0, "both": 0, "overdue": 0, "hot": 0}
+    for each in partitions:
+        start, end = each["log_start_offset"], each["log_end_offset"]
+        cold_end = min(max(each["cold_end_offset"], start), end)
+        local_start = min(max(each["local_log_start_offset"], start), cold_end)
+        overdue_end = min(max(each["overdue_end_offset"], cold_end), end)
+        found["cold"] += local_start - start
+        found["both"] += cold_end - local_start
+        found["overdue"] += overdue_end - cold_end
+        found["hot"] += end - overdue_end
+    return found
 
 
 def _with_configs(broker: Broker, topic: Topic) -> dict[str, Any]:
@@ -210,6 +242,7 @@ ROUTES = (
         handler=topics,
         summary="Every topic with its partitions and their offsets.",
         tag=TAG,
+        parameters=(_WITH_PARTITIONS,),
         answers=answers_json(schema.record({"topics": schema.array(_TOPIC)}, is_open=True)),
     ),
     Route(

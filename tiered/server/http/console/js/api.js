@@ -1,0 +1,79 @@
+// Asks the broker. Owns the token for changes and the words for failures; every path is relative to the page.
+
+const TIMEOUT_MS = 15_000;
+let token = null;
+
+/** A failure with a sentence for people. `status` is 0 when nothing answered. */
+export class ApiError extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export function urlOf(path, query = {}) {
+  const url = new URL(path, document.baseURI);
+  url.hash = "";
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== null && value !== undefined && value !== "") url.searchParams.set(name, value);
+  }
+  return url;
+}
+
+/** The JSON at `path`. */
+export async function get(path, { query = {}, signal = null } = {}) {
+  return answerOf(await ask(urlOf(path, query), { signal }));
+}
+
+/** Changes something; the JSON of the answer, or null. A token that the broker no longer knows is fetched anew, once. */
+export async function send(method, path, body) {
+  for (const mayRepeat of [true, false]) {
+    if (token === null) token = (await get("api/v1/session")).csrf_token;
+    const answer = await ask(urlOf(path), {
+      method,
+      body: body === undefined ? undefined : JSON.stringify(body),
+      headers: { "X-Tiered-CSRF": token, "Content-Type": "application/json" },
+    });
+    if (answer.status === 403 && mayRepeat) {
+      token = null;
+      continue;
+    }
+    return answerOf(answer);
+  }
+  throw new ApiError(403, "the broker refuses this page: reload it");
+}
+
+async function ask(url, { signal = null, ...options }) {
+  const timeout = AbortSignal.timeout(TIMEOUT_MS);
+  try {
+    return await fetch(url, { ...options, signal: signal ? AbortSignal.any([signal, timeout]) : timeout, cache: "no-store" });
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new ApiError(0, unreachable(error.name === "TimeoutError"));
+  }
+}
+
+export function unreachable(late = false) {
+  return late
+    ? `${location.host} did not answer within ${TIMEOUT_MS / 1000} s. Is the broker overloaded? Look at /metrics.`
+    : `Nothing answers at ${location.host}. Is the broker running? Start it with "tiered serve".`;
+}
+
+export async function answerOf(answer) {
+  if (answer.status === 204) return null;
+  let content = null;
+  try {
+    content = await answer.json();
+  } catch {
+    throw new ApiError(answer.status, `The broker answered ${answer.status} without JSON: is something between it and this page?`);
+  }
+  if (!answer.ok) throw new ApiError(answer.status, sentence(content.message || `The broker answered ${answer.status}.`));
+  return content;
+}
+
+function sentence(text) {
+  const begun = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?]$/.test(begun) ? begun : `${begun}.`;
+}
+
+export const part = encodeURIComponent;

@@ -1,0 +1,136 @@
+// Starts the console: which address shows what, the frame around it, and when it is drawn again.
+// Owns the page's head and foot and the one view that is open. Views own their data.
+
+import { get } from "./api.js";
+import { closeDialog } from "./dialog.js";
+import { h, render } from "./dom.js";
+import { duration } from "./format.js";
+import { notice, state } from "./parts.js";
+import { poll } from "./poll.js";
+import { link, parse } from "./router.js";
+import { stripDefs } from "./strip.js";
+import { applyTheme, themeSwitch } from "./theme.js";
+import { costView } from "../views/cost.js";
+import { groupView } from "../views/group.js";
+import { groupsView } from "../views/groups.js";
+import { overviewView } from "../views/overview.js";
+import { partitionView } from "../views/partition.js";
+import { topicView } from "../views/topic.js";
+import { topicsView } from "../views/topics.js";
+
+const TICK_MS = 1_000;
+const DRAW_MS = 120;
+const SECTIONS = [["", "Overview"], ["topics", "Topics"], ["groups", "Groups"], ["cost", "Cost"]];
+
+let view = null;
+let route = { path: [], query: {} };
+let drawTimer = null;
+let lastDrawMs = 0;
+
+const cluster = poll((signal) => get("api/v1/cluster", { signal }), { everyMs: 5_000, changed });
+
+/** Draws soon: many changes at once are one drawing, and a flood of them a few a second. */
+function changed() {
+  if (drawTimer !== null) return;
+  drawTimer = setTimeout(draw, Math.max(0, lastDrawMs + DRAW_MS - performance.now()));
+}
+
+function draw() {
+  clearTimeout(drawTimer);
+  drawTimer = null;
+  lastDrawMs = performance.now();
+  render(document.getElementById("top"), top());
+  render(document.getElementById("main"), [stripDefs(), view.draw()]);
+  render(document.getElementById("bottom"), bottom());
+  document.title = `${view.title()} · Tiered`;
+}
+
+function open() {
+  const before = view;
+  const next = parse(location.hash);
+  const isSamePage = before !== null && next.path.join("/") === route.path.join("/");
+  route = next;
+  before?.stop();
+  closeDialog();
+  const context = { query: route.query, cluster, changed, go: (path, query) => { location.hash = link(path, query); } };
+  view = viewOf(route.path, context);
+  const main = document.getElementById("main");
+  render(main, []);
+  draw();
+  if (before !== null && !isSamePage) {
+    scrollTo(0, 0);
+    document.getElementById("title")?.focus({ preventScroll: true });
+  }
+}
+
+function viewOf([section, ...rest], context) {
+  if (section === undefined) return overviewView(context);
+  if (section === "topics" && rest.length === 0) return topicsView(context);
+  if (section === "topics" && rest[1] === "partitions" && rest.length === 3) return partitionView(context, rest[0], rest[2]);
+  if (section === "topics" && rest.length <= 2) return topicView(context, rest[0], rest[1] || "partitions");
+  if (section === "groups" && rest.length === 0) return groupsView(context);
+  if (section === "groups" && rest.length === 1) return groupView(context, rest[0]);
+  if (section === "cost" && rest.length === 0) return costView(context);
+  return {
+    title: () => "Not found",
+    draw: () => [h("h1", { tabindex: "-1", id: "title" }, "Nothing is shown at this address"), h("p", null, h("a", { href: "#/" }, "Go to the overview"))],
+    stop() {},
+  };
+}
+
+function top() {
+  return [
+    h("a", { class: "brand", href: "#/", "aria-label": "Tiered, overview" },
+      h("svg", { viewBox: "0 0 26 20", "aria-hidden": "true" },
+        h("rect", { class: "upper", x: "11", y: "1", width: "15", height: "8", rx: "1.5" }),
+        h("rect", { class: "lower", x: "0", y: "11", width: "18", height: "8", rx: "1.5" })),
+      "Tiered"),
+    h("nav", { "aria-label": "Sections" },
+      h("ul", { class: "nav" }, SECTIONS.map(([path, name]) =>
+        h("li", null, h("a", { href: `#/${path}`, "aria-current": (route.path[0] || "") === path ? "page" : null }, name))))),
+    h("div", { class: "end" }, h("a", { href: "#/", class: "health", "aria-label": `Cluster: ${health()[1]}` }, state(...health())), themeSwitch()),
+  ];
+}
+
+function health() {
+  if (cluster.data === null) return cluster.error ? ["bad", "No answer"] : ["quiet", "Asking"];
+  if (cluster.error) return ["bad", "No answer"];
+  const found = cluster.data.health;
+  if (!found.serving || found.failed_partitions?.length || found.disk_full) return ["bad", found.serving ? "Trouble" : "Not serving"];
+  if (found.stale_checkpoints || found.sql_away || found.store_away) return ["warn", "Degraded"];
+  return ["good", "Healthy"];
+}
+
+function bottom() {
+  if (cluster.data === null) return [h("span", null, "Tiered")];
+  const { version, cluster_id: id, totals } = cluster.data;
+  return [
+    h("span", null, `Tiered ${version}`),
+    h("span", { class: "breaks" }, `cluster ${id}`),
+    h("span", null, `up ${duration(totals.uptime_ms)}`),
+    h("a", { href: "openapi.json" }, "OpenAPI"),
+    h("a", { href: "metrics" }, "Metrics"),
+  ];
+}
+
+/** `/` goes to the search field of the page, as in other tools; never while something is typed. */
+function shortcut(event) {
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest("input, textarea, select, dialog")) return;
+  const field = document.querySelector("[data-search]");
+  if (field) {
+    event.preventDefault();
+    field.focus();
+  }
+}
+
+// The skip link would change the address, which is the route.
+document.getElementById("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  document.getElementById("main").focus();
+});
+addEventListener("hashchange", open);
+addEventListener("keydown", shortcut);
+setInterval(() => { if (!document.hidden) changed(); }, TICK_MS);
+applyTheme();
+open();

@@ -1,0 +1,109 @@
+// Small things that several views show: states, times, freshness, notices, commands to copy, page heads.
+
+import { announce } from "./announce.js";
+import { h } from "./dom.js";
+import { ago, duration, exactTime, dateTime, size, sizeParts } from "./format.js";
+
+const SHAPES = {
+  good: "M2 8.5 6 12.5 14 3.5",
+  warn: "M8 2 15 14H1ZM8 6.5V10M8 11.6V12.6",
+  bad: "M3 3 13 13M13 3 3 13",
+  quiet: "M3 8H13",
+};
+
+/** A state by shape, word and colour. */
+export function state(kind, text) {
+  return h("span", { class: `state state-${kind}` },
+    h("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" },
+      h("path", { d: SHAPES[kind], fill: "none", stroke: "currentColor", "stroke-width": "2" })),
+    text);
+}
+
+/** How long ago, with the exact time as a tooltip. */
+export function moment(ms, { absolute = false } = {}) {
+  if (ms === null || ms === undefined || ms < 0) return h("span", { class: "soft" }, "unknown");
+  const at = new Date(ms);
+  const iso = Number.isNaN(at.getTime()) ? null : at.toISOString();
+  return h("time", { datetime: iso, title: exactTime(ms), class: "number" }, absolute ? dateTime(ms) : ago(ms));
+}
+
+export function sized(bytes) {
+  return h("span", { class: "number" }, size(bytes));
+}
+
+export function figure(name, value, unit, note) {
+  return h("div", null, h("dt", null, name), h("dd", null, value, unit && h("span", { class: "unit" }, unit), note && h("small", null, note)));
+}
+
+export function sizeFigure(name, bytes, note) {
+  const [amount, unit] = sizeParts(bytes);
+  return figure(name, amount, unit, note);
+}
+
+/** One line on how old the data is; a sentence when the broker no longer answers. */
+export function freshness(source) {
+  if (source.loadedAt === null) return h("p", { class: "freshness" }, source.error ? "No answer yet" : "Asking the broker …");
+  const passed = Date.now() - source.loadedAt;
+  if (!source.isStale) return h("p", { class: "freshness" }, `Updated ${ago(source.loadedAt)}`);
+  return h("p", { class: "freshness stale" }, `Stale: ${duration(passed)} old`);
+}
+
+/** What to show instead of data: nothing yet, or why not. null when there is data and it is fresh. */
+export function trouble(source) {
+  if (source.error === null) return null;
+  const since = source.loadedAt === null ? "" : ` What is shown is from ${ago(source.loadedAt)}.`;
+  return notice("bad", `${source.error.message}${since} This page asks again every ${duration(source.everyMs)}.`);
+}
+
+export function notice(kind, ...children) {
+  return h("p", { class: `notice notice-${kind}` }, children);
+}
+
+/** A problem in a form, which is read out when it appears. */
+export function problem(text, id) {
+  return h("p", { class: "problem", role: "alert", id }, text);
+}
+
+/** A command and a button that copies it. */
+export function command(text) {
+  return h("div", { class: "command" },
+    h("pre", { tabindex: "0" }, h("code", null, text)),
+    h("button", { type: "button", "aria-label": `Copy: ${text}`, on: { click: () => copy(text) } }, "Copy"));
+}
+
+export async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    announce("Copied.");
+  } catch {
+    announce("This browser does not let the page copy: select the text instead.");
+  }
+}
+
+/** The head of a page: where it is, its name, how fresh, what can be done. */
+export function head({ crumbs = [], title, subtitle = null, source = null, actions = [] }) {
+  return h("div", { class: "head", key: "head" },
+    h("div", { class: "titles" },
+      crumbs.length > 0 && h("nav", { "aria-label": "Breadcrumb" },
+        h("ol", { class: "crumbs" }, crumbs.map(([name, href]) => h("li", null, h("a", { href }, name))))),
+      h("h1", { tabindex: "-1", id: "title" }, title),
+      subtitle && h("p", { class: "subtitle" }, subtitle)),
+    h("div", { class: "actions" }, source && freshness(source), actions));
+}
+
+export function panel(title, { end = null, id = null, key = title, about = null } = {}, ...children) {
+  return h("section", { class: "panel", key, "aria-labelledby": id || `panel-${slug(title)}` },
+    h("div", { class: "panel-head" }, h("h2", { id: id || `panel-${slug(title)}` }, title), about && h("span", { class: "soft" }, about),
+      end && h("div", { class: "end" }, end)),
+    children);
+}
+
+export function tabs(label, entries, current) {
+  return h("nav", { "aria-label": label, key: "tabs" },
+    h("ul", { class: "tabs" }, entries.map(([id, name, href]) =>
+      h("li", null, h("a", { href, "aria-current": id === current ? "page" : null }, name)))));
+}
+
+function slug(text) {
+  return text.toLowerCase().replace(/[^a-z0-9]+/g, "-");
+}

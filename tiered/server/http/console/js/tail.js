@@ -1,0 +1,138 @@
+// Follows a topic: server-sent events over fetch, so that it can resume exactly where it paused and read refusals.
+// Owns the connection and the last records. Bounded: MAX_RECORDS and MAX_BYTES, the oldest go first.
+
+import { ApiError, answerOf, part, unreachable, urlOf } from "./api.js";
+
+export const MAX_RECORDS = 500;
+const MAX_BYTES = 16 << 20;
+const MAX_EVENT_CHARS = 4 << 20;
+const FIELD_BYTES = 16 << 10;
+const RETRY_MS = [500, 1_000, 2_000, 4_000, 8_000];
+
+/** Starts at once. `changed()` after every batch of news; `state` is connecting, live, paused, waiting or failed. */
+export function openTail(topic, { partition, key, isPrefix, from, changed }) {
+  const tail = { state: "connecting", records: [], received: 0, dropped: 0, behind: null, ended: null, error: null, lastEventId: null };
+  let bytes = 0;
+  let controller = null;
+  let timer = null;
+  let failures = 0;
+
+  async function connect() {
+    controller = new AbortController();
+    const { signal } = controller;
+    tail.state = "connecting";
+    changed();
+    try {
+      const headers = { Accept: "text/event-stream" };
+      if (tail.lastEventId !== null) headers["Last-Event-ID"] = tail.lastEventId;
+      const url = urlOf(`api/v1/topics/${part(topic)}/tail`, {
+        partition, [isPrefix ? "key_prefix" : "key"]: key, from, field_bytes: FIELD_BYTES,
+      });
+      const answer = await fetch(url, { signal, headers, cache: "no-store" });
+      if (!answer.ok) await answerOf(answer);
+      tail.state = "live";
+      tail.error = null;
+      changed();
+      await readEvents(answer.body, receive);
+      if (!signal.aborted) again(new ApiError(0, tail.ended ? tail.ended.message : "The broker ended the tail."));
+    } catch (error) {
+      if (signal.aborted) return;
+      again(error instanceof ApiError ? error : new ApiError(0, unreachable()));
+    }
+  }
+
+  function again(error) {
+    tail.error = error;
+    if (error.status >= 400 && error.status < 500 && error.status !== 429 && error.status !== 408) {
+      tail.state = "failed";
+    } else {
+      tail.state = "waiting";
+      timer = setTimeout(connect, RETRY_MS[Math.min(failures, RETRY_MS.length - 1)]);
+      failures += 1;
+    }
+    changed();
+  }
+
+  function receive(event) {
+    failures = 0;
+    if (event.id !== null) tail.lastEventId = event.id;
+    // A heartbeat has an id and no data.
+    if (event.data === "") return;
+    const data = JSON.parse(event.data);
+    if (event.type === "record") keep(data);
+    else if (event.type === "behind") tail.behind = { atMs: Date.now(), ...data };
+    else if (event.type === "end") tail.ended = data;
+    changed();
+  }
+
+  function keep(record) {
+    record.weight = 300 + weight(record.key) + weight(record.value);
+    tail.records.unshift(record);
+    tail.received += 1;
+    bytes += record.weight;
+    while (tail.records.length > MAX_RECORDS || (bytes > MAX_BYTES && tail.records.length > 1)) {
+      bytes -= tail.records.pop().weight;
+      tail.dropped += 1;
+    }
+  }
+
+  function stop() {
+    clearTimeout(timer);
+    controller?.abort();
+  }
+
+  connect();
+  return Object.assign(tail, {
+    /** Hangs up. Nothing is lost: `resume` goes on after the last record that came. */
+    pause() {
+      stop();
+      tail.state = "paused";
+      changed();
+    },
+    resume() {
+      failures = 0;
+      connect();
+    },
+    clear() {
+      tail.records.length = 0;
+      tail.dropped = 0;
+      tail.received = 0;
+      tail.behind = null;
+      bytes = 0;
+      changed();
+    },
+    stop,
+  });
+}
+
+function weight(field) {
+  return field === null ? 0 : field.base64.length + (field.text?.length ?? 0) * 2;
+}
+
+/** Gives each event of the stream to `receive`. An event that never ends is an error, not a growing buffer. */
+async function readEvents(stream, receive) {
+  const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  let event = { type: "message", data: [], id: null };
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    text += value;
+    if (text.length > MAX_EVENT_CHARS) throw new ApiError(0, "The broker sent an event that is too large to show.");
+    const lines = text.split(/\r\n|\n|\r(?!$)/);
+    text = lines.pop();
+    for (const line of lines) {
+      if (line === "") {
+        if (event.data.length > 0 || event.id !== null) receive({ type: event.type, data: event.data.join("\n"), id: event.id });
+        event = { type: "message", data: [], id: null };
+      } else if (!line.startsWith(":")) {
+        const colon = line.indexOf(":");
+        const name = colon < 0 ? line : line.slice(0, colon);
+        const content = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
+        if (name === "event") event.type = content;
+        else if (name === "data") event.data.push(content);
+        else if (name === "id") event.id = content;
+      }
+    }
+  }
+}

@@ -1,0 +1,52 @@
+// What each topic takes of both tiers, and what that costs at the broker's prices.
+
+import { get } from "../js/api.js";
+import { h } from "../js/dom.js";
+import { counted, dollars, whole } from "../js/format.js";
+import { figure, head, panel, sized, sizeFigure, trouble } from "../js/parts.js";
+import { poll } from "../js/poll.js";
+import { link } from "../js/router.js";
+import { makeTable, plainTable } from "../js/table.js";
+
+export function costView({ query, changed }) {
+  const cost = poll((signal) => get("api/v1/cost", { signal }), { everyMs: 15_000, changed });
+  const table = makeTable({
+    caption: "Cost by topic", noun: "topics", query, order: "-total", changed,
+    keyOf: (each) => each.topic_id || each.topic,
+    words: (each) => each.topic,
+    columns: [
+      { id: "topic", name: "Topic", sort: (each) => each.topic, cell: (each) => (each.deleted
+        ? [h("span", { class: "breaks" }, each.topic), " ", h("span", { class: "tag" }, "deleted")]
+        : h("a", { href: link(["topics", each.topic]), class: "breaks" }, each.topic)) },
+      { id: "store", name: "Object store", right: true, sort: (each) => each.cold_bytes, cell: (each) => sized(each.cold_bytes) },
+      { id: "objects", name: "Objects", right: true, wide: true, sort: (each) => each.cold_objects, cell: (each) => whole(each.cold_objects) },
+      { id: "retired", name: "Waiting to be deleted", right: true, wide: true, sort: (each) => each.retired_bytes, cell: (each) => sized(each.retired_bytes) },
+      { id: "disk", name: "On disk", right: true, wide: true, sort: (each) => each.local_bytes, cell: (each) => sized(each.local_bytes) },
+      { id: "storecost", name: "Store, a month", right: true, wide: true, sort: (each) => each.storage_usd_per_month, cell: (each) => dollars(each.storage_usd_per_month) },
+      { id: "diskcost", name: "Disk, a month", right: true, wide: true, sort: (each) => each.local_usd_per_month, cell: (each) => dollars(each.local_usd_per_month) },
+      { id: "total", name: "In all, a month", right: true, sort: (each) => each.total_usd_per_month, cell: (each) => h("strong", null, dollars(each.total_usd_per_month)) },
+    ],
+    empty: () => h("p", { class: "empty soft" }, "There is no topic yet, so nothing costs anything."),
+  });
+
+  function draw() {
+    const page = [head({ title: "Cost", source: cost, subtitle: "What the data that is held now costs in a month, by this broker's prices. Requests and traffic are not in it." }), trouble(cost)];
+    if (cost.data === null) return page;
+    const { topics, prices, total_usd_per_month: total } = cost.data;
+    const sum = (name) => topics.reduce((all, each) => all + each[name], 0);
+    page.push(
+      h("dl", { class: "figures", key: "figures" },
+        figure("In all, a month", dollars(total), "", counted(topics.length, "topic")),
+        sizeFigure("In the object store", sum("cold_bytes"), counted(sum("cold_objects"), "object")),
+        sizeFigure("Waiting to be deleted", sum("retired_bytes"), "still paid for, until the purge grace is over"),
+        sizeFigure("On disk", sum("local_bytes"))),
+      h("div", { class: "bar", key: "bar" }, topics.length > 10 && table.search("Find a topic")),
+      panel("By topic", {}, table.draw(topics, { stale: cost.isStale })),
+      panel("Prices", { about: "settings of the broker; these are what it calculates with" }, plainTable("Prices", [
+        { name: "Setting", class: "breaks", cell: ([name]) => h("code", null, name) },
+        { name: "US dollars", right: true, cell: ([, price]) => String(price) },
+      ], Object.entries(prices), ([name]) => name)));
+    return page;
+  }
+  return { title: () => "Cost", draw, stop: () => cost.stop() };
+}

@@ -1,0 +1,157 @@
+// The overview: is it well, what flows, what is held where, who is behind.
+
+import { get } from "../js/api.js";
+import { spark } from "../js/chart.js";
+import { h } from "../js/dom.js";
+import { counted, duration, percent, size, sizeParts, whole } from "../js/format.js";
+import { command, figure, head, panel, sized, sizeFigure, state, trouble } from "../js/parts.js";
+import { poll } from "../js/poll.js";
+import { link } from "../js/router.js";
+import { plainTable } from "../js/table.js";
+
+const MAX_RATES = 120;
+const SHOWN = 8;
+
+export function overviewView({ cluster, changed }) {
+  const topics = poll((signal) => get("api/v1/topics", { query: { partitions: "false" }, signal }), { everyMs: 10_000, changed });
+  const groups = poll((signal) => get("api/v1/groups", { signal }), { everyMs: 10_000, changed });
+  const rates = makeRates();
+
+  function draw() {
+    const page = [head({ title: "Overview", subtitle: subtitle(cluster.data), source: cluster }), trouble(cluster)];
+    if (cluster.data === null) return page;
+    rates.take(cluster);
+    const { totals } = cluster.data;
+    page.push(
+      h("dl", { class: "figures", key: "figures" },
+        figure("Topics", whole(totals.topics), "", counted(totals.partitions, "partition")),
+        figure("Groups", whole(totals.groups), "", counted(totals.connections_open, "open connection")),
+        sizeFigure("On disk (hot)", totals.local_bytes, "the newest records, read fastest"),
+        sizeFigure("In the object store (cold)", totals.cold_bytes, "some of it is on disk too"),
+        rateFigure("Produced", rates.produced, totals.produced_bytes),
+        rateFigure("Fetched", rates.fetched, totals.fetched_bytes)),
+      h("div", { class: "two", key: "two" },
+        h("div", { class: "stack" }, largest(topics), lagging(groups)),
+        h("div", { class: "stack" }, healthPanel(cluster.data), brokersPanel(cluster.data))));
+    return page;
+  }
+
+  return { title: () => "Overview", draw, stop() { topics.stop(); groups.stop(); } };
+}
+
+function subtitle(data) {
+  return data && `${counted(data.brokers.length, "broker")}, up ${duration(data.totals.uptime_ms)}`;
+}
+
+/** Bytes a second between answers, as long as this page is open. */
+function makeRates() {
+  let last = null;
+  const rates = {
+    produced: [],
+    fetched: [],
+    take(source) {
+      const { totals } = source.data;
+      const now = { atMs: source.loadedAt, uptime: totals.uptime_ms, produced: totals.produced_bytes, fetched: totals.fetched_bytes };
+      if (last?.atMs === now.atMs) return;
+      // A broker that was started anew counts from 0 again.
+      if (last !== null && now.uptime > last.uptime) {
+        for (const name of ["produced", "fetched"]) {
+          rates[name].push(((now[name] - last[name]) * 1000) / (now.uptime - last.uptime));
+          if (rates[name].length > MAX_RATES) rates[name].shift();
+        }
+      }
+      last = now;
+    },
+  };
+  return rates;
+}
+
+function rateFigure(name, values, total) {
+  const note = [`${size(total)} since the broker started`, spark(values)];
+  if (values.length === 0) return figure(name, "…", "", note);
+  const [amount, unit] = sizeParts(values[values.length - 1]);
+  return figure(name, amount, `${unit}/s`, note);
+}
+
+/** What an operator looks at, each as a state and a sentence. */
+export function healthPanel({ health }) {
+  const failed = health.failed_partitions || [];
+  const checks = [
+    ["Serving", health.serving ? ["good", "Yes"] : ["bad", "No"], health.serving ? "Produce and fetch are answered." : "Clients are refused: the broker starts, stops, or has lost its disk. Its log says which."],
+    ["Disk", health.disk_full ? ["bad", "Almost full"] : ["good", "Has room"], health.disk_full ? "Producing is refused until there is room: free space, or lower local.retention.bytes." : "Producing is accepted."],
+    ["Partitions", failed.length ? ["bad", `${failed.length} failed`] : ["good", "All writable"], failed.length ? `Their disk refused a write: ${failed.slice(0, 5).join(", ")}. Repair the disk, then restart the broker.` : "No log has failed."],
+    ["Uploads", ...uploads(health)],
+    ["Checkpoints", health.stale_checkpoints ? ["warn", `${whole(health.stale_checkpoints)} late`] : ["good", "Up to date"], health.stale_checkpoints ? "The bucket does not hold the newest state yet; it is written again and again." : "The bucket alone could rebuild the catalogue."],
+  ];
+  if ("sql_away" in health) {
+    checks.push(["SQL catalogue", health.sql_away ? ["bad", "Away"] : ["good", "Reachable"], health.sql_away ? "Produce and fetch go on; topics cannot be changed, and offset commits fail until it is back." : "Topics, offsets and segments are recorded."]);
+  }
+  if ("store_away" in health) {
+    checks.push(["Object store", health.store_away ? ["bad", "Away"] : ["good", "Reachable"], health.store_away ? "Hot records are served; cold ones cannot be read, and uploads wait on disk." : "Uploads and cold reads work."]);
+  }
+  return panel("Health", {}, h("ul", { class: "checks" }, checks.map(([name, found, text]) =>
+    h("li", null, h("div", null, h("h3", null, name), state(...found)), h("p", null, text)))));
+}
+
+function uploads(health) {
+  const waiting = health.upload_backlog_bytes || 0;
+  const age = health.upload_backlog_age_ms;
+  if (waiting === 0) return [["good", "Nothing waits"], "Every closed segment is in the object store."];
+  const late = age !== undefined && age > 10 * 60_000;
+  return [late ? ["warn", `${size(waiting)} wait`] : ["good", `${size(waiting)} wait`],
+    `Closed segments that are only on disk${age === undefined ? "" : `; the oldest for ${duration(age)}`}. ${late ? "Look at the object store and at remote.copy.lag.ms." : ""}`];
+}
+
+function brokersPanel({ brokers }) {
+  return panel("Brokers", {}, plainTable("Brokers", [
+    { name: "Broker", cell: (each) => [String(each.broker_id), each.is_controller && [" ", h("span", { class: "tag" }, "controller")]] },
+    { name: "Kafka", cell: (each) => h("span", { class: "mono breaks" }, `${each.host}:${each.port}`) },
+    { name: "Rack", wide: true, cell: (each) => each.rack || h("span", { class: "soft" }, "none") },
+    { name: "State", cell: (each) => (each.serving ? state("good", "serving") : state("bad", "not serving")) },
+  ], brokers, (each) => each.broker_id));
+}
+
+function largest(topics) {
+  const held = (each) => each.local_bytes + each.cold_bytes;
+  const found = (topics.data?.topics || []).filter((each) => !each.internal).sort((a, b) => held(b) - held(a));
+  const end = h("a", { href: "#/topics" }, topics.data ? `All ${whole(found.length)}` : "All topics");
+  if (topics.data === null) return panel("Largest topics", { end }, h("div", { class: "panel-body" }, trouble(topics) || h("p", { class: "soft" }, "Asking the broker …")));
+  if (found.length === 0) {
+    return panel("Largest topics", { end }, h("div", { class: "empty" }, h("p", null, "There is no topic yet. Create one, then produce the first record:"),
+      command("tiered topics create orders --partitions 3"), h("a", { class: "button primary", href: "#/topics?new=1" }, "Create a topic")));
+  }
+  return panel("Largest topics", { end }, trouble(topics), plainTable("Largest topics", [
+    { name: "Topic", cell: (each) => h("a", { href: link(["topics", each.topic]), class: "breaks" }, each.topic) },
+    { name: "On disk", right: true, cell: (each) => sized(each.local_bytes) },
+    { name: "Object store", right: true, cell: (each) => sized(each.cold_bytes) },
+    { name: "Share in the object store", wide: true, class: "meter-cell", cell: share },
+  ], found.slice(0, SHOWN), (each) => each.topic));
+}
+
+function share(topic) {
+  const ratio = topic.local_bytes + topic.cold_bytes === 0 ? 0 : topic.cold_bytes / (topic.local_bytes + topic.cold_bytes);
+  return h("div", { class: "share" },
+    h("svg", { class: "proportion", "aria-hidden": "true" },
+      h("rect", { class: "back", width: "100%", height: "100%", rx: "2" }), h("rect", { class: "front", width: `${ratio * 100}%`, height: "100%", rx: "2" })),
+    h("span", { class: "number soft" }, percent(ratio)));
+}
+
+function lagging(groups) {
+  const end = h("a", { href: "#/groups" }, "All groups");
+  if (groups.data === null) return panel("Groups that lag most", { end }, h("div", { class: "panel-body" }, trouble(groups) || h("p", { class: "soft" }, "Asking the broker …")));
+  const found = [...groups.data.groups].sort((a, b) => (b.lag ?? -1) - (a.lag ?? -1)).slice(0, SHOWN);
+  if (found.length === 0) {
+    return panel("Groups that lag most", { end }, h("div", { class: "empty" }, h("p", null, "No consumer group has committed an offset yet. One begins with:"),
+      command(`kcat -b ${location.hostname}:9092 -G my-group my-topic`)));
+  }
+  return panel("Groups that lag most", { end }, trouble(groups), plainTable("Groups that lag most", [
+    { name: "Group", cell: (each) => h("a", { href: link(["groups", each.group_id]), class: "breaks" }, each.group_id) },
+    { name: "State", cell: (each) => each.state },
+    { name: "Members", right: true, wide: true, cell: (each) => whole(memberCount(each)) },
+    { name: "Lag", right: true, cell: (each) => whole(each.lag) },
+  ], found, (each) => each.group_id));
+}
+
+export function memberCount(group) {
+  return Array.isArray(group.members) ? group.members.length : group.members;
+}

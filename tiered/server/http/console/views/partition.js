@@ -1,0 +1,85 @@
+// One partition: the strip in full, each segment, and where groups stand.
+
+import { get, part } from "../js/api.js";
+import { h } from "../js/dom.js";
+import { counted, size, whole } from "../js/format.js";
+import { figure, head, moment, notice, panel, sized, state, trouble } from "../js/parts.js";
+import { poll } from "../js/poll.js";
+import { link } from "../js/router.js";
+import { largeStrip, legend, segmentKind } from "../js/strip.js";
+import { makeTable, plainTable } from "../js/table.js";
+import { followersOf, positionsIn } from "./positions.js";
+
+const KINDS = {
+  hot: ["quiet", "hot"], active: ["quiet", "hot, being written"], both: ["good", "both"], cold: ["good", "cold"], overdue: ["bad", "overdue"],
+};
+
+export function partitionView({ query, changed }, name, number) {
+  const path = `api/v1/topics/${part(name)}`;
+  const segments = poll((signal) => get(`${path}/partitions/${part(number)}/segments`, { signal }), { everyMs: 5_000, changed });
+  const topic = poll((signal) => get(path, { signal }), { everyMs: 5_000, changed });
+  const followers = followersOf(name, changed);
+  const table = makeTable({
+    caption: "Segments", noun: "segments", query, order: "-offsets", changed,
+    keyOf: (each) => each.base_offset,
+    columns: [
+      { id: "offsets", name: "Offsets", sort: (each) => each.base_offset, cell: (each) => h("a", {
+        href: link(["topics", name, "records"], { mode: "read", partition: number, offset: each.base_offset }), class: "number", title: "Read from here",
+      }, each.end_offset > each.base_offset ? `${whole(each.base_offset)}–${whole(each.end_offset - 1)}` : `${whole(each.base_offset)}, empty`) },
+      { id: "where", name: "Where", sort: (each) => each.kind, cell: (each) => state(...KINDS[each.kind]) },
+      { id: "size", name: "Size", right: true, sort: (each) => each.size_bytes, cell: (each) => sized(each.size_bytes) },
+      { id: "newest", name: "Newest record", right: true, sort: (each) => each.max_timestamp_ms, cell: (each) => moment(each.max_timestamp_ms) },
+      { id: "oldest", name: "Oldest record", right: true, wide: true, sort: (each) => each.min_timestamp_ms, cell: (each) => moment(each.min_timestamp_ms) },
+      { id: "object", name: "Object", wide: true, class: "breaks", cell: (each) => (each.object_key ? h("code", null, each.object_key) : h("span", { class: "soft" }, "none yet")) },
+    ],
+    empty: () => h("p", { class: "empty" }, "No segments: nothing was produced yet, or all of it was deleted."),
+  });
+
+  function draw() {
+    const data = segments.data;
+    const crumbs = [["Topics", "#/topics"], [name, link(["topics", name])]];
+    const page = [head({ crumbs, title: `Partition ${number}`, source: segments, subtitle: data && counted(data.segments.length, "segment") })];
+    if (segments.error?.status === 404) return [...page, notice("bad", segments.error.message)];
+    page.push(trouble(segments));
+    if (data === null) return page;
+    const standing = positionsIn(followers, Number(number));
+    const about = topic.data?.partitions.find((each) => each.partition === Number(number));
+    const overdueEnd = data.overdue_end_offset ?? 0;
+    const kinds = data.segments.map((each) => ({ ...each, kind: segmentKind(each, overdueEnd) }));
+    page.push(
+      h("dl", { class: "figures", key: "figures" },
+        figure("First offset", whole(data.log_start_offset)),
+        figure("In the object store up to", whole(data.cold_end_offset), "", coldShare(data)),
+        figure("On disk from", whole(data.local_log_start_offset), "", about && size(about.local_bytes)),
+        figure("High watermark", whole(data.high_watermark), "", data.log_end_offset > data.high_watermark ? `log end ${whole(data.log_end_offset)}` : "everything written can be read"),
+        about && figure("Leader", String(about.leader), "", `epoch ${about.leader_epoch}; in sync: ${about.isr.join(", ")} of ${about.replicas.join(", ")}`)),
+      about?.failed && notice("bad", `This log takes no more writes: ${about.failed}`),
+      data.segments.length >= 10_000 && notice("warn", "Only the oldest 10,000 segments are shown."),
+      panel("Where its offsets are", { about: "upper lane: local disk · lower lane: object store" }, h("div", { class: "panel-body" },
+        data.log_end_offset > data.log_start_offset ? largeStrip(data, standing) : h("p", { class: "soft" }, "No records."),
+        legend(["hot", "active", "both", "cold", "overdue", "consumer"]))),
+      standing.length > 0 && panel("Where groups stand", {}, plainTable("Where groups stand", [
+        { name: "Group", cell: (each) => h("a", { href: link(["groups", each.group]), class: "breaks" }, each.group) },
+        { name: "Committed", right: true, cell: (each) => whole(each.offset) },
+        { name: "Lag", right: true, cell: (each) => whole(each.lag) },
+        { name: "Reads from", cell: (each) => tierAt(kinds, each.offset, data.high_watermark) },
+        { name: "Committed at", right: true, wide: true, cell: (each) => moment(each.atMs) },
+      ], standing, (each) => each.group)),
+      panel("Segments", {}, table.draw(kinds, { stale: segments.isStale })));
+    return page;
+  }
+
+  return { title: () => `${name}, partition ${number}`, draw, stop() { segments.stop(); topic.stop(); followers.stop(); } };
+}
+
+function coldShare(data) {
+  return data.cold_end_offset > data.log_start_offset ? `${whole(data.cold_end_offset - data.log_start_offset)} offsets` : "nothing yet";
+}
+
+function tierAt(segments, offset, highWatermark) {
+  if (offset >= highWatermark) return "the end: caught up";
+  const found = segments.find((each) => offset < each.end_offset);
+  if (!found) return "—";
+  return found.kind === "cold" ? "the object store" : "local disk";
+}
+

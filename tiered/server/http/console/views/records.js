@@ -1,0 +1,213 @@
+// Records of a topic: the live tail with a filter by key, or a page from any offset; and one record in full.
+
+import { get, part } from "../js/api.js";
+import { announce } from "../js/announce.js";
+import { h } from "../js/dom.js";
+import { counted, dateTime, whole } from "../js/format.js";
+import { moment, notice, panel, problem, state } from "../js/parts.js";
+import { bestWay, preview, viewer } from "../js/record_viewer.js";
+import { refine } from "../js/router.js";
+import { MAX_RECORDS, openTail } from "../js/tail.js";
+import { firstRecord } from "./topic.js";
+
+const PAGE = 100;
+const WORDS = {
+  connecting: ["quiet", "Connecting"], live: ["good", "Live"], paused: ["quiet", "Paused"], waiting: ["warn", "Connection lost"], failed: ["bad", "Refused"],
+};
+
+export function recordsTab({ name, query, changed }) {
+  const form = {
+    mode: query.mode === "read" ? "read" : "tail",
+    partition: query.partition || "",
+    key: query.key || "",
+    match: query.match === "prefix" ? "prefix" : "exact",
+    from: query.from === "earliest" ? "earliest" : "latest",
+    offset: query.offset || `-${PAGE}`,
+  };
+  let tail = null;
+  let page = { records: [], error: null, loading: false, next: null, end: null };
+  let chosen = null;
+  let way = null;
+  let announced = null;
+
+  function keepAddress() {
+    const isTail = form.mode === "tail";
+    refine({
+      mode: isTail ? null : "read", partition: form.partition, key: isTail ? form.key : null, match: isTail && form.match === "prefix" ? "prefix" : null,
+      from: isTail && form.from === "earliest" ? "earliest" : null, offset: isTail ? null : form.offset,
+    });
+  }
+
+  function start() {
+    tail?.stop();
+    tail = null;
+    page = { records: [], error: null, loading: false, next: null, end: null };
+    chosen = null;
+    keepAddress();
+    if (form.mode === "tail") {
+      tail = openTail(name, { partition: form.partition, key: form.key, isPrefix: form.match === "prefix", from: form.from, changed });
+    } else {
+      read(form.offset);
+    }
+    changed();
+  }
+
+  async function read(offset) {
+    page.loading = true;
+    page.error = null;
+    changed();
+    const asked = page;
+    try {
+      const found = await get(`api/v1/topics/${part(name)}/records`, { query: { partition: form.partition || "0", offset, limit: PAGE, field_bytes: 16 << 10 } });
+      if (asked !== page) return;
+      page = { records: found.records.map((each) => ({ ...each, partition: found.partition })), error: null, loading: false, next: found.next_offset, end: found.high_watermark, start: found.log_start_offset };
+      announce(`${counted(page.records.length, "record")} read.`);
+    } catch (error) {
+      page = { ...page, loading: false, error };
+    }
+    changed();
+  }
+
+  function choose(record) {
+    chosen = record;
+    way = bestWay(record);
+    changed();
+    requestAnimationFrame(() => setTimeout(() => document.getElementById("viewer-title")?.focus({ preventScroll: true }), 150));
+  }
+
+  function close() {
+    const id = idOf(chosen);
+    chosen = null;
+    changed();
+    setTimeout(() => document.getElementById(`show-${id}`)?.focus(), 200);
+  }
+
+  function tell() {
+    // Changes of the connection are said, records are not: they would never stop.
+    if (!tail || tail.state === announced || tail.state === "connecting") return;
+    if (announced !== null || tail.state !== "live") announce(`Tail: ${WORDS[tail.state][1]}.`);
+    announced = tail.state;
+  }
+
+  start();
+
+  function draw(topic, cluster) {
+    tell();
+    const records = form.mode === "tail" ? tail.records : page.records;
+    return [
+      h("form", { class: "bar", key: "controls", on: { submit: (event) => { event.preventDefault(); start(); } } }, controls(topic)),
+      form.mode === "tail" ? tailBar() : pageBar(),
+      records.length === 0 && topic.record_count === 0 && firstRecord(name, cluster),
+      h("div", { class: `records${chosen ? " with-viewer" : ""}`, key: "records" },
+        list(records, topic),
+        chosen && viewer(chosen, { way, close, wide: innerWidth > 700, choose: (next) => { way = next; changed(); } })),
+    ];
+  }
+
+  function controls(topic) {
+    const set = (field) => (event) => { form[field] = event.target.value; };
+    const setAndStart = (field) => (event) => { form[field] = event.target.value; start(); };
+    return [
+      h("fieldset", { class: "switch" }, h("legend", { class: "unseen" }, "How to read"),
+        [["tail", "Live tail"], ["read", "From an offset"]].map(([id, title]) =>
+          h("label", null, h("input", { type: "radio", name: "mode", value: id, checked: form.mode === id, on: { change: setAndStart("mode") } }), title))),
+      h("div", { class: "field" }, h("label", { for: "partition" }, "Partition"),
+        topic.partition_count <= 200
+          ? h("select", { id: "partition", value: form.partition, on: { change: setAndStart("partition") } },
+            form.mode === "tail" && h("option", { value: "" }, "all"), topic.partitions.map((each) => h("option", { value: String(each.partition) }, String(each.partition))))
+          : h("input", { id: "partition", inputmode: "numeric", value: form.partition, placeholder: form.mode === "tail" ? "all" : "0", on: { change: setAndStart("partition") } })),
+      form.mode === "tail" ? [
+        h("div", { class: "field" }, h("label", { for: "from" }, "Begin"),
+          h("select", { id: "from", value: form.from, on: { change: setAndStart("from") } }, h("option", { value: "latest" }, "now"), h("option", { value: "earliest" }, "at the first record"))),
+        h("div", { class: "field" }, h("label", { for: "match" }, "Key"),
+          h("select", { id: "match", value: form.match, on: { change: (event) => { form.match = event.target.value; if (form.key) start(); } } },
+            h("option", { value: "exact" }, "is"), h("option", { value: "prefix" }, "begins with"))),
+        h("div", { class: "field grow" }, h("label", { for: "key" }, "Only records with this key"),
+          h("input", { id: "key", type: "search", value: form.key, placeholder: "any key", spellcheck: "false", "data-search": true, on: { input: set("key"), change: start } })),
+      ] : [
+        h("div", { class: "field grow" }, h("label", { for: "offset" }, "Offset"),
+          h("input", { id: "offset", value: form.offset, spellcheck: "false", "aria-describedby": "offset-hint", on: { input: set("offset") } }),
+          h("p", { class: "hint", id: "offset-hint" }, "A number, earliest, latest, or -100 for the last 100.")),
+        h("button", { type: "submit", class: "primary" }, "Read"),
+      ],
+    ];
+  }
+
+  function tailBar() {
+    const [kind, word] = WORDS[tail.state];
+    const resumes = tail.state === "waiting" || tail.state === "failed";
+    return h("div", { key: "status", class: "tail-status" },
+      h("div", { class: "bar centered" },
+        state(kind, word),
+        h("span", { class: "soft number" }, `${counted(tail.received, "record")} received`, tail.dropped > 0 && `, the newest ${whole(tail.records.length)} are kept`),
+        h("span", { class: "end" },
+          tail.state === "paused" || tail.state === "failed"
+            ? h("button", { type: "button", id: "resume", on: { click: () => tail.resume() } }, "Resume")
+            : h("button", { type: "button", id: "pause", on: { click: () => tail.pause() } }, "Pause"),
+          h("button", { type: "button", on: { click: () => { chosen = null; tail.clear(); } } }, "Clear"))),
+      resumes && tail.error && notice(tail.state === "failed" ? "bad" : "warn", tail.error.message, tail.state === "waiting" && " Trying again; nothing is lost, the tail goes on where it stopped."),
+      tail.state === "paused" && tail.lastEventId && notice("plain", "Paused. Resuming goes on at these offsets, so that nothing is missed: ", h("code", { class: "breaks" }, positionsText(tail.lastEventId))),
+      tail.behind && notice("warn", `Behind since ${dateTime(tail.behind.atMs)}: ${tail.behind.message}.`));
+  }
+
+  function pageBar() {
+    return h("div", { key: "status", class: "tail-status" },
+      page.error && problem(page.error.message),
+      h("div", { class: "bar centered" },
+        h("span", { class: "soft number" }, page.loading ? "Reading …" : page.next === null ? "" : `${counted(page.records.length, "record")}; the partition has offsets ${whole(page.start)} to ${whole(page.end - 1)}`),
+        h("span", { class: "end" },
+          h("button", { type: "button", disabled: page.loading || page.next === null || first(page) <= page.start, on: { click: () => go(Math.max(page.start, first(page) - PAGE)) } }, "Older"),
+          h("button", { type: "button", disabled: page.loading || page.next === null || page.next >= page.end, on: { click: () => go(page.next) } }, "Newer"))));
+  }
+
+  function go(offset) {
+    form.offset = String(offset);
+    keepAddress();
+    chosen = null;
+    read(form.offset);
+  }
+
+  function list(records, topic) {
+    const columns = [["c-offset", "Offset"], ["c-partition", "Partition"], ["c-time", "Time"], ["c-key", "Key"], ["", "Value"]];
+    return panel("Records", { about: form.mode === "tail" ? `newest first, ${MAX_RECORDS} at most` : "oldest first" }, records.length === 0
+      ? h("p", { class: "empty soft" }, waitingText(topic))
+      : h("div", { class: "record-list scroll", tabindex: "0", role: "region", "aria-label": "Records, table" },
+        h("table", null, h("caption", { class: "unseen" }, "Records"),
+          h("thead", null, h("tr", null, columns.map(([style, title]) => h("th", { scope: "col", class: style || null }, title)))),
+          h("tbody", null, records.map(row)))));
+  }
+
+  function row(record) {
+    const id = idOf(record);
+    const isChosen = chosen !== null && idOf(chosen) === id;
+    return h("tr", { key: id, class: isChosen ? "chosen" : null },
+      h("th", { scope: "row" }, h("button", { type: "button", class: "plain number", id: `show-${id}`, "aria-expanded": isChosen ? "true" : "false",
+        "aria-label": `Show offset ${record.offset} of partition ${record.partition}`, on: { click: () => choose(record) } }, whole(record.offset))),
+      h("td", { class: "number" }, String(record.partition)),
+      h("td", null, record.timestamp_ms < 0 ? h("span", { class: "none" }, "none") : moment(record.timestamp_ms)),
+      h("td", null, preview(record.key)),
+      h("td", null, preview(record.value)));
+  }
+
+  function waitingText(topic) {
+    if (form.mode === "read") return page.loading ? "Reading …" : "No records here.";
+    if (form.key) return `Waiting for a record whose key ${form.match === "prefix" ? "begins with" : "is"} “${form.key}”.`;
+    return topic.record_count === 0 ? "Waiting for the first record." : "Waiting for new records. To see those that are there already, begin at the first record or read from an offset.";
+  }
+
+  return { draw, stop: () => tail?.stop() };
+}
+
+function first(page) {
+  return page.records.length > 0 ? page.records[0].offset : page.next;
+}
+
+function idOf(record) {
+  return record === null ? null : `${record.partition}-${record.offset}`;
+}
+
+function positionsText(lastEventId) {
+  const positions = lastEventId.split(",");
+  const shown = positions.slice(0, 8).map((each) => each.replace(":", " at "));
+  return `partition ${shown.join(", ")}${positions.length > 8 ? ` and ${positions.length - 8} more` : ""}`;
+}

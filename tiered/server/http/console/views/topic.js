@@ -1,0 +1,97 @@
+// One topic: its partitions, its records, its consumers, its configs. Owns the choice between them.
+
+import { get, part } from "../js/api.js";
+import { h } from "../js/dom.js";
+import { counted, size, whole } from "../js/format.js";
+import { command, head, notice, panel, sized, state, tabs, trouble } from "../js/parts.js";
+import { poll } from "../js/poll.js";
+import { link } from "../js/router.js";
+import { legend, smallStrip } from "../js/strip.js";
+import { makeTable } from "../js/table.js";
+import { configsTab } from "./configs.js";
+import { consumersTab } from "./consumers.js";
+import { followersOf, positionsIn } from "./positions.js";
+import { recordsTab } from "./records.js";
+
+const TABS = [["partitions", "Partitions"], ["records", "Records"], ["consumers", "Consumers"], ["configs", "Configs"]];
+
+export function topicView(context, name, tab) {
+  const { changed, cluster } = context;
+  const topic = poll((signal) => get(`api/v1/topics/${part(name)}`, { signal }), { everyMs: 5_000, changed });
+  const followers = tab === "partitions" || tab === "consumers" ? followersOf(name, changed) : null;
+  const shown = tabOf(tab, { ...context, name, topic, followers });
+
+  function draw() {
+    const data = topic.data;
+    const page = [head({
+      crumbs: [["Topics", "#/topics"]], title: name, source: topic,
+      subtitle: data && `${counted(data.partition_count, "partition")}, ${whole(data.record_count)} records at most, ${size(data.local_bytes)} on disk, ${size(data.cold_bytes)} in the object store`,
+    })];
+    if (topic.error?.status === 404) {
+      return [...page, notice("bad", topic.error.message), h("p", null, h("a", { href: "#/topics" }, "See the topics that exist"))];
+    }
+    return [...page, trouble(topic), tabs("Of this topic", TABS.map(([id, title]) => [id, title, link(["topics", name, id])]), tab), data && shown.draw(data, cluster.data)];
+  }
+
+  return { title: () => name, draw, stop() { topic.stop(); followers?.stop(); shown.stop(); } };
+}
+
+function tabOf(tab, context) {
+  if (tab === "records") return recordsTab(context);
+  if (tab === "configs") return configsTab(context);
+  if (tab === "consumers") return consumersTab(context);
+  return partitionsTab(context);
+}
+
+function partitionsTab({ name, query, changed, topic, followers }) {
+  const standing = (each) => positionsIn(followers, each.partition);
+  const table = makeTable({
+    caption: "Partitions", noun: "partitions", query, order: "partition", changed,
+    keyOf: (each) => each.partition,
+    words: (each) => String(each.partition),
+    columns: [
+      { id: "partition", name: "Partition", sort: (each) => each.partition, cell: (each) => h("a", { href: link(["topics", name, "partitions", each.partition]) }, String(each.partition)) },
+      { id: "where", name: "Where its offsets are", class: "strip-cell", cell: (each) => smallStrip(each, standing(each)) },
+      { id: "start", name: "First", right: true, wide: true, sort: (each) => each.log_start_offset, cell: (each) => whole(each.log_start_offset) },
+      { id: "end", name: "End", right: true, sort: (each) => each.high_watermark, cell: (each) => whole(each.high_watermark) },
+      { id: "disk", name: "On disk", right: true, sort: (each) => each.local_bytes, cell: (each) => sized(each.local_bytes) },
+      { id: "store", name: "Object store", right: true, wide: true, sort: (each) => each.cold_bytes, cell: (each) => sized(each.cold_bytes) },
+      { id: "leader", name: "Leader", right: true, wide: true, sort: (each) => each.leader, cell: (each) => leaderOf(each) },
+      { id: "isr", name: "In sync", wide: true, sort: (each) => each.isr.length, cell: inSync },
+    ],
+    empty: () => h("p", { class: "empty" }, "This topic has no log: what clients look for here is kept in SQL, see the groups."),
+  });
+
+  function draw(data, cluster) {
+    return [
+      data.record_count === 0 && data.partitions.length > 0 && firstRecord(name, cluster),
+      h("div", { class: "bar", key: "bar" },
+        data.partitions.length > 20 && table.search("Find a partition by number"), legend()),
+      panel("Partitions", { about: "upper lane: local disk · lower lane: object store" }, table.draw(data.partitions, { stale: topic.isStale })),
+    ];
+  }
+  return { draw, stop() {} };
+}
+
+function leaderOf(partition) {
+  return partition.leader < 0 ? state("bad", "none") : `${partition.leader}`;
+}
+
+function inSync(partition) {
+  const missing = partition.replicas.length - partition.isr.length;
+  if (partition.failed) return state("bad", "disk failed");
+  if (missing > 0) return state("warn", `${partition.isr.length} of ${partition.replicas.length}`);
+  return state("good", `${partition.isr.length} of ${partition.replicas.length}`);
+}
+
+/** Teaches the next command. */
+export function firstRecord(name, cluster) {
+  const broker = cluster?.brokers[0];
+  const address = broker ? `${broker.host}:${broker.port}` : "127.0.0.1:9092";
+  return h("section", { class: "panel", key: "first", "aria-labelledby": "first-record" }, h("div", { class: "empty" },
+    h("h2", { id: "first-record" }, "No records yet"),
+    h("p", null, "Produce the first one with kcat, or with what comes with Tiered:"),
+    command(`echo 'hello' | kcat -b ${address} -t ${name} -P`),
+    command(`echo 'hello' | tiered produce ${name} --bootstrap ${address}`),
+    h("p", null, "Then follow it live in ", h("a", { href: link(["topics", name, "records"]) }, "Records"), ".")));
+}

@@ -1,0 +1,60 @@
+// All topics: searched, sorted, a page at a time; and the way to a new one.
+
+import { get } from "../js/api.js";
+import { h } from "../js/dom.js";
+import { counted, whole } from "../js/format.js";
+import { command, head, panel, sized, trouble } from "../js/parts.js";
+import { poll } from "../js/poll.js";
+import { link } from "../js/router.js";
+import { legend, smallStrip } from "../js/strip.js";
+import { makeTable } from "../js/table.js";
+import { createTopic } from "./create_topic.js";
+
+export function topicsView({ query, changed, go }) {
+  const topics = poll((signal) => get("api/v1/topics", { query: { partitions: "false" }, signal }), { everyMs: 10_000, changed });
+  const create = () => createTopic({ created: (name) => go(["topics", name]) });
+  const table = makeTable({
+    caption: "Topics", noun: "topics", query, order: "topic", changed,
+    keyOf: (each) => each.topic,
+    words: (each) => each.topic,
+    columns: [
+      { id: "topic", name: "Topic", sort: (each) => each.topic, cell: (each) => [
+        h("a", { href: link(["topics", each.topic]), class: "breaks" }, each.topic), each.internal && [" ", h("span", { class: "tag" }, "internal")]] },
+      { id: "partitions", name: "Partitions", right: true, sort: (each) => each.partition_count, cell: (each) => whole(each.partition_count) },
+      { id: "records", name: "Records (at most)", right: true, wide: true, sort: (each) => each.record_count, cell: (each) => whole(each.record_count) },
+      { id: "disk", name: "On disk", right: true, sort: (each) => each.local_bytes, cell: (each) => sized(each.local_bytes) },
+      { id: "store", name: "Object store", right: true, sort: (each) => each.cold_bytes, cell: (each) => sized(each.cold_bytes) },
+      { id: "where", name: "Where its offsets are", wide: true, class: "strip-cell", cell: where },
+    ],
+    empty: () => h("div", { class: "empty" }, h("h3", null, "There is no topic yet"),
+      h("p", null, "A topic is a named log that producers append to. Create one here or from the command line:"),
+      command("tiered topics create orders --partitions 3"),
+      h("button", { type: "button", class: "primary", on: { click: create } }, "Create a topic")),
+  });
+
+  function draw() {
+    const found = topics.data?.topics.filter((each) => !each.internal || query.internal === "1");
+    return [
+      head({ title: "Topics", source: topics, subtitle: found && counted(found.length, "topic"),
+        actions: [h("button", { type: "button", class: "primary", id: "create-topic", on: { click: create } }, "Create a topic")] }),
+      trouble(topics),
+      found && h("div", { class: "bar", key: "bar" }, table.search("Find a topic"), legend(["hot", "both", "cold", "overdue"])),
+      found && panel("All topics", {}, table.draw(found, { stale: topics.isStale })),
+    ];
+  }
+
+  if (query.new === "1") setTimeout(create);
+  return { title: () => "Topics", draw, stop: () => topics.stop() };
+}
+
+/** A topic's partitions added up: how many offsets are only cold, both, overdue and only hot. */
+function where(topic) {
+  const tiers = topic.tier_records;
+  if (!tiers || topic.record_count === 0) return h("span", { class: "soft" }, "no records");
+  const cold = tiers.cold;
+  const coldEnd = cold + tiers.both;
+  return smallStrip({
+    log_start_offset: 0, local_log_start_offset: cold, cold_end_offset: coldEnd,
+    overdue_end_offset: coldEnd + tiers.overdue, log_end_offset: coldEnd + tiers.overdue + tiers.hot,
+  });
+}
