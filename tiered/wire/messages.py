@@ -171,7 +171,8 @@ def _constructor(made_class: type[Message], api_key: int, kind: str) -> Callable
         field.name if field.default is REQUIRED else f"{field.name}={source.constant(field.default)}"
         for field in fields
     ]
-    with source.block(f"def {made_class.__name__}(*, {', '.join([*arguments, '**others'])}):"):
+    by_name = ["*", *arguments] if arguments else []
+    with source.block(f"def {made_class.__name__}({', '.join([*by_name, '**others'])}):"):
         with source.block("if others:"):
             source.line("check(others)")
         source.line("made = new()")

@@ -316,6 +316,8 @@ class ClassicGroup:
         self._coordinator.broker.counters.group_rebalances += 1
         log.debug("group %s rebalances after generation %d: %s", self._group_id, self._generation, reason)
         for member in self._roster.members.values():
+            if is_waiting(member.sync):
+                member.touch()  # It was silent only because it waited for us.
             member.refuse_sync(RebalanceInProgress("the group is rebalancing; join again"))
         self._sync_wait.clear()
         self._not_synced.clear()

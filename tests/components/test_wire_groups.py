@@ -1,0 +1,578 @@
+"""wire.md 31 to 36 and 38: the classic group protocol, as it is on the wire."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.broker_process import BrokerProcess
+from tests.clients.raw import RawConnection
+from tests.components.group_members import FIND, Alive, Member, delete, describe, groups, rebalance
+from tiered.rules.coordinator_slot import coordinator_slot
+from tiered.wire import messages
+from tiered.wire.consumer_protocol import Subscription, encode_subscription
+
+ILLEGAL_GENERATION, INCONSISTENT_PROTOCOL, INVALID_GROUP, UNKNOWN_MEMBER = 22, 23, 24, 25
+INVALID_SESSION_TIMEOUT, REBALANCE_IN_PROGRESS, NOT_COORDINATOR = 26, 27, 16
+NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, MEMBER_ID_REQUIRED, GROUP_MAX_SIZE_REACHED, FENCED_INSTANCE = 68, 69, 79, 81, 82
+SETTINGS = {"group.initial.rebalance.delay.ms": 200, "group.min.session.timeout.ms": 1000}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """Groups in it begin soon, and sessions may be short."""
+    process = BrokerProcess(tmp_path_factory.mktemp("groups") / "data", settings=SETTINGS).start()
+    yield process
+    process.ensure_stopped()
+
+
+def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+# Every version
+
+
+@pytest.mark.parametrize("version", range(10))
+def test_two_members_join_sync_and_leave_in_every_version(broker: BrokerProcess, version: int) -> None:
+    group_id = f"versions-{version}"
+    with Member(broker, group_id, version=version) as one, Member(broker, group_id, version=version) as two:
+        leader = rebalance(one, two)
+        other = two if leader is one else one
+        assert one.generation == two.generation == 1
+        assert [one.heartbeat(), two.heartbeat()] == [0, 0]
+        answer = other.leave()
+        assert answer.error_code == 0
+        assert [each.error_code for each in getattr(answer, "members", ())] == [0] * (version >= 3)
+        assert leader.heartbeat() == REBALANCE_IN_PROGRESS
+        assert leader.leave().error_code == 0
+        until(lambda: describe(broker, group_id).group_state == "Empty")
+
+
+def test_the_leader_alone_gets_the_members_and_what_they_sent(broker: BrokerProcess) -> None:
+    with (
+        Member(broker, "leader-knows", protocols={"range": b"one"}) as one,
+        Member(broker, "leader-knows", protocols={"range": b"two"}) as two,
+    ):
+        one.get_id()
+        two.get_id()
+        one.begin_join()
+        two.begin_join()
+        answers = {one.end_join().member_id: one, two.end_join().member_id: two}
+        assert set(answers) == {one.member_id, two.member_id}
+        leader, other = (one, two) if one.is_leader else (two, one)
+        assert leader.leader == other.leader == leader.member_id
+        # Asking again before the assignment is there repeats the answer: the first may have been lost.
+        again = leader.ask_join()
+        assert {(each.member_id, each.metadata) for each in again.members} == {
+            (one.member_id, b"one"),
+            (two.member_id, b"two"),
+        }
+        assert other.ask_join().members == ()
+        assert again.generation_id == 1
+        assert (again.protocol_type, again.protocol_name) == ("consumer", "range")
+
+
+# 31: KIP-394
+
+
+@pytest.mark.parametrize("version", range(10))
+def test_a_new_member_gets_its_id_first_from_version_4_on(broker: BrokerProcess, version: int) -> None:
+    with Member(broker, f"known-{version}", version=version) as member:
+        answer = member.ask_join()
+        assert answer.error_code == (MEMBER_ID_REQUIRED if version >= 4 else 0)
+        assert answer.member_id.startswith("raw-")
+        if version >= 4:
+            assert answer.generation_id == -1
+            given = member.member_id
+            assert member.join().member_id == given
+
+
+def test_an_id_that_was_not_given_here_is_unknown(broker: BrokerProcess) -> None:
+    with Member(broker, "not-given") as first, Member(broker, "not-given") as stranger:
+        stranger.member_id = "raw-of-another-life"
+        assert stranger.ask_join().error_code == UNKNOWN_MEMBER
+        first.join()
+        assert stranger.ask_join().error_code == UNKNOWN_MEMBER
+
+
+def test_an_id_that_does_not_come_back_expires_and_holds_nobody_up(broker: BrokerProcess) -> None:
+    with (
+        Member(broker, "half-way", session_timeout_ms=30_000) as member,
+        Member(broker, "half-way", session_timeout_ms=1000) as half,
+    ):
+        rebalance(member)
+        half.get_id()
+        # The rebalance waits for whoever was given an id, but not longer than its session time-out.
+        member.protocols = {"range": b"other"}
+        started = time.monotonic()
+        answer = member.join()
+        assert answer.generation_id == 2
+        assert time.monotonic() - started < 9
+        assert half.ask_join().error_code == UNKNOWN_MEMBER
+
+
+# 32: KIP-345, KIP-814
+
+
+@pytest.mark.parametrize("version", [5, 8, 9])
+def test_a_static_member_that_comes_back_keeps_its_assignment_without_a_rebalance(
+    broker: BrokerProcess, version: int
+) -> None:
+    group_id = f"static-{version}"
+    with (
+        Member(broker, group_id, version=version, instance_id="a") as one,
+        Member(broker, group_id, version=version, instance_id="b") as two,
+    ):
+        leader = rebalance(one, two)
+        for gone in (one, two):
+            with Member(broker, group_id, version=version, instance_id=gone.instance_id) as back:
+                answer = back.ask_join()
+                assert (answer.error_code, answer.generation_id) == (0, 1)
+                assert back.member_id != gone.member_id
+                was_leader = gone is leader
+                if version >= 9:
+                    # It leads again, and is told that there is nothing to assign.
+                    assert (back.is_leader, answer.skip_assignment) == (was_leader, was_leader)
+                    assert len(answer.members) == (2 if was_leader else 0)
+                else:
+                    # A client that knows no better must not think that it leads.
+                    assert not back.is_leader
+                    assert answer.members == ()
+                found = back.sync()
+                assert (found.error_code, found.assignment) == (0, gone.member_id.encode())
+                assert gone.heartbeat() == FENCED_INSTANCE
+                assert gone.sync().error_code == FENCED_INSTANCE
+                assert gone.ask_join().error_code == FENCED_INSTANCE
+                assert back.heartbeat() == 0
+        assert describe(broker, group_id).group_state == "Stable"
+
+
+def test_a_static_member_that_comes_back_wanting_other_topics_rebalances(broker: BrokerProcess) -> None:
+    wanted = [{"range": encode_subscription(Subscription(topics=(topic,)))} for topic in ("first", "second")]
+    with Member(broker, "static-other", instance_id="a", protocols=wanted[0]) as one:
+        rebalance(one)
+        with Member(broker, "static-other", instance_id="a", protocols=wanted[1]) as back:
+            assert back.join().generation_id == 2
+
+
+def test_the_waiting_join_of_a_fenced_static_member_is_answered(broker: BrokerProcess) -> None:
+    with (
+        Member(broker, "fenced-waiting", instance_id="a") as first,
+        Member(broker, "fenced-waiting", instance_id="a") as second,
+    ):
+        first.begin_join()
+        until(lambda: len(describe(broker, "fenced-waiting").members) == 1)
+        second.begin_join()
+        assert first.end_join().error_code == FENCED_INSTANCE
+        assert second.end_join().error_code == 0
+
+
+def test_members_leave_in_a_batch_static_ones_by_their_instance(broker: BrokerProcess) -> None:
+    with (
+        Member(broker, "batch", instance_id="a") as one,
+        Member(broker, "batch", instance_id="b") as two,
+        Member(broker, "batch") as three,
+    ):
+        rebalance(one, two, three)
+        answer = three.leave(
+            ("", "a"), (one.member_id, "b"), ("", "unknown"), ("stranger", None), (three.member_id, None)
+        )
+        assert answer.error_code == 0
+        assert [each.error_code for each in answer.members] == [0, FENCED_INSTANCE, UNKNOWN_MEMBER, UNKNOWN_MEMBER, 0]
+        assert two.heartbeat() == REBALANCE_IN_PROGRESS
+        assert [each.group_instance_id for each in describe(broker, "batch").members] == ["b"]
+        assert two.join().generation_id == 2
+
+
+def test_static_members_outlast_a_rebalance_that_they_miss(broker: BrokerProcess) -> None:
+    """Their partitions wait for them until their sessions end; dynamic ones lose theirs with the rebalance."""
+    with (
+        Member(broker, "missing", instance_id="a", session_timeout_ms=30_000, rebalance_timeout_ms=1000) as static,
+        Member(broker, "missing", session_timeout_ms=30_000, rebalance_timeout_ms=1000) as silent,
+        Member(broker, "missing", session_timeout_ms=30_000, rebalance_timeout_ms=1000) as awake,
+    ):
+        rebalance(static, silent, awake)
+        awake.protocols = {"range": b"other"}
+        answer = awake.join()
+        assert answer.generation_id == 2
+        assert {each.member_id for each in answer.members} == {static.member_id, awake.member_id}
+        assert silent.heartbeat() == UNKNOWN_MEMBER
+        assert static.heartbeat() == ILLEGAL_GENERATION
+
+
+# 33
+
+
+def test_the_protocol_type_is_opaque_and_no_common_protocol_is_refused(broker: BrokerProcess) -> None:
+    with Member(broker, "opaque", protocol_type="sr", protocols={"v0": b"\x00", "v1": b"\x01"}) as one:
+        rebalance(one)
+        with Member(broker, "opaque", protocol_type="consumer", protocols={"v0": b""}) as other_type:
+            assert other_type.ask_join().error_code == INCONSISTENT_PROTOCOL
+        with Member(broker, "opaque", protocol_type="sr", protocols={"v2": b""}) as other_protocol:
+            assert other_protocol.ask_join().error_code == INCONSISTENT_PROTOCOL
+        with Member(broker, "opaque", protocol_type="", protocols={"v0": b""}) as no_type:
+            assert no_type.ask_join().error_code == INCONSISTENT_PROTOCOL
+        found = describe(broker, "opaque")
+        assert (found.protocol_type, found.protocol_data, found.group_state) == ("sr", "v0", "Stable")
+
+
+def test_the_protocol_that_most_members_like_best_of_the_common_ones_is_chosen(broker: BrokerProcess) -> None:
+    liked = [("a", "b", "c"), ("c", "b"), ("c", "b"), ("c", "b"), ("b", "c")]
+    members = [Member(broker, "votes", protocols=dict.fromkeys(names, b"")) for names in liked]
+    rebalance(*members)
+    assert describe(broker, "votes").protocol_data == "c"
+    for member in members:
+        member.connection.close()
+
+
+def test_a_sync_for_another_protocol_than_the_chosen_one_is_refused(broker: BrokerProcess) -> None:
+    with Member(broker, "other-protocol") as member:
+        member.join()
+        assert member.sync(protocol_type="consumer", protocol_name="sticky").error_code == INCONSISTENT_PROTOCOL
+        assert member.sync(protocol_type="connect", protocol_name="range").error_code == INCONSISTENT_PROTOCOL
+        answer = member.sync({member.member_id: b"mine"}, protocol_type="consumer", protocol_name="range")
+        assert (answer.error_code, answer.assignment) == (0, b"mine")
+        assert (answer.protocol_type, answer.protocol_name) == ("consumer", "range")
+
+
+# 34
+
+
+def test_session_timeouts_outside_the_bounds_are_refused(broker: BrokerProcess) -> None:
+    for timeout_ms in (999, 1_800_001, 0, -1):
+        with Member(broker, "bounds", session_timeout_ms=timeout_ms) as member:
+            assert member.ask_join().error_code == INVALID_SESSION_TIMEOUT
+
+
+# 35: KIP-62
+
+
+def test_heartbeats_announce_a_rebalance_and_a_join_waits_for_the_rebalance_timeout(broker: BrokerProcess) -> None:
+    with (
+        Member(broker, "waits", session_timeout_ms=30_000, rebalance_timeout_ms=2000) as slow,
+        Member(broker, "waits", session_timeout_ms=30_000, rebalance_timeout_ms=500) as new,
+    ):
+        rebalance(slow)
+        new.get_id()
+        started = time.monotonic()
+        new.begin_join()
+        until(lambda: slow.heartbeat() == REBALANCE_IN_PROGRESS)
+        assert slow.sync().error_code == REBALANCE_IN_PROGRESS
+        answer = new.end_join()
+        assert time.monotonic() - started > 1.9, "it waits for the longest rebalance time-out of the members"
+        assert [each.member_id for each in answer.members] == [new.member_id]
+        assert slow.heartbeat() == UNKNOWN_MEMBER
+
+
+def test_a_rejoin_ends_the_wait_at_once(broker: BrokerProcess) -> None:
+    with (
+        Member(broker, "at-once", rebalance_timeout_ms=60_000) as one,
+        Member(broker, "at-once", rebalance_timeout_ms=60_000) as two,
+    ):
+        rebalance(one)
+        assert rebalance(one, two) in (one, two)
+        assert one.generation == 2
+
+
+def test_a_silent_member_leaves_after_its_session_timeout(broker: BrokerProcess) -> None:
+    with (
+        Member(broker, "silent", session_timeout_ms=10_000) as awake,
+        Member(broker, "silent", session_timeout_ms=1500) as silent,
+    ):
+        rebalance(awake, silent)
+        started = time.monotonic()
+        until(lambda: awake.heartbeat() == REBALANCE_IN_PROGRESS)
+        assert time.monotonic() - started > 1.0
+        assert [each.member_id for each in describe(broker, "silent").members] == [awake.member_id]
+        assert awake.join().generation_id == 2
+        assert silent.heartbeat(generation_id=2) == UNKNOWN_MEMBER
+
+
+def test_a_member_whose_connection_breaks_while_it_waits_stays_for_its_session(broker: BrokerProcess) -> None:
+    """It may come back with its id; if it does not, the group goes on without it after its session time-out."""
+    with Member(broker, "broken", session_timeout_ms=30_000, rebalance_timeout_ms=30_000) as staying:
+        rebalance(staying)
+        broken = Member(broker, "broken", session_timeout_ms=1500, rebalance_timeout_ms=30_000)
+        broken.get_id()
+        broken.begin_join()
+        until(lambda: len(describe(broker, "broken").members) == 2)
+        broken.connection.close()
+        assert len(describe(broker, "broken").members) == 2
+        # Nobody gets the answer that this produces, and the session ends 1.5 s after the connection.
+        assert staying.join().generation_id == 2
+        until(lambda: len(describe(broker, "broken").members) == 1)
+        assert staying.join().generation_id == 3
+
+
+def test_a_sync_that_never_comes_costs_the_member_its_place_after_the_rebalance_timeout(broker: BrokerProcess) -> None:
+    with (
+        Member(broker, "no-sync", session_timeout_ms=30_000, rebalance_timeout_ms=1500) as one,
+        Member(broker, "no-sync", session_timeout_ms=30_000, rebalance_timeout_ms=1500) as two,
+    ):
+        for member in (one, two):
+            member.get_id()
+        for member in (one, two):
+            member.begin_join()
+        for member in (one, two):
+            member.end_join()
+        leads, follows = (one, two) if one.is_leader else (two, one)
+        assert leads.sync({}).error_code == 0
+        until(lambda: leads.heartbeat() == REBALANCE_IN_PROGRESS)
+        assert follows.heartbeat() == UNKNOWN_MEMBER
+        assert [each.member_id for each in leads.join().members] == [leads.member_id]
+
+
+def test_a_leader_that_never_syncs_is_replaced(broker: BrokerProcess) -> None:
+    with (
+        Member(broker, "lost-leader", session_timeout_ms=2000) as one,
+        Member(broker, "lost-leader", session_timeout_ms=2000) as two,
+    ):
+        for member in (one, two):
+            member.get_id()
+        for member in (one, two):
+            member.begin_join()
+        for member in (one, two):
+            member.end_join()
+        leader, other = (one, two) if one.is_leader else (two, one)
+        leader.connection.close()
+        other.begin_sync()
+        assert other.end_sync().error_code == REBALANCE_IN_PROGRESS
+        answer = other.join()
+        assert (other.is_leader, len(answer.members)) == (True, 1)
+        assert other.sync({other.member_id: b"all"}).assignment == b"all"
+
+
+def test_a_leader_that_leaves_hands_over_and_waiting_syncs_rejoin(broker: BrokerProcess) -> None:
+    with Member(broker, "leader-leaves") as one, Member(broker, "leader-leaves") as two:
+        for member in (one, two):
+            member.get_id()
+        for member in (one, two):
+            member.begin_join()
+        for member in (one, two):
+            member.end_join()
+        leader, other = (one, two) if one.is_leader else (two, one)
+        other.begin_sync()
+        assert leader.leave().error_code == 0
+        assert other.end_sync().error_code == REBALANCE_IN_PROGRESS
+        other.join()
+        assert other.is_leader
+
+
+def test_a_follower_that_rejoins_unchanged_disturbs_nobody_and_the_leader_does(broker: BrokerProcess) -> None:
+    with Member(broker, "rejoin") as one, Member(broker, "rejoin") as two:
+        leader = rebalance(one, two)
+        other = two if leader is one else one
+        assert other.join().generation_id == 1
+        assert leader.heartbeat() == 0
+        leader.begin_join()
+        until(lambda: other.heartbeat() == REBALANCE_IN_PROGRESS)
+        other.begin_join()
+        assert {leader.end_join().generation_id, other.end_join().generation_id} == {2}
+
+
+def test_an_empty_group_waits_for_more_members_and_each_one_prolongs_the_wait(
+    make_broker: Callable[..., BrokerProcess],
+) -> None:
+    slow = make_broker(settings={"group.initial.rebalance.delay.ms": 1500}).start()
+    with Member(slow, "delayed") as one, Member(slow, "delayed") as two, Member(slow, "delayed") as three:
+        for member in (one, two, three):
+            member.get_id()
+        started = time.monotonic()
+        one.begin_join()
+        time.sleep(0.7)  # In the middle of the first wait, which is therefore followed by a second one
+        two.begin_join()
+        three.begin_join()
+        assert {member.end_join().generation_id for member in (one, two, three)} == {1}
+        assert time.monotonic() - started > 2.9
+
+
+# 36 is in test_wire_offsets.py; what the coordinator says of generations:
+
+
+def test_another_generation_is_illegal_and_another_group_unknown(broker: BrokerProcess) -> None:
+    with Member(broker, "generations") as member:
+        rebalance(member)
+        for generation in (0, 2, -1):
+            assert member.heartbeat(generation_id=generation) == ILLEGAL_GENERATION
+            assert member.sync(generation_id=generation).error_code == ILLEGAL_GENERATION
+        assert member.heartbeat(group_id="nobody-knows") == UNKNOWN_MEMBER
+        assert member.sync(group_id="nobody-knows").error_code == UNKNOWN_MEMBER
+        assert member.heartbeat(member_id="stranger") == UNKNOWN_MEMBER
+        assert member.heartbeat(group_instance_id="stranger") == UNKNOWN_MEMBER
+        with Member(broker, "nobody-knows") as stranger:
+            assert stranger.leave(("x", None)).error_code == UNKNOWN_MEMBER
+
+
+def test_the_empty_group_id_and_one_that_sql_cannot_keep_are_invalid(broker: BrokerProcess) -> None:
+    for group_id in ("", "x" * 2001, "nul\0"):
+        with Member(broker, group_id) as member:
+            assert member.ask_join().error_code == INVALID_GROUP
+            assert member.heartbeat() == INVALID_GROUP
+            assert member.sync().error_code == INVALID_GROUP
+            assert member.leave().error_code == INVALID_GROUP
+    assert delete(broker, "") == [INVALID_GROUP]
+
+
+def test_generations_go_on_after_a_restart_and_members_join_anew(make_broker: Callable[..., BrokerProcess]) -> None:
+    restarted = make_broker(settings=SETTINGS).start()
+    with Member(restarted, "restarted") as member:
+        rebalance(member)
+        member.protocols = {"range": b"other"}
+        rebalance(member)
+        assert member.generation == 2
+        assert groups(restarted)["restarted"].group_state == "Stable"
+        assert restarted.stop() == 0
+    restarted.start()
+    assert groups(restarted)["restarted"].group_state == "Empty"
+    with Member(restarted, "restarted") as again:
+        again.member_id, again.generation = member.member_id, member.generation
+        assert again.heartbeat() == UNKNOWN_MEMBER
+        assert again.ask_join().error_code == UNKNOWN_MEMBER
+        again.member_id = ""
+        assert again.join().generation_id == 3
+
+
+# Bounds
+
+
+def test_more_members_than_group_max_size_are_refused(make_broker: Callable[..., BrokerProcess]) -> None:
+    small = make_broker(settings=SETTINGS | {"group.max.size": 2}).start()
+    with Member(small, "full") as one, Member(small, "full") as two, Member(small, "full") as three:
+        rebalance(one, two)
+        assert three.ask_join().error_code == GROUP_MAX_SIZE_REACHED
+        assert [one.heartbeat(), two.heartbeat()] == [0, 0]
+        assert two.leave().error_code == 0
+        three.get_id()
+        three.begin_join()
+        until(lambda: one.heartbeat() == REBALANCE_IN_PROGRESS)
+        one.begin_join()
+        assert {one.end_join().error_code, three.end_join().error_code} == {0}
+
+
+def test_groups_together_take_no_more_memory_than_they_may(make_broker: Callable[..., BrokerProcess]) -> None:
+    small = make_broker(settings=SETTINGS | {"tiered.group.memory.bytes": 1 << 20}).start()
+    with (
+        Member(small, "large", protocols={"range": b"x" * 900_000}) as large,
+        Member(small, "late", protocols={"range": b"x" * 200_000}) as late,
+    ):
+        rebalance(large)
+        late.get_id()
+        assert late.ask_join().error_code == 15, "COORDINATOR_NOT_AVAILABLE: it may try again"
+        assert large.sync({large.member_id: b"y" * 200_000}).error_code == 0, "a stable group ignores assignments"
+        assert large.leave().error_code == 0
+        until(lambda: describe(small, "large").group_state == "Empty")
+        assert late.join().error_code == 0
+        # What a leader sends is counted too.
+        assert late.sync({late.member_id: b"y" * 1_000_000}).error_code == 15
+        assert late.sync({late.member_id: b"y" * 1000}).error_code == 0
+
+
+# 38, and the other requests of administrators
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_an_unknown_group_is_described_as_dead(broker: BrokerProcess, version: int) -> None:
+    found = describe(broker, "never-seen", version=version)
+    assert (found.group_state, found.error_code) == ("Dead", GROUP_ID_NOT_FOUND if version >= 6 else 0)
+    assert found.members == ()
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_a_group_is_described_with_its_members(broker: BrokerProcess, version: int) -> None:
+    group_id = f"described-{version}"
+    with Member(broker, group_id, instance_id="here", protocols={"range": b"wants"}) as member:
+        rebalance(member)
+        found = describe(broker, group_id, version=version)
+        assert (found.error_code, found.group_id, found.group_state) == (0, group_id, "Stable")
+        assert (found.protocol_type, found.protocol_data) == ("consumer", "range")
+        (shown,) = found.members
+        assert (shown.member_id, shown.client_id, shown.client_host) == (member.member_id, "raw", "/127.0.0.1")
+        assert (shown.member_metadata, shown.member_assignment) == (b"wants", member.member_id.encode())
+        if version >= 4:
+            assert shown.group_instance_id == "here"
+        member.protocols = {"range": b"other"}
+        member.join()
+        found = describe(broker, group_id, version=version)
+        assert (found.group_state, found.protocol_data) == ("CompletingRebalance", "")
+        assert found.members[0].member_metadata == b""
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_groups_are_listed_and_filtered_by_state_and_type(broker: BrokerProcess, version: int) -> None:
+    with Member(broker, f"listed-{version}") as member, Member(broker, f"left-{version}") as left:
+        rebalance(member)
+        rebalance(left)
+        left.leave()
+        until(lambda: describe(broker, left.group_id).group_state == "Empty")
+        found = groups(broker, version=version)
+        assert {member.group_id, left.group_id} <= set(found)
+        assert found[member.group_id].protocol_type == "consumer"
+        if version >= 4:
+            assert [found[each.group_id].group_state for each in (member, left)] == ["Stable", "Empty"]
+            stable = groups(broker, version=version, states=("sTable",))
+            assert member.group_id in stable
+            assert left.group_id not in stable
+            assert groups(broker, version=version, states=("NoSuchState",)) == {}
+        if version >= 5:
+            assert found[member.group_id].group_type == "Classic"
+            assert member.group_id in groups(broker, version=version, types=("CLASSIC",))
+            assert groups(broker, version=version, types=("share",)) == {}
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_groups_are_deleted_when_they_have_no_members(broker: BrokerProcess, version: int) -> None:
+    group_id = f"deleted-{version}"
+    with Member(broker, group_id) as member:
+        rebalance(member)
+        assert delete(broker, group_id, "never-seen", version=version) == [NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND]
+        assert member.leave().error_code == 0
+        until(lambda: describe(broker, group_id).group_state == "Empty")
+        assert delete(broker, group_id, version=version) == [0]
+        assert describe(broker, group_id).error_code == GROUP_ID_NOT_FOUND
+        assert group_id not in groups(broker)
+        assert delete(broker, group_id, version=version) == [GROUP_ID_NOT_FOUND]
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_every_version_of_find_coordinator_names_this_broker(broker: BrokerProcess, version: int) -> None:
+    with RawConnection(broker) as connection:
+        request = messages.request(FIND, version).FindCoordinatorRequest(
+            key="g", key_type=0, coordinator_keys=["g", "h"]
+        )
+        answer = connection.ask(FIND, version, request)
+        found = answer.coordinators if version >= 4 else [answer]
+        assert len(found) == (2 if version >= 4 else 1)
+        for each in found:
+            assert (each.error_code, each.host, each.port) == (0, "127.0.0.1", broker.kafka_port)
+
+
+def test_a_groups_slot_is_its_partition_of_the_offsets_topic() -> None:
+    """As Kafka computes it: tools look there."""
+    assert [coordinator_slot(group_id, 50) for group_id in ("", "a", "my-group", "größe", "🦊")] == [0, 47, 12, 32, 25]
+
+
+def test_members_that_wait_hear_at_once_that_the_broker_stops(make_broker: Callable[..., BrokerProcess]) -> None:
+    stopping = make_broker(settings={"group.initial.rebalance.delay.ms": 60_000}).start()
+    with Member(stopping, "stopping") as member:
+        member.get_id()
+        member.begin_join()
+        until(lambda: describe(stopping, "stopping").group_state == "PreparingRebalance")
+        started = time.monotonic()
+        assert stopping.stop() == 0
+        assert time.monotonic() - started < 15
+        assert member.end_join().error_code == NOT_COORDINATOR
+
+
+def test_only_the_silent_expire_while_others_send_heartbeats(broker: BrokerProcess) -> None:
+    with (
+        Member(broker, "expiry", session_timeout_ms=1000, instance_id="a") as static,
+        Member(broker, "expiry", session_timeout_ms=1000) as awake,
+    ):
+        rebalance(static, awake)
+        with Alive(awake):
+            until(lambda: len(describe(broker, "expiry").members) == 1)
+        assert describe(broker, "expiry").members[0].member_id == awake.member_id
