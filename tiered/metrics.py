@@ -1,32 +1,71 @@
 """The counters of one broker process, as plain numbers that hot paths may add to.
 
-Owns the numbers and their meaning; rendering them for Prometheus is the HTTP room's work. Never locks:
-each counter is written from the event loop alone, or from one thread at a time behind a pool.
+Owns the numbers and their meaning; rendering them for Prometheus is the HTTP room's work. Never locks, with
+one exception: each counter is written from the event loop alone, or from one thread at a time behind a pool.
+`CallTimes` is written by many threads, so it has a lock.
 """
 
+import threading
+from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 LATENCY_BUCKETS_MS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 5000.0)
+LONG_BUCKETS_MS = (50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10_000.0, 30_000.0, 60_000.0, 300_000.0)
 
 
 class Histogram:
     """Counts of durations by upper bound, with their sum; the last bucket is unbounded."""
 
-    __slots__ = ("counts", "sum_ms")
+    __slots__ = ("bounds_ms", "counts", "sum_ms")
 
-    def __init__(self) -> None:
-        self.counts = [0] * (len(LATENCY_BUCKETS_MS) + 1)
+    def __init__(self, bounds_ms: Sequence[float] = LATENCY_BUCKETS_MS) -> None:
+        self.bounds_ms = bounds_ms
+        self.counts = [0] * (len(bounds_ms) + 1)
         self.sum_ms = 0.0
 
     def observe(self, duration_ms: float) -> None:
-        for index, bound_ms in enumerate(LATENCY_BUCKETS_MS):
-            if duration_ms <= bound_ms:
-                self.counts[index] += 1
-                break
-        else:
-            self.counts[-1] += 1
+        self.counts[bisect_left(self.bounds_ms, duration_ms)] += 1
         self.sum_ms += duration_ms
+
+
+class CallTimes:
+    """How long calls took and how many failed, by operation. Any thread may observe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._latency: dict[str, Histogram] = {}
+        self._failures: dict[str, int] = {}
+
+    def observe(self, operation: str, duration_ms: float, *, failed: bool) -> None:
+        with self._lock:
+            self._latency.setdefault(operation, Histogram()).observe(duration_ms)
+            self._failures[operation] = self._failures.get(operation, 0) + failed
+
+    def latency(self) -> dict[str, Histogram]:
+        """Copies of the histograms by operation."""
+        with self._lock:
+            found = {}
+            for operation, histogram in sorted(self._latency.items()):
+                copy = found[operation] = Histogram(histogram.bounds_ms)
+                copy.counts, copy.sum_ms = list(histogram.counts), histogram.sum_ms
+            return found
+
+    def failures(self) -> dict[str, int]:
+        """Failed calls by operation."""
+        with self._lock:
+            return dict(sorted(self._failures.items()))
+
+
+@dataclass(slots=True)
+class TrafficState:
+    """What went through one partition since it was opened here."""
+
+    produced_bytes: int = 0
+    produced_batches: int = 0
+    produced_records: int = 0
+    fetched_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -59,3 +98,9 @@ class CountersState:
     group_members_expired: int = 0
     event_loop_stall_ms: float = 0.0
     event_loop_max_stall_ms: float = 0.0
+    event_loop_stalls: Histogram = field(default_factory=Histogram)
+    upload_durations: Histogram = field(default_factory=lambda: Histogram(LONG_BUCKETS_MS))
+    http_requests: defaultdict[tuple[str, str, int], int] = field(default_factory=lambda: defaultdict(int))
+    """By method, route and status."""
+    http_latency: defaultdict[str, Histogram] = field(default_factory=lambda: defaultdict(Histogram))
+    """By route; streams are left out."""

@@ -14,6 +14,7 @@ import pytest
 
 from tests.fault_s3.moto_server import aws_environment, moto_s3, store_url
 from tiered.cold.object_store import ObjectStore, open_store
+from tiered.cold.timed_store import TimedStore
 from tiered.errors import (
     CorruptFile,
     CorruptObject,
@@ -22,9 +23,10 @@ from tiered.errors import (
     ObjectExists,
     ObjectMissing,
 )
+from tiered.runtime import SystemClock
 
 OWN_STORE = os.environ.get("TIERED_TEST_S3")
-KINDS = ["local", "moto", *(["own"] if OWN_STORE else [])]
+KINDS = ["local", "timed", "moto", *(["own"] if OWN_STORE else [])]
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +41,11 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStor
         case "local":
             (tmp_path / "objects").mkdir()
             opened = open_store((tmp_path / "objects").as_uri())
+            yield opened
+            opened.close()
+        case "timed":
+            (tmp_path / "objects").mkdir()
+            opened = TimedStore(open_store((tmp_path / "objects").as_uri()), SystemClock())
             yield opened
             opened.close()
         case "moto":

@@ -27,6 +27,7 @@ from tiered.formats.producer_snapshot import ProducerEntry
 from tiered.formats.record_batch import BatchHeader, Compression
 from tiered.hot.log import Log, LogConfig
 from tiered.ids import TopicPartition
+from tiered.metrics import TrafficState
 from tiered.rules import partition_state, producer_state, read_plan
 from tiered.rules.partition_state import Offsets
 
@@ -70,9 +71,11 @@ class Partition:
         self.producers = producers
         self.leader_epoch = leader_epoch
         self.waiters = Waiters()
+        self.traffic = TrafficState()
         self._reserve = reserve
         self.closed = False
         self._committed = list(committed)
+        self.cold_bytes = sum(segment.size_bytes for segment in committed)
         self._cold_end_offset = cold_end_offset
         self._log_start_offset = max(log_start_offset, log.log_start_offset)
         self._high_watermark = log.log_end_offset
@@ -161,6 +164,10 @@ class Partition:
             record_batch.stamp_log_append_time(buffer, position, header.size_bytes, now_ms)
             header = record_batch.read_header(buffer, position, end)
         self.log.append(buffer, position, end, ((position, header),), base_offset=base_offset, now_ms=now_ms)
+        traffic = self.traffic
+        traffic.produced_bytes += end - position
+        traffic.produced_batches += 1
+        traffic.produced_records += header.record_count
         if header.producer_id >= 0:
             self.producers[header.producer_id] = producer_state.apply(
                 self.producers.get(header.producer_id), header, base_offset
@@ -261,6 +268,7 @@ class Partition:
         # The base is lower only where DeleteRecords moved the cold end into this segment.
         assert segment.base_offset <= self._cold_end_offset < segment.end_offset, "a commit out of order"
         self._committed.append(segment)
+        self.cold_bytes += segment.size_bytes
         self._cold_end_offset = segment.end_offset
 
     def moved_log_start(self, log_start_offset: int) -> None:
@@ -271,6 +279,7 @@ class Partition:
         self._log_start_offset = max(self._log_start_offset, log_start_offset)
         self._cold_end_offset = max(self._cold_end_offset, self._log_start_offset)
         self._committed = [each for each in self._committed if each.end_offset > self._log_start_offset]
+        self.cold_bytes = sum(segment.size_bytes for segment in self._committed)
 
     def configure(self, config: TopicConfig) -> None:
         """Takes new settings at once; they apply from the next append on."""

@@ -58,6 +58,7 @@ class SegmentLifecycle:
         broker = self._broker
         local = partition.log.segment_for_upload(base_offset)
         object_id = new_uuid()
+        started_ms = broker.clock.monotonic_ms()
         self._in_progress.add(object_id)
         try:
             # What goes to the store must survive here too until it is there: no hash of unflushed bytes.
@@ -77,6 +78,7 @@ class SegmentLifecycle:
         partition.uploaded(committed)
         broker.counters.uploads_committed += 1
         broker.counters.uploaded_bytes += committed.size_bytes
+        broker.counters.upload_durations.observe(broker.clock.monotonic_ms() - started_ms)
         broker.checkpoints.partition_changed(partition)
         log.info("%s: offsets %d to %d are in the store", partition.name, committed.base_offset, committed.end_offset)
         return committed

@@ -41,6 +41,8 @@ class ChunkCacheState:
     failures: int = 0
     evictions: int = 0
     uncached: int = 0
+    hit_bytes: int = 0
+    loaded_bytes: int = 0
     read_ahead: int = 0
     held_bytes: int = 0
 
@@ -90,6 +92,7 @@ class ChunkCache:
         held = self._held(key)
         if held is not None:
             self.state.hits += 1
+            self.state.hit_bytes += length
             return held
         return await self._flights.result(key, lambda: self._load(key, load, length))
 
@@ -121,6 +124,7 @@ class ChunkCache:
         try:
             async with self._budget.taken(length):
                 data = await self._pool.run(load)
+                self.state.loaded_bytes += len(data)
                 assert len(data) == length, "a load answered with another length than announced"
                 file = await self._keep(key, data)
         except BaseException:

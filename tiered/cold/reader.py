@@ -14,7 +14,7 @@ from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
-from tiered.cold.chunk_cache import ChunkCache
+from tiered.cold.chunk_cache import ChunkCache, ChunkCacheState
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.single_flight import SingleFlight
 from tiered.errors import Corrupt, CorruptBatch, CorruptObject, ObjectMissing
@@ -94,6 +94,11 @@ class ColdReader:
         self._tails_bytes = 0
         self._last_chunk: OrderedDict[UUID, int] = OrderedDict()
         self.state = ColdReaderState()
+
+    @property
+    def cache_state(self) -> ChunkCacheState:
+        """What the chunk cache has done, for metrics."""
+        return self._cache.state
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """Wipes the cache. Downloads run as tasks of `tasks` until `stop`."""

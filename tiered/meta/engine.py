@@ -30,6 +30,7 @@ from sqlalchemy.pool import QueuePool, StaticPool
 
 from tiered.errors import InvalidConfig, MetadataOutcomeUnknown, MetadataUnavailable
 from tiered.meta.call import Call, DeadlinePassed
+from tiered.metrics import CallTimes
 from tiered.runtime import BlockingPool, crash_point, jittered_backoff_ms
 
 log = logging.getLogger(__name__)
@@ -66,6 +67,8 @@ class Database:
         self._pool = BlockingPool("meta", threads=threads, max_waiting=MAX_WAITING_CALLS)
         self._live: set[Call[Any]] = set()
         self._closing = threading.Event()
+        self.times = CallTimes()
+        """Of `run` and `read`, the wait for a thread included: what a caller feels."""
 
     @classmethod
     def open(cls, url: str, *, deadline_ms: int = DEFAULT_DEADLINE_MS) -> "Database":
@@ -99,11 +102,11 @@ class Database:
         conditional update, never by a read. `Throttled` when too many calls wait. A waiter that is
         cancelled leaves the call going on, within the same deadline.
         """
-        return await self._run(Call(fn), deadline_ms)
+        return await self._timed("transaction", Call(fn), deadline_ms)
 
     async def read(self, fn: Callable[[Connection], T], *, deadline_ms: int | None = None) -> T:
         """As `run`, and every statement of `fn` sees the database as it was at one moment. `fn` must not write."""
-        return await self._run(Call(fn, snapshot=True), deadline_ms)
+        return await self._timed("snapshot", Call(fn, snapshot=True), deadline_ms)
 
     def run_sync(self, fn: Callable[[Connection], T], *, deadline_ms: int | None = None) -> T:
         """As `run`, on the calling thread, which it blocks: for start-up and commands, not for the loop."""
@@ -142,6 +145,17 @@ class Database:
         timer.cancel()
         with self._turn:
             self._engine.dispose()
+
+    async def _timed(self, operation: str, call: Call[T], deadline_ms: int | None) -> T:
+        loop = asyncio.get_running_loop()
+        started_s, failed = loop.time(), False
+        try:
+            return await self._run(call, deadline_ms)
+        except MetadataUnavailable:
+            failed = True
+            raise
+        finally:
+            self.times.observe(operation, (loop.time() - started_s) * 1000.0, failed=failed)
 
     async def _run(self, call: Call[T], deadline_ms: int | None) -> T:
         seconds = (deadline_ms or self._deadline_ms) / 1000.0

@@ -25,7 +25,7 @@ SHUTDOWN_S = 2.0
 
 def application(broker: Broker) -> web.Application:
     """The routes of this version, with errors as JSON: `{"error_code": …, "message": …}`."""
-    app = web.Application(middlewares=[_errors_as_json, security.same_origin_only])
+    app = web.Application(middlewares=[_counted, _errors_as_json, security.same_origin_only])
     app[BROKER] = broker
     app[security.CSRF_TOKEN] = security.new_token()
     app[limits.REQUESTS] = limits.RequestsState()
@@ -63,6 +63,22 @@ class HttpServer:
 
     async def stop(self) -> None:
         await self._runner.cleanup()
+
+
+@web.middleware
+async def _counted(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Counts requests by what is served, never by what was asked: names that clients choose have no bound."""
+    broker = request.app[BROKER]
+    started_ms = broker.clock.monotonic_ms()
+    response = await handler(request)
+    resource = request.match_info.route.resource
+    route, method = (resource.canonical, request.method) if resource is not None else ("other", "other")
+    if response.status == 405:
+        method = "other"
+    broker.counters.http_requests[method, route, response.status] += 1
+    if not request.get(limits.IS_STREAM, False):
+        broker.counters.http_latency[route].observe(broker.clock.monotonic_ms() - started_ms)
+    return response
 
 
 @web.middleware

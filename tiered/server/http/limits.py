@@ -29,6 +29,8 @@ class RequestsState:
     streams: int = 0
 
 
+IS_STREAM = "is_stream"
+"""Set on a request whose answer may take as long as it likes."""
 REQUESTS: web.AppKey[RequestsState] = web.AppKey("requests", RequestsState)
 
 
@@ -71,6 +73,7 @@ def _with_deadline(handler: Handler) -> Handler:
 
 def _stream(handler: Handler) -> Handler:
     async def run(request: web.Request) -> web.StreamResponse:
+        request[IS_STREAM] = True
         state = request.app[REQUESTS]
         if state.streams >= request.app[BROKER].settings.tiered_http_max_streams:
             return _too_many(f"{state.streams} streams are open; close one, or try again later")

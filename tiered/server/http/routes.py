@@ -17,6 +17,8 @@ from tiered.server.http import (
     routes_topics,
     routes_v3_cluster,
     routes_v3_configs,
+    routes_v3_groups,
+    routes_v3_lags,
     routes_v3_records,
     routes_v3_topics,
     security,
@@ -39,5 +41,7 @@ ROUTES: tuple[Route, ...] = (
     *routes_v3_cluster.ROUTES,
     *routes_v3_topics.ROUTES,
     *routes_v3_configs.ROUTES,
+    *routes_v3_groups.ROUTES,
+    *routes_v3_lags.ROUTES,
     *routes_v3_records.ROUTES,
 )

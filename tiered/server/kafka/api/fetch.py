@@ -273,6 +273,8 @@ def _answer(request: RawRequest, asked: FetchRequest, found: _Found) -> Parts:
             if entry.records is not None:
                 length = len(entry.records) if isinstance(entry.records, bytes) else entry.records.length
                 counters.fetched_bytes += length
+                if entry.partition is not None:
+                    entry.partition.traffic.fetched_bytes += length
         results.append(FetchTopicResult(topic.name, topic.topic_id, answers))
     return fetch.encode_fetch_response(version, request.correlation_id, NONE, NO_SESSION, results)
 

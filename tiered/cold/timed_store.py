@@ -1,0 +1,82 @@
+"""An object store that measures another one: how long each operation takes, and which fail.
+
+Owns the numbers. Must never change what the store does or raises. An answer like "there is no such object" or
+"somebody else was first" is an answer: what counts as failed is a store that did not give one.
+"""
+
+import builtins
+from collections.abc import Callable
+from typing import TypeVar
+
+from tiered.cold.object_store import ObjectInfo, ObjectStore, StoreCapabilities
+from tiered.errors import StoreUnavailable
+from tiered.metrics import CallTimes
+from tiered.runtime import Clock
+
+T = TypeVar("T")
+
+
+class TimedStore:
+    """`store`, measured. Its bounded retries are part of an operation's time."""
+
+    def __init__(self, store: ObjectStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self.times = CallTimes()
+
+    @property
+    def url(self) -> str:
+        return self._store.url
+
+    @property
+    def retries(self) -> int:
+        """Requests that had to be repeated; 0 for a store that repeats none."""
+        return int(getattr(getattr(self._store, "state", None), "retries", 0))
+
+    @property
+    def slow_downs(self) -> int:
+        """Requests that the store asked to slow down for."""
+        return int(getattr(getattr(self._store, "state", None), "slow_downs", 0))
+
+    def put(self, key: str, data: bytes, *, create_only: bool = False, if_match: str | None = None) -> ObjectInfo:
+        return self._timed("put", lambda: self._store.put(key, data, create_only=create_only, if_match=if_match))
+
+    def put_segment(self, key: str, fd: int, log_bytes: int, tail: bytes) -> ObjectInfo:
+        return self._timed("put_segment", lambda: self._store.put_segment(key, fd, log_bytes, tail))
+
+    def get(self, key: str, *, max_bytes: int) -> tuple[bytes, str]:
+        return self._timed("get", lambda: self._store.get(key, max_bytes=max_bytes))
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        return self._timed("get_range", lambda: self._store.get_range(key, start, length))
+
+    def head(self, key: str) -> ObjectInfo | None:
+        return self._timed("head", lambda: self._store.head(key))
+
+    def delete(self, key: str) -> None:
+        self._timed("delete", lambda: self._store.delete(key))
+
+    def list(self, prefix: str, *, start_after: str | None = None, limit: int = 1000) -> builtins.list[tuple[str, int]]:
+        return self._timed("list", lambda: self._store.list(prefix, start_after=start_after, limit=limit))
+
+    def probe(self) -> StoreCapabilities:
+        return self._timed("probe", self._store.probe)
+
+    def abort_abandoned_uploads(self, prefix: str, *, started_before_ms: int) -> tuple[str, ...]:
+        return self._timed(
+            "abort_abandoned_uploads",
+            lambda: self._store.abort_abandoned_uploads(prefix, started_before_ms=started_before_ms),
+        )
+
+    def close(self) -> None:
+        self._store.close()
+
+    def _timed(self, operation: str, call: Callable[[], T]) -> T:
+        started_ms, failed = self._clock.monotonic_ms(), False
+        try:
+            return call()
+        except (StoreUnavailable, OSError):
+            failed = True
+            raise
+        finally:
+            self.times.observe(operation, self._clock.monotonic_ms() - started_ms, failed=failed)
