@@ -14,7 +14,7 @@ from tiered.cli.kafka_errors import INVALID_TOPIC_EXCEPTION, NONE, UNKNOWN_TOPIC
 from tiered.cli.names import nearest_names
 from tiered.cli.wrong_port import what_listens
 from tiered.errors import InvalidConfig, RequestTimedOut
-from tiered.peer import EARLIEST, LATEST, Cluster, ConnectionLost, CorruptAnswer, parse_bootstrap
+from tiered.peer import EARLIEST, LATEST, READ_UNCOMMITTED, Cluster, ConnectionLost, CorruptAnswer, parse_bootstrap
 from tiered.runtime import SystemClock
 
 __all__ = [
@@ -143,11 +143,13 @@ async def created_topic(cluster: Cluster, name: str) -> Topic:
         await asyncio.sleep(CREATE_RETRY_MS / 1000)
 
 
-async def offsets(cluster: Cluster, topic: Topic, timestamps: Mapping[int, int]) -> dict[int, int]:
+async def offsets(
+    cluster: Cluster, topic: Topic, timestamps: Mapping[int, int], isolation_level: int = READ_UNCOMMITTED
+) -> dict[int, int]:
     """The offset for each {partition: timestamp, or LATEST, EARLIEST, ...}; -1 where no record is that young."""
     if not timestamps:
         return {}
-    found = await cluster.list_offsets(topic.name, timestamps)
+    found = await cluster.list_offsets(topic.name, timestamps, isolation_level=isolation_level)
     return {number: found[number].offset for number in timestamps}
 
 

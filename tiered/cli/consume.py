@@ -1,7 +1,7 @@
 """`tiered consume TOPIC`: records as lines, from an offset to the end or on and on.
 
-Owns positions and when to stop. Every batch's CRC is checked before a record of it is shown; nothing is
-committed anywhere: running it again shows the same.
+Owns positions and when to stop. Every batch's CRC is checked before a record of it is shown. Without a group
+nothing is committed anywhere: running it again shows the same.
 """
 
 import argparse
@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tiered.cli.aborted import AbortedState
 from tiered.cli.cluster import EARLIEST, LATEST, Cluster, Topic, existing_topic, offsets, run_with_cluster
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.fetcher import Fetcher
@@ -17,8 +18,11 @@ from tiered.cli.record_text import LineFormat, json_line_of, line_format_of
 from tiered.cli.times import moment_ms
 from tiered.errors import CorruptBatch
 from tiered.formats.record_batch import Record, records, verify_crc, whole_batches
+from tiered.peer import READ_COMMITTED, READ_UNCOMMITTED
 from tiered.runtime import SystemClock
 from tiered.wire.fetch import FetchPartitionResult
+
+ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,15 +66,26 @@ def run(arguments: argparse.Namespace) -> int:
     follow = arguments.follow or (start == Start(before_end=0) and not arguments.exit_at_end)
     line_format = line_format_of(arguments.key_separator, arguments.null)
     as_json = arguments.json or arguments.format == "json"
+    isolation_level = ISOLATION_LEVELS[arguments.isolation]
+    if arguments.group is not None and arguments.partition is not None:
+        raise UsageError("--partition and --group do not go together: a group gives out the partitions")
+    if arguments.group == "":
+        raise UsageError("--group must not be empty")
 
     async def act(cluster: Cluster) -> int:
         topic = await existing_topic(cluster, arguments.topic)
-        numbers = topic.chosen(arguments.partition)
-        positions = await start_positions(cluster, topic, numbers, start)
-        ends = None if follow else await offsets(cluster, topic, dict.fromkeys(numbers, LATEST))
         lines = Lines(topic.name, None if as_json else line_format)
-        fetcher = Fetcher(cluster, topic.name, SystemClock())
+        fetcher = Fetcher(cluster, topic.name, SystemClock(), isolation_level=isolation_level)
         try:
+            if arguments.group is not None:
+                from tiered.cli.consume_group import consume_as_member
+
+                await consume_as_member(cluster, topic, fetcher, arguments, start=start, follow=follow, lines=lines)
+                return EXIT_OK
+            numbers = topic.chosen(arguments.partition)
+            positions = await start_positions(cluster, topic, numbers, start)
+            latest = dict.fromkeys(numbers, LATEST)
+            ends = None if follow else await offsets(cluster, topic, latest, isolation_level)
             await Consumption(fetcher, positions, ends, arguments.count, lines).run()
         finally:
             fetcher.close()
@@ -142,27 +157,45 @@ class Consumption:
         self._fetcher = fetcher
         self._positions = positions
         self._ends = ends
-        self._left = count
         self._lines = lines
         self._turn = 0
+        self.left = count
+        """How many records may still be shown; None for any number."""
+        self.shown: dict[int, int] = {}
+        """For each partition that got on, the offset after what was written and flushed."""
 
     async def run(self) -> None:
         """Returns when there is no more to show. Raises CommandFailed."""
-        while wanted := self._wanted():
-            for result in await self._fetcher.fetch({number: self._positions[number] for number in wanted}):
-                self._take(result)
-            self._lines.flush()
+        while not self.has_ended:
+            await self.step()
+
+    @property
+    def has_nothing(self) -> bool:
+        """True when it was given no partition at all."""
+        return not self._positions
+
+    @property
+    def has_ended(self) -> bool:
+        """True when there is no more to show; never while it follows."""
+        return (self.left is not None and self.left <= 0) or (self._ends is not None and not self._unfinished())
+
+    async def step(self) -> None:
+        """Fetches once and shows what came. Raises CommandFailed."""
+        wanted = self._wanted()
+        for result in await self._fetcher.fetch({number: self._positions[number] for number in wanted}):
+            self._take(result)
+        self._lines.flush()
+        self.shown |= {number: self._positions[number] for number in wanted}
 
     def _wanted(self) -> list[int]:
         """The partitions that have more to show, each one first in its turn, so that none starves another."""
-        if self._left is not None and self._left <= 0:
-            return []
-        ends = self._ends
-        numbers = [each for each, position in self._positions.items() if ends is None or position < ends[each]]
-        if not numbers:
-            return []
+        numbers = self._unfinished()
         self._turn = (self._turn + 1) % len(numbers)
         return numbers[self._turn :] + numbers[: self._turn]
+
+    def _unfinished(self) -> list[int]:
+        ends = self._ends
+        return [each for each, position in self._positions.items() if ends is None or position < ends[each]]
 
     def _take(self, result: FetchPartitionResult) -> None:
         number = result.partition_index
@@ -174,15 +207,16 @@ class Consumption:
         if result.error_code != NONE:
             raise CommandFailed(f"partition {number}: {reason(result.error_code, None)}")
         if isinstance(result.records, memoryview | bytes | bytearray):
-            self._show(number, memoryview(result.records))
+            self._show(number, memoryview(result.records), AbortedState(result.aborted_transactions or ()))
 
-    def _show(self, number: int, buffer: memoryview) -> None:
+    def _show(self, number: int, buffer: memoryview, aborted: AbortedState) -> None:
         try:
             for position, header in whole_batches(buffer, 0, len(buffer)):
+                is_hidden = aborted.hides(header)
                 if header.end_offset <= self._positions[number]:
                     continue
                 verify_crc(buffer, position, header.size_bytes)
-                if not header.is_control:
+                if not header.is_control and not is_hidden:
                     for record in records(buffer, position):
                         if not self._show_one(number, record):
                             return
@@ -197,10 +231,10 @@ class Consumption:
         if self._ends is not None and record.offset >= self._ends[number]:
             self._positions[number] = record.offset
             return False
-        if self._left is not None:
-            if self._left <= 0:
+        if self.left is not None:
+            if self.left <= 0:
                 return False
-            self._left -= 1
+            self.left -= 1
         self._lines.write(record, number)
         self._positions[number] = record.offset + 1
         return True

@@ -11,7 +11,7 @@ from tiered.cli.cluster import Cluster
 from tiered.cli.failure import CommandFailed
 from tiered.cli.kafka_errors import NONE, is_retriable, reason
 from tiered.errors import RequestTimedOut
-from tiered.peer import ConnectionLost, Peer
+from tiered.peer import READ_UNCOMMITTED, ConnectionLost, Peer
 from tiered.runtime import Clock
 from tiered.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchTopic
 
@@ -25,7 +25,8 @@ RETRY_EVERY_MS = 250.0
 class Fetcher:
     """Reads `topic` through leaders that it looks up again when they change."""
 
-    def __init__(self, cluster: Cluster, topic: str, clock: Clock) -> None:
+    def __init__(self, cluster: Cluster, topic: str, clock: Clock, *, isolation_level: int = READ_UNCOMMITTED) -> None:
+        self.isolation_level = isolation_level
         self._cluster = cluster
         self._topic = topic
         self._clock = clock
@@ -90,7 +91,7 @@ class Fetcher:
                 max_wait_ms=MAX_WAIT_MS,
                 min_bytes=1,
                 max_bytes=MAX_BYTES,
-                isolation_level=0,
+                isolation_level=self.isolation_level,
                 session_id=0,
                 session_epoch=-1,
                 topics=[FetchTopic(self._topic, None, asked)],

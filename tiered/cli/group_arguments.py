@@ -55,7 +55,7 @@ def _reset_options(reset: Parser) -> None:
     where.add_argument("--to-earliest", action="store_true", help="to the oldest record")
     where.add_argument("--to-latest", action="store_true", help="to the end: what comes from now on")
     where.add_argument("--to-offset", metavar="N", type=_offset, help="to this offset, or the nearest that is there")
-    where.add_argument("--by", metavar="N", type=_shift, help="forward by N records, or back by -N")
+    where.add_argument("--by", metavar="N", type=_shift, help="forward by N offsets, or back by -N")
     where.add_argument("--to-timestamp", metavar="MS", type=_offset, help="to the first record since, in ms since 1970")
     where.add_argument(
         "--to-datetime", metavar="TIME", help="the same, such as 2026-01-31T23:59:59Z (UTC unless it says otherwise)"

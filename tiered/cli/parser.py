@@ -172,6 +172,18 @@ def _add_consume(commands: "Commands[Parser]") -> None:
     parser.add_argument(
         "-p", "--partition", metavar="N", type=number, action="append", help="may be repeated (all partitions)"
     )
+    parser.add_argument(
+        "-g",
+        "--group",
+        metavar="GROUP",
+        help="as a member of this consumer group: from what it has committed, else from --offset, and commit",
+    )
+    parser.add_argument(
+        "--isolation",
+        choices=("read_uncommitted", "read_committed"),
+        default="read_uncommitted",
+        help="read_committed shows a transaction's records only once it was committed (read_uncommitted)",
+    )
     parser.add_argument("-c", "--count", metavar="N", type=positive, help="stop after so many records")
     until = parser.add_mutually_exclusive_group()
     until.add_argument("-f", "--follow", action="store_true", help="wait for new records, until Ctrl-C")

@@ -213,7 +213,10 @@ def _tell(arguments: argparse.Namespace, moves: Sequence[Move], codes: Mapping[T
         )
         print_table(columns, [_row(each) for each in moves])
         done = counted(len(moves) - len(failures), "offset")
-        print(f"\n{done} moved" if arguments.execute else "\nNothing was changed: this is the plan. --execute does it.")
+        verb = "forgotten" if arguments.delete else "moved"
+        print(
+            f"\n{done} {verb}" if arguments.execute else "\nNothing was changed: this is the plan. --execute does it."
+        )
     for (topic, partition), message in failures.items():
         print(f"{arguments.parser.prog}: {topic}-{partition}: {message}", file=sys.stderr)
     return EXIT_FAILED if failures else EXIT_OK
