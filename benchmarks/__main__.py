@@ -1,4 +1,4 @@
-"""`make bench`: produce and consume beside librdkafka's mock broker, start, idle, Spark replay.
+"""`make bench`: produce and consume beside librdkafka's mock broker, offset commits, start, idle, Spark replay.
 
 Owns the command line. Results go to bench-results/ as JSON and as a table.
 """
@@ -14,7 +14,7 @@ from benchmarks import machine, scenarios
 from benchmarks.report import Report
 from benchmarks.systems import MockBroker, System, Tiered
 
-SUITES = ("throughput", "warm", "many", "start", "replay")
+SUITES = ("throughput", "warm", "many", "start", "replay", "commits")
 
 
 def main() -> int:
@@ -62,6 +62,11 @@ def main() -> int:
             report.start = scenarios.start_and_idle(Tiered(folder=folder / "start"), rounds=rounds, say=say)
         if "replay" in suites:
             report.replay = scenarios.replay(folder / "replay", rounds=rounds, gb=gb, say=say)
+        if "commits" in suites:
+            from benchmarks import commit_scenarios
+
+            seconds = 2.0 if options.quick else 5.0
+            report.commits = commit_scenarios.commits(folder / "commits", rounds=rounds, seconds=seconds, say=say)
     finally:
         holes.unlink(missing_ok=True)
         if options.folder is None:

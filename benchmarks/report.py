@@ -18,6 +18,7 @@ class Report:
     throughput: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
     start: dict[str, list[float]] = field(default_factory=dict)
     replay: dict[str, dict[str, Any]] = field(default_factory=dict)
+    commits: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
 
     def medians(self) -> dict[str, Any]:
         """The median of every number of every scenario, and ours as a multiple of the reference where there is one."""
@@ -34,6 +35,10 @@ class Report:
             medians[name] = statistics.median(values)
         for scenario, result in self.replay.items():
             medians[scenario] = {"rows_per_s": statistics.median(result["rows_per_s"])}
+        for database, by_variant in self.commits.items():
+            medians[f"commits on {database}"] = {
+                variant: statistics.median(run["commits_per_s"] for run in runs) for variant, runs in by_variant.items()
+            }
         return medians
 
     def write(self, folder: Path, stamp: str) -> Path:
@@ -43,7 +48,12 @@ class Report:
         document = {
             "facts": self.facts,
             "medians": self.medians(),
-            "runs": {"throughput": self.throughput, "start": self.start, "replay": self.replay},
+            "runs": {
+                "throughput": self.throughput,
+                "start": self.start,
+                "replay": self.replay,
+                "commits": self.commits,
+            },
         }
         path.write_text(json.dumps(document, indent=2) + "\n")
         (folder / f"{stamp}.md").write_text(self.table() + "\n")
@@ -81,4 +91,10 @@ class Report:
             f"| {label} | {form.format(medians[name])} |" for name, (label, form) in words.items() if name in medians
         ]
         lines += [f"| {scenario} | {medians[scenario]['rows_per_s']:,.0f} rows/s |" for scenario in self.replay]
+        if self.commits:
+            lines += ["", "| offset commits of 100 groups | commits/s | × |", "|---|---:|---:|"]
+        for database in self.commits:
+            entry = medians[f"commits on {database}"]
+            slowest = min(entry.values())
+            lines += [f"| {database}, {name} | {each:,.0f} | {each / slowest:.1f} |" for name, each in entry.items()]
         return "\n".join(lines)

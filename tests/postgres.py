@@ -26,8 +26,10 @@ START_SECONDS = 30
 class PostgresServer:
     """A server of our own, to be stopped, killed, frozen and started again at will."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, durable: bool = False) -> None:
+        """Tests lose nothing when it forgets what it had not written; measurements need a `durable` one."""
         self.folder = folder
+        self._fsync = "on" if durable else "off"
         self.data = folder / "data"
         self._as_nobody = os.geteuid() == 0
         self._bin = self._usable_binaries()
@@ -40,7 +42,8 @@ class PostgresServer:
 
     def start(self) -> None:
         """Starts it, and returns when it accepts connections."""
-        options = f"-c listen_addresses='' -k {self.folder} -c fsync=off -c max_connections=60 -c shared_buffers=16MB"
+        options = f"-c listen_addresses='' -k {self.folder} -c fsync={self._fsync}"
+        options += " -c max_connections=60 -c shared_buffers=16MB"
         self._run(
             "pg_ctl", "-D", str(self.data), "-w", "-t", str(START_SECONDS), "-l", str(self.log), "-o", options, "start"
         )

@@ -20,6 +20,9 @@ def report() -> Report:
         throughput={"produce": {"tiered": [run(100), run(300), run(200)], "mock": [run(100), run(100), run(160)]}},
         start={"ready_s": [0.5, 0.3, 0.4], "first_ack_s": [0.6], "idle_rss_mb": [70.0], "idle_cpu_percent": [0.1]},
         replay={"Spark replay": {"rows_per_s": [3.0, 1.0, 2.0]}},
+        commits={
+            "SQLite": {name: [{"commits_per_s": rate}] * 3 for name, rate in (("together", 50.0), ("alone", 5.0))}
+        },
     )
 
 
@@ -29,6 +32,7 @@ def test_medians_and_the_ratio_to_the_reference() -> None:
     assert medians["produce"]["throughput_ratio"] == 2.0
     assert medians["ready_s"] == 0.4
     assert medians["Spark replay"]["rows_per_s"] == 2.0
+    assert medians["commits on SQLite"] == {"together": 50.0, "alone": 5.0}
 
 
 def test_every_run_is_in_the_file_and_every_scenario_in_the_table(tmp_path: Path) -> None:
@@ -38,3 +42,4 @@ def test_every_run_is_in_the_file_and_every_scenario_in_the_table(tmp_path: Path
     assert "| produce | tiered | 200 |" in table
     assert "| 2.00 |" in table
     assert "| Spark replay | 2 rows/s |" in table
+    assert "| SQLite, together | 50 | 10.0 |" in table

@@ -70,7 +70,8 @@ class OffsetCommits:
         self._waiting_chars = 0
         self._last: dict[str, asyncio.Future[None]] = {}
         self._changed: dict[str, GroupRow] = {}
-        self._slot_epochs: Mapping[int, int] = {}
+        self.slot_epochs: Mapping[int, int] = {}
+        """Of the slots that this broker holds, as it last took them."""
         self._commit_number = 0
         self._task: asyncio.Task[None] | None = None
         self._stopped = False
@@ -92,7 +93,7 @@ class OffsetCommits:
             groups.mark_empty(conn, now_ms=broker.clock.now_ms())
             return epochs
 
-        self._slot_epochs = await broker.database.run(take)
+        self.slot_epochs = await broker.database.run(take)
         self._task = tasks.create_task(self._write_for_ever())
 
     async def stop(self) -> None:
@@ -242,7 +243,7 @@ class OffsetCommits:
         if not self.outcome_unknown:
             return
         broker = self._broker
-        self._slot_epochs = await self._run(
+        self.slot_epochs = await self._run(
             lambda conn: coordinator_slots.retake_own(
                 conn, broker_id=broker.broker_id, broker_epoch=broker.broker_epoch
             )
@@ -275,7 +276,7 @@ class OffsetCommits:
         return Coordinator(
             broker_id=self._broker.broker_id,
             broker_epoch=self._broker.broker_epoch,
-            slot_epochs=self._slot_epochs,
+            slot_epochs=self.slot_epochs,
             commit_number=self._commit_number,
         )
 
