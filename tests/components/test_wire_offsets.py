@@ -8,6 +8,7 @@ import pytest
 
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
+from tests.components.test_wire_metadata_and_admin import admin
 from tests.components.test_wire_metadata_and_admin import ask as ask_metadata
 from tests.components.test_wire_produce import create
 from tiered.wire import messages
@@ -158,3 +159,164 @@ def test_every_version_of_offset_fetch_finds_what_was_committed(broker: BrokerPr
             assert found.committed_leader_epoch == 3
         if version >= 2:
             assert fetch(connection, group, None, version=version) == {(name, 0): 5, (name, 1): 0}
+
+
+# What is committed
+
+
+def test_what_was_never_committed_is_minus_one_without_an_error(broker: BrokerProcess) -> None:
+    topic = create(broker, "never")
+    group = group_id()
+    with RawConnection(broker) as connection:
+        assert fetch(connection, group, {topic: [0, 7], "no-such-topic": [0]}) == {
+            (topic, 0): -1,
+            (topic, 7): -1,
+            ("no-such-topic", 0): -1,
+        }
+        assert fetch(connection, group, None) == {}
+
+
+def test_a_partition_that_does_not_exist_fails_for_itself_alone(broker: BrokerProcess) -> None:
+    topic = create(broker, "partial")
+    group = group_id()
+    with RawConnection(broker) as connection:
+        answer = commit(connection, group, {topic: {0: 5, 1: 6, -1: 7}, "no-such": {0: 1}, "a b": {0: 1}})
+        assert answer == {(topic, 0): 0, (topic, 1): 3, (topic, -1): 3, ("no-such", 0): 3, ("a b", 0): 3}
+        assert fetch(connection, group, None) == {(topic, 0): 5}
+        unknown = uuid4()
+        assert commit(connection, group, {unknown: {0: 5}}, version=10) == {(unknown, 0): 100}
+        assert commit(connection, group, {"__consumer_offsets": {0: 5}}) == {("__consumer_offsets", 0): 3}
+
+
+def test_topic_ids_that_nobody_knows_are_unknown_to_offset_fetch(broker: BrokerProcess) -> None:
+    unknown = uuid4()
+    with RawConnection(broker) as connection:
+        group = fetch_answer(connection, {group_id(): {unknown: [0]}}, version=10).groups[0]
+        (found,) = group.topics[0].partitions
+        assert (int(group.error_code), int(found.error_code), found.committed_offset) == (0, 100, -1)
+
+
+@pytest.mark.parametrize(
+    ("offset", "metadata", "code"),
+    [
+        (-1, "", 42),
+        (-(2**63), "", 42),
+        (2**63 - 1, "", 0),
+        (0, None, 0),
+        (0, "ü" * 2048, 0),
+        (0, "ü" * 2049, 12),
+        (0, "a\0b", 42),
+    ],
+)
+def test_impossible_offsets_and_notes_are_refused_each_for_itself(
+    broker: BrokerProcess, offset: int, metadata: str | None, code: int
+) -> None:
+    topic = create(broker, f"impossible-{uuid4()}")
+    group = group_id()
+    with RawConnection(broker) as connection:
+        assert commit(connection, group, {topic: {0: offset}}, metadata=metadata) == {(topic, 0): code}
+        assert fetch(connection, group, None) == ({(topic, 0): offset} if code == 0 else {})
+        assert commit(connection, group, {topic: {0: 1}}) == {(topic, 0): 0}
+
+
+def test_of_one_partition_named_twice_the_later_offset_stays(broker: BrokerProcess) -> None:
+    topic = create(broker, "twice")
+    group = group_id()
+    with RawConnection(broker) as connection:
+        commit(connection, group, {topic: [(0, 9), (0, 4)]})
+        assert fetch(connection, group, {topic: [0, 0]}) == {(topic, 0): 4}
+
+
+@pytest.mark.parametrize(("group", "code"), [("", 24), ("x" * 2000, 0), ("x" * 2001, 24), ("a\0b", 24), ("grüppe", 0)])
+def test_impossible_group_ids_are_refused(broker: BrokerProcess, group: str, code: int) -> None:
+    topic = create(broker, f"names-{uuid4()}")
+    with RawConnection(broker) as connection:
+        assert commit(connection, group, {topic: {0: 5}}) == {(topic, 0): code}
+        assert int(fetch_answer(connection, {group: {topic: [0]}}).error_code) == code
+        (partition,) = fetch_answer(connection, {group: {topic: [0]}}, version=1).topics[0].partitions
+        assert int(partition.error_code) == code, "version 1 has no other place for it"
+
+
+def test_a_member_that_the_group_does_not_know_commits_nothing(broker: BrokerProcess) -> None:
+    topic = create(broker, "strangers")
+    group = group_id()
+    with RawConnection(broker) as connection:
+        assert commit(connection, group, {topic: {0: 5}}, generation=3, member_id="stranger")[topic, 0] in (22, 25)
+        assert fetch(connection, group, None) == {}
+
+
+def test_many_groups_are_fetched_at_once_and_one_that_is_wrong_spoils_no_other(broker: BrokerProcess) -> None:
+    topic = create(broker, "many-groups", partitions=2)
+    first, second = group_id(), group_id()
+    with RawConnection(broker) as connection:
+        commit(connection, first, {topic: {0: 1}})
+        commit(connection, second, {topic: {0: 2, 1: 3}})
+        answer = fetch_answer(connection, {first: {topic: [0, 1]}, "": None, second: None}, version=8)
+        assert [(each.group_id, int(each.error_code), offsets_of(each)) for each in answer.groups] == [
+            (first, 0, {(topic, 0): 1, (topic, 1): -1}),
+            ("", 24, {}),
+            (second, 0, {(topic, 0): 2, (topic, 1): 3}),
+        ]
+
+
+def test_an_answer_has_a_bound(broker: BrokerProcess) -> None:
+    topic = create(broker, "bounded")
+    group = group_id()
+    with RawConnection(broker) as connection:
+        commit(connection, group, {topic: {0: 1}})
+        answer = fetch_answer(connection, {group: {topic: [0] * 150_000}, "other": {topic: [0] * 60_000}}, version=8)
+        assert [int(each.error_code) for each in answer.groups] == [0, 42]
+        too_many = commit(connection, group, {topic: [(0, 5)] * 50_001})
+        assert too_many == {(topic, 0): 42}
+        assert fetch(connection, group, None) == {(topic, 0): 1}
+
+
+def test_offsets_outlive_kill_9_and_those_of_a_deleted_topic_do_not_come_back(make_broker) -> None:  # type: ignore[no-untyped-def]
+    process = make_broker().start()
+    topic, other = create(process, "durable"), create(process, "short-lived")
+    with RawConnection(process) as connection:
+        commit(connection, "billing", {topic: {0: 5}, other: {0: 6}})
+    process.kill()
+    process.start()
+    with RawConnection(process) as connection:
+        assert fetch(connection, "billing", None) == {(topic, 0): 5, (other, 0): 6}
+        assert commit(connection, "billing", {topic: {0: 4}})[topic, 0] == 0, "the new process has the newer word"
+        admin(process).delete_topics([other])[other].result(10)
+        create(process, other)
+        assert fetch(connection, "billing", {topic: [0], other: [0]}) == {(topic, 0): 4, (other, 0): -1}
+
+
+# OffsetDelete
+
+
+def delete(connection: RawConnection, group: str, topics: Mapping[str, Sequence[int]]) -> Any:
+    make = messages.request(DELETE, 0)
+    asked = [
+        make.OffsetDeleteRequestTopic(
+            name=topic, partitions=[make.OffsetDeleteRequestPartition(partition_index=index) for index in indexes]
+        )
+        for topic, indexes in topics.items()
+    ]
+    return connection.ask(DELETE, 0, make.OffsetDeleteRequest(group_id=group, topics=asked))
+
+
+def test_offset_delete_forgets_what_it_names_and_nothing_else(broker: BrokerProcess) -> None:
+    topic = create(broker, "forgotten", partitions=3)
+    group = group_id()
+    with RawConnection(broker) as connection:
+        commit(connection, group, {topic: {0: 1, 1: 2}})
+        answer = delete(connection, group, {topic: [0, 2, 3], "no-such": [0]})
+        assert int(answer.error_code) == 0
+        codes = {
+            (each.name, part.partition_index): int(part.error_code)
+            for each in answer.topics
+            for part in each.partitions
+        }
+        assert codes == {(topic, 0): 0, (topic, 2): 0, (topic, 3): 3, ("no-such", 0): 3}
+        assert fetch(connection, group, None) == {(topic, 1): 2}
+
+
+def test_offset_delete_of_a_group_that_nobody_knows_says_so(broker: BrokerProcess) -> None:
+    with RawConnection(broker) as connection:
+        assert int(delete(connection, group_id(), {"any": [0]}).error_code) == 69
+        assert int(delete(connection, "", {"any": [0]}).error_code) == 24
