@@ -89,8 +89,8 @@ class Listener:
                 return found
         raise AssertionError(f"the tail ended after {len(found)} records of {count}")
 
-    def receive(self, size_bytes: int) -> bool:
-        """Reads a little from the connection; False when the server has closed it."""
+    def receive(self, size_bytes: int) -> int:
+        """Reads at most so much from the connection; how much it was, 0 when the server has closed it."""
         return self._receive(size_bytes)
 
     def received(self) -> list[Event]:
@@ -118,7 +118,7 @@ class Listener:
         found, _, self._buffer = self._buffer.partition(mark)
         return found
 
-    def _receive(self, size_bytes: int = 65536) -> bool:
+    def _receive(self, size_bytes: int = 65536) -> int:
         piece = self._socket.recv(size_bytes)
         self._buffer += piece
-        return bool(piece)
+        return len(piece)

@@ -73,10 +73,11 @@ async def tail(request: web.Request) -> web.StreamResponse:
         wanted=_wanted(_KEY.find(request), _KEY_PREFIX.find(request)),
         render=_Renderers(_FIELD_BYTES.of(request)),
     )
+    skips = _WHEN_BEHIND.of(request) == SKIP
     response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE, "X-Accel-Buffering": "no"})
     response.force_close()
     await response.prepare(request)
-    stream = _Stream(broker, request, response, listener, skips=_WHEN_BEHIND.of(request) == SKIP)
+    stream = _Stream(broker, request, response, listener, skips=skips)
     try:
         await stream.run()
     except ConnectionResetError:
