@@ -19,6 +19,7 @@ from tiered.server.http.keys import BROKER
 from tiered.server.http.lookups import topic_of
 from tiered.server.http.parameters import TOPIC, json_of, query_flag
 from tiered.server.http.route import Answer, Route, answers_json
+from tiered.server.kafka.api.create_topics import check_partitions
 
 TAG = "topics"
 MAX_CONFIGS = 100
@@ -123,6 +124,7 @@ async def create(request: web.Request) -> web.Response:
         replication_factor=body.get("replication_factor", DEFAULT),
         configs=_config_texts(body.get("configs", {})),
     )
+    check_partitions(broker, max(1, new.partition_count))
     made = await broker.admin.create_topic(new, validate_only=validate_only)
     return web.json_response(_with_configs(broker, made), status=200 if validate_only else 201)
 
