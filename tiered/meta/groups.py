@@ -92,20 +92,11 @@ def remove(conn: Connection, group_id: str) -> bool:
     return offsets + rows > 0
 
 
-def list_empty(conn: Connection, *, after: str, limit: int) -> tuple[GroupRow, ...]:
-    """Up to `limit` groups without members whose ids come after `after`, by id."""
-    statement = _columns().where(consumer_group.c.empty_since_ms.is_not(None), consumer_group.c.group_id > after)
-    return _groups(conn, statement.order_by(consumer_group.c.group_id).limit(limit))
-
-
-def remove_without_offsets(conn: Connection, group_ids: Sequence[str]) -> tuple[str, ...]:
-    """Those of these groups that had no members and no offset left: their rows are gone."""
+def remove_without_offsets(conn: Connection, group_ids: Sequence[str], *, empty_before_ms: int) -> tuple[str, ...]:
+    """Those of these groups that had no members since that time and no offset left: their rows are gone."""
     holds = exists().where(group_offset.c.group_id == consumer_group.c.group_id)
-    statement = (
-        delete(consumer_group)
-        .where(consumer_group.c.group_id.in_(group_ids), consumer_group.c.empty_since_ms.is_not(None), ~holds)
-        .returning(consumer_group.c.group_id)
-    )
+    empty = (consumer_group.c.group_id.in_(group_ids), consumer_group.c.empty_since_ms < empty_before_ms)
+    statement = delete(consumer_group).where(*empty, ~holds).returning(consumer_group.c.group_id)
     return tuple(conn.execute(statement).scalars())
 
 

@@ -70,6 +70,7 @@ class OffsetCommits:
         self._waiting_chars = 0
         self._last: dict[str, asyncio.Future[None]] = {}
         self._changed: dict[str, GroupRow] = {}
+        self._being_written: Mapping[str, GroupRow] = {}
         self.slot_epochs: Mapping[int, int] = {}
         """Of the slots that this broker holds, as it last took them."""
         self._commit_number = 0
@@ -142,6 +143,17 @@ class OffsetCommits:
         self._changed[group.group_id] = group
         self._something.set()
 
+    def due(self, group_id: str) -> GroupRow | None:
+        """The group's row where SQL does not have it yet, for all this broker knows."""
+        return self._changed.get(group_id) or self._being_written.get(group_id)
+
+    async def remove_group(self, slot: int, group_id: str) -> None:
+        """Deletes the group, its offsets, and what was due of it. Raises CoordinatorNotAvailable or NotCoordinator."""
+        before = self._changed.get(group_id)
+        await self.exclusively([slot], lambda conn: groups.remove(conn, group_id))
+        if self._changed.get(group_id) is before:
+            self._changed.pop(group_id, None)
+
     async def settled(self, group_id: str) -> None:
         """Returns when every commit of the group before now is stored, or never will be.
 
@@ -161,7 +173,8 @@ class OffsetCommits:
         """
         async with self._turn:
             last = self._waiting[-1].done if self._waiting else None
-            while last is not None and not last.done():
+            while self._changed or (last is not None and not last.done()):
+                # A group's row that is still due would bring back what `change` deletes.
                 await self._write_batch()
             await self._settle()
             by = self._coordinator()
@@ -191,6 +204,7 @@ class OffsetCommits:
     async def _write_batch(self) -> None:
         """Writes one batch and answers its commits. Needs the turn. Raises what groups' states met."""
         batch, changed = self._take_batch()
+        self._being_written = changed
         try:
             await self._settle()
             by = self._coordinator()
@@ -215,6 +229,8 @@ class OffsetCommits:
                     _fail(waiting, error_of_one)
                 elif not waiting.done.done():
                     waiting.done.set_result(None)
+        finally:
+            self._being_written = {}
 
     def _take_batch(self) -> tuple[list[_WaitingState], dict[str, GroupRow]]:
         batch: list[_WaitingState] = []

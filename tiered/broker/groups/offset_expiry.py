@@ -71,9 +71,12 @@ class OffsetExpiry:
         expired = [(group, topic) for group, topic in old if self._is_expired(by_id[group], topic, before_ms)]
         without_members = [row.group_id for row in rows if not self._has_members(row)]
 
+        # A group that has just lost its last member, or its coordinator, keeps its generation for a while.
+        empty_before_ms = self._broker.clock.now_ms() - self._broker.settings.offsets_retention_check_interval_ms
+
         def change(conn: Connection) -> tuple[str, ...]:
             group_offsets.remove_old(conn, expired, before_ms=before_ms)
-            return groups.remove_without_offsets(conn, without_members)
+            return groups.remove_without_offsets(conn, without_members, empty_before_ms=empty_before_ms)
 
         for group_id in await self._commits.exclusively({row.slot for row in rows}, change):
             self._broker.groups.forget(group_id)

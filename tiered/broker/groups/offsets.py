@@ -103,8 +103,11 @@ class Offsets:
     # Groups
 
     async def load_group(self, group_id: str) -> StoredGroup | None:
-        """What SQL knows of the group. Raises CoordinatorNotAvailable."""
+        """What SQL knows of the group, or is about to. Raises CoordinatorNotAvailable."""
         await self.commits.settled(group_id)
+        due = self.commits.due(group_id)
+        if due is not None:
+            return _stored(due)
         row = await self._read(lambda conn: groups.load(conn, group_id))
         return None if row is None else _stored(row)
 
@@ -136,7 +139,7 @@ class Offsets:
 
     async def delete_group(self, group_id: str) -> None:
         """Deletes the group's row and its offsets. Raises CoordinatorNotAvailable, NotCoordinator."""
-        await self.commits.exclusively([self._slot(group_id)], lambda conn: groups.remove(conn, group_id))
+        await self.commits.remove_group(self._slot(group_id), group_id)
 
     async def expire(self) -> None:
         """Deletes what has expired, now. Raises CoordinatorNotAvailable, NotCoordinator."""
