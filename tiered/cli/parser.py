@@ -207,7 +207,7 @@ def _add_doctor(commands: "Commands[Parser]") -> None:
         "-b",
         "--bootstrap",
         metavar="HOST:PORT",
-        default=os.environ.get("TIERED_BOOTSTRAP"),
+        default=os.environ.get("TIERED_BOOTSTRAP") or None,
         help="a broker that must be running (TIERED_BOOTSTRAP, else that of --kafka, which need not be)",
     )
     parser.add_argument(

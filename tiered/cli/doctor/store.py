@@ -4,6 +4,7 @@ Writes objects of its own below `probes/` and deletes them. Every request has a 
 """
 
 import http.client
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
@@ -51,7 +52,12 @@ def _folder(address: LocalAddress) -> Iterator[Finding]:
         return
     from tiered.cold.local import LocalStore
 
-    yield from _round_trip(LocalStore(directory))
+    # In a folder of its own: a store keeps its lock file where it was once written to.
+    own = directory / f".tiered-doctor-{new_uuid().hex}"
+    try:
+        yield from _round_trip(LocalStore(own))
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
 
 
 def _bucket(address: S3Address) -> Iterator[Finding]:
@@ -120,9 +126,9 @@ def _round_trip(opened: ObjectStore) -> Iterator[Finding]:
             yield fail("access", str(error), _why_not(opened, str(error)))
             return
         if whole != data or part != data[1_000:6_000]:
-            yield fail("reading", f"{opened.url} does not give back what was written", "Use another store.")
+            yield fail("reading", f"{_shown(opened)} does not give back what was written", "Use another store.")
             return
-        yield ok("access", f"{opened.url} takes an object and gives it back, whole and in part", **timed.took_ms)
+        yield ok("access", f"{_shown(opened)} takes an object and gives it back, whole and in part", **timed.took_ms)
         yield _overwriting(opened, key, data)
         with suppress(TieredError):
             yield from _promises(opened.probe())
@@ -138,6 +144,10 @@ def _round_trip(opened: ObjectStore) -> Iterator[Finding]:
         yield warn("latency", f"{message}; {slow} took {took_ms:.0f} ms", advice, **timed.took_ms)
     else:
         yield ok("latency", message, **timed.took_ms)
+
+
+def _shown(opened: ObjectStore) -> str:
+    return opened.url.partition("/.tiered-doctor-")[0]
 
 
 class _Timed:
