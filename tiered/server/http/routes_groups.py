@@ -13,6 +13,7 @@ from tiered.broker.groups.values import GroupDescription
 from tiered.broker.lag_history import SAMPLES
 from tiered.broker.offset_reset import Earliest, Latest, Target, ToOffset, ToTimestamp, reset_offsets
 from tiered.broker.topics import Topic
+from tiered.errors import InvalidRequest
 from tiered.ids import TopicPartition
 from tiered.server.http import schema
 from tiered.server.http.keys import BROKER
@@ -28,8 +29,14 @@ _MINUTES = query_number(
 )
 _TARGET = schema.one_of(
     schema.text(allowed=("earliest", "latest")),
-    schema.record({"offset": schema.integer()}),
-    schema.record({"timestamp_ms": schema.integer("The first record that is not older.")}),
+    {
+        **schema.record(
+            {"offset": schema.integer(), "timestamp_ms": schema.integer("The first record that is not older.")},
+            optional=("offset", "timestamp_ms"),
+        ),
+        "minProperties": 1,
+        "maxProperties": 1,
+    },
 )
 _RESET = schema.record(
     {
@@ -229,8 +236,10 @@ def _target(to: str | dict[str, int]) -> Target:
             return Latest()
         case {"offset": offset}:
             return ToOffset(offset=offset)
+        case {"timestamp_ms": timestamp_ms}:
+            return ToTimestamp(timestamp_ms=timestamp_ms)
         case _:
-            return ToTimestamp(timestamp_ms=to["timestamp_ms"])
+            raise InvalidRequest("to is an empty object: give offset or timestamp_ms, or say earliest or latest")
 
 
 def _offsets(
