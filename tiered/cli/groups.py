@@ -188,8 +188,10 @@ def _show(group: dict[str, Any]) -> None:
     print("  ".join([group["group"], ", ".join(each for each in [*about, group["assignor"]] if each)]))
     if offsets:
         print_table(_OFFSET_COLUMNS, [_offset_row(each) for each in offsets])
-        behind = counted(group["lag"], "record")
-        print(f"\n{behind} behind, in {counted(len(offsets), 'partition')}")
+        known = [each for each in offsets if each["lag"] is not None]
+        if known:
+            behind = counted(group["lag"], "record")
+            print(f"\n{behind} behind, in {counted(len(known), 'partition')}")
     if members:
         print()
         print_table(_MEMBER_COLUMNS, [_member_row(each) for each in members])

@@ -33,7 +33,8 @@ def broker(situation: Situation) -> Iterator[Finding]:
     findings = asyncio.run(_ask(bootstrap, must_run=asked_for, may_write=situation.may_write))
     yield from findings
     runs = any(each.measured.get("running") for each in findings)
-    if runs and options.http_port and not asked_for:
+    is_that_one = bootstrap == f"{_reachable(options.kafka_host)}:{options.kafka_port}"
+    if runs and options.http_port and is_that_one:
         yield _http(_reachable(options.http_host), options.http_port)
 
 
