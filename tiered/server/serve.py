@@ -53,10 +53,10 @@ class Server:
         self._kafka.start(tasks)
         self._http.open(tasks, on_demand=self._http_on_demand)
 
-    async def stop(self) -> None:
+    async def stop(self, *, grace_ms: float = STOP_GRACE_MS) -> None:
         """A controlled shutdown: no new work, answers in progress finish, logs are flushed and marked clean."""
         self.broker.begin_stop()
-        await self._kafka.stop(grace_ms=STOP_GRACE_MS)
+        await self._kafka.stop(grace_ms=grace_ms)
         await self._http.stop()
         await self.broker.stop()
 

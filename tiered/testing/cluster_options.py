@@ -16,6 +16,8 @@ QUICK_SETTINGS: Mapping[str, str] = {
     "group.initial.rebalance.delay.ms": "0",
     # Tests of members that vanish ask for session time-outs that no real group would.
     "group.min.session.timeout.ms": "100",
+    # Records in tests are often dated by hand, years ago: they go only where a test asks for it.
+    "log.retention.ms": "-1",
     # What happens every few seconds or minutes elsewhere happens while a test waits.
     "tiered.upload.interval.ms": "20",
     "tiered.checkpoint.interval.ms": "20",

@@ -22,7 +22,7 @@ class Life(Protocol):
         """Ends it without a goodbye."""
 
     def health(self) -> dict[str, Any]:
-        """What `/healthz` says."""
+        """What `/readyz` says."""
 
 
 class BrokerEndedError(RuntimeError):

@@ -273,7 +273,7 @@ class LocalCluster:
         )
 
     def health(self) -> dict[str, Any]:
-        """What `/healthz` says."""
+        """What `/readyz` says."""
         return self.broker.life.health()
 
 

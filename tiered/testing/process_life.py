@@ -64,7 +64,7 @@ class ProcessLife:
         self._reap(signal.SIGKILL)
 
     def health(self) -> dict[str, Any]:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._told.http_port}/healthz", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._told.http_port}/readyz", timeout=10) as answer:
             found: dict[str, Any] = json.load(answer)
         return found
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from tiered.server.serve import Server
     from tiered.testing.cluster_options import Told
 
+# A test's consumer often still waits for records when its broker ends: nobody reads the answer.
+STOP_GRACE_MS = 100.0
+
 
 class _End(Enum):
     STOP = "controlled"
@@ -122,7 +125,7 @@ class ThreadLife:
             if self._end.done() and self._end.result() is _End.KILL:
                 await server.abandon()
             else:
-                await server.stop()
+                await server.stop(grace_ms=STOP_GRACE_MS)
         if server.broker.replaced is not None:
             raise BrokerEndedError(str(server.broker.replaced))
 
