@@ -256,6 +256,7 @@ class BrokerSettings:
     tiered_http_allowed_hosts: tuple[str, ...] = setting(
         ConfigType.LIST, (), "Names besides the advertised one that browsers may reach the HTTP door by.",
     )
+    tiered_http_max_connections: int = setting(ConfigType.INT, 500, "HTTP connections in all.", minimum=1)
     tiered_http_max_requests: int = setting(
         ConfigType.INT, 64, "HTTP requests in progress; the next one is answered with 429.", minimum=1,
     )
@@ -263,7 +264,8 @@ class BrokerSettings:
         ConfigType.INT, 100, "HTTP answers without an end (tails) that may be open.", minimum=0,
     )
     tiered_http_request_timeout_ms: int = setting(
-        ConfigType.INT, 30_000, "An HTTP request must have arrived and been answered within this long.", minimum=100,
+        ConfigType.INT, 30_000, "An HTTP request must have arrived, and its answer be taken, within this long.",
+        minimum=100,
     )
     tiered_lag_sample_interval_ms: int = setting(
         ConfigType.INT, 5000, "How often every group's lag is noted for its history of 1440 samples.",

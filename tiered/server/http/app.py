@@ -4,6 +4,7 @@ Owns the application's set-up and what becomes of an exception. Must never hold 
 read from the broker.
 """
 
+import asyncio
 import logging
 import socket
 
@@ -13,6 +14,7 @@ from aiohttp.web_protocol import RequestPayloadError
 from tiered.broker.broker import Broker
 from tiered.errors import TieredError
 from tiered.server.http import limits, openapi, security
+from tiered.server.http.connection import HttpConnection, Refusal
 from tiered.server.http.failures import error_response, response_for
 from tiered.server.http.keys import BROKER
 from tiered.server.http.route import Handler
@@ -44,25 +46,26 @@ class HttpServer:
     """Serves `application` on a bound socket between `start` and `stop`."""
 
     def __init__(self, broker: Broker) -> None:
-        self._runner = web.AppRunner(
-            application(broker),
-            access_log=None,
-            # A handler whose client has gone is cancelled: nobody waits for its answer any more.
-            handler_cancellation=True,
-            keepalive_timeout=limits.KEEPALIVE_S,
-            lingering_time=limits.LINGER_S,
-            shutdown_timeout=SHUTDOWN_S,
-            max_line_size=limits.MAX_LINE_BYTES,
-            max_field_size=limits.MAX_HEADER_BYTES,
-            max_headers=limits.MAX_HEADERS,
-        )
+        self._broker = broker
+        # A handler whose client has gone is cancelled: nobody waits for its answer any more.
+        self._runner = web.AppRunner(application(broker), handler_cancellation=True, shutdown_timeout=SHUTDOWN_S)
+        self._listening: asyncio.Server | None = None
 
     async def start(self, sock: socket.socket) -> None:
         await self._runner.setup()
-        await web.SockSite(self._runner, sock).start()
+        self._listening = await asyncio.get_running_loop().create_server(self._connection, sock=sock)
 
     async def stop(self) -> None:
+        if self._listening is not None:
+            self._listening.close()
         await self._runner.cleanup()
+
+    def _connection(self) -> asyncio.Protocol:
+        server, settings = self._runner.server, self._broker.settings
+        assert server is not None
+        if len(server.connections) >= settings.tiered_http_max_connections:
+            return Refusal()
+        return HttpConnection(server, patience_s=settings.tiered_http_request_timeout_ms / 1000.0)
 
 
 @web.middleware

@@ -14,12 +14,6 @@ from tiered.server.http.failures import error_response
 from tiered.server.http.keys import BROKER
 from tiered.server.http.route import Handler, Route
 
-MAX_LINE_BYTES = 16 << 10
-MAX_HEADER_BYTES = 16 << 10
-MAX_HEADERS = 100
-KEEPALIVE_S = 60.0
-LINGER_S = 2.0
-
 
 @dataclass(slots=True)
 class RequestsState:

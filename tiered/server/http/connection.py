@@ -1,0 +1,80 @@
+"""One HTTP connection: what becomes of bytes that are no HTTP, and of one connection too many.
+
+Owns the limits of the parser. Hostile bytes cost their sender an answer and the connection, and the log nothing.
+"""
+
+import asyncio
+import json
+import logging
+import socket
+from http import HTTPStatus
+from typing import Any
+
+from aiohttp import http_exceptions, web
+
+from tiered.server.http.failures import error_response
+from tiered.server.http.security import HEADERS
+
+log = logging.getLogger(__name__)
+
+MAX_LINE_BYTES = 16 << 10
+MAX_HEADER_BYTES = 16 << 10
+MAX_HEADERS = 100
+LINGER_S = 2.0
+MAX_SHOWN_CHARS = 200
+
+
+class HttpConnection(web.RequestHandler):
+    """aiohttp's connection within our limits, with our form of an error."""
+
+    __slots__ = ()
+
+    def __init__(self, server: web.Server, *, patience_s: float) -> None:
+        super().__init__(
+            server,
+            loop=asyncio.get_running_loop(),
+            access_log=None,  # type: ignore[arg-type] # aiohttp tests it for truth.
+            # Also how long the head of the first request may take.
+            keepalive_timeout=patience_s,
+            lingering_time=LINGER_S,
+            max_line_size=MAX_LINE_BYTES,
+            max_field_size=MAX_HEADER_BYTES,
+            max_headers=MAX_HEADERS,
+        )
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        sock = transport.get_extra_info("socket")
+        if hasattr(socket, "TCP_USER_TIMEOUT") and sock is not None and sock.family != socket.AF_UNIX:
+            # Ends the connection of a client that does not read its answer. Source: tcp(7).
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(self.keepalive_timeout * 1000))
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """The answer to what never became a request; the connection ends."""
+        if not isinstance(exc, http_exceptions.HttpProcessingError):
+            log.error("an HTTP connection failed in an unforeseen way", exc_info=exc)
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer has begun; nothing can be said any more")
+        what = " ".join((message or HTTPStatus(status).phrase).split())[:MAX_SHOWN_CHARS]
+        response = error_response(status, f"this cannot be read as an HTTP/1.1 request: {what}")
+        response.headers.update(HEADERS)
+        response.force_close()
+        return response
+
+
+class Refusal(asyncio.Protocol):
+    """Answers that there are too many connections, before anything is read, and hangs up."""
+
+    def connection_made(self, transport: Any) -> None:
+        body = json.dumps({"error_code": 503, "message": "too many HTTP connections are open; try again later"})
+        transport.write(
+            "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
+            f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+        )
+        transport.close()
