@@ -90,10 +90,18 @@ def test_a_partition_changes_hands_only_after_its_owner_has_given_it_up(broker: 
         assert described(broker, "hands").group_state == "Stable"
 
 
-def test_a_newcomer_that_waits_is_asked_to_come_back_soon(broker: BrokerProcess) -> None:
-    with NewMember(broker, "soon", topics=["six"]) as one, NewMember(broker, "soon", topics=["six"]) as two:
-        one.join()
-        assert two.join().heartbeat_interval <= 300
+def test_members_are_asked_to_come_back_sooner_while_partitions_change_hands(
+    make_broker: Callable[..., BrokerProcess],
+) -> None:
+    process = make_broker().start()
+    create_topic(process, "six", 6)
+    with NewMember(process, "soon", topics=["six"]) as one, NewMember(process, "soon", topics=["six"]) as two:
+        assert one.join().heartbeat_interval == 5000
+        one.obey()
+        assert two.join().heartbeat_interval == 1000
+        assert one.beat().heartbeat_interval == 1000
+        settle(one, two)
+        until(lambda: one.beat().heartbeat_interval == two.beat().heartbeat_interval == 5000)
 
 
 def test_an_assignor_may_be_chosen_and_must_exist(broker: BrokerProcess) -> None:

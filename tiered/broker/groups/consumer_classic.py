@@ -37,8 +37,10 @@ def join(coordinator: "GroupCoordinator", group: ConsumerGroup, request: JoinReq
     group.look_at_topics()
     epoch = group.state.epoch
     member = _joining(group, request)
-    if group.state.all_classic:
-        # A static member of the new protocol, the last of its kind, came back with the classic one.
+    others = [each for each in group.state if each.member_id != member.member_id]
+    if len(others) < len(group.state) and all(each.classic is not None for each in others):
+        # With a static member that comes back the last one of the new protocol has gone.
+        group.state.put(replace(member, classic=_facts(request)))
         coordinator.consumer.turn_classic(group, generation=epoch)
         return None
     group.subscribe(

@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-WAITING_HEARTBEAT_MS = 1000
-"""A member that waits for partitions of others asks this often at least: it can take them when they are free."""
+RESTLESS_HEARTBEAT_MS = 1000
+"""While partitions change hands, or a member is missing, everybody asks this often at least: nobody can be called, and
+what one gives up another one takes with its next heartbeat."""
+LOOK_INTERVAL_MS = 500.0
+MISSING_AFTER_HEARTBEATS = 1.5
 PAUSE_PER_TARGET = 10
 """After a target that took long to make, the next one is made this many times as long later."""
 QUICK_TARGET_MS = 5.0
@@ -55,6 +58,9 @@ class ConsumerGroup:
         self._topics_version = -1
         self._next_target_ms = 0.0
         self._late_target = Deadline(self._make_target)
+        self._heard_ms: dict[str, float] = {}
+        """When each member was last heard of."""
+        self._looked_ms, self._was_restless = 0.0, False
         self._is_closed = False
         self._groups.opened(self)
 
@@ -160,9 +166,21 @@ class ConsumerGroup:
         )
 
     def _interval_ms(self, member: Member) -> int:
+        """When the member is to be heard of again."""
         interval_ms = self._coordinator.broker.settings.group_consumer_heartbeat_interval_ms
-        waits = member.state is MemberState.UNRELEASED_PARTITIONS
-        return min(interval_ms, WAITING_HEARTBEAT_MS) if waits else interval_ms
+        if interval_ms <= RESTLESS_HEARTBEAT_MS:
+            return interval_ms
+        restless = member.state is not MemberState.STABLE or self._is_restless(interval_ms)
+        return RESTLESS_HEARTBEAT_MS if restless else interval_ms
+
+    def _is_restless(self, interval_ms: int) -> bool:
+        now_ms = self._coordinator.broker.clock.monotonic_ms()
+        if now_ms >= self._looked_ms + LOOK_INTERVAL_MS:
+            self._looked_ms = now_ms
+            oldest_ms = min(self._heard_ms.values(), default=now_ms)
+            is_missing = now_ms - oldest_ms > MISSING_AFTER_HEARTBEATS * interval_ms
+            self._was_restless = is_missing or self.state.phase is not ConsumerGroupPhase.STABLE
+        return self._was_restless
 
     def _admitted(self, heartbeat: Heartbeat) -> tuple[Member | None, Member]:
         """The member as it was (None for a new one), and with what the heartbeat says of it."""
@@ -345,6 +363,7 @@ class ConsumerGroup:
         if session is None:
             session = self._sessions[member_id] = Deadline(lambda: self._session_over(member_id), patient=True)
         session.set(timeout_ms)
+        self._heard_ms[member_id] = self._coordinator.broker.clock.monotonic_ms()
 
     def expect(self, member: Member, timeout_ms: int) -> None:
         """The member has to do something within `timeout_ms`; being told again in the same epoch gives no more time."""
@@ -383,6 +402,7 @@ class ConsumerGroup:
             known[1].clear()
 
     def _forget_timers(self, member_id: str) -> None:
+        self._heard_ms.pop(member_id, None)
         session = self._sessions.pop(member_id, None)
         if session is not None:
             session.clear()
