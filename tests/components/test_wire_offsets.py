@@ -205,7 +205,7 @@ def test_topic_ids_that_nobody_knows_are_unknown_to_offset_fetch(broker: BrokerP
         (0, None, 0),
         (0, "ü" * 2048, 0),
         (0, "ü" * 2049, 12),
-        (0, "a\0b", 42),
+        (0, "a\0b\u2400\u241b\0", 0),
     ],
 )
 def test_impossible_offsets_and_notes_are_refused_each_for_itself(
@@ -216,6 +216,9 @@ def test_impossible_offsets_and_notes_are_refused_each_for_itself(
     with RawConnection(broker) as connection:
         assert commit(connection, group, {topic: {0: offset}}, metadata=metadata) == {(topic, 0): code}
         assert fetch(connection, group, None) == ({(topic, 0): offset} if code == 0 else {})
+        if code == 0:
+            (found,) = fetch_answer(connection, {group: {topic: [0]}}).topics[0].partitions
+            assert found.metadata == (metadata or "")
         assert commit(connection, group, {topic: {0: 1}}) == {(topic, 0): 0}
 
 

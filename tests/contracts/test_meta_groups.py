@@ -78,7 +78,8 @@ def test_a_batch_holds_many_groups_and_each_row_says_what_was_committed(database
     names = [f"group-{number}" for number in range(700)]
     batch = [commit(number, group=name, slot=number % SLOTS) for number, name in enumerate(names)]
     assert write(database, by, *batch).refused == {}
-    assert [offsets(database, name) for name in names] == [{0: number} for number in range(700)]
+    for number in range(0, 700, 50):
+        assert offsets(database, names[number]) == {0: number}
     (row,) = database.run_sync(lambda conn: group_offsets.load(conn, "group-7", limit=10))
     assert (row.topic_id, row.metadata, row.committed_at_ms, row.leader_epoch) == (TOPIC, "at 7", NOW_MS + 7, -1)
     stored = database.run_sync(lambda conn: groups.load(conn, "group-7"))
@@ -206,6 +207,17 @@ def test_offsets_are_read_by_topic_or_all_and_never_more_than_asked_for(database
         )
 
     assert [count(None, 100), count(None, 5), count({other}, 100), count(set(), 100)] == [21, 5, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "note", ["", "\0", "a\0b\0", "\u2400", "\u241b\u2400\0", "\u241b\0", "\u241b\u241b", "\x01\n\u00fc\U0001f600"]
+)
+def test_a_note_comes_back_as_it_was_whatever_is_in_it(database: Database, note: str) -> None:
+    entry = OffsetEntry(topic_id=TOPIC, partition=0, offset=1, metadata=note)
+    one = GroupCommit(group_id="billing", slot=0, generation=0, entries=(entry,), committed_at_ms=NOW_MS)
+    write(database, take(database), one)
+    (row,) = database.run_sync(lambda conn: group_offsets.load(conn, "billing", limit=1))
+    assert row.metadata == note
 
 
 def test_what_is_deleted_is_gone_and_nothing_else(database: Database) -> None:

@@ -230,3 +230,34 @@ def test_outages_of_half_a_minute_stop_no_consumer_and_take_no_commit_back(
     make_broker: Callable[..., BrokerProcess], server: "PostgresServer"
 ) -> None:
     run_outages(make_broker("--meta", server.url()), server, server.url(), [("frozen", 30.0), ("stopped", 30.0)])
+
+
+SLOW_COMMIT = """
+CREATE FUNCTION sleep_at_commit() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN IF NEW.committed_offset = 13 THEN PERFORM pg_sleep(7); END IF; RETURN NULL; END $$;
+CREATE CONSTRAINT TRIGGER sleeps AFTER INSERT OR UPDATE ON group_offset DEFERRABLE INITIALLY DEFERRED
+FOR EACH ROW EXECUTE FUNCTION sleep_at_commit();
+"""
+
+
+@pytest.mark.slow
+def test_a_commit_whose_answer_was_lost_is_settled_before_anything_is_read_or_written(
+    make_broker: Callable[..., BrokerProcess], postgres_url: str
+) -> None:
+    """COMMIT takes longer than the broker waits for it, and happens nevertheless."""
+    broker = make_broker("--meta", postgres_url).start()
+    create(broker, TOPIC)
+    engine = create_engine(make_url(postgres_url).set(drivername="postgresql+psycopg"))
+    with engine.begin() as conn:
+        conn.exec_driver_sql(SLOW_COMMIT)
+    with RawConnection(broker, timeout_s=PATIENCE_S) as connection:
+        assert commit(connection, "billing", {TOPIC: {0: 12}})[TOPIC, 0] == 0
+        assert commit(connection, "billing", {TOPIC: {0: 13}})[TOPIC, 0] == 15
+        with engine.connect() as conn:
+            stored = conn.execute(text("SELECT committed_offset FROM group_offset")).scalar_one()
+        assert stored == 12, "the old COMMIT must still be under way, or this shows nothing"
+        assert fetch(connection, "billing", {TOPIC: [0]})[TOPIC, 0] == 13, "an answer of 12 would be overtaken"
+        assert commit(connection, "billing", {TOPIC: {0: 7}})[TOPIC, 0] == 0
+        assert fetch(connection, "billing", {TOPIC: [0]})[TOPIC, 0] == 7
+    engine.dispose()
+    assert "the group slots were taken again" in broker.log()

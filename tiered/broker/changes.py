@@ -84,6 +84,9 @@ class Changes:
         """Makes this broker's view what SQL says it is. False when the disk still refuses a part of it: that must
         not keep people from deleting what fills the disk."""
         broker = self._broker
+        # Whatever may still be committed holds the feed's lock. Behind it the outcome is known; a read alone could
+        # come before a COMMIT that is under way, and would take its change for one that never happened.
+        await broker.database.run(cluster.take_number)
         known = await broker.database.read(_load)
         living = {row.topic_id for row in known.topics}
         for topic in broker.topics:

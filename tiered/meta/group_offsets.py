@@ -5,6 +5,7 @@ group no newer generation (R10). Each row keeps the slot epoch and the commit nu
 takes none that is not above them, so an old statement that hung and comes late moves nothing back.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -121,7 +122,8 @@ def load(
     if wanted is not None and len(wanted) <= MAX_TOPICS_TO_FILTER:
         statement = statement.where(group_offset.c.topic_id.in_(wanted))
     statement = statement.order_by(group_offset.c.topic_id, group_offset.c.partition).limit(limit)
-    return tuple(OffsetRow(**row) for row in conn.execute(statement).mappings())
+    found = conn.execute(statement).mappings()
+    return tuple(OffsetRow(**{**row, "metadata": _metadata_of(row["metadata"])}) for row in found)
 
 
 def remove(conn: Connection, group_id: str, keys: Sequence[tuple[UUID, int]]) -> None:
@@ -242,8 +244,25 @@ def _values(commit: GroupCommit, entry: OffsetEntry, by: Coordinator) -> dict[st
         "partition": entry.partition,
         "committed_offset": entry.offset,
         "leader_epoch": entry.leader_epoch,
-        "metadata": entry.metadata,
+        "metadata": _text_of(entry.metadata),
         "committed_at_ms": commit.committed_at_ms,
         "slot_epoch": by.slot_epochs[commit.slot],
         "commit_number": by.commit_number,
     }
+
+
+# PostgreSQL has no text with a zero byte in it, and librdkafka's bindings for Python end each note with one. In SQL it
+# is the sign for it, so that people can read it; the sign itself comes after an escape.
+_ZERO, _SIGN, _ESCAPE = "\0", "\u2400", "\u241b"
+_TO_TEXT = str.maketrans({_ZERO: _SIGN, _SIGN: _ESCAPE + _SIGN, _ESCAPE: _ESCAPE + _ESCAPE})
+_SPECIAL = re.compile(f"{_ESCAPE}(.)|{_SIGN}", re.DOTALL)
+
+
+def _text_of(metadata: str) -> str:
+    return metadata.translate(_TO_TEXT) if metadata else metadata
+
+
+def _metadata_of(stored: str) -> str:
+    if _SIGN not in stored and _ESCAPE not in stored:
+        return stored
+    return _SPECIAL.sub(lambda match: match[1] or _ZERO, stored)

@@ -77,8 +77,8 @@ def _entry(context: Context, topic: Any, asked: Any) -> OffsetEntry:
     metadata = asked.committed_metadata or ""
     if len(metadata.encode()) > context.broker.settings.offset_metadata_max_bytes:
         raise OffsetMetadataTooLarge(f"{found.name}-{asked.partition_index}: shorten the commit's metadata")
-    if asked.committed_offset < 0 or "\0" in metadata:  # PostgreSQL has no text with a zero in it
-        raise InvalidRequest(f"{found.name}-{asked.partition_index}: an offset is at least 0, metadata has no zeros")
+    if asked.committed_offset < 0:
+        raise InvalidRequest(f"{found.name}-{asked.partition_index}: an offset is at least 0")
     return OffsetEntry(
         topic_id=found.topic_id,
         partition=asked.partition_index,
