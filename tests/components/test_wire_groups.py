@@ -8,7 +8,8 @@ import pytest
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
 from tests.components.group_members import FIND, Alive, Member, delete, describe, groups, rebalance
-from tiered.rules.coordinator_slot import coordinator_slot
+from tests.components.test_wire_offsets import commit
+from tests.components.test_wire_produce import create
 from tiered.wire import messages
 from tiered.wire.consumer_protocol import Subscription, encode_subscription
 
@@ -390,7 +391,38 @@ def test_an_empty_group_waits_for_more_members_and_each_one_prolongs_the_wait(
         assert time.monotonic() - started > 2.9
 
 
-# 36 is in test_wire_offsets.py; what the coordinator says of generations:
+# 36
+
+
+def test_who_may_commit_depends_on_the_groups_state(broker: BrokerProcess) -> None:
+    topic = create(broker, "commits")
+    with Member(broker, "commits", rebalance_timeout_ms=60_000) as member, RawConnection(broker) as stranger:
+
+        def code(connection: RawConnection, generation: int, member_id: str) -> int:
+            offsets = {topic: {0: 1}}
+            return commit(connection, "commits", offsets, generation=generation, member_id=member_id)[topic, 0]
+
+        assert code(stranger, 0, "") == ILLEGAL_GENERATION
+        assert code(stranger, -1, "") == 0, "an empty group's offsets are anybody's"
+        member.join()
+        assert code(member.connection, 1, member.member_id) == REBALANCE_IN_PROGRESS
+        assert member.sync({member.member_id: b"all"}).error_code == 0
+        assert code(member.connection, 1, member.member_id) == 0
+        assert code(member.connection, 0, member.member_id) == ILLEGAL_GENERATION
+        assert code(member.connection, -1, member.member_id) == ILLEGAL_GENERATION
+        assert code(stranger, 1, "stranger") == UNKNOWN_MEMBER
+        assert code(stranger, -1, "") == UNKNOWN_MEMBER
+        with Member(broker, "commits") as other:
+            other.get_id()
+            other.begin_join()
+            until(lambda: member.heartbeat() == REBALANCE_IN_PROGRESS)
+            assert code(member.connection, 1, member.member_id) == 0, "before it rejoins it saves what it has done"
+            member.begin_join()
+            assert (member.end_join().error_code, other.end_join().error_code) == (0, 0)
+            for each in (member, other):
+                assert each.leave().error_code == 0
+        until(lambda: describe(broker, "commits").group_state == "Empty")
+        assert code(stranger, -1, "") == 0
 
 
 def test_another_generation_is_illegal_and_another_group_unknown(broker: BrokerProcess) -> None:
@@ -425,6 +457,10 @@ def test_generations_go_on_after_a_restart_and_members_join_anew(make_broker: Ca
         rebalance(member)
         assert member.generation == 2
         assert groups(restarted)["restarted"].group_state == "Stable"
+        # A group that is empty and has no offsets may be forgotten altogether.
+        topic = create(restarted, "kept")
+        position = {"generation": 2, "member_id": member.member_id}
+        assert commit(member.connection, "restarted", {topic: {0: 7}}, **position) == {(topic, 0): 0}  # type: ignore[arg-type]
         assert restarted.stop() == 0
     restarted.start()
     assert groups(restarted)["restarted"].group_state == "Empty"
@@ -548,11 +584,6 @@ def test_every_version_of_find_coordinator_names_this_broker(broker: BrokerProce
         assert len(found) == (2 if version >= 4 else 1)
         for each in found:
             assert (each.error_code, each.host, each.port) == (0, "127.0.0.1", broker.kafka_port)
-
-
-def test_a_groups_slot_is_its_partition_of_the_offsets_topic() -> None:
-    """As Kafka computes it: tools look there."""
-    assert [coordinator_slot(group_id, 50) for group_id in ("", "a", "my-group", "größe", "🦊")] == [0, 47, 12, 32, 25]
 
 
 def test_members_that_wait_hear_at_once_that_the_broker_stops(make_broker: Callable[..., BrokerProcess]) -> None:

@@ -1,0 +1,137 @@
+"""Must hold 1: a group under joins, leaves, kill -9 of members and of the coordinator.
+
+Every record is processed at least once, none twice while no rebalance happens, a rebalance is over within the
+session time-out and a second, and cooperative and static members do not stop the world.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from tests.broker_process import BrokerProcess
+from tests.faults.churn import Churn
+
+SESSION_S = 6.0
+WITHIN_S = SESSION_S + 1.0
+START_S = 60.0
+CONFIG = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 300, "max.poll.interval.ms": 60_000}
+SETTINGS = {"group.initial.rebalance.delay.ms": 500, "offsets.topic.num.partitions": 50}
+
+
+def churn_of(broker: BrokerProcess, folder: Path, strategy: str, *, partitions: int, rate: int) -> Churn:
+    return Churn(
+        broker,
+        folder,
+        partitions=partitions,
+        session_timeout_s=SESSION_S,
+        records_per_second=rate,
+        config=CONFIG | {"partition.assignment.strategy": strategy},
+    )
+
+
+def blows(churn: Churn, rounds: int, size: int, *, cooperative: bool) -> None:
+    """`rounds` of everything that can happen to a group that was whole, each followed by a quiet time; the audit."""
+    quiet: list[tuple[float, float]] = []
+    for _ in range(rounds):
+        kept = set(churn.members)
+        began = time.monotonic()
+        churn.start(churn.new_name(), size)
+        churn.settled("join", began, within_s=START_S)  # The time that the process takes to start is in it.
+        if cooperative:
+            check_world_goes_on(churn, kept, began, time.monotonic())
+        quiet.append(churn.quiet(1.0))
+
+        began = time.monotonic()
+        churn.take(churn.oldest()).kill()
+        churn.settled("kill -9 of members", began, within_s=WITHIN_S)
+        quiet.append(churn.quiet(1.0))
+
+        churn.broker.kill()
+        churn.broker.start()
+        churn.settled("kill -9 of the coordinator", time.monotonic(), within_s=WITHIN_S)
+        quiet.append(churn.quiet(1.0))
+
+        churn.start(churn.new_name(), size)
+        churn.settled("join", time.monotonic(), within_s=START_S)
+        leaving = churn.take(churn.oldest())
+        began = time.monotonic()
+        leaving.leave()
+        churn.settled("leave", began, within_s=WITHIN_S)
+        quiet.append(churn.quiet(1.0))
+    churn.drain()
+    events = churn.events()
+    churn.check_order(events)
+    in_quiet = sum(churn.check_quiet(events, each) for each in quiet)
+    counts = churn.processed(events)
+    twice = sum(1 for count in counts.values() if count > 1)
+    print(
+        f"\n{churn.expected} members, {churn.partitions} partitions, {len(counts)} records: {twice} processed more than"
+    )
+    print(f"once, all around rebalances; {in_quiet} in quiet times, each once")
+    for blow, took in churn.took_s.items():
+        print(f"{blow:28}{len(took):3} times, whole again after {median(took):.2f} s, at most {max(took):.2f} s")
+
+
+def check_world_goes_on(churn: Churn, kept: set[str], start_s: float, end_s: float) -> None:
+    """While others joined, the members that were there gave up only what moved, and went on with the rest."""
+    events = [event for event in churn.events() if event.consumer.rpartition("-")[0] in kept]
+    revoked = [each for event in churn.changes(events, start_s, end_s) if event.kind == "V" for each in event.numbers]
+    assert len(revoked) < churn.partitions / 2, f"{len(revoked)} partitions were given up"
+    assert not [event for event in churn.changes(events, start_s, end_s) if event.kind == "L"]
+    at_s = start_s
+    while at_s + 1.0 < end_s:
+        active = {event.consumer for event in events if event.kind == "R" and at_s <= event.at_s < at_s + 1.0}
+        assert active, f"nobody processed anything in the second after {at_s - start_s:.1f} s"
+        at_s += 1.0
+
+
+@pytest.mark.slow
+def test_a_group_survives_joins_leaves_and_kills(make_broker: Callable[..., BrokerProcess], tmp_path: Path) -> None:
+    broker = make_broker(settings=SETTINGS).start()
+    with churn_of(broker, tmp_path, "cooperative-sticky", partitions=24, rate=400) as churn:
+        for _ in range(3):
+            churn.start(churn.new_name(), 4)
+        churn.settled("start", time.monotonic(), within_s=START_S)
+        blows(churn, 1, 4, cooperative=True)
+
+
+@pytest.mark.slow
+def test_static_members_that_restart_in_time_disturb_nobody(
+    make_broker: Callable[..., BrokerProcess], tmp_path: Path
+) -> None:
+    broker = make_broker(settings=SETTINGS).start()
+    with churn_of(broker, tmp_path, "range", partitions=12, rate=400) as churn:
+        churn.start("staying", 3)
+        churn.start("restarted", 3, static=True)
+        churn.settled("start", time.monotonic(), within_s=START_S)
+        quiet = [churn.quiet(1.0)]
+        began = time.monotonic()
+        churn.kill_and_restart("restarted")
+        churn.returned("restarted", began, within_s=SESSION_S)
+        took_s = churn.settled("restart", began, within_s=WITHIN_S)
+        events = churn.events()
+        changed = {event.consumer.rpartition("-")[0] for event in churn.changes(events, began, time.monotonic())}
+        assert changed == {"restarted"}, "nobody else noticed"
+        assert took_s < WITHIN_S
+        quiet.append(churn.quiet(1.0))
+        churn.drain()
+        events = churn.events()
+        churn.check_order(events)
+        for each in quiet:
+            churn.check_quiet(events, each)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_fifty_consumers_of_a_hundred_partitions(
+    make_broker: Callable[..., BrokerProcess], tmp_path: Path, strategy: str
+) -> None:
+    broker = make_broker(settings=SETTINGS).start()
+    with churn_of(broker, tmp_path, strategy, partitions=100, rate=1000) as churn:
+        for _ in range(5):
+            churn.start(churn.new_name(), 10)
+        churn.settled("start", time.monotonic(), within_s=START_S)
+        blows(churn, 3, 10, cooperative=strategy == "cooperative-sticky")
