@@ -4,6 +4,8 @@ import gzip
 import http.client
 import json
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -372,16 +374,13 @@ def test_more_connections_than_allowed_are_refused_in_words(hasty: BrokerProcess
 def test_a_client_that_does_not_read_its_answer_loses_its_connection(hasty: BrokerProcess) -> None:
     with socket.socket() as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        # Were the connection kept, the requests would no longer be read, and sending would time out.
         sock.settimeout(30)
         sock.connect(("127.0.0.1", hasty.http_port))
-        deadline = time.monotonic() + 40
-        try:
-            while True:
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            for _ in range(2000):
                 sock.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                time.sleep(0.05)
-                assert time.monotonic() < deadline, "the connection of a client that never reads is still there"
-        except (BrokenPipeError, ConnectionResetError, TimeoutError) as error:
-            assert not isinstance(error, TimeoutError), "its requests are no longer read, but its connection is kept"
+                time.sleep(0.02)
 
 
 def test_a_broker_that_stops_does_not_wait_for_slow_clients(make_broker: Callable[..., BrokerProcess]) -> None:
@@ -393,9 +392,6 @@ def test_a_broker_that_stops_does_not_wait_for_slow_clients(make_broker: Callabl
 
 
 def test_starting_a_broker_imports_no_http_server_before_kafka_is_served() -> None:
-    import subprocess
-    import sys
-
     code = "import sys, tiered.server.serve; print(sorted({'aiohttp', 'yarl'} & set(sys.modules)))"
     run = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
