@@ -24,6 +24,9 @@ from tiered.rules.consumer_member import JOIN
 if TYPE_CHECKING:
     from tiered.broker.groups.coordinator import GroupCoordinator
 
+MARGIN_MS = 500.0
+"""For a heartbeat on its way, and the client's reaction to the answer."""
+
 
 class ConsumerGroups:
     """Classic members of a KIP-848 group are answered here too: `classic_*` get what `ClassicGroups` was asked."""
@@ -35,10 +38,16 @@ class ConsumerGroups:
         self._catalogue: Catalogue = {}
         self._names: frozenset[str] = frozenset()
         self._version = -1
+        self._restored_until_ms: float | None = None
 
     def restored(self, stored: StoredGroup) -> ConsumerGroup:
-        """An empty group that continues above the stored epoch."""
-        return ConsumerGroup(self._coordinator, stored.group_id, epoch=stored.generation)
+        """An empty group that continues above the stored epoch.
+
+        Members of the coordinator before may still use their partitions until they are told, with their next
+        heartbeat, that nobody knows them. So long after the first heartbeat that came here nobody is given any.
+        """
+        wait_ms = max(0.0, (self._restored_until_ms or 0.0) - self._coordinator.broker.clock.monotonic_ms())
+        return ConsumerGroup(self._coordinator, stored.group_id, epoch=max(1, stored.generation), wait_ms=wait_ms)
 
     async def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
         """Raises InvalidRequest, InvalidGroup, UnsupportedAssignor, InvalidRegularExpression, GroupNotFound (a classic
@@ -46,6 +55,9 @@ class ConsumerGroups:
         """
         self._coordinator.check_ours(heartbeat.group_id)
         consumer_heartbeat.check(heartbeat)
+        if self._restored_until_ms is None:
+            interval_ms = self._coordinator.broker.settings.group_consumer_heartbeat_interval_ms
+            self._restored_until_ms = self._coordinator.broker.clock.monotonic_ms() + interval_ms + MARGIN_MS
         if heartbeat.pattern:
             self._look_at_topics()
             await self._patterns.learn(heartbeat.pattern, self._names)

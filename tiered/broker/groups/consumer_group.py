@@ -41,8 +41,9 @@ _NAME_BYTES, _PARTITION_BYTES = 60, 150
 class ConsumerGroup:
     """Implements `group.Group`. Made empty, above the epoch that SQL remembers."""
 
-    def __init__(self, coordinator: "GroupCoordinator", group_id: str, *, epoch: int = 0) -> None:
-        """Raises CoordinatorNotAvailable when groups take all the memory they may."""
+    def __init__(self, coordinator: "GroupCoordinator", group_id: str, *, epoch: int = 0, wait_ms: float = 0.0) -> None:
+        """The first target is made after `wait_ms`. Raises CoordinatorNotAvailable when groups take all the memory
+        they may."""
         self._coordinator = coordinator
         self._groups: ConsumerGroups = coordinator.consumer
         self._group_id = group_id
@@ -56,7 +57,7 @@ class ConsumerGroup:
         self._rebalances: dict[str, tuple[int, Deadline]] = {}
         """Members that have to give up partitions, or to join or sync again, and the epoch in which they were told."""
         self._topics_version = -1
-        self._next_target_ms = 0.0
+        self._next_target_ms = coordinator.broker.clock.monotonic_ms() + wait_ms
         self._late_target = Deadline(self._make_target)
         self._heard_ms: dict[str, float] = {}
         """When each member was last heard of."""

@@ -1,0 +1,359 @@
+"""Groups of real consumers in processes of their own, and the proof of what they processed.
+
+A worker process runs consumers in threads; each writes what it does to a file of its own, line by line, before it
+commits: what was processed is known whatever kills the process. `python -m tests.faults.rolling_group` is the worker.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Self
+
+import confluent_kafka
+from confluent_kafka import TopicPartition
+
+Place = tuple[int, int]
+"""(partition, offset)"""
+DEADLINE_S = 60.0
+
+
+# The worker
+
+
+def _consume(settings: dict[str, Any], topic: str, log: Path, halt: threading.Event) -> None:
+    """One consumer until told to stop. Lines: (kind, monotonic time, ...) with kinds assigned, revoked, lost, did,
+    failed and closed."""
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def say(*words: Any) -> None:
+        os.write(file, (json.dumps([words[0], time.monotonic(), *words[1:]]) + "\n").encode())
+
+    def numbers(partitions: list[TopicPartition]) -> list[int]:
+        return [each.partition for each in partitions]
+
+    def assigned(_: Any, partitions: list[TopicPartition]) -> None:
+        say("assigned", numbers(partitions))
+
+    def revoked(consumer: Any, partitions: list[TopicPartition]) -> None:
+        say("revoked", numbers(partitions))
+
+    def lost(_: Any, partitions: list[TopicPartition]) -> None:
+        say("lost", numbers(partitions))
+
+    consumer = confluent_kafka.Consumer(settings)
+    consumer.subscribe([topic], on_assign=assigned, on_revoke=revoked, on_lost=lost)
+    while not halt.is_set():
+        messages = consumer.consume(200, 0.05)
+        done: dict[int, list[int]] = {}
+        for message in messages:
+            if message.error() is not None:
+                say("failed", str(message.error()))
+            else:
+                done.setdefault(message.partition(), []).append(message.offset())
+        if not done:
+            continue
+        say("did", done)
+        positions = [TopicPartition(topic, partition, max(offsets) + 1) for partition, offsets in done.items()]
+        try:
+            consumer.commit(offsets=positions, asynchronous=False)
+        except confluent_kafka.KafkaException as error:
+            # Its partitions are being taken away, or the coordinator is: it goes on, and may see these again.
+            say("failed", str(error))
+    consumer.close()
+    say("closed")
+
+
+def main() -> None:
+    """Arguments: one JSON object."""
+    told = json.loads(sys.argv[1])
+    halt = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: halt.set())
+    threads = [
+        threading.Thread(target=_consume, args=(settings, told["topic"], Path(log), halt))
+        for settings, log in told["consumers"]
+    ]
+    for thread in threads:
+        thread.start()
+    while not halt.wait(0.2):
+        pass
+    for thread in threads:
+        thread.join()
+
+
+# The test's side
+
+
+class Worker:
+    """One process with some consumers."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", logs: list[Path]) -> None:
+        self.process = process
+        self.logs = logs
+        self.gone_at: float | None = None
+
+    def stop(self) -> None:
+        """A clean end: every consumer leaves the group. Does not wait."""
+        self.process.send_signal(signal.SIGTERM)
+
+    def wait(self) -> None:
+        assert self.process.wait(DEADLINE_S) == 0
+        self.gone_at = time.monotonic()
+
+    def kill(self) -> None:
+        """kill -9: its consumers fall silent."""
+        self.process.kill()
+        self.process.wait()
+        self.gone_at = time.monotonic()
+
+
+class Group:
+    """Starts and ends workers of one group on one topic, and reads what they did."""
+
+    def __init__(
+        self, bootstrap: str, group_id: str, topic: str, folder: Path, *, common: Mapping[str, Any] | None = None
+    ) -> None:
+        self.topic = topic
+        self._bootstrap = bootstrap
+        self._group_id = group_id
+        self._folder = folder
+        self._common = dict(common or {})
+        self._count = 0
+        self._workers: list[Worker] = []
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self._workers:
+            if worker.process.poll() is None:
+                worker.kill()
+
+    def start(self, consumers: int = 1, *, static: Iterable[str] | None = None, **settings: Any) -> Worker:
+        """A process with so many consumers; `static` names their instance ids; settings with _ for the dots."""
+        names = list(static) if static is not None else [None] * consumers
+        made = []
+        for instance_id in names:
+            self._count += 1
+            found: dict[str, Any] = {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": self._group_id,
+                "client.id": f"c{self._count}",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "reconnect.backoff.ms": 20,
+                "reconnect.backoff.max.ms": 200,
+                "retry.backoff.ms": 20,
+                "retry.backoff.max.ms": 200,
+                "fetch.wait.max.ms": 200,
+                "log_level": 0,
+                **self._common,
+                **{name.replace("_", "."): value for name, value in settings.items()},
+            }
+            if instance_id is not None:
+                found["group.instance.id"] = instance_id
+            made.append((found, str(self._folder / f"c{self._count}.log")))
+        told = json.dumps({"topic": self.topic, "consumers": made})
+        process = subprocess.Popen([sys.executable, "-m", "tests.faults.rolling_group", told])
+        worker = Worker(process, [Path(log) for _, log in made])
+        self._workers.append(worker)
+        return worker
+
+    # What they did
+
+    def events(self, worker: Worker | None = None) -> list[list[list[Any]]]:
+        """The events of each consumer, in order."""
+        logs = [log for each in (self._workers if worker is None else [worker]) for log in each.logs]
+        return [[json.loads(line) for line in log.read_text().splitlines()] if log.exists() else [] for log in logs]
+
+    def processed(self) -> Counter[Place]:
+        """How often each record was processed."""
+        return Counter(
+            (int(partition), offset)
+            for events in self.events()
+            for event in events
+            if event[0] == "did"
+            for partition, offsets in event[2].items()
+            for offset in offsets
+        )
+
+    def owners(self) -> dict[int, list[str]]:
+        """Who has each partition now, by the names of their files. What killed workers had is nobody's."""
+        found: dict[int, list[str]] = {}
+        for worker in self._workers:
+            if worker.gone_at is not None:
+                continue
+            for log, events in zip(worker.logs, self.events(worker), strict=True):
+                for partition in _held(events):
+                    found.setdefault(partition, []).append(log.stem)
+        return found
+
+    def wait_owned(self, partitions: int, *, timeout_s: float = DEADLINE_S) -> float:
+        """Returns when each of the partitions has exactly one living owner; the monotonic time when that was."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            owners = self.owners()
+            if len(owners) == partitions and all(len(each) == 1 for each in owners.values()):
+                return time.monotonic()
+            assert time.monotonic() < deadline, f"not owned by one each: {owners}"
+            time.sleep(0.05)
+
+    def wait_members(self, count: int, partitions: int, *, timeout_s: float = DEADLINE_S) -> float:
+        """The same, with so many members that each own something."""
+
+        def spread() -> bool:
+            owners = self.owners()
+            return (
+                len(owners) == partitions
+                and all(len(each) == 1 for each in owners.values())
+                and len({each[0] for each in owners.values()}) == count
+            )
+
+        wait(spread, f"{partitions} partitions spread over {count} members", timeout_s=timeout_s)
+        return time.monotonic()
+
+    def wait_processed(self, places: Iterable[Place], *, timeout_s: float = DEADLINE_S) -> Counter[Place]:
+        """Returns once every one of these records was processed: how often each record was."""
+        wanted = set(places)
+        deadline = time.monotonic() + timeout_s
+        while True:
+            found = self.processed()
+            missing = wanted - found.keys()
+            if not missing:
+                return found
+            assert time.monotonic() < deadline, f"{len(missing)} never processed, such as {sorted(missing)[:5]}"
+            time.sleep(0.1)
+
+    def check_overlaps(self) -> None:
+        """No partition was used by two at once. Who is killed has what it had until then."""
+        spans: dict[int, list[tuple[float, float, str]]] = {}
+        for worker in self._workers:
+            end = worker.gone_at or float("inf")
+            for log, events in zip(worker.logs, self.events(worker), strict=True):
+                for partition, start, stop in _spans(events, end):
+                    spans.setdefault(partition, []).append((start, stop, log.stem))
+        for partition, found in spans.items():
+            found.sort()
+            for (_, stop, who), (start, _, other) in pairwise(found):
+                assert stop <= start, f"partition {partition}: {other} has it while {who} still has"
+
+    def check_runs(self) -> None:
+        """Whoever has a partition processes it without gaps and nothing twice, from getting it to losing it."""
+        for events in self.events():
+            following: dict[int, int] = {}
+            for event in events:
+                if event[0] in ("assigned", "revoked", "lost"):
+                    for partition in event[2]:
+                        following.pop(partition, None)
+                elif event[0] == "did":
+                    for name, offsets in event[2].items():
+                        expected = following.get(int(name), offsets[0])
+                        assert offsets == list(range(expected, expected + len(offsets))), f"partition {name}: {offsets}"
+                        following[int(name)] = offsets[-1] + 1
+
+
+def _held(events: list[list[Any]]) -> set[int]:
+    held: set[int] = set()
+    for event in events:
+        if event[0] == "assigned":
+            held |= set(event[2])
+        elif event[0] in ("revoked", "lost"):
+            held -= set(event[2])
+    return held
+
+
+def _spans(events: list[list[Any]], end: float) -> Iterable[tuple[int, float, float]]:
+    since: dict[int, float] = {}
+    for event in events:
+        if event[0] == "assigned":
+            since |= dict.fromkeys(event[2], event[1])
+        elif event[0] in ("revoked", "lost"):
+            for partition in event[2]:
+                if partition in since:
+                    yield partition, since.pop(partition), event[1]
+    for partition, start in since.items():
+        yield partition, start, end
+
+
+def wait(condition: Callable[[], bool], what: str, *, timeout_s: float = DEADLINE_S) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what}"
+        time.sleep(0.05)
+
+
+class Load:
+    """Writes records to all partitions in turn, as fast as asked for, in a thread or all at once."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        self._topic = topic
+        self._partitions = partitions
+        self._producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "reconnect.backoff.max.ms": 200,
+                "log_level": 0,
+            }
+        )
+        self._number = 0
+        self._halt = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.acknowledged: list[Place] = []
+
+    def _one(self) -> None:
+        self._producer.produce(
+            self._topic,
+            b"record-%d" % self._number,
+            partition=self._number % self._partitions,
+            on_delivery=self._delivered,
+        )
+        self._number += 1
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        assert error is None, error
+        self.acknowledged.append((message.partition(), message.offset()))
+
+    def write(self, count: int) -> list[Place]:
+        """Where these records are, once all are acknowledged."""
+        first = len(self.acknowledged)
+        for _ in range(count):
+            self._one()
+        assert self._producer.flush(DEADLINE_S) == 0
+        return self.acknowledged[first:]
+
+    def begin(self, *, records_per_s: int) -> None:
+        self._halt.clear()
+        self._thread = threading.Thread(target=self._run, args=(records_per_s,), daemon=True)
+        self._thread.start()
+
+    def _run(self, records_per_s: int) -> None:
+        started = time.monotonic()
+        sent = 0
+        while not self._halt.is_set():
+            due = int((time.monotonic() - started) * records_per_s)
+            while sent < due:
+                self._one()
+                sent += 1
+            self._producer.poll(0.01)
+
+    def end(self) -> list[Place]:
+        """Where all records are that were ever written, once all are acknowledged."""
+        self._halt.set()
+        if self._thread is not None:
+            self._thread.join()
+        assert self._producer.flush(DEADLINE_S) == 0
+        return self.acknowledged
+
+
+if __name__ == "__main__":
+    main()
