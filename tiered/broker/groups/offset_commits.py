@@ -278,6 +278,8 @@ class OffsetCommits:
         except (MetadataUnavailable, Throttled) as error:
             unknown = False
             raise CoordinatorNotAvailable(str(error)) from error
+        except CoordinatorNotAvailable:
+            raise  # the slots have an epoch that this broker does not know: they are taken again
         except TieredError:
             unknown = False
             raise

@@ -1,0 +1,190 @@
+"""The one writer of group rows: what is gathered, what waits for whom, and what its bounds are. On a real catalogue."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, text
+
+from tiered.broker.admin import NewTopic
+from tiered.broker.broker import Broker
+from tiered.broker.groups.offset_commits import MAX_WAITING_ENTRIES
+from tiered.broker.groups.offsets import MAX_ENTRIES, OffsetEntry
+from tiered.broker.groups.values import Fence, GroupKind, StoredGroup
+from tiered.config import BrokerSettings, ServeOptions
+from tiered.errors import CoordinatorNotAvailable, InvalidRequest, NotCoordinator
+from tiered.ids import TopicId, TopicPartition
+from tiered.meta import coordinator_slots
+from tiered.meta.engine import Database
+from tiered.runtime import SystemClock
+
+LINGER_MS = 300
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> ServeOptions:
+    return ServeOptions(
+        data_dir=tmp_path / "data",
+        meta_url=f"sqlite:///{tmp_path / 'meta.db'}",
+        store_url=f"file://{tmp_path / 'objects'}",
+        rack="a",
+        settings=BrokerSettings.of({"tiered.offset.commit.linger.ms": str(LINGER_MS)}),
+    )
+
+
+@pytest.fixture
+async def broker(options: ServeOptions) -> AsyncIterator[Broker]:
+    """It gathers commits for so long that all of a test's are in one batch."""
+    made = Broker(options, SystemClock())
+    async with asyncio.TaskGroup() as tasks:
+        await made.start(tasks, advertised=("127.0.0.1", 9092))
+        await made.admin.create_topic(NewTopic(name="orders", partition_count=3))
+        yield made
+        made.begin_stop()
+        await made.stop()
+
+
+def topic_id(broker: Broker) -> TopicId:
+    return broker.topics.by_name("orders").topic_id
+
+
+def fence(broker: Broker, group_id: str = "billing") -> Fence:
+    return Fence(group_id=group_id, slot=broker.groups.slot(group_id), generation=0)
+
+
+def entry(broker: Broker, offset: int, *, partition: int = 0) -> OffsetEntry:
+    return OffsetEntry(topic_id=topic_id(broker), partition=partition, offset=offset)
+
+
+async def committed(broker: Broker, group_id: str = "billing") -> int:
+    found = await broker.groups.offsets.fetch(group_id)
+    return found[TopicPartition(topic_id(broker), 0)].committed_offset if found else -1
+
+
+async def scalar(broker: Broker, statement: str) -> object:
+    return await broker.database.run(lambda conn: conn.execute(text(statement)).scalar_one())
+
+
+async def commit_soon(broker: Broker, offset: int, group_id: str = "billing") -> "asyncio.Task[None]":
+    """A commit that waits for its batch."""
+    commit = broker.groups.offsets.commit(fence(broker, group_id), [entry(broker, offset)])
+    task = asyncio.create_task(commit)  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    assert not task.done()
+    return task
+
+
+async def test_commits_of_many_groups_share_one_transaction(broker: Broker) -> None:
+    await asyncio.gather(*[await commit_soon(broker, number, f"group-{number}") for number in range(100)])
+    assert await scalar(broker, "SELECT count(*) FROM group_offset") == 100
+    assert await scalar(broker, "SELECT count(DISTINCT commit_number) FROM group_offset") == 1
+
+
+async def test_reading_waits_for_the_groups_commits_that_are_on_their_way(broker: Broker) -> None:
+    """Or else whoever takes over a partition would begin before its last owner's commit."""
+    on_its_way = await commit_soon(broker, 5)
+    assert await committed(broker) == 5
+    await on_its_way
+
+
+async def test_a_commit_outlives_the_client_that_went_away(broker: Broker) -> None:
+    task = await commit_soon(broker, 5)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert await committed(broker) == 5
+
+
+async def test_deleting_comes_after_the_commits_before_it(broker: Broker) -> None:
+    task = await commit_soon(broker, 5)
+    await broker.groups.offsets.delete("billing", [TopicPartition(topic_id(broker), 0)])
+    await task
+    assert await committed(broker) == -1
+
+
+async def test_what_waits_at_shutdown_is_written(options: ServeOptions) -> None:
+    made = Broker(options, SystemClock())
+    async with asyncio.TaskGroup() as tasks:
+        await made.start(tasks, advertised=("127.0.0.1", 9092))
+        await made.admin.create_topic(NewTopic(name="orders"))
+        task = await commit_soon(made, 5)
+        made.groups.offsets.note_generation(
+            "other", kind=GroupKind.CLASSIC, protocol_type="consumer", generation=7, is_empty=True
+        )
+        made.begin_stop()
+        await made.stop()
+        await task
+    database = Database.open(options.meta_url)
+    assert await database.run(lambda conn: conn.execute(text("SELECT committed_offset FROM group_offset")).all()) == [
+        (5,)
+    ]
+    assert (7,) in await database.run(lambda conn: conn.execute(text("SELECT generation FROM consumer_group")).all())
+    await database.close()
+
+
+async def test_more_commits_than_memory_is_meant_for_are_told_to_come_again(broker: Broker) -> None:
+    many = [entry(broker, 1)] * MAX_ENTRIES
+    with pytest.raises(InvalidRequest):
+        await broker.groups.offsets.commit(fence(broker), [*many, entry(broker, 1)])
+    tasks = []
+    for _ in range(MAX_WAITING_ENTRIES // MAX_ENTRIES):
+        tasks.append(asyncio.create_task(broker.groups.offsets.commit(fence(broker), many)))
+        await asyncio.sleep(0)
+    with pytest.raises(CoordinatorNotAvailable, match="too many"):
+        await broker.groups.offsets.commit(fence(broker, "other"), [entry(broker, 1)])
+    await asyncio.gather(*tasks)
+    await broker.groups.offsets.commit(fence(broker, "other"), [entry(broker, 9)])
+    assert await committed(broker, "other") == 9
+
+
+def note(broker: Broker, generation: int) -> None:
+    broker.groups.offsets.note_generation(
+        "billing", kind=GroupKind.CONSUMER, protocol_type="consumer", generation=generation, is_empty=False
+    )
+
+
+async def test_a_generation_on_its_way_to_sql_is_what_loading_finds(broker: Broker) -> None:
+    expected = StoredGroup(group_id="billing", kind=GroupKind.CONSUMER, protocol_type="consumer", generation=4)
+    note(broker, 3)
+    note(broker, 4)
+    assert await broker.groups.offsets.load_group("billing") == expected
+    async with asyncio.timeout(10):
+        while await scalar(broker, "SELECT count(*) FROM consumer_group") == 0:
+            await asyncio.sleep(0.01)
+    assert await broker.groups.offsets.load_group("billing") == expected
+    assert list(await broker.groups.offsets.list_groups()) == [expected]
+
+
+async def test_a_deleted_group_does_not_come_back_with_a_state_that_was_due(broker: Broker) -> None:
+    note(broker, 3)
+    await broker.groups.offsets.delete_group("billing")
+    await broker.groups.offsets.commit(fence(broker, "other"), [entry(broker, 1)])
+    assert await broker.groups.offsets.load_group("billing") is None
+
+
+def take(conn: Connection, *, broker_id: int) -> None:
+    coordinator_slots.take_all(conn, broker_id=broker_id, broker_epoch=99, slot_count=50)
+
+
+async def test_a_broker_whose_slots_were_taken_commits_and_deletes_nothing_more(broker: Broker) -> None:
+    await broker.groups.offsets.commit(fence(broker), [entry(broker, 5)])
+    await broker.database.run(lambda conn: take(conn, broker_id=2))
+    with pytest.raises(NotCoordinator):
+        await broker.groups.offsets.commit(fence(broker), [entry(broker, 6)])
+    with pytest.raises(NotCoordinator):
+        await broker.groups.offsets.delete_group("billing")
+    assert await committed(broker) == 5
+
+
+async def test_a_broker_that_lost_track_of_its_slots_epoch_learns_it_and_goes_on(broker: Broker) -> None:
+    statement = text("UPDATE coordinator_slot SET slot_epoch = slot_epoch + 1")
+    await broker.database.run(lambda conn: conn.execute(statement))
+    with pytest.raises(CoordinatorNotAvailable):
+        await broker.groups.offsets.commit(fence(broker), [entry(broker, 5)])
+    await broker.groups.offsets.commit(fence(broker), [entry(broker, 6)])
+    assert await committed(broker) == 6
+    await broker.database.run(lambda conn: conn.execute(statement))
+    with pytest.raises(CoordinatorNotAvailable):
+        await broker.groups.offsets.delete_group("billing")
+    await broker.groups.offsets.delete_group("billing")
+    assert await committed(broker) == -1
