@@ -17,7 +17,7 @@ DECODER := tiered/formats/_decode.c
 KERNEL := $(VENV)/.kernel
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test check fix demo bench soak interop fuzz kcat install-check clean distclean
+.PHONY: help run install test check fix demo bench soak interop fuzz kcat chromium screenshots install-check clean distclean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,7 +28,7 @@ run: $(BASE) ## set up what is needed and start a broker; ARGS="--kafka 127.0.0.
 install: $(FULL) $(KERNEL) ## set up everything that tests, demo and benchmarks need
 	@:
 
-test: install kcat ## lint, types, floors and every test, under ten minutes on two cores
+test: install kcat chromium ## lint, types, floors and every test, under ten minutes on two cores
 	@$(PY) tests/steps.py test $(TEST_ARGS)
 
 check: install ## lint, types, floors and unit tests, under 30 seconds
@@ -53,6 +53,9 @@ interop: install kcat ## clients from outside the Python registry; fails where t
 fuzz: install ## hostile bytes for long; TIERED_FUZZ_MINUTES=10
 	@$(PY) tests/steps.py fuzz $(TEST_ARGS)
 
+screenshots: install chromium ## take the console's pictures in docs/images anew
+	@PYTHONPATH=. $(PY) tests/browser/screenshots.py
+
 install-check: install ## the package installs from a clean tree, with a C compiler and without one
 	@$(PY) -m pytest -q -o addopts= tests/house/test_package_installs.py
 
@@ -66,6 +69,18 @@ kcat:
 	    } >/dev/null 2>&1 || true; \
 	  fi; }
 	@command -v kcat >/dev/null 2>&1 || echo "kcat is missing: its tests will fail. Install it (Debian, Ubuntu: apt-get install kcat)."
+
+# The same for the browser that the console is tested in; Playwright's own download is never used.
+HAS_CHROMIUM := { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null 2>&1
+chromium:
+	@$(HAS_CHROMIUM) || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	    echo "installing chromium with apt-get"; \
+	    { DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium || \
+	      { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; }; \
+	    } >/dev/null 2>&1 || true; \
+	  fi; }
+	@$(HAS_CHROMIUM) || echo "Chromium is missing: the console's tests will fail. Install it (Debian: apt-get install chromium)."
 
 $(PY):
 	@set -e; chosen=; \

@@ -72,7 +72,8 @@ export async function answerOf(answer) {
 }
 
 function sentence(text) {
-  const begun = text.charAt(0).toUpperCase() + text.slice(1);
+  // Names of configs, topics and groups stay as they are.
+  const begun = /^[a-z]+[ ,]/.test(text) ? text.charAt(0).toUpperCase() + text.slice(1) : text;
   return /[.!?]$/.test(begun) ? begun : `${begun}.`;
 }
 

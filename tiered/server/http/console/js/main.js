@@ -97,7 +97,7 @@ function health() {
   if (cluster.error) return ["bad", "No answer"];
   const found = cluster.data.health;
   if (!found.serving || found.failed_partitions?.length || found.disk_full) return ["bad", found.serving ? "Trouble" : "Not serving"];
-  if (found.stale_checkpoints || found.sql_away || found.store_away) return ["warn", "Degraded"];
+  if (found.sql_away || found.store_away) return ["warn", "Degraded"];
   return ["good", "Healthy"];
 }
 

@@ -54,6 +54,7 @@ function body(name, content, way, wide) {
   if (way === "json") {
     const tokens = content.text.length <= JSON_CHARS ? jsonTokens(content.text) : null;
     if (tokens) return pre(tokens.map((token) => (token.kind === "mark" ? token.text : h("span", { class: token.kind === "number" ? "number-literal" : token.kind }, token.text))));
+    if (name === "Key") return pre(content.text);
     return [h("p", { class: "soft" }, content.truncated ? "Too long to be shown as JSON; this is its beginning." : "This is no JSON; it is shown as text."), pre(content.text)];
   }
   return pre(content.text);

@@ -100,9 +100,14 @@ export function largeStrip(answer, consumers) {
 export function legend(kinds = ["hot", "both", "cold", "overdue", "consumer"]) {
   const names = { hot: "hot: only on disk", active: "being written", both: "both", cold: "cold: only in the object store", overdue: "overdue: should be in the object store", consumer: "where a group stands" };
   return h("ul", { class: "legend", "aria-label": "Legend of the strips" }, kinds.map((kind) =>
-    h("li", null, h("svg", { "aria-hidden": "true" }, kind === "consumer"
-      ? marker({ group: "", offset: 50 }, (at) => at, 0, 16)
-      : [lanes(1, 6, 8), bars({ base: 0, end: 100, kind }, (at) => at, 1, 6, 8)]), names[kind])));
+    h("li", null, tierMark(kind), names[kind])));
+}
+
+/** A kind as the strip draws it, small. */
+export function tierMark(kind) {
+  return h("svg", { class: "strip mark", "aria-hidden": "true" }, kind === "consumer"
+    ? marker({ group: "", offset: 50 }, (at) => at, 0, 16)
+    : [lanes(1, 6, 8), bars({ base: 0, end: 100, kind }, (at) => at, 1, 6, 8)]);
 }
 
 /** Patterns that strips refer to; drawn once in the page. */
@@ -139,14 +144,26 @@ function marker(consumer, scale, top, bottom) {
 function ticks(answer, scale, y) {
   const { log_start_offset: start, log_end_offset: end } = answer;
   if (end <= start) return [];
-  const found = [];
-  for (let place = 0; place <= TICKS; place += 1) {
-    const offset = Math.round(start + ((end - start) * place) / TICKS);
-    const at = `${scale(offset)}%`;
-    found.push(h("line", { class: "tick", x1: at, x2: at, y1: String(y), y2: String(y + 5) }),
-      h("text", { x: at, y: String(y + 18), "text-anchor": place === 0 ? "start" : place === TICKS ? "end" : "middle", class: place % TICKS === 0 ? null : "wide" }, whole(offset)));
+  const step = roundStep((end - start) / TICKS);
+  const offsets = [start];
+  // A round offset too near to an end would be written over its label.
+  for (let offset = Math.ceil((start + 1) / step) * step; offset < end; offset += step) {
+    if (scale(offset) > 9 && scale(offset) < 91) offsets.push(offset);
   }
-  return found;
+  offsets.push(end);
+  return offsets.map((offset, place) => {
+    const at = `${scale(offset)}%`;
+    const isFirst = place === 0;
+    const isLast = place === offsets.length - 1;
+    return [h("line", { class: "tick", x1: at, x2: at, y1: String(y), y2: String(y + 5) }),
+      h("text", { x: at, y: String(y + 18), "text-anchor": isFirst ? "start" : isLast ? "end" : "middle", class: isFirst || isLast ? null : "wide" }, whole(offset))];
+  });
+}
+
+/** 1, 2 or 5 times a power of ten. */
+function roundStep(least) {
+  const power = 10 ** Math.floor(Math.log10(Math.max(1, least)));
+  return [1, 2, 5, 10].map((each) => each * power).find((each) => each >= least);
 }
 
 function scaleOf({ log_start_offset: start, log_end_offset: end }) {

@@ -41,7 +41,7 @@ export function makeTable({ caption, columns, keyOf, words = null, query = {}, o
     search(label) {
       return h("div", { class: "field grow" },
         h("label", { for: `${prefix}search` }, label),
-        h("input", { id: `${prefix}search`, type: "search", autocomplete: "off", spellcheck: "false", value: view.search, "data-search": true,
+        h("input", { id: `${prefix}search`, type: "search", autocomplete: "off", spellcheck: "false", value: view.search, "data-search": true, placeholder: "Press / to search",
           on: { input: (event) => move({ search: event.target.value, page: 1 }) } }));
     },
 

@@ -57,7 +57,8 @@ export function meaning({ name, value }) {
   const number = Number(value);
   if (value === null || value === "" || !Number.isFinite(number)) return null;
   let text = null;
-  if (number === -1 && /(retention|max)\.(ms|bytes)$/.test(name)) text = "no limit";
+  if (value === "9223372036854775807") text = "never";
+  else if (number === -1 && /(retention|max)\.(ms|bytes)$/.test(name)) text = "no limit";
   else if (number > 999 && name.endsWith(".ms") && number < 1e15) text = duration(number);
   else if (number > 1023 && name.endsWith(".bytes") && number < 1e18) text = size(number);
   return text && h("span", { class: "soft number" }, ` ${text}`);

@@ -42,8 +42,8 @@ export function costView({ query, changed }) {
         sizeFigure("On disk", sum("local_bytes"))),
       h("div", { class: "bar", key: "bar" }, topics.length > 10 && table.search("Find a topic")),
       panel("By topic", {}, table.draw(topics, { stale: cost.isStale })),
-      panel("Prices", { about: "settings of the broker; these are what it calculates with" }, plainTable("Prices", [
-        { name: "Setting", class: "breaks", cell: ([name]) => h("code", null, name) },
+      panel("Prices", { about: "settings of the broker" }, plainTable("Prices", [
+        { name: "Price", class: "breaks", cell: ([name]) => h("code", null, name) },
         { name: "US dollars", right: true, cell: ([, price]) => String(price) },
       ], Object.entries(prices), ([name]) => name)));
     return page;

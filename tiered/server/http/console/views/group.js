@@ -67,7 +67,8 @@ export function groupView({ query, changed }, id) {
     const samples = lag.data.samples.filter((each) => each.lag !== null).map((each) => [each.at_ms, each.lag]);
     const missing = lag.data.samples.length - samples.length;
     const toMs = Math.max(lag.loadedAt, samples.at(-1)?.[0] ?? 0);
-    const fromMs = toMs - Number(minutes) * 60_000;
+    // A broker that runs for a minute has a minute to show: the rest would be an empty picture.
+    const fromMs = Math.max(toMs - Number(minutes) * 60_000, (samples[0]?.[0] ?? toMs - 60_000) - lag.data.interval_ms);
     return panel("Lag over time", { end: spans, about: `records not read yet, a sample every ${duration(lag.data.interval_ms)}` }, h("div", { class: "panel-body" },
       trouble(lag),
       lagChart(samples, { fromMs, toMs, intervalMs: lag.data.interval_ms, cursor, moved: (ms) => { cursor = ms; changed(); } }),

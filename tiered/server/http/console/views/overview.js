@@ -81,7 +81,7 @@ export function healthPanel({ health }) {
     ["Disk", health.disk_full ? ["bad", "Almost full"] : ["good", "Has room"], health.disk_full ? "Producing is refused until there is room: free space, or lower local.retention.bytes." : "Producing is accepted."],
     ["Partitions", failed.length ? ["bad", `${failed.length} failed`] : ["good", "All writable"], failed.length ? `Their disk refused a write: ${failed.slice(0, 5).join(", ")}. Repair the disk, then restart the broker.` : "No log has failed."],
     ["Uploads", ...uploads(health)],
-    ["Checkpoints", health.stale_checkpoints ? ["warn", `${whole(health.stale_checkpoints)} late`] : ["good", "Up to date"], health.stale_checkpoints ? "The bucket does not hold the newest state yet; it is written again and again." : "The bucket alone could rebuild the catalogue."],
+    ["Checkpoints", health.stale_checkpoints ? ["quiet", `${whole(health.stale_checkpoints)} to write`] : ["good", "Up to date"], health.stale_checkpoints ? "The bucket does not describe the newest state yet; it is written every few seconds." : "The bucket alone says what is in it."],
   ];
   if ("sql_away" in health) {
     checks.push(["SQL catalogue", health.sql_away ? ["bad", "Away"] : ["good", "Reachable"], health.sql_away ? "Produce and fetch go on; topics cannot be changed, and offset commits fail until it is back." : "Topics, offsets and segments are recorded."]);

@@ -3,16 +3,14 @@
 import { get, part } from "../js/api.js";
 import { h } from "../js/dom.js";
 import { counted, size, whole } from "../js/format.js";
-import { figure, head, moment, notice, panel, sized, state, trouble } from "../js/parts.js";
+import { copy, figure, head, moment, notice, panel, sized, trouble } from "../js/parts.js";
 import { poll } from "../js/poll.js";
 import { link } from "../js/router.js";
-import { largeStrip, legend, segmentKind } from "../js/strip.js";
+import { largeStrip, legend, segmentKind, tierMark } from "../js/strip.js";
 import { makeTable, plainTable } from "../js/table.js";
 import { followersOf, positionsIn } from "./positions.js";
 
-const KINDS = {
-  hot: ["quiet", "hot"], active: ["quiet", "hot, being written"], both: ["good", "both"], cold: ["good", "cold"], overdue: ["bad", "overdue"],
-};
+const KINDS = { hot: "hot", active: "hot, being written", both: "both", cold: "cold", overdue: "hot, upload overdue" };
 
 export function partitionView({ query, changed }, name, number) {
   const path = `api/v1/topics/${part(name)}`;
@@ -26,11 +24,11 @@ export function partitionView({ query, changed }, name, number) {
       { id: "offsets", name: "Offsets", sort: (each) => each.base_offset, cell: (each) => h("a", {
         href: link(["topics", name, "records"], { mode: "read", partition: number, offset: each.base_offset }), class: "number", title: "Read from here",
       }, each.end_offset > each.base_offset ? `${whole(each.base_offset)}–${whole(each.end_offset - 1)}` : `${whole(each.base_offset)}, empty`) },
-      { id: "where", name: "Where", sort: (each) => each.kind, cell: (each) => state(...KINDS[each.kind]) },
+      { id: "where", name: "Where", sort: (each) => each.kind, cell: (each) => h("span", { class: "nowrap" }, tierMark(each.kind), " ", KINDS[each.kind]) },
       { id: "size", name: "Size", right: true, sort: (each) => each.size_bytes, cell: (each) => sized(each.size_bytes) },
       { id: "newest", name: "Newest record", right: true, sort: (each) => each.max_timestamp_ms, cell: (each) => moment(each.max_timestamp_ms) },
       { id: "oldest", name: "Oldest record", right: true, wide: true, sort: (each) => each.min_timestamp_ms, cell: (each) => moment(each.min_timestamp_ms) },
-      { id: "object", name: "Object", wide: true, class: "breaks", cell: (each) => (each.object_key ? h("code", null, each.object_key) : h("span", { class: "soft" }, "none yet")) },
+      { id: "object", name: "Object", wide: true, cell: (each) => (each.object_key ? objectKey(each) : h("span", { class: "soft" }, "none yet")) },
     ],
     empty: () => h("p", { class: "empty" }, "No segments: nothing was produced yet, or all of it was deleted."),
   });
@@ -70,6 +68,11 @@ export function partitionView({ query, changed }, name, number) {
   }
 
   return { title: () => `${name}, partition ${number}`, draw, stop() { segments.stop(); topic.stop(); followers.stop(); } };
+}
+
+function objectKey(segment) {
+  return [h("code", { class: "clip", title: segment.object_key }, segment.object_key),
+    h("button", { type: "button", class: "plain", "aria-label": `Copy the object key of offset ${segment.base_offset}`, on: { click: () => copy(segment.object_key) } }, "Copy")];
 }
 
 function coldShare(data) {

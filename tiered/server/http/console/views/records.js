@@ -95,9 +95,9 @@ export function recordsTab({ name, query, changed }) {
     tell();
     const records = form.mode === "tail" ? tail.records : page.records;
     return [
-      h("form", { class: "bar", key: "controls", on: { submit: (event) => { event.preventDefault(); start(); } } }, controls(topic)),
+      h("form", { class: "bar", key: "controls", on: { submit: (event) => { event.preventDefault(); if (form.mode === "read") start(); } } }, controls(topic)),
       form.mode === "tail" ? tailBar() : pageBar(),
-      records.length === 0 && topic.record_count === 0 && firstRecord(name, cluster),
+      records.length === 0 && topic.record_count === 0 && !topic.internal && firstRecord(name, cluster),
       h("div", { class: `records${chosen ? " with-viewer" : ""}`, key: "records" },
         list(records, topic),
         chosen && viewer(chosen, { way, close, wide: innerWidth > 700, choose: (next) => { way = next; changed(); } })),
@@ -168,7 +168,7 @@ export function recordsTab({ name, query, changed }) {
   }
 
   function list(records, topic) {
-    const columns = [["c-offset", "Offset"], ["c-partition", "Partition"], ["c-time", "Time"], ["c-key", "Key"], ["", "Value"]];
+    const columns = [["c-offset", "Offset"], ["c-partition wide", "Partition"], ["c-time wide", "Time"], ["c-key", "Key"], ["", "Value"]];
     return panel("Records", { about: form.mode === "tail" ? `newest first, ${MAX_RECORDS} at most` : "oldest first" }, records.length === 0
       ? h("p", { class: "empty soft" }, waitingText(topic))
       : h("div", { class: "record-list scroll", tabindex: "0", role: "region", "aria-label": "Records, table" },
@@ -183,8 +183,8 @@ export function recordsTab({ name, query, changed }) {
     return h("tr", { key: id, class: isChosen ? "chosen" : null },
       h("th", { scope: "row" }, h("button", { type: "button", class: "plain number", id: `show-${id}`, "aria-expanded": isChosen ? "true" : "false",
         "aria-label": `Show offset ${record.offset} of partition ${record.partition}`, on: { click: () => choose(record) } }, whole(record.offset))),
-      h("td", { class: "number" }, String(record.partition)),
-      h("td", null, record.timestamp_ms < 0 ? h("span", { class: "none" }, "none") : moment(record.timestamp_ms)),
+      h("td", { class: "number wide" }, String(record.partition)),
+      h("td", { class: "wide" }, record.timestamp_ms < 0 ? h("span", { class: "none" }, "none") : moment(record.timestamp_ms)),
       h("td", null, preview(record.key)),
       h("td", null, preview(record.value)));
   }

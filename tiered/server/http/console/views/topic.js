@@ -25,7 +25,7 @@ export function topicView(context, name, tab) {
     const data = topic.data;
     const page = [head({
       crumbs: [["Topics", "#/topics"]], title: name, source: topic,
-      subtitle: data && `${counted(data.partition_count, "partition")}, ${whole(data.record_count)} records at most, ${size(data.local_bytes)} on disk, ${size(data.cold_bytes)} in the object store`,
+      subtitle: data && `${counted(data.partition_count, "partition")}, up to ${whole(data.record_count)} records, ${size(data.local_bytes)} on disk, ${size(data.cold_bytes)} in the object store`,
     })];
     if (topic.error?.status === 404) {
       return [...page, notice("bad", topic.error.message), h("p", null, h("a", { href: "#/topics" }, "See the topics that exist"))];
@@ -54,7 +54,7 @@ function partitionsTab({ name, query, changed, topic, followers }) {
       { id: "where", name: "Where its offsets are", class: "strip-cell", cell: (each) => smallStrip(each, standing(each)) },
       { id: "start", name: "First", right: true, wide: true, sort: (each) => each.log_start_offset, cell: (each) => whole(each.log_start_offset) },
       { id: "end", name: "End", right: true, sort: (each) => each.high_watermark, cell: (each) => whole(each.high_watermark) },
-      { id: "disk", name: "On disk", right: true, sort: (each) => each.local_bytes, cell: (each) => sized(each.local_bytes) },
+      { id: "disk", name: "On disk", right: true, wide: true, sort: (each) => each.local_bytes, cell: (each) => sized(each.local_bytes) },
       { id: "store", name: "Object store", right: true, wide: true, sort: (each) => each.cold_bytes, cell: (each) => sized(each.cold_bytes) },
       { id: "leader", name: "Leader", right: true, wide: true, sort: (each) => each.leader, cell: (each) => leaderOf(each) },
       { id: "isr", name: "In sync", wide: true, sort: (each) => each.isr.length, cell: inSync },

@@ -21,7 +21,7 @@ export function topicsView({ query, changed, go }) {
       { id: "topic", name: "Topic", sort: (each) => each.topic, cell: (each) => [
         h("a", { href: link(["topics", each.topic]), class: "breaks" }, each.topic), each.internal && [" ", h("span", { class: "tag" }, "internal")]] },
       { id: "partitions", name: "Partitions", right: true, sort: (each) => each.partition_count, cell: (each) => whole(each.partition_count) },
-      { id: "records", name: "Records (at most)", right: true, wide: true, sort: (each) => each.record_count, cell: (each) => whole(each.record_count) },
+      { id: "records", name: "Records, up to", right: true, wide: true, sort: (each) => each.record_count, cell: (each) => whole(each.record_count) },
       { id: "disk", name: "On disk", right: true, sort: (each) => each.local_bytes, cell: (each) => sized(each.local_bytes) },
       { id: "store", name: "Object store", right: true, sort: (each) => each.cold_bytes, cell: (each) => sized(each.cold_bytes) },
       { id: "where", name: "Where its offsets are", wide: true, class: "strip-cell", cell: where },
@@ -33,7 +33,7 @@ export function topicsView({ query, changed, go }) {
   });
 
   function draw() {
-    const found = topics.data?.topics.filter((each) => !each.internal || query.internal === "1");
+    const found = topics.data?.topics;
     return [
       head({ title: "Topics", source: topics, subtitle: found && counted(found.length, "topic"),
         actions: [h("button", { type: "button", class: "primary", id: "create-topic", on: { click: create } }, "Create a topic")] }),
@@ -49,6 +49,7 @@ export function topicsView({ query, changed, go }) {
 
 /** A topic's partitions added up: how many offsets are only cold, both, overdue and only hot. */
 function where(topic) {
+  if (topic.internal) return h("span", { class: "soft" }, "kept in SQL");
   const tiers = topic.tier_records;
   if (!tiers || topic.record_count === 0) return h("span", { class: "soft" }, "no records");
   const cold = tiers.cold;

@@ -1,0 +1,111 @@
+"""Takes the pictures of docs/console.md: `make screenshots`. Look at each before it is committed.
+
+Owns which views are shown in which theme and at which width. Uses the tests' own story, so what is shown is real.
+"""
+
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from playwright.sync_api import Page, expect, sync_playwright
+
+from tests.broker_process import BrokerProcess
+from tests.browser import stage
+from tests.browser.conftest import find_chromium
+from tests.browser.console import DESK, FLAGS, PHONE, Console
+
+PICTURES = Path(__file__).resolve().parents[2] / "docs/images"
+MAX_BYTES = 200_000
+TAIL = f"topics/{stage.TIERED}/records?from=earliest"
+ROUNDS = 14
+ROUND_S = 1.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    name: str
+    address: str
+    size: tuple[int, int] = DESK
+    scheme: str = "light"
+
+
+SHOWN = [
+    Picture(name="overview-light", address=""),
+    Picture(name="overview-dark", address="", scheme="dark"),
+    Picture(name="topic-light", address=f"topics/{stage.TIERED}"),
+    Picture(name="partition-light", address=f"topics/{stage.TIERED}/partitions/0"),
+    Picture(name="partition-dark", address=f"topics/{stage.TIERED}/partitions/0", scheme="dark"),
+    Picture(name="records-dark", address=TAIL, scheme="dark"),
+    Picture(name="group-light", address=f"groups/{stage.LAGGING}"),
+    Picture(name="reset-light", address=f"groups/{stage.IDLE}"),
+    Picture(name="empty-dark", address="topics/empty", scheme="dark"),
+    Picture(name="cost-light", address="cost"),
+    Picture(name="phone-topic-light", address=f"topics/{stage.TIERED}", size=PHONE),
+    Picture(name="phone-record-dark", address=TAIL, size=PHONE, scheme="dark"),
+    Picture(name="phone-group-light", address=f"groups/{stage.LAGGING}", size=PHONE),
+]
+
+
+def main() -> int:
+    """Writes every picture; 1 when one is too large for the repository."""
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    chromium = find_chromium()
+    if chromium is None:
+        print("Chromium is not on PATH: install it (Debian: apt-get install chromium)")
+        return 1
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        broker = BrokerProcess(
+            Path(folder) / "data", settings={**stage.SETTINGS, "tiered.lag.sample.interval.ms": 1_000}
+        )
+        broker.start()
+        try:
+            stage.set_up(broker)
+            consumer = stage.LaggingConsumer(broker)
+            live(broker, consumer)
+            browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+            for picture in SHOWN:
+                with Console(browser, broker, size=picture.size, scheme=picture.scheme) as console:
+                    page = console.go(picture.address)
+                    settle(page, picture.name)
+                    page.screenshot(path=PICTURES / f"console-{picture.name}.png")
+            browser.close()
+            consumer.close()
+        finally:
+            broker.ensure_stopped()
+    large = [path.name for path in PICTURES.glob("console-*.png") if path.stat().st_size > MAX_BYTES]
+    print(f"{len(SHOWN)} pictures in {PICTURES}" + (f"; too large: {', '.join(large)}" if large else ""))
+    return 1 if large else 0
+
+
+def live(broker: BrokerProcess, consumer: stage.LaggingConsumer) -> None:
+    """Some time in which lag rises and falls, so that there is something to see."""
+    consumer.read(700)
+    number = 100_000
+    for turn in range(ROUNDS):
+        records = 500 if turn % 4 else 1_200
+        stage.produce(broker, stage.TIERED, (stage.order(number + each) for each in range(records)))
+        number += records
+        consumer.read(760 if turn > 4 else 200)
+        time.sleep(ROUND_S)
+
+
+def settle(page: Page, name: str) -> None:
+    """Opens what the picture is about."""
+    if "record" in name:
+        expect(page.locator(".record-list tbody tr")).to_have_count(500)
+        page.get_by_role("button", name="Pause").click()
+        page.locator(".record-list tbody button").nth(4).click()
+        expect(page.locator("#viewer-title")).to_be_focused()
+    if "reset" in name:
+        page.get_by_role("button", name="Reset offsets").click()
+        page.get_by_role("button", name="Show what would change").click()
+        expect(page.get_by_role("table", name="What would change")).to_be_visible()
+    if "overview" in name:
+        expect(page.locator(".spark").first).to_be_visible()
+    page.wait_for_timeout(600)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

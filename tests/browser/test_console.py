@@ -1,0 +1,251 @@
+"""The console does what it shows: topics, configs, tails, lag and resets, with a real broker in a real browser."""
+
+import json
+import re
+import urllib.error
+import urllib.request
+
+from playwright.sync_api import expect
+
+from tests.broker_process import BrokerProcess
+from tests.browser import stage
+from tests.browser.console import Console
+
+
+def test_a_topic_is_created_and_teaches_how_to_fill_it(console: Console, staged: BrokerProcess) -> None:
+    page = console.go("topics")
+    page.get_by_role("button", name="Create a topic").click()
+    page.get_by_label("Name").fill("not a name")
+    page.get_by_role("button", name="Create the topic").click()
+    expect(page.get_by_role("alert")).to_contain_text("letters, digits, dots, underscores or hyphens")
+    page.get_by_label("Name").fill("made-here")
+    page.get_by_label("Partitions", exact=True).fill("4")
+    page.get_by_label("Keep records for (days)").fill("2")
+    page.get_by_label("Other configs").fill("local.retention.ms=3600000")
+    page.get_by_role("button", name="Create the topic").click()
+    expect(page.locator("#title")).to_have_text("made-here")
+    console.said("Topic made-here is created")
+    expect(page.locator("pre").first).to_have_text(f"echo 'hello' | kcat -b {staged.bootstrap} -t made-here -P")
+    made = staged.get("/api/v1/topics/made-here")
+    configs = {each["name"]: each["value"] for each in made["configs"]}
+    assert made["partition_count"] == 4
+    assert (configs["retention.ms"], configs["local.retention.ms"]) == ("172800000", "3600000")
+
+
+def test_what_the_broker_refuses_is_told_in_its_words(console: Console) -> None:
+    page = console.go("topics")
+    page.get_by_role("button", name="Create a topic").click()
+    page.get_by_label("Name").fill(stage.TIERED)
+    page.get_by_role("button", name="Create the topic").click()
+    expect(page.get_by_role("alert")).to_contain_text("exists")
+    expect(page.get_by_role("dialog")).to_be_visible()
+
+
+def test_a_config_is_changed_and_given_back(console: Console, staged: BrokerProcess) -> None:
+    def value() -> str:
+        configs = staged.get("/api/v1/topics/payments")["configs"]
+        return str(next(each["value"] for each in configs if each["name"] == "retention.ms"))
+
+    before = value()
+    page = console.go("topics/payments/configs")
+    page.get_by_label("Find a config").fill("retention.ms")
+    page.get_by_role("button", name="Change retention.ms", exact=True).click()
+    field = page.get_by_label("New value")
+    field.fill("soon")
+    page.get_by_role("button", name="Change it").click()
+    expect(page.get_by_role("alert")).to_contain_text("retention.ms")
+    field.fill("86400000")
+    expect(page.locator("#config-meaning")).to_contain_text("24 h")
+    page.get_by_role("button", name="Change it").click()
+    console.said("retention.ms is now 86400000")
+    expect(console.row("retention.ms")).to_contain_text("this topic")
+    assert value() == "86400000"
+    page.get_by_role("button", name="Change retention.ms", exact=True).click()
+    page.get_by_role("button", name="Back to the broker's value").click()
+    expect(console.row("retention.ms")).not_to_contain_text("this topic")
+    assert value() == before
+
+
+def test_the_tail_shows_new_records_of_one_key_in_full(console: Console, staged: BrokerProcess) -> None:
+    page = console.go("topics/sessions/records?key=wanted")
+    expect(page.locator(".tail-status")).to_contain_text("Live")
+    value = json.dumps({"id": 9_007_199_254_740_993, "text": "<b>grüß</b>"}, ensure_ascii=False).encode()
+    stage.produce(staged, "sessions", [(b"other", b"no"), (b"wanted", value), (b"other", b"no")])
+    expect(page.locator(".record-list tbody tr")).to_have_count(1)
+    row = page.locator(".record-list tbody tr")
+    expect(row).to_contain_text("wanted")
+    row.get_by_role("button").click()
+    shown = page.get_by_role("region", name=re.compile("^Offset"))
+    # Every digit, though JavaScript's numbers end before it; and markup stays text.
+    expect(shown.locator("pre").last).to_contain_text('"id": 9007199254740993')
+    expect(shown.locator("pre").last).to_contain_text("<b>grüß</b>")
+    assert page.locator(".viewer b").count() == 0
+    shown.get_by_text("Hex", exact=True).click()
+    expect(shown.locator("pre").last).to_contain_text("7b 22 69 64 22 3a 20 39")
+    shown.get_by_text("Text", exact=True).click()
+    expect(shown.locator("pre").last).to_have_text(value.decode())
+    expect(shown).to_contain_text("0x00ff10")
+    page.keyboard.press("Escape")
+    expect(shown).to_have_count(0)
+
+
+def test_a_paused_tail_goes_on_where_it_stopped(console: Console, staged: BrokerProcess) -> None:
+    page = console.go("topics/sessions/records?partition=0")
+    expect(page.locator(".tail-status")).to_contain_text("Live")
+    rows = page.locator(".record-list tbody tr")
+    keys = [key for number in range(400) if (key := b"p%d" % number)]
+    first = partition_zero(staged, keys[:60])
+    expect(rows).to_have_count(first)
+    page.get_by_role("button", name="Pause").click()
+    console.said("Tail: Paused")
+    second = partition_zero(staged, keys[60:120])
+    expect(rows).to_have_count(first)
+    page.get_by_role("button", name="Resume").click()
+    expect(rows).to_have_count(first + second)
+    offsets = [int(text.replace(",", "")) for text in rows.get_by_role("button").all_text_contents()]
+    assert offsets == list(range(offsets[0], offsets[0] - len(offsets), -1))
+
+
+def partition_zero(broker: BrokerProcess, keys: list[bytes]) -> int:
+    """Produces to `sessions` and returns how many of the records went to partition 0."""
+
+    def end() -> int:
+        return int(broker.get("/api/v1/topics/sessions")["partitions"][0]["high_watermark"])
+
+    before = end()
+    stage.produce(broker, "sessions", [(key, b"x") for key in keys])
+    return end() - before
+
+
+def test_the_tail_keeps_no_more_than_it_says(console: Console) -> None:
+    page = console.go(f"topics/{stage.TIERED}/records?from=earliest")
+    expect(page.locator(".tail-status")).to_contain_text("4,500 records received")
+    expect(page.locator(".tail-status")).to_contain_text("the newest 500 are kept")
+    assert page.locator(".record-list tbody tr").count() == 500
+
+
+def test_records_are_read_from_any_offset_of_both_tiers(console: Console) -> None:
+    page = console.go(f"topics/{stage.TIERED}/records?mode=read&partition=0&offset=0")
+    rows = page.locator(".record-list tbody tr")
+    expect(rows).to_have_count(100)
+    page.get_by_role("button", name="Newer").click()
+    expect(rows.first.get_by_role("button")).to_have_text("100")
+    page.get_by_label("Offset", exact=True).fill("-5")
+    page.get_by_role("button", name="Read", exact=True).click()
+    expect(rows).to_have_count(5)
+    page.get_by_label("Offset", exact=True).fill("soon")
+    page.get_by_role("button", name="Read", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("earliest, latest")
+
+
+def test_the_strip_says_what_it_draws(console: Console, staged: BrokerProcess) -> None:
+    catalogue = staged.segments(stage.TIERED, 0)
+    local_start, cold_end = catalogue["local_log_start_offset"], catalogue["cold_end_offset"]
+    assert 0 < local_start < cold_end < catalogue["log_end_offset"]
+    page = console.go(f"topics/{stage.TIERED}/partitions/0")
+    strip = page.locator(".strip-large")
+    words = strip.get_attribute("aria-label") or ""
+    assert f"offsets 0 to {local_start - 1:,} only in the object store" in words
+    assert f"offsets {local_start:,} to {cold_end - 1:,} on disk and in the object store" in words
+    assert "only on disk, being written" in words
+    expect(strip).to_have_attribute("aria-label", re.compile(r"group reports stands at 900"))
+    assert strip.locator("rect.bucket").count() >= 2
+    expect(page.get_by_role("table", name="Where groups stand")).to_contain_text("reports")
+
+
+def test_lag_is_shown_now_and_over_time(console: Console, staged: BrokerProcess) -> None:
+    found = staged.get(f"/api/v1/groups/{stage.LAGGING}")
+    page = console.go("groups")
+    expect(console.row(stage.LAGGING)).to_contain_text(f"{found['lag']:,}")
+    page.get_by_role("link", name=stage.LAGGING, exact=True).click()
+    chart = page.locator(".chart svg[role=img]")
+    expect(chart).to_have_attribute("aria-label", re.compile(r"^Lag [\d,]+ at \d\d:\d\d:\d\d"))
+    page.get_by_text("The samples as a table").click()
+    expect(page.get_by_role("table", name="Lag over time")).to_be_visible()
+    expect(page.get_by_role("table", name="Members")).to_contain_text("orders: 0–2")
+    expect(page.get_by_role("button", name="Reset offsets")).to_be_disabled()
+    expect(page.locator("#why-not")).to_contain_text("no members")
+
+
+def test_an_idle_groups_offsets_are_reset_after_a_look_at_what_would_change(
+    console: Console, staged: BrokerProcess
+) -> None:
+    def committed() -> dict[int, int]:
+        offsets = staged.get(f"/api/v1/groups/{stage.IDLE}")["offsets"]
+        return {each["partition"]: each["committed_offset"] for each in offsets}
+
+    before = committed()
+    page = console.go(f"groups/{stage.IDLE}")
+    page.get_by_role("button", name="Reset offsets").click()
+    page.get_by_label("Partitions", exact=True).fill("0, 2")
+    page.get_by_role("button", name="Show what would change").click()
+    preview = page.get_by_role("table", name="What would change")
+    expect(preview).to_contain_text(f"{before[0]:,}")
+    expect(preview).to_contain_text(f"−{before[2]:,}")
+    console.said("Nothing has changed yet")
+    assert committed() == before, "the preview must change nothing"
+    # An edit asks for a new look: what was shown is no longer what would be done.
+    page.get_by_label("an offset").check()
+    expect(page.get_by_role("button", name="Reset 2 offsets")).to_have_count(0)
+    page.get_by_label("Offset", exact=True).fill("7")
+    page.get_by_role("button", name="Show what would change").click()
+    page.get_by_role("button", name="Reset 2 offsets").click()
+    console.said("2 offsets of group reports were reset")
+    assert committed() == {**before, 0: 7, 2: 7}
+    expect(page.get_by_role("table", name="Offsets")).to_contain_text("7")
+    stage.commit(staged, stage.IDLE, before)
+
+
+def test_changes_carry_the_token_and_are_refused_without_it(console: Console, staged: BrokerProcess) -> None:
+    console.go("topics")
+    status = console.evaluate(
+        "fetch('api/v1/topics', {method: 'POST', body: JSON.stringify({name: 'forged'})}).then(answer => answer.status)"
+    )
+    assert status == 403
+    assert "forged" not in [each["topic"] for each in staged.get("/api/v1/topics")["topics"]]
+
+
+def test_cost_and_health_are_shown_with_their_units(console: Console) -> None:
+    page = console.go("cost")
+    expect(console.row(stage.TIERED)).to_contain_text(re.compile(r"(KiB|MiB).*\$"))
+    expect(page.get_by_role("table", name="Prices")).to_contain_text("gib_month")
+    page = console.go("")
+    expect(page.get_by_role("region", name="Health")).to_contain_text("Produce and fetch are answered")
+    expect(page.get_by_role("table", name="Brokers")).to_contain_text("controller")
+
+
+def test_an_address_leads_back_to_the_same_view(console: Console) -> None:
+    page = console.go("topics?q=o&sort=-store")
+    expect(page.locator("tbody tr").first).to_contain_text(stage.TIERED)
+    expect(page.locator("th[aria-sort=descending]")).to_contain_text("Object store")
+    page.get_by_role("link", name=stage.TIERED, exact=True).click()
+    expect(page.locator("#title")).to_have_text(stage.TIERED)
+    page.go_back()
+    expect(page.locator("#title")).to_have_text("Topics")
+    expect(page.get_by_label("Find a topic")).to_have_value("o")
+
+
+def test_what_does_not_exist_is_said_with_a_way_out(console: Console) -> None:
+    console.page.goto(f"{console.base}/#/topics/nowhere")
+    expect(console.page.locator(".notice-bad")).to_contain_text("nowhere")
+    expect(console.page.get_by_role("link", name="See the topics that exist")).to_be_visible()
+
+
+def test_files_are_kept_by_the_browser_and_asked_for_again(staged: BrokerProcess) -> None:
+    with urllib.request.urlopen(staged.http + "/") as answer:
+        assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+        assert answer.headers["Cache-Control"] == "no-cache"
+        policy, etag = answer.headers["Content-Security-Policy"], answer.headers["ETag"]
+    assert "'unsafe-inline'" not in policy
+    assert "script-src 'self'" in policy
+    assert status_of(staged, "/", **{"If-None-Match": etag}) == 304
+    for path in ("/console/js/../../app.py", "/console/js/app.py", "/console/..%2f/app.py"):
+        assert status_of(staged, path) in (400, 404), path
+
+
+def status_of(broker: BrokerProcess, path: str, **headers: str) -> int:
+    try:
+        with urllib.request.urlopen(urllib.request.Request(broker.http + path, headers=headers)) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code

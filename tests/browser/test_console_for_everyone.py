@@ -1,0 +1,243 @@
+"""The console works for everyone: by keyboard, with a screen reader, in both colours, on a phone, with much data."""
+
+import json
+from pathlib import Path
+
+import axe_playwright_python
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.broker_process import BrokerProcess
+from tests.browser import stage
+from tests.browser.console import PHONE, Console, focused
+
+AXE = Path(axe_playwright_python.__file__).parent / "axe.min.js"
+VIEWS = [
+    "",
+    "topics",
+    f"topics/{stage.TIERED}",
+    f"topics/{stage.TIERED}/records?mode=read&partition=0&offset=-20",
+    f"topics/{stage.TIERED}/configs",
+    f"topics/{stage.TIERED}/consumers",
+    f"topics/{stage.TIERED}/partitions/0",
+    "topics/empty",
+    "groups",
+    f"groups/{stage.LAGGING}",
+    "cost",
+]
+
+
+WCAG = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+CONTRAST = {"type": "rule", "values": ["color-contrast"]}
+
+
+@pytest.mark.parametrize(("scheme", "rules"), [("light", WCAG), ("dark", CONTRAST)], ids=["light", "dark"])
+def test_no_view_has_a_barrier_that_axe_finds(
+    browser: Browser, staged: BrokerProcess, scheme: str, rules: dict[str, object]
+) -> None:
+    """axe-core's rules of WCAG 2.2 A and AA: names, roles, landmarks, and 4.5 : 1 for text. In dark the colours alone
+    are others.
+    """
+    with Console(browser, staged, scheme=scheme) as console:
+        for address in VIEWS:
+            console.go(address)
+            barriers(console, address, rules)
+        page = console.go(f"groups/{stage.IDLE}")
+        page.get_by_role("button", name="Reset offsets").click()
+        page.get_by_role("button", name="Show what would change").click()
+        expect(page.get_by_role("table", name="What would change")).to_be_visible()
+        barriers(console, "the reset's preview", rules)
+        assert console.complaints == []
+
+
+def barriers(console: Console, what: str, rules: dict[str, object]) -> None:
+    if not console.evaluate("'axe' in window"):
+        console.evaluate(AXE.read_text() + "; undefined")
+    found = console.evaluate(
+        "rules => axe.run(document, {runOnly: rules, resultTypes: ['violations']})"
+        ".then(({violations}) => violations.map(({id, nodes}) => [id, nodes.slice(0, 3).map(node => node.html)]))",
+        rules,
+    )
+    assert found == [], f"{what}: {json.dumps(found, indent=1)}"
+
+
+def test_marks_stand_out_from_their_ground(browser: Browser, staged: BrokerProcess) -> None:
+    """What is drawn has 3 : 1 against what it is drawn on, in both themes: axe looks at text alone."""
+    script = """
+    () => {
+      const light = (text) => {
+        const [r, g, b] = text.match(/[\\d.]+/g).slice(0, 3).map(Number)
+          .map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+      };
+      const probe = document.createElement("i");
+      document.body.append(probe);
+      const value = (name) => { probe.style.color = `var(${name})`; return light(getComputedStyle(probe).color); };
+      const ratio = (a, b) => {
+        const [x, y] = [value(a), value(b)].sort((m, n) => n - m);
+        return (x + 0.05) / (y + 0.05);
+      };
+      const found = {};
+      for (const mark of ["--hot", "--cold", "--bad", "--ink", "--accent", "--good", "--warn", "--line-strong"]) {
+        found[mark] = ratio(mark, "--surface");
+      }
+      for (const mark of ["--hot", "--cold"]) found[`${mark} on lane`] = ratio(mark, "--lane");
+      probe.remove();
+      return found;
+    }
+    """
+    for scheme in ("light", "dark"):
+        with Console(browser, staged, scheme=scheme) as console:
+            console.go("")
+            faint = {mark: ratio for mark, ratio in console.evaluate(script).items() if ratio < 3}
+            assert faint == {}, scheme
+
+
+def test_everything_is_done_by_keyboard(console: Console) -> None:
+    page = console.go("")
+    page.keyboard.press("Tab")
+    assert focused(page)["id"] == "skip"
+    page.keyboard.press("Enter")
+    assert focused(page)["id"] == "main"
+    # To the topics by their link: the focus goes to the new page's heading.
+    page.get_by_role("link", name="Topics", exact=True).focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#title")).to_have_text("Topics")
+    expect(page.locator("#title")).to_be_focused()
+    expect(page.locator("tbody tr").first).to_be_visible()
+    page.keyboard.press("/")
+    expect(page.get_by_label("Find a topic")).to_be_focused()
+    page.keyboard.type(stage.TIERED)
+    expect(page.locator("tbody tr")).to_have_count(1)
+    # A dialog takes the focus, keeps it, and gives it back.
+    page.get_by_role("button", name="Create a topic").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Name")).to_be_focused()
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        assert console.evaluate(
+            "document.activeElement === document.body || !!document.activeElement.closest('dialog')"
+        )
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.get_by_role("button", name="Create a topic")).to_be_focused()
+    # A record opens with the focus on it, closes with Escape, and the focus returns to its row.
+    page = console.go(f"topics/{stage.TIERED}/records?mode=read&partition=0&offset=0")
+    row = page.get_by_role("button", name="Show offset 3 of partition 0")
+    row.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#viewer-title")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(row).to_be_focused()
+
+
+def test_data_that_ticks_is_not_read_out(console: Console, staged: BrokerProcess) -> None:
+    page = console.go("topics/sessions/records")
+    expect(page.locator(".tail-status")).to_contain_text("Live")
+    stage.produce(staged, "sessions", [(b"quiet", b"%d" % number) for number in range(50)])
+    expect(page.locator(".record-list tbody tr")).to_have_count(50)
+    assert page.locator("#announcer").text_content() == ""
+    assert page.locator("[aria-live], [role=status], [role=log]").count() == 1
+
+
+def test_focus_and_what_was_typed_survive_new_data(console: Console) -> None:
+    page = console.go(f"topics/{stage.TIERED}/configs")
+    field = page.get_by_label("Find a config")
+    field.fill("retention")
+    with page.expect_response(lambda answer: answer.url.endswith(f"/topics/{stage.TIERED}")):
+        pass
+    expect(field).to_be_focused()
+    expect(field).to_have_value("retention")
+
+
+def test_nothing_is_wider_than_a_phone(browser: Browser, staged: BrokerProcess) -> None:
+    with Console(browser, staged, size=PHONE) as console:
+        for address in VIEWS:
+            page = console.go(address)
+            expect(page.locator("main .panel").first).to_be_visible()
+            assert console.overflow_px() <= 0, address
+        page.get_by_role("link", name="Topics", exact=True).click()
+        page.get_by_role("button", name="Create a topic").click()
+        expect(page.get_by_role("dialog")).to_be_visible()
+        assert console.overflow_px() <= 0
+        assert console.complaints == []
+
+
+def test_the_chosen_colours_stay_chosen(console: Console) -> None:
+    def ground() -> str:
+        return str(console.evaluate("getComputedStyle(document.documentElement).backgroundColor"))
+
+    page = console.go("")
+    light = ground()
+    page.get_by_label("Colours").select_option("dark")
+    dark = ground()
+    assert dark != light
+    page.reload()
+    expect(page.locator("#title")).to_be_visible()
+    assert ground() == dark
+    page.emulate_media(color_scheme="dark")
+    page.get_by_label("Colours").select_option("light")
+    assert ground() == light
+
+
+def test_a_broker_that_is_gone_leaves_its_last_answer_marked_as_old(browser: Browser, tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path / "data").start()
+    try:
+        with Console(browser, broker) as console:
+            page = console.go("topics")
+            broker.kill()
+            console.come_back()
+            expect(page.locator(".notice-bad").first).to_contain_text("Nothing answers")
+            expect(page.locator(".notice-bad").first).to_contain_text("tiered serve")
+            expect(page.locator(".freshness")).to_contain_text("Stale")
+            expect(page.locator(".top")).to_contain_text("No answer")
+            broker.start()
+            console.come_back()
+            expect(page.locator(".freshness")).to_contain_text("Updated")
+            expect(page.locator(".notice-bad")).to_have_count(0)
+            assert console.complaints == []
+    finally:
+        broker.ensure_stopped()
+
+
+@pytest.fixture(scope="module")
+def crowded() -> tuple[dict[str, object], dict[str, object]]:
+    """What a cluster with 5,000 topics answers, and one topic with 1,000 partitions: the page's work is tested here,
+    a broker would need minutes to make them.
+    """
+    partition = {
+        "leader": 1, "isr": [1], "replicas": [1], "leader_epoch": 0, "log_start_offset": 0, "failed": None,
+        "local_log_start_offset": 40, "cold_end_offset": 60, "overdue_end_offset": 60, "high_watermark": 100,
+        "last_stable_offset": 100, "log_end_offset": 100, "local_bytes": 4_096, "cold_bytes": 9_999,
+    }  # fmt: skip
+    topic = {
+        "topic_id": "x", "internal": False, "partition_count": 1, "replication_factor": 1, "record_count": 100,
+        "local_bytes": 4_096, "cold_bytes": 9_999, "tier_records": {"cold": 40, "both": 20, "overdue": 0, "hot": 40},
+    }  # fmt: skip
+    topics: dict[str, object] = {"topics": [{**topic, "topic": f"topic-{number:05}"} for number in range(5_000)]}
+    large: dict[str, object] = {
+        **topic, "topic": "large", "partition_count": 1_000, "configs": [],
+        "partitions": [{**partition, "partition": number} for number in range(1_000)],
+    }  # fmt: skip
+    return topics, large
+
+
+def test_thousands_of_topics_and_partitions_are_paged_and_searched(
+    console: Console, crowded: tuple[dict[str, object], dict[str, object]]
+) -> None:
+    topics, large = crowded
+    console.page.route("**/api/v1/topics?*", lambda route: route.fulfill(json=topics))
+    console.page.route("**/api/v1/topics/large", lambda route: route.fulfill(json=large))
+    page = console.go("topics")
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(100)
+    expect(page.locator(".pager")).to_contain_text("1–100 of 5,000")
+    page.get_by_role("button", name="Next").click()
+    expect(rows.first).to_contain_text("topic-00100")
+    page.get_by_label("Find a topic").fill("4711")
+    expect(rows).to_have_count(1)
+    assert "q=4711" in page.url
+    page = console.go("topics/large")
+    expect(rows).to_have_count(100)
+    page.get_by_label("Find a partition").fill("999")
+    expect(rows).to_have_count(1)
