@@ -32,6 +32,13 @@ ChunkKey: TypeAlias = tuple[UUID, int]
 _SUFFIXES = (".chunk", ".unfinished")
 
 
+class ChunkFile(FileIO):
+    """A file that is closed, without a complaint, when the last slice of it goes."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 @dataclass(slots=True)
 class ChunkCacheState:
     """Counts since the start, for metrics; `held_bytes` is what the cache takes on disk now."""
@@ -111,7 +118,7 @@ class ChunkCache:
         try:
             # Opened anew for each read. A shared one, found through a weak reference, may be closing in another
             # thread at that moment: a file that nobody holds lets go of the interpreter while it closes.
-            file = FileIO(self._path(key))
+            file = ChunkFile(self._path(key))
         except OSError:
             # Somebody cleaned up behind our back: load it again.
             self._forget(key)
@@ -181,7 +188,7 @@ def _write(path: Path, data: bytes) -> FileIO:
         # No fsync: after a crash the folder is wiped.
         unfinished.write_bytes(data)
         unfinished.rename(path)
-        return FileIO(path)
+        return ChunkFile(path)
     except OSError:
         unfinished.unlink(missing_ok=True)
         raise
@@ -191,11 +198,11 @@ def _nameless(data: bytes) -> FileIO:
     """An open file without a name that holds `data`; in memory where the system can."""
     try:
         if hasattr(os, "memfd_create"):
-            file = FileIO(os.memfd_create("tiered-chunk", os.MFD_CLOEXEC), "rb+")
+            file = ChunkFile(os.memfd_create("tiered-chunk", os.MFD_CLOEXEC), "rb+")
         else:
             fd, name = tempfile.mkstemp(prefix="tiered-chunk-")
             Path(name).unlink()
-            file = FileIO(fd, "rb+")
+            file = ChunkFile(fd, "rb+")
         view = memoryview(data)
         while view:
             view = view[file.write(view) :]

@@ -53,6 +53,15 @@ def tiered_broker(request: pytest.FixtureRequest, tiered_broker_options: dict[st
         yield found
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.config.getini(SCOPE) != "function" and item.get_closest_marker(MARK) is not None:
+        raise pytest.UsageError(
+            f"@pytest.mark.{MARK} cannot change a broker that is shared ({SCOPE}={item.config.getini(SCOPE)}): use the "
+            "fixture tiered_cluster in this test, or tiered_broker_options in conftest.py"
+        )
+
+
 def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
     mark = request.node.get_closest_marker(MARK)
     if mark is None:
