@@ -374,7 +374,7 @@ def test_a_broker_that_is_not_there_is_said_at_once_with_what_to_do(tiered: Tier
 
 def test_an_address_of_something_else_is_recognised(tiered: Tiered) -> None:
     said = tiered.failure("topics", "list", "--bootstrap", f"127.0.0.1:{tiered.broker.http_port}")
-    assert "is no Kafka broker: check --bootstrap" in said
+    assert "is no Kafka address: HTTP is spoken at" in said
 
 
 def test_lines_arrive_once_and_in_order_although_the_broker_is_killed(

@@ -89,7 +89,7 @@ def test_another_clients_group_is_listed_and_described_with_members_offsets_and_
     assert [each["member_id"] for each in described["offsets"]] == [member["member_id"]] * 2
     shown = tiered.out("groups", "describe", "seeing").decode()
     assert "seeing  classic, Stable, 1 member, range" in shown
-    assert "70 records behind, in 2 partitions" in shown
+    assert "70 records behind, in 1 partition" in shown
     assert "seen:0-1" in shown
     consumer.close()
     eventually(lambda: "It has no members" in tiered.out("groups", "describe", "seeing").decode())
@@ -259,6 +259,24 @@ def test_an_offset_that_retention_has_deleted_is_said_and_gone_on_from(tiered: T
     done = tiered.run("consume", "expired", "-g", "late", "-o", "-1")
     assert done.stdout == b"0:99\n"
     assert b"the group is at offset 200, and the log has 0 to 100" in done.stderr
+
+
+# Records as JSON and in words of one's own
+
+
+def test_what_is_shown_as_json_is_produced_again_as_it_was(tiered: Tiered) -> None:
+    argv = ("-p", "0", "-k", ":", "-H", "h=1", "-H", "n", "--null", "NULL")
+    tiered.out("produce", "first", *argv, lines=b"k:v\nNULL:\xff\n\x00:NULL\n")
+    shown = tiered.out("consume", "first", "--json")
+    tiered.out("produce", "copy", "-p", "0", "--format", "json", lines=shown)
+    assert tiered.out("consume", "copy", "--json").replace(b"copy", b"first") == shown
+    said = tiered.failure("produce", "copy", "--format", "json", lines=b'{"value": "x"}\nno json\n')
+    assert "line 2 is no record in JSON" in said
+
+
+def test_a_template_shows_where_records_are(tiered: Tiered) -> None:
+    filled(tiered, "worded", each=2)
+    assert tiered.out("consume", "worded", "--template", r"%t-%p %o %s\n") == b"worded-0 0 0:0\nworded-0 1 0:1\n"
 
 
 # The wrong address

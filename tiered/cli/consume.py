@@ -14,7 +14,7 @@ from tiered.cli.cluster import EARLIEST, LATEST, Cluster, Topic, existing_topic,
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.fetcher import Fetcher
 from tiered.cli.kafka_errors import NONE, OFFSET_OUT_OF_RANGE, reason
-from tiered.cli.record_text import LineFormat, json_line_of, line_format_of
+from tiered.cli.record_text import LineFormat, Template, json_line_of, line_format_of
 from tiered.cli.times import moment_ms
 from tiered.errors import CorruptBatch
 from tiered.formats.record_batch import Record, records, verify_crc, whole_batches
@@ -64,7 +64,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints records until the end as it was at the start, until `--count`, or with `--follow` until Ctrl-C."""
     start = start_of(arguments.offset)
     follow = arguments.follow or (start == Start(before_end=0) and not arguments.exit_at_end)
-    line_format = line_format_of(arguments.key_separator, arguments.null)
+    line_format: LineFormat | Template = line_format_of(arguments.key_separator, arguments.null)
+    if arguments.template is not None:
+        line_format = Template(arguments.template, arguments.null)
     as_json = arguments.json or arguments.format == "json"
     isolation_level = ISOLATION_LEVELS[arguments.isolation]
     if arguments.group is not None and arguments.partition is not None:
@@ -133,7 +135,7 @@ def _not_there(number: int, offset: int, *, first: int, end: int) -> str:
 class Lines:
     """Writes records to stdout, as JSON when there is no line format."""
 
-    def __init__(self, topic: str, line_format: LineFormat | None) -> None:
+    def __init__(self, topic: str, line_format: LineFormat | Template | None) -> None:
         self._topic = topic
         self._format = line_format
         self._out = sys.stdout.buffer
@@ -141,6 +143,8 @@ class Lines:
     def write(self, record: Record, partition: int) -> None:
         if self._format is None:
             self._out.write(json_line_of(record, topic=self._topic, partition=partition))
+        elif isinstance(self._format, Template):
+            self._out.write(self._format.text_of(record, topic=self._topic, partition=partition))
         else:
             self._out.write(self._format.line_of(record))
 

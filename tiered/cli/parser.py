@@ -123,6 +123,12 @@ def _add_produce(commands: "Commands[Parser]") -> None:
     parser = command(commands, "produce", _produce, "send lines as records", "A topic that is missing is created.")
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument("file", metavar="FILE", nargs="?", help="where the lines are (stdin)")
+    parser.add_argument(
+        "--format",
+        choices=("text", "json"),
+        default="text",
+        help="json: each line is an object as `tiered consume --json` prints it (text)",
+    )
     _line_options(parser, "what stands before it is the record's key; by default there is no key")
     parser.add_argument(
         "-p", "--partition", metavar="N", type=number, help="send to this partition (by key, else to each in turn)"
@@ -189,6 +195,12 @@ def _add_consume(commands: "Commands[Parser]") -> None:
     until.add_argument("-f", "--follow", action="store_true", help="wait for new records, until Ctrl-C")
     until.add_argument("-e", "--exit-at-end", action="store_true", help="stop at the end, the default; with -o end too")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="values alone, or whole records")
+    parser.add_argument(
+        "--template",
+        metavar="TEXT",
+        help=r"print each record like this: %%t topic, %%p partition, %%o offset, %%T time, %%k key, %%s value, "
+        r"%%h headers, %%K and %%S sizes; \n is understood and not added",
+    )
     _line_options(parser, "print the key and this before each value")
     broker_options(parser, json_means="the same as --format json: one record a line")
 

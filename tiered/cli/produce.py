@@ -7,9 +7,10 @@ once. Must never report a record as sent before its batch was acknowledged.
 import argparse
 import asyncio
 import contextlib
+import dataclasses
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tiered.cli.cluster import Cluster, Topic, created_topic, run_with_cluster
@@ -18,7 +19,7 @@ from tiered.cli.kafka_errors import NONE, advice, reason
 from tiered.cli.line_reader import LineReader
 from tiered.cli.output import counted, print_json
 from tiered.cli.progress import Report, progress_of
-from tiered.cli.record_text import LineFormat, header_of, line_format_of
+from tiered.cli.record_text import LineFormat, header_of, line_format_of, record_of_json
 from tiered.errors import TieredError, UnsupportedVersion
 from tiered.formats.record_batch import Compression, Record, encode_batch
 from tiered.peer import ACKS_ALL, BrokerError
@@ -35,6 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Sends every line of the file, or of stdin. Raises CommandFailed when a record was not acknowledged."""
     line_format = line_format_of(arguments.key_separator, arguments.null)
     headers = tuple(header_of(text) for text in arguments.header)
+    read = _record_of_json(headers) if arguments.format == "json" else _record_of_text(line_format, headers)
     with _input(arguments.file) as fd:
 
         async def act(cluster: Cluster) -> int:
@@ -52,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
             try:
                 with progress_of(fd, "sent") as progress:
                     reader = LineReader(fd)
-                    await _produce_lines(reader, line_format, headers, gathering, sender, arguments.linger_ms, progress)
+                    await _produce_lines(reader, read, gathering, sender, arguments.linger_ms, progress)
             except CommandFailed as error:
                 raise CommandFailed(f"{error} ({counted(sender.records, 'record')} sent before)") from error
             _tell(arguments, sender)
@@ -76,21 +78,42 @@ def _input(path: str | None) -> Iterator[int]:
         os.close(fd)
 
 
+Headers = tuple[tuple[str, bytes | None], ...]
+ReadLine = Callable[[bytes, int, int], Record]
+"""Takes a line, its number from 1 on, and the time; gives its record."""
+
+
+def _record_of_text(line_format: LineFormat, headers: Headers) -> ReadLine:
+    return lambda line, _number, now_ms: line_format.record_of(line, offset=0, timestamp_ms=now_ms, headers=headers)
+
+
+def _record_of_json(headers: Headers) -> ReadLine:
+    def read(line: bytes, number: int, now_ms: int) -> Record:
+        try:
+            found = record_of_json(line, offset=0, timestamp_ms=now_ms)
+        except (ValueError, RecursionError) as error:
+            raise CommandFailed(f"line {number} is no record in JSON: {error}") from error
+        return dataclasses.replace(found, headers=found.headers + headers) if headers else found
+
+    return read
+
+
 async def _produce_lines(
     reader: LineReader,
-    line_format: LineFormat,
-    headers: tuple[tuple[str, bytes | None], ...],
+    read: ReadLine,
     gathering: "Gathering",
     sender: "Sender",
     linger_ms: float,
     progress: Report,
 ) -> None:
     clock = SystemClock()
+    number = 0
     reader.start()
     while (lines := await reader.next(linger_ms if gathering.records else None)) is not None:
         now_ms = clock.now_ms()
         for line in lines:
-            gathering.add(line_format.record_of(line, offset=0, timestamp_ms=now_ms, headers=headers))
+            number += 1
+            gathering.add(read(line, number, now_ms))
         # Nothing new within the linger: what is there goes now, so that an interactive line does not wait.
         await sender.send(gathering.take(everything=not lines))
         progress(sender.records, reader.position)

@@ -77,6 +77,106 @@ class LineFormat:
         return (null if record.key is None else record.key) + self.key_separator + line
 
 
+class Template:
+    """What `--template` means: text in which kcat's tokens stand for parts of a record.
+
+    `%t` topic, `%p` partition, `%o` offset, `%T` timestamp in ms, `%k` key, `%s` value, `%K` and `%S` their sizes (-1
+    for null), `%h` headers, `%%` a percent sign. Raises UsageError for any other. Nothing is added at the end.
+    """
+
+    def __init__(self, text: str, null: str | None = None) -> None:
+        self._null = (null or "").encode("utf-8", "surrogateescape")
+        self._parts: list[bytes | str] = []
+        literal = ""
+        at = 0
+        while at < len(text):
+            if text[at] != "%":
+                literal += text[at]
+                at += 1
+                continue
+            mark = text[at + 1 : at + 2]
+            if mark == "%":
+                literal += "%"
+            elif mark and mark in "tpoTksKSh":
+                self._parts += [_literal(literal), mark]
+                literal = ""
+            else:
+                raise UsageError(f"--template has %{mark}: known are %t %p %o %T %k %s %K %S %h and %%")
+            at += 2
+        self._parts.append(_literal(literal))
+
+    def text_of(self, record: Record, *, topic: str, partition: int) -> bytes:
+        """The record in the template's words."""
+        return b"".join(
+            part if isinstance(part, bytes) else self._part(part, record, topic, partition) for part in self._parts
+        )
+
+    def _part(self, mark: str, record: Record, topic: str, partition: int) -> bytes:
+        match mark:
+            case "t":
+                return topic.encode()
+            case "k":
+                return self._null if record.key is None else record.key
+            case "s":
+                return self._null if record.value is None else record.value
+            case "h":
+                return b",".join(
+                    name.encode("utf-8", "surrogateescape") + b"=" + (self._null if value is None else value)
+                    for name, value in record.headers
+                )
+        numbers = {
+            "p": partition,
+            "o": record.offset,
+            "T": record.timestamp_ms,
+            "K": -1 if record.key is None else len(record.key),
+            "S": -1 if record.value is None else len(record.value),
+        }
+        return str(numbers[mark]).encode()
+
+
+def _literal(text: str) -> bytes:
+    return separator_bytes(text, "--template") if text else b""
+
+
+def record_of_json(line: bytes, *, offset: int, timestamp_ms: int) -> Record:
+    """The record that a line of `consume --json` shows; topic, partition and offset in it count for nothing.
+
+    Raises ValueError that says what is wrong.
+    """
+    fields = json.loads(line)
+    if not isinstance(fields, dict):
+        raise ValueError("it is no JSON object")  # noqa: TRY004 - the text is wrong, not a type of ours.
+    headers = fields.get("headers", [])
+    if not isinstance(headers, list) or not all(
+        isinstance(each, dict) and isinstance(each.get("name"), str) for each in headers
+    ):
+        raise ValueError("headers must be an array of objects with name and value")
+    given_ms = fields.get("timestamp_ms", timestamp_ms)
+    if not isinstance(given_ms, int) or isinstance(given_ms, bool) or not -1 <= given_ms < 1 << 63:
+        raise ValueError("timestamp_ms must be a whole number")
+    return Record(
+        offset=offset,
+        timestamp_ms=given_ms,
+        key=_bytes_in(fields, "key"),
+        value=_bytes_in(fields, "value"),
+        headers=tuple((each["name"], _bytes_in(each, "value")) for each in headers),
+    )
+
+
+def _bytes_in(fields: dict[str, Any], name: str) -> bytes | None:
+    if (encoded := fields.get(f"{name}_base64")) is not None:
+        if not isinstance(encoded, str):
+            raise ValueError(f"{name}_base64 must be text")
+        return base64.b64decode(encoded, validate=True)
+    content = fields.get(name)
+    if content is None:
+        return None
+    # What is no text is itself JSON: the value of {"value": {"a": 1}} is {"a": 1}.
+    return (content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)).encode(
+        "utf-8", "surrogatepass"
+    )
+
+
 def json_line_of(record: Record, *, topic: str, partition: int) -> bytes:
     """The record as one line of JSON. Bytes that are no UTF-8 stand in base64 under `key_base64`, `value_base64`."""
     fields: dict[str, Any] = {

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiered.cli.failure import UsageError
-from tiered.cli.record_text import LineFormat, header_of, json_line_of, separator_bytes
+from tiered.cli.record_text import LineFormat, Template, header_of, json_line_of, record_of_json, separator_bytes
 from tiered.formats.record_batch import Record
 
 LINES = st.binary(max_size=60).filter(lambda line: b"\n" not in line)
@@ -106,3 +106,49 @@ def test_any_record_is_one_line_of_json(key: bytes | None, value: bytes | None) 
     assert line.endswith(b"}\n")
     assert line.count(b"\n") == 1
     json.loads(line)
+
+
+# Templates, and JSON that becomes records
+
+
+def test_a_template_puts_a_record_into_words() -> None:
+    record = Record(offset=7, timestamp_ms=5, key=None, value="grüße".encode(), headers=(("a", b"1"), ("b", None)))
+    template = Template(r"%t[%p]@%o %T %k=%s %K/%S %h 100%%\n", "NULL")
+    assert template.text_of(record, topic="t", partition=3) == "t[3]@7 5 NULL=grüße -1/7 a=1,b=NULL 100%\n".encode()
+    assert Template("%s").text_of(record, topic="t", partition=3) == "grüße".encode()
+
+
+@pytest.mark.parametrize("text", ["%x", "%", "a%"])
+def test_a_template_that_makes_no_sense_is_a_usage_error(text: str) -> None:
+    with pytest.raises(UsageError, match="--template has %"):
+        Template(text)
+
+
+@given(
+    key=st.none() | st.binary(max_size=20),
+    value=st.none() | st.binary(max_size=20),
+    headers=st.lists(st.tuples(st.text(st.characters(codec="utf-8"), max_size=5), st.none() | st.binary(max_size=5))),
+)
+def test_what_consume_shows_as_json_produce_takes_back(
+    key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]
+) -> None:
+    record = Record(offset=0, timestamp_ms=12, key=key, value=value, headers=tuple(headers))
+    line = json_line_of(record, topic="t", partition=0)
+    assert record_of_json(line, offset=0, timestamp_ms=99) == record
+
+
+def test_a_value_that_is_json_itself_is_taken_as_it_is() -> None:
+    found = record_of_json(b'{"value": {"a": ["\xc3\xbc", 1]}}', offset=0, timestamp_ms=99)
+    assert (found.key, found.value, found.timestamp_ms) == (None, '{"a": ["ü", 1]}'.encode(), 99)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"", b"[]", b"{", b"\xff", b'{"headers": 1}', b'{"headers": [{"value": "x"}]}', b'{"timestamp_ms": "now"}',
+        b'{"value_base64": "?"}', b'{"key_base64": 1}',
+    ],
+)  # fmt: skip
+def test_a_line_that_is_no_record_is_an_error(line: bytes) -> None:
+    with pytest.raises(ValueError):
+        record_of_json(line, offset=0, timestamp_ms=0)
