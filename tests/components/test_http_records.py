@@ -1,6 +1,9 @@
 """Records over HTTP: pages of both tiers, by offset and by time, within limits whatever a producer sent."""
 
 import base64
+import contextlib
+import json
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
@@ -195,3 +198,25 @@ def test_time_that_the_broker_stamped_is_shown_as_its_own(broker: BrokerProcess)
     (record,) = page(broker, "stamped").body["records"]
     assert record["timestamp_type"] == "LogAppendTime"
     assert record["timestamp_ms"] >= before_ms
+
+
+def test_page_that_nobody_fetches_is_dropped_at_the_deadline(make_broker: Callable[..., BrokerProcess]) -> None:
+    broker = make_broker(settings={"tiered.http.request.timeout.ms": 1000}).start()
+    create(broker, "unfetched")
+    # As JSON it is seven times as large: more than the sockets hold between us.
+    produce(broker, "unfetched", batch([bytes(1_000_000)]))
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.settimeout(20)
+        client.connect(("127.0.0.1", broker.http_port))
+        path = f"/api/v1/topics/unfetched/records?field_bytes={MIB}"
+        client.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        # In its own time the broker gives up; what we have not fetched by then is not kept for us.
+        time.sleep(2)
+        received = 0
+        with contextlib.suppress(ConnectionResetError):
+            while piece := client.recv(1 << 20):
+                received += len(piece)
+    whole = len(json.dumps(page(broker, "unfetched", f"field_bytes={MIB}").body))
+    assert 0 < received < whole
+    assert "Traceback" not in broker.log()

@@ -186,6 +186,7 @@ class Broker:
         for pool in (self._downloads, self.uploads):
             pool.close(wait=False)
         self.disk.close()
+        self.records.close()
         for partition in self.topics.partitions():
             partition.log.discard()
         self.database.close_sync()

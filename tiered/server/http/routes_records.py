@@ -3,6 +3,7 @@
 Owns what the query means. Reading, decoding and rendering happen in the broker's threads, within bounds.
 """
 
+import asyncio
 import re
 
 from aiohttp import web
@@ -22,6 +23,8 @@ DEFAULT_RECORDS = 100
 MAX_RECORDS = 1000
 MAX_PAGE_BYTES = 4 << 20
 MAX_READ_MS = 5_000.0
+PIECE_BYTES = 64 << 10
+CONTENT_TYPE = "application/json"
 READ_COMMITTED = "read_committed"
 _OFFSET_TEXT = re.compile(r"-?[0-9]{1,19}\Z", re.ASCII)
 
@@ -79,7 +82,7 @@ _PAGE = schema.record(
 )
 
 
-async def records(request: web.Request) -> web.Response:
+async def records(request: web.Request) -> web.StreamResponse:
     broker = request.app[BROKER]
     partition = topic_with_records(request).partition(_PARTITION.of(request))
     committed_only = _ISOLATION.of(request) == READ_COMMITTED
@@ -105,7 +108,29 @@ async def records(request: web.Request) -> web.Response:
     )
     assert isinstance(frame.body, bytes)
     body = frame.body[:-1] + b', "records": [' + b", ".join(rendered for _, rendered in page.records) + b"]}"
-    return web.Response(body=body, content_type="application/json", charset="utf-8")
+    return await _sent(request, body)
+
+
+async def _sent(request: web.Request, body: bytes) -> web.StreamResponse:
+    """Sends it piece by piece as the client reads, while the request still counts and has its deadline: pages that
+    nobody fetches would gather in memory otherwise."""
+    if request.method == "HEAD":
+        return web.Response(body=body, content_type=CONTENT_TYPE, charset="utf-8")
+    response = web.StreamResponse(headers={"Content-Type": f"{CONTENT_TYPE}; charset=utf-8"})
+    response.content_length = len(body)
+    await response.prepare(request)
+    try:
+        for start in range(0, len(body), PIECE_BYTES):
+            await response.write(body[start : start + PIECE_BYTES])
+        await response.write_eof()
+    except ConnectionResetError:
+        pass  # The client has gone.
+    except asyncio.CancelledError:
+        # Too late for another answer: half of this one has been sent.
+        if request.transport is not None:
+            request.transport.abort()
+        raise
+    return response
 
 
 async def _start(broker: Broker, request: web.Request, partition: Partition, committed_only: bool) -> int:

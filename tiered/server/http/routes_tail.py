@@ -36,6 +36,7 @@ RECONNECT_AFTER_MS = 1_000
 MAX_FIELD_BYTES = 256 << 10
 DEFAULT_FIELD_BYTES = 16 << 10
 SKIP = "skip"
+READ_COMMITTED = "read_committed"
 _POSITION = re.compile(r"([0-9]{1,10}):([0-9]{1,19})\Z", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,10}\Z", re.ASCII)
 
@@ -44,7 +45,7 @@ _FROM = query_text("from", "Where to begin without Last-Event-ID.", allowed=("la
 _KEY = query_text("key", "Only records with exactly this key (UTF-8).", max_length=10_000)
 _KEY_PREFIX = query_text("key_prefix", "Only records whose key begins so (UTF-8).", max_length=10_000)
 _ISOLATION = query_text(
-    "isolation", "Whether records of open transactions are shown.", allowed=("read_uncommitted", "read_committed")
+    "isolation", "Whether records of open transactions are shown.", allowed=("read_uncommitted", READ_COMMITTED)
 )
 _WHEN_BEHIND = query_text(
     "when_behind",
@@ -69,7 +70,7 @@ async def tail(request: web.Request) -> web.StreamResponse:
         topic,
         positions=_positions(request, topic),
         takes_new_partitions=_PARTITION.find(request) is None,
-        committed_only=_ISOLATION.of(request) == "read_committed",
+        committed_only=_ISOLATION.of(request) == READ_COMMITTED,
         wanted=_wanted(_KEY.find(request), _KEY_PREFIX.find(request)),
         render=_Renderers(_FIELD_BYTES.of(request)),
     )
@@ -237,6 +238,7 @@ def _positions(request: web.Request, topic: Topic) -> dict[int, int]:
     """Where to begin in each partition: as the last event's id says, else as `from` does."""
     chosen = _chosen(_PARTITION.find(request), topic)
     resumed = _last_positions(request, topic)
+    committed_only = _ISOLATION.of(request) == READ_COMMITTED
     found = {}
     for number in chosen if chosen is not None else range(len(topic.partitions)):
         partition = topic.partition(number)
@@ -246,7 +248,7 @@ def _positions(request: web.Request, topic: Topic) -> dict[int, int]:
             # One that the last event did not know has come since then: none of it was seen.
             found[number] = partition.log_start_offset
         else:
-            found[number] = partition.high_watermark
+            found[number] = partition.last_stable_offset if committed_only else partition.high_watermark
     return found
 
 
