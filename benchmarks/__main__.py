@@ -14,7 +14,7 @@ from benchmarks import machine, scenarios
 from benchmarks.report import Report
 from benchmarks.systems import MockBroker, System, Tiered
 
-SUITES = ("throughput", "warm", "many", "start", "replay", "commits")
+SUITES = ("throughput", "warm", "many", "start", "testing", "replay", "commits")
 
 
 def main() -> int:
@@ -60,6 +60,8 @@ def main() -> int:
             report.throughput |= scenarios.warm(folder / "warm", MockBroker(), rounds=rounds, gb=gb, say=say)
         if "start" in suites:
             report.start = scenarios.start_and_idle(Tiered(folder=folder / "start"), rounds=rounds, say=say)
+        if "testing" in suites:
+            report.testing = scenarios.test_clusters(rounds=rounds, say=say)
         if "replay" in suites:
             report.replay = scenarios.replay(folder / "replay", rounds=rounds, gb=gb, say=say)
         if "commits" in suites:

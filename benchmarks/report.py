@@ -17,6 +17,7 @@ class Report:
     facts: dict[str, Any]
     throughput: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
     start: dict[str, list[float]] = field(default_factory=dict)
+    testing: dict[str, list[float]] = field(default_factory=dict)
     replay: dict[str, dict[str, Any]] = field(default_factory=dict)
     commits: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
 
@@ -33,6 +34,8 @@ class Report:
             medians[scenario] = entry
         for name, values in self.start.items():
             medians[name] = statistics.median(values)
+        for name, values in self.testing.items():
+            medians[f"test cluster: {name}"] = statistics.median(values)
         for scenario, result in self.replay.items():
             medians[scenario] = {"rows_per_s": statistics.median(result["rows_per_s"])}
         for database, by_variant in self.commits.items():
@@ -51,6 +54,7 @@ class Report:
             "runs": {
                 "throughput": self.throughput,
                 "start": self.start,
+                "testing": self.testing,
                 "replay": self.replay,
                 "commits": self.commits,
             },
@@ -90,6 +94,7 @@ class Report:
         lines += [
             f"| {label} | {form.format(medians[name])} |" for name, (label, form) in words.items() if name in medians
         ]
+        lines += [f"| {name} | {medians[name]:.2f} s |" for name in medians if name.startswith("test cluster: ")]
         lines += [f"| {scenario} | {medians[scenario]['rows_per_s']:,.0f} rows/s |" for scenario in self.replay]
         if self.commits:
             lines += ["", "| offset commits of 100 groups | commits/s | × |", "|---|---:|---:|"]

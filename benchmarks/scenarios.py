@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks import testing
 from benchmarks.machine import cpu_seconds, memory_mb
 from benchmarks.systems import System, Tiered
 
@@ -171,6 +172,26 @@ def start_and_idle(broker: Tiered, *, rounds: int, say: Say) -> dict[str, list[f
         say(
             f"start: ready {ready:.2f} s, first acknowledgement {first_ack:.2f} s; idle: {rss:.0f} MB, {idle_cpu:.1f} %"
         )
+    return results
+
+
+def test_clusters(*, rounds: int, say: Say) -> dict[str, list[float]]:
+    """Seconds that a test cluster takes from `import tiered.testing` to its end, one record there and back included.
+
+    `first` is that of a new process, which imports everything; `later` that of the next ones in it.
+    """
+    results: dict[str, list[float]] = {}
+    for client in testing.CLIENTS:
+        for _ in range(rounds):
+            run = subprocess.run(
+                [sys.executable, "-m", "benchmarks.testing", client, "4"], capture_output=True, text=True
+            )
+            if run.returncode != 0:
+                raise SystemExit(f"a test cluster with {client} failed: {run.stderr.strip()[-2000:]}")
+            first, *later = json.loads(run.stdout)
+            results.setdefault(f"first, {client}", []).append(first)
+            results.setdefault(f"later, {client}", []).extend(later)
+            say(f"test cluster, {client:16} first {first:.2f} s, later {max(later):.2f} s at most")
     return results
 
 
