@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tiered.broker.partition import Appended, Partition
 from tiered.broker.topics import Topic
 from tiered.errors import CorruptBatch, Invalid, InvalidTimestamp, InvalidTopic, LogDirFailed, TieredError
-from tiered.formats.record_batch import Record, encode_batch
+from tiered.formats.record_batch import Compression, Record, encode_batch
 from tiered.rules.partitioner import next_partition, partition_for_key
 
 if TYPE_CHECKING:
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
 ALL = -1
 NO_TIMESTAMP = -1
+NO_CODEC = 0
 RECORD_OVERHEAD_BYTES = 32
 """About what a record takes besides its key, value and headers."""
 BATCH_OVERHEAD_BYTES = 61
 LARGE_BYTES = 256 << 10
-"""A batch from this size on is encoded in a thread."""
+"""A batch from this size on is encoded in a thread, and so is one that the topic wants compressed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,10 +144,12 @@ class RecordWriter:
             for offset, each in enumerate(batch.records)
         ]
         try:
-            if sum(each.size_bytes for each in batch.records) < LARGE_BYTES:
+            codec = partition.foreign_codec(NO_CODEC)
+            if codec is None and sum(each.size_bytes for each in batch.records) < LARGE_BYTES:
                 encoded = encode_batch(records)
             else:
-                encoded = await asyncio.to_thread(encode_batch, records)
+                compression = Compression(NO_CODEC if codec is None else codec)
+                encoded = await asyncio.to_thread(encode_batch, records, compression=compression)
         except CorruptBatch as error:
             raise InvalidTimestamp(str(error)) from None
         appended = self._appended(partition, bytearray(encoded), now_ms)

@@ -1,1 +1,1 @@
-"""The HTTP door: health, metrics and the catalogue."""
+"""The HTTP door: health, metrics, our own API, Confluent's REST v3 and the console."""
