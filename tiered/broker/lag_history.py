@@ -64,6 +64,51 @@ class Sample:
     lag: int | None
 
 
+class LagRings:
+    """The newest samples of up to `max_groups` groups, all taken at the same times."""
+
+    def __init__(self, *, samples: int = SAMPLES, max_groups: int = MAX_GROUPS) -> None:
+        self._samples = samples
+        self._max_groups = max_groups
+        self._count = 0
+        self._at_ms = array("q", [0] * samples)
+        self._rings: dict[str, array[int]] = {}
+
+    def add(self, at_ms: int, lags: Mapping[str, int]) -> None:
+        """One sample. Groups that are not in it have a gap there."""
+        index = self._count % self._samples
+        self._count += 1
+        self._at_ms[index] = at_ms
+        for ring in self._rings.values():
+            ring[index] = _UNKNOWN
+        for group_id, lag in lags.items():
+            if group_id not in self._rings and not self._make_room():
+                break
+            self._rings.setdefault(group_id, array("q", [_UNKNOWN] * self._samples))[index] = lag
+
+    def history(self, group_id: str, *, since_ms: int) -> list[Sample]:
+        """The group's samples, oldest first, from its first known one on; empty for a group without any."""
+        ring = self._rings.get(group_id)
+        if ring is None:
+            return []
+        indexes = (number % self._samples for number in range(max(0, self._count - self._samples), self._count))
+        found = [
+            Sample(at_ms=self._at_ms[index], lag=None if ring[index] == _UNKNOWN else ring[index])
+            for index in indexes
+            if self._at_ms[index] >= since_ms
+        ]
+        first = next((number for number, sample in enumerate(found) if sample.lag is not None), len(found))
+        return found[first:]
+
+    def _make_room(self) -> bool:
+        """True when one more group may have a ring; those of groups that are long gone go first."""
+        if len(self._rings) >= self._max_groups:
+            gone = [group_id for group_id, ring in self._rings.items() if max(ring) == _UNKNOWN]
+            for group_id in gone:
+                del self._rings[group_id]
+        return len(self._rings) < self._max_groups
+
+
 class LagHistory:
     """`latest` is the newest sample of every group; `group_count` is how many SQL knew then, with offsets or not."""
 
@@ -73,9 +118,7 @@ class LagHistory:
         self.group_count: int | None = None
         self._read_ms = float("-inf")
         self._turn = asyncio.Lock()
-        self._count = 0
-        self._at_ms = array("q", [0] * SAMPLES)
-        self._rings: dict[str, array[int]] = {}
+        self._rings = LagRings()
 
     async def sample(self) -> None:
         """Adds one sample to the ring, or a gap when SQL does not answer; raises what SQL met."""
@@ -84,9 +127,9 @@ class LagHistory:
             async with self._turn:
                 await self._read()
         except TieredError:
-            self._add(now_ms, {})
+            self._rings.add(now_ms, {})
             raise
-        self._add(now_ms, self.latest)
+        self._rings.add(now_ms, {group_id: group.lag for group_id, group in self.latest.items()})
 
     async def current(self) -> Mapping[str, GroupLag]:
         """Every group's lag, a moment old at the most. Raises MetadataUnavailable."""
@@ -104,45 +147,16 @@ class LagHistory:
         self._read_ms = self._broker.clock.monotonic_ms()
 
     def history(self, group_id: str, *, since_ms: int) -> list[Sample]:
-        """The group's samples, oldest first, from its first known one on; empty for a group without any."""
-        ring = self._rings.get(group_id)
-        if ring is None:
-            return []
-        found = [
-            Sample(at_ms=self._at_ms[index], lag=None if ring[index] == _UNKNOWN else ring[index])
-            for index in self._indexes()
-            if self._at_ms[index] >= since_ms
-        ]
-        first = next((number for number, sample in enumerate(found) if sample.lag is not None), len(found))
-        return found[first:]
-
-    def _indexes(self) -> Iterator[int]:
-        """Places in the rings, oldest first."""
-        for number in range(max(0, self._count - SAMPLES), self._count):
-            yield number % SAMPLES
-
-    def _add(self, at_ms: int, found: Mapping[str, GroupLag]) -> None:
-        index = self._count % SAMPLES
-        self._count += 1
-        self._at_ms[index] = at_ms
-        for ring in self._rings.values():
-            ring[index] = _UNKNOWN
-        for group_id, group in found.items():
-            if group_id not in self._rings and not self._make_room():
-                break
-            self._rings.setdefault(group_id, array("q", [_UNKNOWN] * SAMPLES))[index] = group.lag
-
-    def _make_room(self) -> bool:
-        """True when one more group may have a ring; those of groups that are long gone go first."""
-        if len(self._rings) >= MAX_GROUPS:
-            gone = [group_id for group_id, ring in self._rings.items() if max(ring) == _UNKNOWN]
-            for group_id in gone:
-                del self._rings[group_id]
-        return len(self._rings) < MAX_GROUPS
+        """The group's samples, oldest first; empty for a group without any."""
+        return self._rings.history(group_id, since_ms=since_ms)
 
     def _lags(self, rows: Sequence[CommittedOffset]) -> dict[str, GroupLag]:
         found = {}
+        # Where the answer was cut off, its last group is not whole: better no lag of it than a wrong one.
+        cut_group = rows[-1].group_id if len(rows) >= MAX_OFFSETS else None
         for group_id, of_group in groupby(rows, key=attrgetter("group_id")):
+            if group_id == cut_group:
+                break
             partitions = tuple(self._partition_lags(of_group))
             if partitions:
                 total = sum(each.lag for each in partitions)
