@@ -10,6 +10,8 @@ from typing import Any
 
 import boto3
 import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.engine import make_url
 
 from tests.broker_process import BrokerProcess
 from tests.clients.test_cli import Tiered
@@ -157,6 +159,31 @@ def test_a_postgresql_whose_commits_are_not_durable_is_the_failure(
     assert found["sql", "writing"]["status"] == "ok"
     assert abs(found["sql", "clock"]["measured"]["off_ms"]) < 1_000
     assert found["sql", "tables"]["measured"] == {"revision": None}
+
+
+def changed(url: str, *statements: str) -> None:
+    engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as conn:
+        for statement in statements:
+            conn.exec_driver_sql(statement)
+    engine.dispose()
+
+
+def test_a_postgresql_that_takes_no_writes_is_a_failure_that_names_the_cause(
+    doctor: Doctor, tmp_path: Path, postgres_url: str
+) -> None:
+    changed(postgres_url, f"ALTER DATABASE {make_url(postgres_url).database} SET default_transaction_read_only = on")
+    found = doctor.checks("--data", str(tmp_path), "--meta", postgres_url, "--only", "sql", code=1)
+    assert "is read-only" in found["sql", "access"]["message"]
+    assert "primary" in found["sql", "access"]["advice"]
+
+
+def test_a_user_without_rights_is_a_failure_that_says_so(doctor: Doctor, tmp_path: Path, postgres_url: str) -> None:
+    changed(postgres_url, "DROP ROLE IF EXISTS doctor_guest", "CREATE ROLE doctor_guest LOGIN")
+    guest = make_url(postgres_url).set(username="doctor_guest").render_as_string(hide_password=False)
+    found = doctor.checks("--data", str(tmp_path), "--meta", guest, "--only", "sql", code=1)
+    assert "permission denied for schema public" in found["sql", "access"]["message"]
+    assert "Grant" in found["sql", "access"]["advice"]
 
 
 def test_a_postgresql_that_is_away_is_said_soon_and_without_its_password(doctor: Doctor, tmp_path: Path) -> None:

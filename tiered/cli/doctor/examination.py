@@ -21,6 +21,7 @@ from tiered.config import load_serve_options
 from tiered.errors import TieredError
 
 AREA_TIMEOUT_S = 30.0
+_TIDY_UP_S = 5.0
 _PASSWORD = re.compile(r"//[^:/@]*:([^@/]+)@")
 _SECRET_VARIABLES = ("PGPASSWORD", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _SHORTEST_SECRET = 4
@@ -80,10 +81,14 @@ def examined(area: Area, situation: Situation, *, timeout_s: float = AREA_TIMEOU
     found: list[Finding] = []
     bugs: list[BaseException] = []
 
+    stop = threading.Event()
+
     def look() -> None:
         try:
             for each in area(situation):
-                found.append(each)  # noqa: PERF402 - one by one: what was found stays when the next one hangs.
+                found.append(each)
+                if stop.is_set():
+                    break
         except (TieredError, OSError) as error:
             found.append(fail("error", f"this could not be looked at: {error}", "See what the message names."))
         except BaseException as error:  # noqa: BLE001 - raised again below, where somebody waits for it.
@@ -91,7 +96,12 @@ def examined(area: Area, situation: Situation, *, timeout_s: float = AREA_TIMEOU
 
     thread = threading.Thread(target=look, name="doctor", daemon=True)
     thread.start()
-    thread.join(timeout_s)
+    try:
+        thread.join(timeout_s)
+    except KeyboardInterrupt:
+        stop.set()  # What it has written is removed before we go.
+        thread.join(_TIDY_UP_S)
+        raise
     if bugs:
         raise bugs[0]
     results = list(found)
