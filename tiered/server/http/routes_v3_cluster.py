@@ -63,7 +63,7 @@ async def _cluster(request: web.Request) -> web.Response:
 
 async def _brokers(request: web.Request) -> web.Response:
     broker, links = cluster_of(request), Links(request)
-    return web.json_response(links.listing("KafkaBroker", ("brokers",), [_broker_fields(request, broker, links)]))
+    return await links.listing("KafkaBroker", ("brokers",), [_broker_fields(request, broker, links)])
 
 
 async def _broker(request: web.Request) -> web.Response:

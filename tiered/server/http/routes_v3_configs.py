@@ -160,7 +160,7 @@ def _routes(
     async def listed(request: web.Request) -> web.Response:
         configured, links = find(request), Links(request)
         items = (_fields(links, configured, entry) for entry in configured.entries())
-        return web.json_response(links.listing(configured.kind, configured.pieces, items))
+        return await links.listing(configured.kind, configured.pieces, items)
 
     async def one(request: web.Request) -> web.Response:
         configured, name = find(request), CONFIG_NAME.of(request)

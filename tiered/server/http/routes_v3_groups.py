@@ -71,7 +71,7 @@ async def _list(request: web.Request) -> web.Response:
     broker, links = cluster_of(request), Links(request)
     groups = sorted(await broker.groups.list_groups(), key=lambda each: each.group_id)
     items = [_group_fields(broker, links, group, _assignor_in_memory(broker, group)) for group in groups]
-    return web.json_response(links.listing("KafkaConsumerGroup", ("consumer-groups",), items))
+    return await links.listing("KafkaConsumerGroup", ("consumer-groups",), items)
 
 
 async def _get(request: web.Request) -> web.Response:
@@ -88,7 +88,7 @@ async def _consumers(request: web.Request) -> web.Response:
     _, group = await described(request)
     links = Links(request)
     items = (_consumer_fields(links, group, member) for member in group.members)
-    return web.json_response(links.listing("KafkaConsumer", (*pieces_of(group), "consumers"), items))
+    return await links.listing("KafkaConsumer", (*pieces_of(group), "consumers"), items)
 
 
 async def _consumer(request: web.Request) -> web.Response:
@@ -105,7 +105,7 @@ async def _assignments(request: web.Request) -> web.Response:
         for number in numbers
     ]
     pieces = (*pieces_of(group), "consumers", member.member_id, "assignments")
-    return web.json_response(links.listing("KafkaConsumerAssignment", pieces, items))
+    return await links.listing("KafkaConsumerAssignment", pieces, items)
 
 
 async def described(request: web.Request) -> tuple[Broker, GroupDescription]:

@@ -73,7 +73,7 @@ async def _lags(request: web.Request) -> web.Response:
     broker, group = await described(request)
     links = Links(request)
     items = [_lag_fields(links, group, lag) for lag in await _lags_of(broker, group)]
-    return web.json_response(links.listing("KafkaConsumerLag", (*pieces_of(group), "lags"), items))
+    return await links.listing("KafkaConsumerLag", (*pieces_of(group), "lags"), items)
 
 
 async def _lag(request: web.Request) -> web.Response:

@@ -100,9 +100,7 @@ def partition_of(request: web.Request) -> tuple[Broker, Partition]:
 
 async def _list(request: web.Request) -> web.Response:
     broker, links = cluster_of(request), Links(request)
-    return web.json_response(
-        links.listing("KafkaTopic", ("topics",), (_topic_fields(links, topic) for topic in broker.topics))
-    )
+    return await links.listing("KafkaTopic", ("topics",), (_topic_fields(links, topic) for topic in broker.topics))
 
 
 async def _get(request: web.Request) -> web.Response:
@@ -153,7 +151,7 @@ async def _partitions(request: web.Request) -> web.Response:
     broker, topic = topic_of(request)
     links = Links(request)
     fields = (_partition_fields(broker, links, partition) for partition in topic.partitions)
-    return web.json_response(links.listing("KafkaPartition", ("topics", topic.name, "partitions"), fields))
+    return await links.listing("KafkaPartition", ("topics", topic.name, "partitions"), fields)
 
 
 async def _partition(request: web.Request) -> web.Response:
@@ -165,7 +163,7 @@ async def _replicas(request: web.Request) -> web.Response:
     broker, partition = partition_of(request)
     links = Links(request)
     pieces = (*_pieces(partition), "replicas")
-    return web.json_response(links.listing("KafkaReplica", pieces, [_replica_fields(broker, links, partition)]))
+    return await links.listing("KafkaReplica", pieces, [_replica_fields(broker, links, partition)])
 
 
 async def _replica(request: web.Request) -> web.Response:
@@ -180,7 +178,7 @@ async def _replicas_of_broker(request: web.Request) -> web.Response:
     broker = broker_of(request)
     links = Links(request)
     fields = (_replica_fields(broker, links, partition) for partition in broker.topics.partitions())
-    return web.json_response(links.listing("KafkaReplica", ("brokers", broker.broker_id, "partition-replicas"), fields))
+    return await links.listing("KafkaReplica", ("brokers", broker.broker_id, "partition-replicas"), fields)
 
 
 def _topic_fields(links: Links, topic: Topic) -> Mapping[str, Any]:
