@@ -189,6 +189,20 @@ def test_members_leave_in_a_batch_static_ones_by_their_instance(broker: BrokerPr
         assert two.join().generation_id == 2
 
 
+def test_the_last_member_and_one_that_was_only_given_an_id_leave_together(broker: BrokerProcess) -> None:
+    with Member(broker, "together", rebalance_timeout_ms=60_000) as one, Member(broker, "together") as half:
+        rebalance(one)
+        half.get_id()
+        with Member(broker, "together", rebalance_timeout_ms=60_000) as two:
+            two.get_id()
+            two.begin_join()
+            until(lambda: one.heartbeat() == REBALANCE_IN_PROGRESS)
+            answer = half.leave((one.member_id, None), (two.member_id, None), (half.member_id, None))
+            assert [each.error_code for each in answer.members] == [0, 0, 0]
+            assert two.end_join().error_code == UNKNOWN_MEMBER
+        assert describe(broker, "together").group_state == "Empty"
+
+
 def test_static_members_outlast_a_rebalance_that_they_miss(broker: BrokerProcess) -> None:
     """Their partitions wait for them until their sessions end; dynamic ones lose theirs with the rebalance."""
     with (
