@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.broker_process import BrokerProcess
-from tests.components.group_members import Alive, Member, describe, groups, rebalance
+from tests.components.group_members import METADATA, Alive, Member, describe, groups, rebalance
 from tests.components.new_members import NewMember, create_topic, described, settle
 from tiered.wire.consumer_protocol import (
     Assignment,
@@ -293,6 +293,21 @@ def test_only_groups_of_consumers_are_changed(broker: BrokerProcess) -> None:
             assert answer.error_code == GROUP_ID_NOT_FOUND
             assert "assignor" in answer.error_message
         assert strange.heartbeat() == 0
+
+
+@pytest.mark.parametrize(("assignor", "changes"), [("cooperative-sticky", True), ("stream", False)])
+def test_user_data_of_a_sticky_assignor_is_no_hindrance_and_of_another_it_is(
+    broker: BrokerProcess, assignor: str, changes: bool
+) -> None:
+    """librdkafka's sticky assignors send some; Kafka Streams cannot do without its own."""
+    group_id = f"user-data-{assignor}"
+    with Member(broker, group_id, protocols={assignor: METADATA}) as old:
+        held = Assignment(partitions={"six": (0, 1)}, user_data=b"opaque")
+        rebalance(old, assignments=lambda _: encode_assignment(held))
+        with NewMember(broker, group_id, topics=["six"]) as new:
+            assert new.ask(**new.everything()).error_code == (0 if changes else GROUP_ID_NOT_FOUND)
+            if changes:
+                assert new.partitions == {2, 3, 4, 5}, "the other two are in use"
 
 
 def test_empty_groups_are_taken_over_both_ways_with_their_offsets(broker: BrokerProcess) -> None:

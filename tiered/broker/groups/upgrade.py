@@ -19,6 +19,10 @@ from tiered.wire import consumer_protocol
 if TYPE_CHECKING:
     from tiered.broker.groups.coordinator import GroupCoordinator
 
+WITH_HARMLESS_USER_DATA = ("range", "roundrobin", "sticky", "cooperative-sticky")
+"""Assignors that clients bring along. What some clients' sticky ones send as user data only says who had what; for
+others (Kafka Streams, above all) an assignment without its user data means nothing."""
+
 
 def to_consumer(coordinator: "GroupCoordinator", group: ClassicGroup) -> ConsumerGroup:
     """The same members with the same partitions in the same epoch. `group` is closed: whoever waits, joins again.
@@ -53,7 +57,8 @@ def _to_consumer(coordinator: "GroupCoordinator", group: ClassicGroup, member: C
         held = consumer_protocol.decode_assignment(member.assignment) if member.assignment else None
     except MalformedRequest:
         held = None
-    if subscription is None or (held is None and member.assignment) or (held is not None and held.user_data):
+    is_opaque = held is not None and held.user_data and group.protocol_name not in WITH_HARMLESS_USER_DATA
+    if subscription is None or (held is None and member.assignment) or is_opaque:
         raise GroupNotFound(
             f"group {group.group_id}: member {member.member_id} uses an assignor of its own, which the consumer "
             "protocol does not know; give it one of Kafka's, or stop it first"
