@@ -141,6 +141,14 @@ def test_a_lost_slot_takes_only_its_own_groups_out_of_a_batch(database: Database
     assert offsets(database, "other") == {}
 
 
+def test_a_slot_that_this_broker_never_held_is_refused(database: Database) -> None:
+    by = take(database)
+    refused = write(database, by, commit(1, slot=SLOTS), changed=(group_row(slot=SLOTS + 1),)).refused
+    assert isinstance(refused[0], NotCoordinator)
+    assert offsets(database) == {}
+    assert database.run_sync(lambda conn: groups.load(conn, "billing")) is None
+
+
 def test_after_the_slots_were_taken_again_a_write_under_the_old_epoch_is_refused(database: Database) -> None:
     by = take(database)
     epochs = database.run_sync(lambda conn: coordinator_slots.retake_own(conn, broker_id=1, broker_epoch=1))

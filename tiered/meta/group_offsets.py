@@ -80,8 +80,9 @@ def write(conn: Connection, commits: Sequence[GroupCommit], changed: Sequence[Gr
     one holds it under an epoch it does not know: take it again) or `IllegalGeneration`. Groups whose slot is
     lost are not written: another broker knows better. Two commits to one partition: the later one wins.
     """
-    slots = coordinator_slots.lock(conn, {*(each.slot for each in commits), *(each.slot for each in changed)})
-    lost = {slot: error for slot in by.slot_epochs if (error := _lost(slots.get(slot), slot, by)) is not None}
+    wanted = {*(each.slot for each in commits), *(each.slot for each in changed)}
+    slots = coordinator_slots.lock(conn, wanted)
+    lost = {slot: error for slot in wanted if (error := _lost(slots.get(slot), slot, by)) is not None}
     stored = groups.generations(conn, {each.group_id for each in commits})
     refused: dict[int, TieredError] = {}
     rows: dict[tuple[str, UUID, int], dict[str, Any]] = {}
