@@ -116,6 +116,8 @@ def secrets_of(urls: Sequence[str], environ: Mapping[str, str]) -> list[str]:
     """What must not be shown: passwords in URLs, written both ways, and those of the environment."""
     found = [match for url in urls for match in _PASSWORD.findall(url)]
     found += [unquote(each) for each in found]
+    # A password of a letter or two is part of many words: it is hidden only where it stands as one.
+    found = [each if len(each) >= _SHORTEST_SECRET else f":{each}@" for each in found]
     found += [environ[name] for name in _SECRET_VARIABLES if len(environ.get(name, "")) >= _SHORTEST_SECRET]
     return sorted(set(found), key=len, reverse=True)
 

@@ -1,0 +1,56 @@
+"""What the doctor reads of the system, and what it keeps to itself."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from tiered.cli.doctor.disk import mount_of
+from tiered.cli.doctor.examination import hiding, secrets_of
+from tiered.cli.doctor.machine import user_of
+
+MOUNTS = """\
+21 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,nobarrier
+22 21 0:20 / /tmp rw,nosuid - tmpfs tmpfs rw,size=1g
+23 22 0:21 / /tmp/with\\040space rw - nfs4 server:/export rw,vers=4.2
+24 21 0:22 / /tm rw - xfs /dev/sdb rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind", "point"),
+    [
+        ("/var/lib", "ext4", "/"),
+        ("/tmp", "tmpfs", "/tmp"),
+        ("/tmp/x/y", "tmpfs", "/tmp"),
+        ("/tmp/with space/x", "nfs4", "/tmp/with space"),
+        ("/tm/x", "xfs", "/tm"),
+    ],
+)
+def test_a_folder_is_on_the_innermost_mount_above_it(folder: str, kind: str, point: str) -> None:
+    found = mount_of(Path(folder), MOUNTS)
+    assert found is not None
+    assert (found.kind, found.point) == (kind, point)
+
+
+def test_options_of_the_mount_and_of_the_file_system_are_both_seen() -> None:
+    found = mount_of(Path("/var"), MOUNTS)
+    assert found is not None
+    assert {"relatime", "nobarrier"} <= found.options
+
+
+def test_secrets_of_urls_and_of_the_environment_are_hidden_wherever_they_stand() -> None:
+    environ = {"AWS_SECRET_ACCESS_KEY": "s3cret/key", "PGPASSWORD": "", "HOME": "/root"}
+    hide = hiding(secrets_of(["postgresql://u:p%40ss@h/db", "postgresql://u:p@h/db", "file:///x"], environ))
+    assert hide("p%40ss p@ss s3cret/key /root h") == "*** *** *** /root h"
+    assert hide("postgresql://u:p@h/db is up") == "postgresql://u***h/db is up"
+
+
+def test_who_listens_on_a_port_is_named_without_its_arguments() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        found = user_of(listener.getsockname()[1])
+    assert found is not None
+    assert found.endswith(f"(process {os.getpid()})")
+    assert "pytest" not in found.removesuffix(")").split("(")[0].split()[1:]
+    assert user_of(1) is None
