@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
@@ -323,3 +324,20 @@ def test_offset_delete_of_a_group_that_nobody_knows_says_so(broker: BrokerProces
     with RawConnection(broker) as connection:
         assert int(delete(connection, group_id(), {"any": [0]}).error_code) == 69
         assert int(delete(connection, "", {"any": [0]}).error_code) == 24
+
+
+def test_offset_delete_spares_what_members_of_a_living_group_read(broker: BrokerProcess) -> None:
+    read, unread = create(broker, "members-read"), create(broker, "members-do-not")
+    group = group_id()
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "enable.auto.commit": False})
+    consumer.subscribe([read])
+    while not consumer.assignment():
+        consumer.poll(0.1)
+    consumer.commit(offsets=[TopicPartition(read, 0, 5), TopicPartition(unread, 0, 6)], asynchronous=False)
+    with RawConnection(broker) as connection:
+        answer = delete(connection, group, {read: [0], unread: [0]})
+        assert [int(topic.partitions[0].error_code) for topic in answer.topics] == [86, 0]
+        assert fetch(connection, group, None) == {(read, 0): 5}
+        consumer.close()
+        assert int(delete(connection, group, {read: [0]}).topics[0].partitions[0].error_code) == 0
+        assert fetch(connection, group, None) == {}
