@@ -91,12 +91,35 @@ def main() -> None:
 # The test's side
 
 
+class _Log:
+    """One consumer's file, read on from where it was read before."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._events: list[list[Any]] = []
+        self._position = 0
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    def events(self) -> list[list[Any]]:
+        if self.path.exists():
+            with self.path.open("rb") as file:
+                file.seek(self._position)
+                data = file.read()
+            whole = data.rfind(b"\n") + 1
+            self._position += whole
+            self._events += [json.loads(line) for line in data[:whole].splitlines()]
+        return self._events
+
+
 class Worker:
     """One process with some consumers."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", logs: list[Path]) -> None:
         self.process = process
-        self.logs = logs
+        self.logs = [_Log(each) for each in logs]
         self.gone_at: float | None = None
 
     def stop(self) -> None:
@@ -169,10 +192,9 @@ class Group:
 
     # What they did
 
-    def events(self, worker: Worker | None = None) -> list[list[list[Any]]]:
+    def events(self) -> list[list[list[Any]]]:
         """The events of each consumer, in order."""
-        logs = [log for each in (self._workers if worker is None else [worker]) for log in each.logs]
-        return [[json.loads(line) for line in log.read_text().splitlines()] if log.exists() else [] for log in logs]
+        return [log.events() for worker in self._workers for log in worker.logs]
 
     def processed(self) -> Counter[Place]:
         """How often each record was processed."""
@@ -191,23 +213,14 @@ class Group:
         for worker in self._workers:
             if worker.gone_at is not None:
                 continue
-            for log, events in zip(worker.logs, self.events(worker), strict=True):
-                for partition in _held(events):
-                    found.setdefault(partition, []).append(log.stem)
+            for log in worker.logs:
+                for partition in _held(log.events()):
+                    found.setdefault(partition, []).append(log.name)
         return found
 
-    def wait_owned(self, partitions: int, *, timeout_s: float = DEADLINE_S) -> float:
-        """Returns when each of the partitions has exactly one living owner; the monotonic time when that was."""
-        deadline = time.monotonic() + timeout_s
-        while True:
-            owners = self.owners()
-            if len(owners) == partitions and all(len(each) == 1 for each in owners.values()):
-                return time.monotonic()
-            assert time.monotonic() < deadline, f"not owned by one each: {owners}"
-            time.sleep(0.05)
-
     def wait_members(self, count: int, partitions: int, *, timeout_s: float = DEADLINE_S) -> float:
-        """The same, with so many members that each own something."""
+        """Returns when each partition has exactly one living owner, and so many members own something: when (by the
+        monotonic clock) the last of them got its last partition."""
 
         def spread() -> bool:
             owners = self.owners()
@@ -218,7 +231,19 @@ class Group:
             )
 
         wait(spread, f"{partitions} partitions spread over {count} members", timeout_s=timeout_s)
-        return time.monotonic()
+        living = [log for worker in self._workers if worker.gone_at is None for log in worker.logs]
+        return max(event[1] for log in living for event in log.events() if event[0] == "assigned" and event[2])
+
+    def wait_again(self, count: int, partitions: int, *, since: float) -> float:
+        """The same, once every living consumer has lost what it had, after `since`, and was given some again."""
+
+        def renewed(log: _Log) -> bool:
+            kinds = [event[0] for event in log.events() if event[1] >= since and (event[0] == "lost" or event[2:])]
+            return "lost" in kinds and "assigned" in kinds[kinds.index("lost") :]
+
+        living = [log for worker in self._workers if worker.gone_at is None for log in worker.logs]
+        wait(lambda: all(renewed(log) for log in living), "everybody has heard of the new coordinator")
+        return self.wait_members(count, partitions)
 
     def wait_processed(self, places: Iterable[Place], *, timeout_s: float = DEADLINE_S) -> Counter[Place]:
         """Returns once every one of these records was processed: how often each record was."""
@@ -237,9 +262,9 @@ class Group:
         spans: dict[int, list[tuple[float, float, str]]] = {}
         for worker in self._workers:
             end = worker.gone_at or float("inf")
-            for log, events in zip(worker.logs, self.events(worker), strict=True):
-                for partition, start, stop in _spans(events, end):
-                    spans.setdefault(partition, []).append((start, stop, log.stem))
+            for log in worker.logs:
+                for partition, start, stop in _spans(log.events(), end):
+                    spans.setdefault(partition, []).append((start, stop, log.name))
         for partition, found in spans.items():
             found.sort()
             for (_, stop, who), (start, _, other) in pairwise(found):
@@ -306,6 +331,7 @@ class Load:
             }
         )
         self._number = 0
+        """Of records written so far."""
         self._halt = threading.Event()
         self._thread: threading.Thread | None = None
         self.acknowledged: list[Place] = []

@@ -115,14 +115,14 @@ def test_churn_with_the_new_protocol_loses_nothing_and_repeats_nothing_at_rest(
             group.wait_members(scale.consumers + scale.consumers_each, scale.partitions) - started
         )
         gone = workers.pop(0)
-        started = time.monotonic()
         gone.stop()
         gone.wait()
+        started = time.monotonic()
         numbers[f"leave {number}"] = group.wait_members(scale.consumers, scale.partitions) - started
         # Some die: their partitions are others' within the session time-out and a second.
         killed = workers.pop(0)
-        killed.kill()
         started = time.monotonic()
+        killed.kill()
         numbers[f"kill {number}"] = took_s = (
             group.wait_members(scale.consumers - scale.consumers_each, scale.partitions) - started
         )
@@ -131,11 +131,10 @@ def test_churn_with_the_new_protocol_loses_nothing_and_repeats_nothing_at_rest(
         group.wait_members(scale.consumers, scale.partitions)
         # The coordinator dies: everybody joins its successor.
         broker.kill()
-        broker.start()
         started = time.monotonic()
-        group.wait_members(scale.consumers, scale.partitions)
+        broker.start()
+        numbers[f"coordinator {number}"] = group.wait_again(scale.consumers, scale.partitions, since=started) - started
         wait_caught_up(group, load)
-        numbers[f"coordinator {number}"] = time.monotonic() - started
     load.end()
     check_quiet(scale, group, load)
     check_all(scale, group, load, numbers)
