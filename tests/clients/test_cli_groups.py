@@ -95,6 +95,25 @@ def test_another_clients_group_is_listed_and_described_with_members_offsets_and_
     eventually(lambda: "It has no members" in tiered.out("groups", "describe", "seeing").decode())
 
 
+def test_a_group_of_the_newer_protocol_is_seen_and_moved_as_any_other(tiered: Tiered) -> None:
+    filled(tiered, "newer", partitions=2)
+    consumer = consumer_of(tiered, "newest", **{"group.protocol": "consumer"})
+    consumer.subscribe(["newer"])
+    message = consumer.poll(RUN_S)
+    assert message is not None
+    consumer.commit(message, asynchronous=False)
+    listed = tiered.json("groups", "list", "--kind", "consumer")
+    assert [each["group"] for each in listed] == ["newest"]
+    (described,) = tiered.json("groups", "describe", "newest")
+    assert (described["kind"], described["lag"]) == ("consumer", 99)
+    assert [each["assignment"] for each in described["members"]] == [{"newer": [0, 1]}]
+    assert "has 1 member" in tiered.failure("groups", "reset", "newest", "--all-topics", "--to-latest", "--execute")
+    consumer.close()
+    tiered.out("groups", "reset", "newest", "--topic", "newer", "--to-latest", "--execute")
+    assert offsets_of(tiered, "newest") == {0: 100, 1: 100}
+    assert tiered.out("groups", "delete", "newest") == b"newest deleted\n"
+
+
 def test_a_group_that_is_missing_is_said_with_names_that_are_like_it(tiered: Tiered) -> None:
     filled(tiered, "like")
     committed_by(tiered, "billing", "like", {0: 1})

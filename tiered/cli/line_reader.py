@@ -4,6 +4,7 @@ Owns one thread that reads. Memory is bounded: a few chunks ahead of whoever tak
 """
 
 import asyncio
+import concurrent.futures
 import os
 import threading
 
@@ -40,7 +41,7 @@ class LineReader:
                 chunk = error
             try:
                 asyncio.run_coroutine_threadsafe(self._chunks.put(chunk), loop).result()
-            except (RuntimeError, asyncio.CancelledError):
+            except (RuntimeError, concurrent.futures.CancelledError):
                 return  # The loop has ended: nobody takes lines any more.
             if not chunk or isinstance(chunk, OSError):
                 return
