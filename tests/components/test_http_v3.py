@@ -432,3 +432,15 @@ def test_a_stream_that_falls_silent_is_told_and_ended(make_broker: Any) -> None:
         assert "in time" in stream.next()["message"]
         assert stream.next() is None
     assert len(records_in(process, topic)) == 4
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd", "uncompressed"])
+def test_records_get_the_codec_that_their_topic_demands(broker: BrokerProcess, topic: str, codec: str) -> None:
+    assert ask(broker, "PUT", f"{topic}/configs/compression.type", {"value": codec}).status == 204
+    sent = [{"partition_id": 0, "value": text("again and again " * 1000)} for _ in range(5)]
+    answer = ask(broker, "POST", f"{topic}/records", b"".join(json.dumps(each).encode() for each in sent))
+    assert [each["offset"] for each in answer.parts] == [0, 1, 2, 3, 4]
+    assert [record.value() for record in records_in(broker, topic)] == [b"again and again " * 1000] * 5
+    name = topic.rpartition("/")[2]
+    stored = broker.get(f"/api/v1/topics/{name}")["partitions"][0]["local_bytes"]
+    assert (stored < 20_000) == (codec != "uncompressed")

@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.broker_process import BrokerProcess
 from tests.components.tiers import eventually
+from tests.fault_s3.moto_server import aws_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs/metrics.md"
@@ -221,3 +222,49 @@ def test_call_times_written_by_many_threads_lose_nothing() -> None:
         thread.join()
     assert sum(times.latency()["get"].counts) == 40_000
     assert times.failures() == {"get": 8000}
+
+
+async def test_a_database_that_answers_too_late_is_counted_as_failed_and_a_refusal_of_ours_is_not(
+    tmp_path: Path,
+) -> None:
+    from tiered.errors import MetadataUnavailable, TopicExists
+    from tiered.meta.engine import Database
+
+    database, hurry = Database.open(f"sqlite:///{tmp_path}/meta.db"), threading.Event()
+
+    def refuse(_conn: object) -> None:
+        raise TopicExists("it is there")
+
+    try:
+        with pytest.raises(TopicExists):
+            await database.run(refuse)
+        assert database.times.failures() == {"transaction": 0}
+        with pytest.raises(MetadataUnavailable):
+            await database.run(lambda _conn: hurry.wait(20), deadline_ms=50)
+        assert database.times.failures() == {"transaction": 1}
+        assert sum(database.times.latency()["transaction"].counts) == 2
+    finally:
+        hurry.set()
+        await database.close()
+
+
+def test_a_store_that_is_away_is_counted_as_failed_and_a_missing_object_is_not(tmp_path: Path) -> None:
+    from tiered.cold.object_store import open_store
+    from tiered.cold.timed_store import TimedStore
+    from tiered.errors import ObjectMissing, StoreUnavailable
+    from tiered.runtime import SystemClock
+
+    (tmp_path / "objects").mkdir()
+    local = TimedStore(open_store((tmp_path / "objects").as_uri()), SystemClock())
+    with pytest.raises(ObjectMissing):
+        local.get("nothing", max_bytes=10)
+    assert local.times.failures() == {"get": 0}
+    with aws_environment():
+        # Nobody listens there; the store gives up after its bounded tries.
+        url = "s3://bucket/prefix?region=eu-west-1&endpoint_url=http://127.0.0.1:1"
+        away = TimedStore(open_store(url, timeout_ms=200), SystemClock())
+        with pytest.raises(StoreUnavailable):
+            away.head("anything")
+        assert away.times.failures() == {"head": 1}
+        assert away.retries > 0
+        away.close()
