@@ -47,7 +47,7 @@ class ConsumerGroups:
         heartbeat, that nobody knows them. So long after the first heartbeat that came here nobody is given any.
         """
         wait_ms = max(0.0, (self._restored_until_ms or 0.0) - self._coordinator.broker.clock.monotonic_ms())
-        return ConsumerGroup(self._coordinator, stored.group_id, epoch=max(1, stored.generation), wait_ms=wait_ms)
+        return ConsumerGroup(self._coordinator, stored.group_id, epoch=max(0, stored.generation) + 1, wait_ms=wait_ms)
 
     async def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
         """Raises InvalidRequest, InvalidGroup, UnsupportedAssignor, InvalidRegularExpression, GroupNotFound (a classic

@@ -57,10 +57,10 @@ def join(coordinator: "GroupCoordinator", group: ConsumerGroup, request: JoinReq
         )
     )
     after = group.reconcile(member.member_id, coordinator.consumer.by_id(subscription.owned_partitions))
-    group.touch(after.member_id, request.session_timeout_ms)
+    group.timers.touch(after.member_id, request.session_timeout_ms)
     # It has to fetch its assignment within its rebalance time-out.
-    group.met(after.member_id)
-    group.expect(after, request.rebalance_timeout_ms)
+    group.timers.met(after.member_id)
+    group.timers.expect(after.member_id, after.epoch, request.rebalance_timeout_ms)
     return JoinResult(
         generation=after.epoch,
         protocol_type=consumer_protocol.PROTOCOL_TYPE,
@@ -80,10 +80,10 @@ def sync(coordinator: "GroupCoordinator", group: ConsumerGroup, request: SyncReq
         protocol_name,
     ):
         raise InconsistentProtocol(f"the member runs {protocol_name!r} in group {group.group_id}; join it again")
-    group.touch(member.member_id, facts.session_timeout_ms)
+    group.timers.touch(member.member_id, facts.session_timeout_ms)
     if member.epoch < group.state.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
         raise RebalanceInProgress("the group is rebalancing; join again")
-    group.met(member.member_id)
+    group.timers.met(member.member_id)
     if facts.must_sync:
         group.state.put(replace(member, classic=replace(facts, must_sync=False)))
     return SyncResult(
@@ -98,11 +98,11 @@ def sync(coordinator: "GroupCoordinator", group: ConsumerGroup, request: SyncReq
 def heartbeat(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> None:
     """Raises UnknownMember, FencedInstance, IllegalGeneration, and RebalanceInProgress when it has to join again."""
     member, facts = _known(group, member_id, instance_id, generation)
-    group.touch(member_id, facts.session_timeout_ms)
+    group.timers.touch(member_id, facts.session_timeout_ms)
     group.look_at_topics()
     group.make_due_target()
     if group.state.must_rejoin(group.state.member(member_id)):
-        group.expect(member, member.rebalance_timeout_ms)
+        group.timers.expect(member_id, member.epoch, member.rebalance_timeout_ms)
         raise RebalanceInProgress("the member's partitions change; join again")
 
 

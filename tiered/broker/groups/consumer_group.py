@@ -9,6 +9,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tiered.broker.groups.consumer_timers import MemberTimers
 from tiered.broker.groups.memory import GROUP_BYTES, MEMBER_BYTES
 from tiered.broker.groups.timer import Deadline
 from tiered.broker.groups.values import GroupDescription, GroupKind, GroupSummary, MemberDescription
@@ -53,14 +54,10 @@ class ConsumerGroup:
         """The most that members subscribed to since the group was empty: what targets and owners may hold."""
         self.state = ConsumerGroupState(epoch=max(0, epoch))
         self._noted = (-1, True)
-        self._sessions: dict[str, Deadline] = {}
-        self._rebalances: dict[str, tuple[int, Deadline]] = {}
-        """Members that have to give up partitions, or to join or sync again, and the epoch in which they were told."""
+        self.timers = MemberTimers(coordinator.broker.clock, self._throw_out)
         self._topics_version = -1
         self._next_target_ms = coordinator.broker.clock.monotonic_ms() + wait_ms
         self._late_target = Deadline(self._make_target)
-        self._heard_ms: dict[str, float] = {}
-        """When each member was last heard of."""
         self._looked_ms, self._was_restless = 0.0, False
         self._is_closed = False
         self._groups.opened(self)
@@ -154,7 +151,7 @@ class ConsumerGroup:
         before, member = self._admitted(heartbeat)
         self.subscribe(member)
         after = self.reconcile(member.member_id, heartbeat.owned)
-        self.touch(after.member_id, self._coordinator.broker.settings.group_consumer_session_timeout_ms)
+        self.timers.touch(after.member_id, self._coordinator.broker.settings.group_consumer_session_timeout_ms)
         self._watch(after)
         is_news = (
             heartbeat.is_full or before is None or heartbeat.epoch != before.epoch or after.assigned != before.assigned
@@ -178,8 +175,7 @@ class ConsumerGroup:
         now_ms = self._coordinator.broker.clock.monotonic_ms()
         if now_ms >= self._looked_ms + LOOK_INTERVAL_MS:
             self._looked_ms = now_ms
-            oldest_ms = min(self._heard_ms.values(), default=now_ms)
-            is_missing = now_ms - oldest_ms > MISSING_AFTER_HEARTBEATS * interval_ms
+            is_missing = self.timers.longest_silence_ms() > MISSING_AFTER_HEARTBEATS * interval_ms
             self._was_restless = is_missing or self.state.phase is not ConsumerGroupPhase.STABLE
         return self._was_restless
 
@@ -228,17 +224,17 @@ class ConsumerGroup:
             taken = self.state.replace_static(instance_id, member_id)
         else:
             taken = self.state.take_over_static(instance_id, member_id)
-        self._forget_timers(known.member_id)
+        self.timers.forget(known.member_id)
         # Whatever fails from here on, a newcomer that is not heard of again goes.
-        self.touch(member_id, self._coordinator.broker.settings.group_consumer_session_timeout_ms)
+        self.timers.touch(member_id, self._coordinator.broker.settings.group_consumer_session_timeout_ms)
         return taken
 
     def take_over_static(self, before: Member, member_id: str, session_timeout_ms: int) -> Member:
         """A classic member takes the place of the one before with its instance id, gone or not (KIP-345)."""
         assert before.instance_id is not None
         member = self.state.take_over_static(before.instance_id, member_id)
-        self._forget_timers(before.member_id)
-        self.touch(member_id, session_timeout_ms)
+        self.timers.forget(before.member_id)
+        self.timers.touch(member_id, session_timeout_ms)
         return member
 
     def continue_with(self, members: list[Member]) -> None:
@@ -248,7 +244,7 @@ class ConsumerGroup:
         self.state.continue_with(members)
         for member in members:
             assert member.classic is not None
-            self.touch(member.member_id, member.classic.session_timeout_ms)
+            self.timers.touch(member.member_id, member.classic.session_timeout_ms)
         self.note()
 
     def check_room(self) -> None:
@@ -268,7 +264,7 @@ class ConsumerGroup:
             self.remove(member.member_id)
         else:
             self.state.leave_for_a_while(member)
-            self._clear_rebalance(member.member_id)
+            self.timers.met(member.member_id)
         return HeartbeatAnswer(member_id=member.member_id, epoch=heartbeat.epoch, heartbeat_interval_ms=0)
 
     # What members of both protocols do
@@ -297,7 +293,7 @@ class ConsumerGroup:
         for member_id in member_ids:
             self._take(-_cost_bytes(self.state.member(member_id)))
             self.state.remove(member_id)
-            self._forget_timers(member_id)
+            self.timers.forget(member_id)
         if self.state.all_classic:
             self._groups.turn_classic(self, generation=epoch)
             return
@@ -358,56 +354,16 @@ class ConsumerGroup:
 
     # Time-outs
 
-    def touch(self, member_id: str, timeout_ms: int) -> None:
-        """The member lives: its session begins anew."""
-        session = self._sessions.get(member_id)
-        if session is None:
-            session = self._sessions[member_id] = Deadline(lambda: self._session_over(member_id), patient=True)
-        session.set(timeout_ms)
-        self._heard_ms[member_id] = self._coordinator.broker.clock.monotonic_ms()
-
-    def expect(self, member: Member, timeout_ms: int) -> None:
-        """The member has to do something within `timeout_ms`; being told again in the same epoch gives no more time."""
-        known = self._rebalances.get(member.member_id)
-        if known is not None and known[0] == member.epoch:
-            return
-        self._clear_rebalance(member.member_id)
-        deadline = Deadline(lambda: self._rebalance_over(member.member_id))
-        deadline.set(timeout_ms)
-        self._rebalances[member.member_id] = (member.epoch, deadline)
-
-    def met(self, member_id: str) -> None:
-        """The member has done what it had to."""
-        self._clear_rebalance(member_id)
-
     def _watch(self, member: Member) -> None:
         if member.state is MemberState.UNREVOKED_PARTITIONS:
-            self.expect(member, member.rebalance_timeout_ms)
+            self.timers.expect(member.member_id, member.epoch, member.rebalance_timeout_ms)
         else:
-            self.met(member.member_id)
-
-    def _session_over(self, member_id: str) -> None:
-        self._throw_out(member_id, "was silent for its session time-out")
-
-    def _rebalance_over(self, member_id: str) -> None:
-        self._throw_out(member_id, "did not follow a rebalance within its rebalance time-out")
+            self.timers.met(member.member_id)
 
     def _throw_out(self, member_id: str, reason: str) -> None:
         self._coordinator.broker.counters.group_members_expired += 1
         log.info("group %s: %s %s and has left", self._group_id, member_id, reason)
         self.remove(member_id)
-
-    def _clear_rebalance(self, member_id: str) -> None:
-        known = self._rebalances.pop(member_id, None)
-        if known is not None:
-            known[1].clear()
-
-    def _forget_timers(self, member_id: str) -> None:
-        self._heard_ms.pop(member_id, None)
-        session = self._sessions.pop(member_id, None)
-        if session is not None:
-            session.clear()
-        self._clear_rebalance(member_id)
 
     def close(self) -> None:
         if self._is_closed:
@@ -415,8 +371,7 @@ class ConsumerGroup:
         self._is_closed = True
         self._groups.closed(self)
         self._late_target.clear()
-        for member in self.state:
-            self._forget_timers(member.member_id)
+        self.timers.clear()
         self._coordinator.memory.take(-self._taken_bytes)
 
 
