@@ -37,11 +37,18 @@ class CallTimes:
         self._lock = threading.Lock()
         self._latency: dict[str, Histogram] = {}
         self._failures: dict[str, int] = {}
+        self._last_failed = False
 
     def observe(self, operation: str, duration_ms: float, *, failed: bool) -> None:
         with self._lock:
             self._latency.setdefault(operation, Histogram()).observe(duration_ms)
             self._failures[operation] = self._failures.get(operation, 0) + failed
+            self._last_failed = failed
+
+    @property
+    def is_failing(self) -> bool:
+        """True when the newest call got no answer: whoever was called is away, as far as anybody knows."""
+        return self._last_failed
 
     def latency(self) -> dict[str, Histogram]:
         """Copies of the histograms by operation."""

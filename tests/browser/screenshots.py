@@ -5,7 +5,7 @@ Owns which views are shown in which theme and at which width. Uses the tests' ow
 
 import sys
 import tempfile
-import time
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +19,8 @@ from tests.browser.console import DESK, FLAGS, PHONE, Console
 PICTURES = Path(__file__).resolve().parents[2] / "docs/images"
 MAX_BYTES = 200_000
 TAIL = f"topics/{stage.TIERED}/records?from=earliest"
-ROUNDS = 14
-ROUND_S = 1.5
+BEFORE_S = 30.0
+ROUND_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,15 +63,23 @@ def main() -> int:
         try:
             stage.set_up(broker)
             consumer = stage.LaggingConsumer(broker)
-            live(broker, consumer)
+            consumer.read(700)
+            over = threading.Event()
+            traffic = threading.Thread(target=keep_busy, args=(broker, consumer, over))
+            traffic.start()
             browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-            for picture in SHOWN:
-                with Console(browser, broker, size=picture.size, scheme=picture.scheme) as console:
-                    page = console.go(picture.address)
-                    settle(page, picture.name)
-                    page.screenshot(path=PICTURES / f"console-{picture.name}.png")
-            browser.close()
-            consumer.close()
+            try:
+                over.wait(BEFORE_S)
+                for picture in SHOWN:
+                    with Console(browser, broker, size=picture.size, scheme=picture.scheme) as console:
+                        page = console.go(picture.address)
+                        settle(page, picture.name)
+                        page.screenshot(path=PICTURES / f"console-{picture.name}.png")
+            finally:
+                over.set()
+                traffic.join()
+                browser.close()
+                consumer.close()
         finally:
             broker.ensure_stopped()
     large = [path.name for path in PICTURES.glob("console-*.png") if path.stat().st_size > MAX_BYTES]
@@ -79,16 +87,14 @@ def main() -> int:
     return 1 if large else 0
 
 
-def live(broker: BrokerProcess, consumer: stage.LaggingConsumer) -> None:
-    """Some time in which lag rises and falls, so that there is something to see."""
-    consumer.read(700)
-    number = 100_000
-    for turn in range(ROUNDS):
-        records = 500 if turn % 4 else 1_200
-        stage.produce(broker, stage.TIERED, (stage.order(number + each) for each in range(records)))
-        number += records
-        consumer.read(760 if turn > 4 else 200)
-        time.sleep(ROUND_S)
+def keep_busy(broker: BrokerProcess, consumer: stage.LaggingConsumer, over: threading.Event) -> None:
+    """Traffic in which lag rises and falls, so that there is something to see."""
+    first, turn = 100_000, 0
+    while not over.wait(ROUND_S):
+        records = 260 if turn % 5 == 0 else 120
+        stage.produce(broker, stage.TIERED, (stage.order(first + each) for each in range(records)))
+        consumer.read(90 if turn % 9 < 6 else 240)
+        first, turn = first + records, turn + 1
 
 
 def settle(page: Page, name: str) -> None:
@@ -104,6 +110,7 @@ def settle(page: Page, name: str) -> None:
         expect(page.get_by_role("table", name="What would change")).to_be_visible()
     if "overview" in name:
         expect(page.locator(".spark").first).to_be_visible()
+        page.wait_for_timeout(12_000)
     page.wait_for_timeout(600)
 
 

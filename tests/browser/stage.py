@@ -28,17 +28,12 @@ _PLACES = ("Vienna", "Lisbon", "Osaka", "Quito", "Tromsø", "Perth")
 
 def set_up(broker: BrokerProcess) -> None:
     """`orders` is cold, both and hot; `billing` reads it and lags; `reports` is idle; other topics are smaller."""
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-    tiers = {"segment.bytes": str(SEGMENT_BYTES), "local.retention.bytes": str(4 * SEGMENT_BYTES)}
-    topics = [
-        NewTopic(TIERED, TIERED_PARTITIONS, 1, config=tiers),
-        NewTopic("payments", 2, 1, config={"segment.bytes": str(SEGMENT_BYTES)}),
-        NewTopic("audit-log", 1, 1, config={"segment.bytes": str(SEGMENT_BYTES), "local.retention.bytes": "1"}),
-        NewTopic("sessions", 6, 1),
-        NewTopic("empty", 2, 1),
-    ]
-    for future in admin.create_topics(topics).values():
-        future.result(WAIT_S)
+    small = {"segment.bytes": str(SEGMENT_BYTES)}
+    create(broker, TIERED, TIERED_PARTITIONS, {**small, "local.retention.bytes": str(4 * SEGMENT_BYTES)})
+    create(broker, "payments", 2, small)
+    create(broker, "audit-log", 1, {**small, "local.retention.bytes": "1"})
+    create(broker, "sessions", 6, {})
+    create(broker, "empty", 2, {})
     orders = [order(number) for number in range(4_500)]
     produce(broker, TIERED, orders)
     produce(broker, "payments", (order(number) for number in range(600)))
@@ -48,6 +43,11 @@ def set_up(broker: BrokerProcess) -> None:
     for partition in range(TIERED_PARTITIONS):
         broker.wait_cold(TIERED, partition, end_offset=200)
     broker.wait_cold("audit-log", end_offset=100)
+
+
+def create(broker: BrokerProcess, topic: str, partitions: int, configs: dict[str, str]) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    admin.create_topics([NewTopic(topic, partitions, 1, config=configs)])[topic].result(WAIT_S)
 
 
 def order(number: int) -> tuple[bytes, bytes]:

@@ -208,7 +208,7 @@ def test_changes_carry_the_token_and_are_refused_without_it(console: Console, st
 def test_cost_and_health_are_shown_with_their_units(console: Console) -> None:
     page = console.go("cost")
     expect(console.row(stage.TIERED)).to_contain_text(re.compile(r"(KiB|MiB).*\$"))
-    expect(page.get_by_role("table", name="Prices")).to_contain_text("gib_month")
+    expect(page.get_by_role("table", name="Prices")).to_contain_text("a GiB and month")
     page = console.go("")
     expect(page.get_by_role("region", name="Health")).to_contain_text("Produce and fetch are answered")
     expect(page.get_by_role("table", name="Brokers")).to_contain_text("controller")

@@ -1,6 +1,7 @@
 """The console works for everyone: by keyboard, with a screen reader, in both colours, on a phone, with much data."""
 
 import json
+import re
 from pathlib import Path
 
 import axe_playwright_python
@@ -195,6 +196,32 @@ def test_a_broker_that_is_gone_leaves_its_last_answer_marked_as_old(browser: Bro
             console.come_back()
             expect(page.locator(".freshness")).to_contain_text("Updated")
             expect(page.locator(".notice-bad")).to_have_count(0)
+            assert console.complaints == []
+    finally:
+        broker.ensure_stopped()
+
+
+def test_a_store_that_is_away_and_uploads_that_are_late_are_shown(browser: Browser, tmp_path: Path) -> None:
+    objects, aside = tmp_path / "objects", tmp_path / "aside"
+    objects.mkdir()
+    broker = BrokerProcess(
+        tmp_path / "data", "--store", f"file://{objects}", settings={"tiered.upload.timeout.ms": 1_000}
+    ).start()
+    try:
+        objects.rename(aside)
+        stage.create(broker, "late", 1, {"segment.bytes": "20000"})
+        stage.produce(broker, "late", (stage.order(number) for number in range(400)))
+        with Console(browser, broker) as console:
+            page = console.go("topics/late/partitions/0")
+            strip = page.locator(".strip-large")
+            expect(strip).to_have_attribute("aria-label", re.compile("^offsets 0 to .* only on disk, upload overdue"))
+            expect(strip.locator("rect.overdue").first).to_be_visible()
+            expect(page.get_by_role("table", name="Segments")).to_contain_text("upload overdue")
+            expect(page.locator(".top")).to_contain_text("Degraded")
+            page = console.go("")
+            expect(page.get_by_role("region", name="Health")).to_contain_text("uploads wait on disk")
+            aside.rename(objects)
+            expect(page.locator(".top")).to_contain_text("Healthy")
             assert console.complaints == []
     finally:
         broker.ensure_stopped()

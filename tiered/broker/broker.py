@@ -323,7 +323,7 @@ class Broker:
     def health(self) -> dict[str, Any]:
         """`serving`, and what an operator should look at."""
         failed = [partition.name for partition in self.topics.partitions() if partition.log.failed]
-        backlog_bytes, _ = self.upload_backlog()
+        backlog_bytes, backlog_age_ms = self.upload_backlog()
         return {
             "serving": self.serving,
             "broker": self.broker_id,
@@ -331,6 +331,9 @@ class Broker:
             "failed_partitions": failed[:100],
             "disk_full": self.reserve.is_low,
             "upload_backlog_bytes": backlog_bytes,
+            "upload_backlog_age_ms": backlog_age_ms,
+            "sql_away": self.database.times.is_failing,
+            "store_away": self.store.times.is_failing,
             "stale_checkpoints": self.checkpoints.stale_count,
         }
 

@@ -71,7 +71,8 @@ export async function answerOf(answer) {
   return content;
 }
 
-function sentence(text) {
+/** `text` as a sentence. */
+export function sentence(text) {
   // Names of configs, topics and groups stay as they are.
   const begun = /^[a-z]+[ ,]/.test(text) ? text.charAt(0).toUpperCase() + text.slice(1) : text;
   return /[.!?]$/.test(begun) ? begun : `${begun}.`;

@@ -77,10 +77,3 @@ export function dollars(amount) {
   if (amount < 1) return `$${amount.toFixed(4)}`;
   return `$${amount.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
 }
-
-/** 0.734 as "73 %"; what is not quite all or nothing never reads as such. */
-export function percent(ratio) {
-  if (ratio > 0 && ratio < 0.01) return "< 1 %";
-  if (ratio < 1 && ratio > 0.99) return "> 99 %";
-  return `${Math.round(ratio * 100)} %`;
-}

@@ -73,6 +73,18 @@ export function smallStrip(partition, consumers = []) {
     consumers.slice(0, 50).map((each) => marker(each, scale, 0, 20)));
 }
 
+/** A topic's partitions added up: how many offsets are only cold, both, overdue and only hot. */
+export function topicStrip(topic) {
+  if (topic.internal) return h("span", { class: "soft" }, "kept in SQL");
+  const tiers = topic.tier_records;
+  if (!tiers || topic.record_count === 0) return h("span", { class: "soft" }, "no records");
+  const coldEnd = tiers.cold + tiers.both;
+  return smallStrip({
+    log_start_offset: 0, local_log_start_offset: tiers.cold, cold_end_offset: coldEnd,
+    overdue_end_offset: coldEnd + tiers.overdue, log_end_offset: coldEnd + tiers.overdue + tiers.hot,
+  });
+}
+
 /** The strip of one partition's page: with segments, a scale and the groups' names. */
 export function largeStrip(answer, consumers) {
   const ranges = rangesOfSegments(answer);

@@ -59,7 +59,10 @@ export function openTail(topic, { partition, key, isPrefix, from, changed }) {
     // A heartbeat has an id and no data.
     if (event.data === "") return;
     const data = JSON.parse(event.data);
-    if (event.type === "record") keep(data);
+    if (event.type === "record") {
+      keep(data);
+      if (tail.behind && hasCaughtUp(tail.behind, tail.lastEventId)) tail.behind = null;
+    }
     else if (event.type === "behind") tail.behind = { atMs: Date.now(), ...data };
     else if (event.type === "end") tail.ended = data;
     changed();
@@ -103,6 +106,13 @@ export function openTail(topic, { partition, key, isPrefix, from, changed }) {
     },
     stop,
   });
+}
+
+/** True once everything that was late has come. What was skipped never does. */
+function hasCaughtUp(behind, lastEventId) {
+  if (behind.skipped || behind.reason === "cut_off") return false;
+  const positions = new Map((lastEventId || "").split(",").map((each) => each.split(":").map(Number)));
+  return behind.partitions.every((each) => (positions.get(each.partition) ?? 0) >= each.to_offset);
 }
 
 function weight(field) {

@@ -8,6 +8,12 @@ import { poll } from "../js/poll.js";
 import { link } from "../js/router.js";
 import { makeTable, plainTable } from "../js/table.js";
 
+const PRICES = {
+  cold_usd_per_gib_month: "Object store, a GiB and month",
+  local_usd_per_gib_month: "Local disk, a GiB and month",
+  upload_usd_per_1000: "1,000 uploads to the object store",
+};
+
 export function costView({ query, changed }) {
   const cost = poll((signal) => get("api/v1/cost", { signal }), { everyMs: 15_000, changed });
   const table = makeTable({
@@ -40,10 +46,10 @@ export function costView({ query, changed }) {
         sizeFigure("In the object store", sum("cold_bytes"), counted(sum("cold_objects"), "object")),
         sizeFigure("Waiting to be deleted", sum("retired_bytes"), "still paid for, until the purge grace is over"),
         sizeFigure("On disk", sum("local_bytes"))),
-      h("div", { class: "bar", key: "bar" }, topics.length > 10 && table.search("Find a topic")),
+      topics.length > 10 && h("div", { class: "bar", key: "bar" }, table.search("Find a topic")),
       panel("By topic", {}, table.draw(topics, { stale: cost.isStale })),
       panel("Prices", { about: "settings of the broker" }, plainTable("Prices", [
-        { name: "Price", class: "breaks", cell: ([name]) => h("code", null, name) },
+        { name: "Price", class: "breaks", cell: ([name]) => PRICES[name] || h("code", null, name) },
         { name: "US dollars", right: true, cell: ([, price]) => String(price) },
       ], Object.entries(prices), ([name]) => name)));
     return page;

@@ -3,10 +3,11 @@
 import { get } from "../js/api.js";
 import { spark } from "../js/chart.js";
 import { h } from "../js/dom.js";
-import { counted, duration, percent, size, sizeParts, whole } from "../js/format.js";
+import { counted, duration, size, sizeParts, whole } from "../js/format.js";
 import { command, figure, head, panel, sized, sizeFigure, state, trouble } from "../js/parts.js";
 import { poll } from "../js/poll.js";
 import { link } from "../js/router.js";
+import { legend, topicStrip } from "../js/strip.js";
 import { plainTable } from "../js/table.js";
 
 const MAX_RATES = 120;
@@ -124,16 +125,8 @@ function largest(topics) {
     { name: "Topic", cell: (each) => h("a", { href: link(["topics", each.topic]), class: "breaks" }, each.topic) },
     { name: "On disk", right: true, cell: (each) => sized(each.local_bytes) },
     { name: "Object store", right: true, cell: (each) => sized(each.cold_bytes) },
-    { name: "Share in the object store", wide: true, class: "meter-cell", cell: share },
-  ], found.slice(0, SHOWN), (each) => each.topic));
-}
-
-function share(topic) {
-  const ratio = topic.local_bytes + topic.cold_bytes === 0 ? 0 : topic.cold_bytes / (topic.local_bytes + topic.cold_bytes);
-  return h("div", { class: "share" },
-    h("svg", { class: "proportion", "aria-hidden": "true" },
-      h("rect", { class: "back", width: "100%", height: "100%", rx: "2" }), h("rect", { class: "front", width: `${ratio * 100}%`, height: "100%", rx: "2" })),
-    h("span", { class: "number soft" }, percent(ratio)));
+    { name: "Where its offsets are", wide: true, class: "strip-cell", cell: topicStrip },
+  ], found.slice(0, SHOWN), (each) => each.topic), h("div", { class: "pager wide" }, legend(["hot", "both", "cold", "overdue"])));
 }
 
 function lagging(groups) {

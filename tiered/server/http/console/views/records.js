@@ -1,6 +1,6 @@
 // Records of a topic: the live tail with a filter by key, or a page from any offset; and one record in full.
 
-import { get, part } from "../js/api.js";
+import { get, part, sentence } from "../js/api.js";
 import { announce } from "../js/announce.js";
 import { h } from "../js/dom.js";
 import { counted, dateTime, whole } from "../js/format.js";
@@ -147,7 +147,7 @@ export function recordsTab({ name, query, changed }) {
           h("button", { type: "button", on: { click: () => { chosen = null; tail.clear(); } } }, "Clear"))),
       resumes && tail.error && notice(tail.state === "failed" ? "bad" : "warn", tail.error.message, tail.state === "waiting" && " Trying again; nothing is lost, the tail goes on where it stopped."),
       tail.state === "paused" && tail.lastEventId && notice("plain", "Paused. Resuming goes on at these offsets, so that nothing is missed: ", h("code", { class: "breaks" }, positionsText(tail.lastEventId))),
-      tail.behind && notice("warn", `Behind since ${dateTime(tail.behind.atMs)}: ${tail.behind.message}.`));
+      tail.behind && notice("warn", `Behind since ${dateTime(tail.behind.atMs)}: ${sentence(tail.behind.message)}`));
   }
 
   function pageBar() {

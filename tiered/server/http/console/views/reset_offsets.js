@@ -75,9 +75,9 @@ export function resetOffsets(group, data, { changed }) {
 }
 
 function preview(offsets, count) {
-  return h("div", { id: "preview", tabindex: "-1", key: "preview" },
+  return h("div", { id: "preview", class: "stack-small", tabindex: "-1", key: "preview" },
     count === 0 ? notice("plain", "Nothing would change: every offset is there already.")
-      : notice("warn", `This would change ${counted(count, "offset")}. ${backwards(offsets) ? "Some move back: those records are read again." : "All move on: records in between are skipped."}`),
+      : notice("warn", `This would change ${counted(count, "offset")}. ${direction(offsets)}`),
     h("div", { class: "limited" }, plainTable("What would change", [
       { name: "Partition", cell: (each) => `${each.topic} ${each.partition}` },
       { name: "Before", right: true, cell: (each) => (each.before === null ? "nothing" : whole(each.before)) },
@@ -96,8 +96,12 @@ function moved(offsets) {
   return offsets.filter((each) => each.before !== each.after);
 }
 
-function backwards(offsets) {
-  return offsets.some((each) => each.before !== null && each.after < each.before);
+function direction(offsets) {
+  const back = offsets.filter((each) => each.before !== null && each.after < each.before).length;
+  const on = offsets.filter((each) => each.before !== null && each.after > each.before).length;
+  if (back > 0 && on > 0) return `${whole(back)} move back, whose records are read again; ${whole(on)} move on, whose records in between are skipped.`;
+  if (back > 0) return "Moving back, the group reads records again that it has read.";
+  return on > 0 ? "Moving on, the group skips the records in between." : "";
 }
 
 function bodyOf(form) {

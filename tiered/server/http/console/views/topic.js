@@ -25,7 +25,7 @@ export function topicView(context, name, tab) {
     const data = topic.data;
     const page = [head({
       crumbs: [["Topics", "#/topics"]], title: name, source: topic,
-      subtitle: data && `${counted(data.partition_count, "partition")}, up to ${whole(data.record_count)} records, ${size(data.local_bytes)} on disk, ${size(data.cold_bytes)} in the object store`,
+      subtitle: data && `${counted(data.partition_count, "partition")}, ${data.record_count === 0 ? "no records" : `up to ${counted(data.record_count, "record")}`}, ${size(data.local_bytes)} on disk, ${size(data.cold_bytes)} in the object store`,
     })];
     if (topic.error?.status === 404) {
       return [...page, notice("bad", topic.error.message), h("p", null, h("a", { href: "#/topics" }, "See the topics that exist"))];

@@ -6,7 +6,7 @@ import { counted, whole } from "../js/format.js";
 import { command, head, panel, sized, trouble } from "../js/parts.js";
 import { poll } from "../js/poll.js";
 import { link } from "../js/router.js";
-import { legend, smallStrip } from "../js/strip.js";
+import { legend, topicStrip } from "../js/strip.js";
 import { makeTable } from "../js/table.js";
 import { createTopic } from "./create_topic.js";
 
@@ -24,7 +24,7 @@ export function topicsView({ query, changed, go }) {
       { id: "records", name: "Records, up to", right: true, wide: true, sort: (each) => each.record_count, cell: (each) => whole(each.record_count) },
       { id: "disk", name: "On disk", right: true, sort: (each) => each.local_bytes, cell: (each) => sized(each.local_bytes) },
       { id: "store", name: "Object store", right: true, sort: (each) => each.cold_bytes, cell: (each) => sized(each.cold_bytes) },
-      { id: "where", name: "Where its offsets are", wide: true, class: "strip-cell", cell: where },
+      { id: "where", name: "Where its offsets are", wide: true, class: "strip-cell", cell: topicStrip },
     ],
     empty: () => h("div", { class: "empty" }, h("h3", null, "There is no topic yet"),
       h("p", null, "A topic is a named log that producers append to. Create one here or from the command line:"),
@@ -45,17 +45,4 @@ export function topicsView({ query, changed, go }) {
 
   if (query.new === "1") setTimeout(create);
   return { title: () => "Topics", draw, stop: () => topics.stop() };
-}
-
-/** A topic's partitions added up: how many offsets are only cold, both, overdue and only hot. */
-function where(topic) {
-  if (topic.internal) return h("span", { class: "soft" }, "kept in SQL");
-  const tiers = topic.tier_records;
-  if (!tiers || topic.record_count === 0) return h("span", { class: "soft" }, "no records");
-  const cold = tiers.cold;
-  const coldEnd = cold + tiers.both;
-  return smallStrip({
-    log_start_offset: 0, local_log_start_offset: cold, cold_end_offset: coldEnd,
-    overdue_end_offset: coldEnd + tiers.overdue, log_end_offset: coldEnd + tiers.overdue + tiers.hot,
-  });
 }
