@@ -239,6 +239,18 @@ def test_a_held_fetch_is_answered_at_once_when_its_topic_goes(broker: BrokerProc
         timer.join()
 
 
+def test_a_held_fetch_is_answered_at_a_controlled_stop_and_holds_nobody_up(make_broker) -> None:  # type: ignore[no-untyped-def]
+    broker = make_broker().start()
+    topic = create(broker, "stopping")
+    with RawConnection(broker, timeout_s=30) as consumer:
+        stop = threading.Timer(0.3, broker.stop)
+        stop.start()
+        answer = consumer.fetch(topic, 0, max_wait_ms=60_000)
+        assert answer.error_code in (0, 6)
+        assert consumer.is_closed_by_broker()
+        stop.join()
+
+
 def test_limits_hold_for_cold_partitions_too(make_broker) -> None:  # type: ignore[no-untyped-def]
     process = make_broker(settings={"log.segment.bytes": 6000, "log.local.retention.bytes": 1}).start()
     for topic in ("cold", "hot"):

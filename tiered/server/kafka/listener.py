@@ -88,7 +88,10 @@ class KafkaListener:
             loop.remove_reader(self._socket.fileno())
             self._socket.close()
         deadline = loop.time() + grace_ms / 1000.0
-        while any(connection.busy for connection in self._connections) and loop.time() < deadline:
+        while self._connections and loop.time() < deadline:
+            for connection in list(self._connections):
+                if not connection.busy:
+                    connection.close()  # At once: who was answered would only ask again.
             await asyncio.sleep(0.01)
         for connection in list(self._connections):
             connection.close()

@@ -207,7 +207,7 @@ async def _wait(request: RawRequest, asked: FetchRequest, found: _Found) -> _Fou
     """What is there when it is enough, or when the client's patience is over."""
     clock = request.context.broker.clock
     deadline_ms = clock.monotonic_ms() + min(asked.max_wait_ms, MAX_WAIT_MS)
-    while not _is_enough(found, asked):
+    while request.context.broker.serving and not _is_enough(found, asked):
         partitions = {entry.partition for entry in found.entries() if entry.partition is not None}
         changed = await any_change([each.waiters for each in partitions], deadline_ms - clock.monotonic_ms())
         started_ms = clock.monotonic_ms()
