@@ -162,7 +162,7 @@ def _flushing(folder: Path) -> Iterator[Finding]:
     clock = SystemClock()
     name = f".tiered-doctor-{new_uuid().hex}"
     path, renamed = folder / name, folder / f"{name}.renamed"
-    block = os.urandom(BLOCK_BYTES)
+    block = new_uuid().bytes * (BLOCK_BYTES // 16)
     waits: list[float] = []
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
