@@ -209,6 +209,7 @@ def test_a_store_that_is_away_and_uploads_that_are_late_are_shown(browser: Brows
     ).start()
     try:
         objects.rename(aside)
+        objects.write_text("no folder")
         stage.create(broker, "late", 1, {"segment.bytes": "20000"})
         stage.produce(broker, "late", (stage.order(number) for number in range(400)))
         with Console(browser, broker) as console:
@@ -220,6 +221,7 @@ def test_a_store_that_is_away_and_uploads_that_are_late_are_shown(browser: Brows
             expect(page.locator(".top")).to_contain_text("Degraded")
             page = console.go("")
             expect(page.get_by_role("region", name="Health")).to_contain_text("uploads wait on disk")
+            objects.unlink()
             aside.rename(objects)
             expect(page.locator(".top")).to_contain_text("Healthy")
             assert console.complaints == []
