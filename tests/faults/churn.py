@@ -88,14 +88,12 @@ class Churn:
         folder: Path,
         *,
         partitions: int,
-        session_timeout_s: float,
         records_per_second: int,
         config: Mapping[str, Any],
     ) -> None:
         self.broker = broker
         self.folder = folder
         self.partitions = partitions
-        self.session_timeout_s = session_timeout_s
         self.config = config
         self.members: dict[str, MemberProcess] = {}
         self.ended: list[MemberProcess] = []
