@@ -238,14 +238,16 @@ class ConsumerGroupState:
         self._target = assignors.assign(self.assignor, members, counts)
         self.target_epoch = self.epoch
 
-    def reconcile(self, member_id: str, owned: Partitions | None) -> Member:
-        """The member after its next step towards the target; `owned` is what it says it has."""
+    def reconcile(self, member_id: str, owned: Partitions | None, *, is_certain: bool = True) -> Member:
+        """The member after its next step towards the target; `owned` is what it says it has, `is_certain` whether it
+        says so of its own accord (see `consumer_member.reconciled`)."""
         member = self._members[member_id]
         after = reconciled(
             member,
             target=self.target_of(member_id),
             target_epoch=self.target_epoch,
             owned=owned,
+            is_certain=is_certain,
             is_free=lambda wanted: self._free(wanted, member_id),
         )
         if after is not member:

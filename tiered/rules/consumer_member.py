@@ -58,6 +58,8 @@ class Member:
     state: MemberState = MemberState.STABLE
     assigned: Partitions = field(default_factory=lambda: NO_PARTITIONS)
     revoking: Partitions = field(default_factory=lambda: NO_PARTITIONS)
+    unconfirmed: Partitions = field(default_factory=lambda: NO_PARTITIONS)
+    """What it was given and has not said yet that it owns: it may be on its way to using it."""
     classic: ClassicFacts | None = None
 
     @property
@@ -92,22 +94,31 @@ def reconciled(
     target: Partitions,
     target_epoch: int,
     owned: Partitions | None,
+    is_certain: bool = True,
     is_free: Callable[[Partitions], Partitions],
 ) -> Member:
     """The member after its next step. `owned` is what it says it has, None when it did not say.
 
     `is_free(partitions)` answers those that no other member has. What the target does not give is revoked
     first, and only a member that has confirmed it goes on to the target's epoch and takes what is free there.
+
+    A full heartbeat is not certain (`is_certain`): it repeats what the member has last confirmed, and says nothing
+    of what it was given since and may be about to use.
     """
+    if owned is not None:
+        member = replace(member, unconfirmed=minus(member.unconfirmed, owned))
     if member.state is MemberState.UNREVOKED_PARTITIONS:
-        if owned is None or common(owned, member.revoking):
+        if not _has_given_up(member, member.revoking, owned, is_certain=is_certain):
             # Still at it. What a newer target takes away as well is asked for at once.
             return _revoke(member, minus(member.assigned, target))
     elif member.state is MemberState.STABLE and member.epoch == target_epoch:
         return member
     keeps = common(member.assigned, target)
     gives = minus(member.assigned, target)
-    if gives and (owned is None or common(owned, gives)):
+    if gives and (
+        not _has_given_up(member, gives, owned, is_certain=is_certain)
+        or (not is_certain and common(gives, member.unconfirmed))
+    ):
         return _revoke(replace(member, revoking=NO_PARTITIONS), gives)
     wants = minus(target, keeps)
     takes = is_free(wants)
@@ -116,8 +127,17 @@ def reconciled(
         member.at_epoch(target_epoch),
         state=MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE,
         assigned=union(keeps, takes),
+        unconfirmed=union(common(member.unconfirmed, keeps), takes),
         revoking=NO_PARTITIONS,
     )
+
+
+def _has_given_up(member: Member, gone: Partitions, owned: Partitions | None, *, is_certain: bool) -> bool:
+    """Whether `owned` proves that the member uses nothing of `gone` any more."""
+    if owned is None or common(owned, gone):
+        return False
+    # What it never said to own, its last confirmation cannot take back, unless that is about what it has now.
+    return is_certain or not common(member.unconfirmed, gone) or not minus(member.assigned, owned)
 
 
 def _revoke(member: Member, gives: Partitions) -> Member:

@@ -74,6 +74,19 @@ def test_a_member_that_does_not_say_what_it_owns_has_given_up_nothing() -> None:
     assert group.reconcile("m1", a(0, 1, 2, 3)).state is MemberState.UNREVOKED_PARTITIONS
 
 
+def test_a_full_heartbeat_takes_nothing_back_that_the_member_may_be_about_to_use() -> None:
+    """librdkafka repeats its last confirmation there, while its application is still taking what it was given."""
+    group = made()
+    joined(group, "m1")
+    joined(group, "m2")
+    for _ in range(3):
+        first = group.reconcile("m1", {}, is_certain=False)
+        assert first.state is MemberState.UNREVOKED_PARTITIONS
+        assert group.reconcile("m2", None).assigned == {}
+    group.reconcile("m1", first.assigned, is_certain=False)
+    assert group.reconcile("m2", None).assigned == minus(a(0, 1, 2, 3), first.assigned)
+
+
 def test_partitions_of_a_member_that_was_thrown_out_are_free() -> None:
     group = made()
     joined(group, "m1")
@@ -175,6 +188,7 @@ class Client:
         self.epoch = 0
         self.wanted: Partitions = {}
         self.using: Partitions = {}
+        self.confirmed: Partitions = {}
         self.said: Partitions | None = None
         self.must_confirm = False
 
@@ -187,7 +201,7 @@ class Client:
 
     def obey(self) -> None:
         """Gives up first, and takes only what it was given."""
-        self.using = self.wanted
+        self.using = self.confirmed = self.wanted
         if self.must_confirm:
             self.must_confirm, self.said = False, None
 
@@ -236,16 +250,32 @@ class Groups(RuleBasedStateMachine):
     def _heartbeat(self, client: Client, *, obeys: bool = True, is_lost: bool = False) -> None:
         if obeys:
             client.obey()
-        owned = None if client.using == client.said else client.using
+        owned = None if client.confirmed == client.said else client.confirmed
         try:
-            check_epoch(self.group.member(client.member_id), client.epoch, owned or client.using)
+            check_epoch(self.group.member(client.member_id), client.epoch, owned or client.confirmed)
         except FencedMemberEpoch:
             # Two answers were lost, or it had not given up everything yet: it gives up all and joins again.
-            client.using, client.wanted, client.epoch, owned = {}, {}, 0, {}
-        member = self.group.reconcile(client.member_id, client.using if is_lost else owned)
-        client.said = None if is_lost else client.using
+            client.using, client.confirmed, client.wanted, client.epoch, owned = {}, {}, {}, 0, {}
+        member = self.group.reconcile(client.member_id, client.confirmed if is_lost else owned)
+        client.said = None if is_lost else client.confirmed
         if not is_lost:
             client.heard(member)
+
+    @rule(client=members)
+    def begin_to_use_what_was_given(self, client: Client) -> None:
+        """The application is told before the broker is."""
+        if client.member_id in self.clients:
+            client.using = union(client.using, client.wanted)
+
+    @rule(client=members)
+    def repeat_everything(self, client: Client) -> None:
+        """A full heartbeat, after some error: what was confirmed last is in it."""
+        if client.member_id in self.clients and client.wanted:
+            try:
+                check_epoch(self.group.member(client.member_id), client.epoch, client.confirmed)
+            except FencedMemberEpoch:
+                return
+            client.heard(self.group.reconcile(client.member_id, client.confirmed, is_certain=False))
 
     @rule(client=members, topics=st.sets(st.sampled_from("ab")))
     def resubscribe(self, client: Client, topics: set[str]) -> None:

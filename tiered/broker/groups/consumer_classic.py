@@ -56,7 +56,7 @@ def join(coordinator: "GroupCoordinator", group: ConsumerGroup, request: JoinReq
             classic=_facts(request),
         )
     )
-    after = group.reconcile(member.member_id, coordinator.consumer.by_id(subscription.owned_partitions))
+    after = group.state.reconcile(member.member_id, coordinator.consumer.by_id(subscription.owned_partitions))
     group.timers.touch(after.member_id, request.session_timeout_ms)
     # It has to fetch its assignment within its rebalance time-out.
     group.timers.met(after.member_id)

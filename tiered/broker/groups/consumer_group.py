@@ -15,7 +15,6 @@ from tiered.broker.groups.timer import Deadline
 from tiered.broker.groups.values import GroupDescription, GroupKind, GroupSummary, MemberDescription
 from tiered.errors import GroupFull, IllegalGeneration, StaleMemberEpoch, UnknownMember
 from tiered.rules import consumer_member
-from tiered.rules.assignors import Partitions
 from tiered.rules.consumer_group import ConsumerGroupPhase, ConsumerGroupState
 from tiered.rules.consumer_heartbeat import UNCHANGED_MS, Heartbeat, HeartbeatAnswer
 from tiered.rules.consumer_member import JOIN, LEAVE, LEAVE_FOR_A_WHILE, Member, MemberState
@@ -150,7 +149,8 @@ class ConsumerGroup:
         self.look_at_topics()
         before, member = self._admitted(heartbeat)
         self.subscribe(member)
-        after = self.reconcile(member.member_id, heartbeat.owned)
+        is_certain = heartbeat.epoch == JOIN or not heartbeat.is_full
+        after = self.state.reconcile(member.member_id, heartbeat.owned, is_certain=is_certain)
         self.timers.touch(after.member_id, self._coordinator.broker.settings.group_consumer_session_timeout_ms)
         self._watch(after)
         is_news = (
@@ -283,9 +283,6 @@ class ConsumerGroup:
         self.state.subscribe(member)
         self.make_due_target()
         self.note()
-
-    def reconcile(self, member_id: str, owned: Partitions | None) -> Member:
-        return self.state.reconcile(member_id, owned)
 
     def remove(self, *member_ids: str) -> None:
         """They have left or are thrown out. With the last member of the new protocol the group turns classic again."""
