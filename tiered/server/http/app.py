@@ -50,6 +50,8 @@ class HttpServer:
         # A handler whose client has gone is cancelled: nobody waits for its answer any more.
         self._runner = web.AppRunner(application(broker), handler_cancellation=True, shutdown_timeout=SHUTDOWN_S)
         self._listening: asyncio.Server | None = None
+        # aiohttp has a list too, but many connections that come at once are not in it before all are accepted.
+        self._open: set[HttpConnection] = set()
 
     async def start(self, sock: socket.socket) -> None:
         await self._runner.setup()
@@ -63,9 +65,9 @@ class HttpServer:
     def _connection(self) -> asyncio.Protocol:
         server, settings = self._runner.server, self._broker.settings
         assert server is not None
-        if len(server.connections) >= settings.tiered_http_max_connections:
+        if len(self._open) >= settings.tiered_http_max_connections:
             return Refusal()
-        return HttpConnection(server, patience_s=settings.tiered_http_request_timeout_ms / 1000.0)
+        return HttpConnection(server, self._open, patience_s=settings.tiered_http_request_timeout_ms / 1000.0)
 
 
 @web.middleware

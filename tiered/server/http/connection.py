@@ -27,9 +27,10 @@ MAX_SHOWN_CHARS = 200
 class HttpConnection(web.RequestHandler):
     """aiohttp's connection within our limits, with our form of an error."""
 
-    __slots__ = ()
+    __slots__ = ("_open",)
 
-    def __init__(self, server: web.Server, *, patience_s: float) -> None:
+    def __init__(self, server: web.Server, open_: "set[HttpConnection]", *, patience_s: float) -> None:
+        """Is in `open_` from now on until the connection ends."""
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
@@ -41,6 +42,8 @@ class HttpConnection(web.RequestHandler):
             max_field_size=MAX_HEADER_BYTES,
             max_headers=MAX_HEADERS,
         )
+        self._open = open_
+        open_.add(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -48,6 +51,10 @@ class HttpConnection(web.RequestHandler):
         if hasattr(socket, "TCP_USER_TIMEOUT") and sock is not None and sock.family != socket.AF_UNIX:
             # Ends the connection of a client that does not read its answer. Source: tcp(7).
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(self.keepalive_timeout * 1000))
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._open.discard(self)
+        super().connection_lost(exc)
 
     def handle_error(
         self,
