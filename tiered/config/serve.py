@@ -43,7 +43,7 @@ OPTIONS = (
         key="kafka", metavar="HOST:PORT", help="where Kafka clients connect (127.0.0.1:9092); port 0 takes a free one"
     ),
     Option(key="advertise", metavar="HOST:PORT", help="what clients are told to connect to (the address bound)"),
-    Option(key="http", metavar="HOST:PORT", help="health, metrics and the catalogue (127.0.0.1:8080)"),
+    Option(key="http", metavar="HOST:PORT", help="the console, metrics and the HTTP APIs (127.0.0.1:8080)"),
     Option(key="data", metavar="DIR", help="the folder of the hot log (./data)"),
     Option(key="meta", metavar="URL", help="the catalogue: sqlite:///FILE or postgresql://USER@HOST/DB (DIR/meta.db)"),
     Option(
