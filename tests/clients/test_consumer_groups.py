@@ -281,11 +281,11 @@ def member_ids(broker: BrokerProcess, group: str) -> dict[str, str]:
     return {member.group_instance_id: member.member_id for member in found.members}
 
 
-def test_kcat_reads_as_a_member_of_a_group(broker: BrokerProcess) -> None:
+def test_kcat_reads_as_a_member_of_a_group(broker: BrokerProcess, kcat: str) -> None:
     """Debian's kcat is librdkafka 2.0: another age of the protocol."""
     topic = create(broker, "kcat-group")
     sent = produce(broker, topic)
-    command = ["kcat", "-b", broker.bootstrap, "-X", "auto.offset.reset=earliest", "-e", "-q", "-G", topic, topic]
+    command = [kcat, "-b", broker.bootstrap, "-X", "auto.offset.reset=earliest", "-e", "-q", "-G", topic, topic]
     done = subprocess.run(command, capture_output=True, timeout=DEADLINE_S, check=False)
     assert done.returncode == 0, done.stderr.decode()
     assert set(done.stdout.split()) == sent

@@ -105,9 +105,12 @@ def select_protocol(members: Sequence[Sequence[str]]) -> str:
     return next(name for name in (*members[0], *votes) if votes.get(name) == most)
 
 
-def supports(members: Sequence[Sequence[str]], joining: Sequence[str]) -> bool:
-    """Whether somebody with the protocols `joining` can be in one group with `members`."""
-    return bool(joining) and (not members or bool(common_protocols(members) & frozenset(joining)))
+def supports(supporters: Mapping[str, int], members: int, joining: Iterable[str]) -> bool:
+    """Whether somebody with the protocols `joining` can be in one group with `members` others.
+
+    `supporters`: how many of those support each protocol. Counted, because a large group joins within a moment.
+    """
+    return any(not members or supporters.get(name, 0) == members for name in joining)
 
 
 # What each state answers

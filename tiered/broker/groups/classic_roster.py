@@ -4,6 +4,7 @@ Owns these lists and what they take of the groups' memory. Must never know the g
 rebalance: `classic_group` does.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from tiered.broker.groups.classic_member import NEW_MEMBER_JOIN_TIMEOUT_MS, ClassicMember
@@ -28,6 +29,8 @@ class Roster:
         """Member ids that were given out and have not come back yet (KIP-394)."""
         self._static: dict[str, str] = {}
         """Instance ids of static members, with the member ids they have now."""
+        self._supporters: Counter[str] = Counter()
+        """How many members support each protocol."""
 
     # Looking
 
@@ -53,14 +56,18 @@ class Roster:
 
     def check_protocols(self, request: JoinRequest, instead_of: ClassicMember | None) -> None:
         """Raises InconsistentProtocol unless the request fits to all members but `instead_of`."""
-        others = [member.protocol_names for member in self.members.values() if member is not instead_of]
-        offered = tuple(protocol.name for protocol in request.protocols)
+        others = len(self.members)
+        supporters = self._supporters
+        if instead_of is not None:
+            others -= 1
+            supporters = supporters - Counter(set(instead_of.protocol_names))
+        offered = [protocol.name for protocol in request.protocols]
         if others and request.protocol_type != self.protocol_type:
             raise InconsistentProtocol(
                 f"group {self._group_id} has protocol type {self.protocol_type!r}, not {request.protocol_type!r}; "
                 "join another group"
             )
-        if not group_state.supports(others, offered):
+        if not group_state.supports(supporters, others, offered):
             raise InconsistentProtocol(
                 f"none of the protocols {', '.join(offered)[:200]!r} is supported by all members of group "
                 f"{self._group_id}; give the member one that they have (partition.assignment.strategy)"
@@ -80,6 +87,7 @@ class Roster:
         self._memory.take(MEMBER_BYTES + _protocols_bytes(request))
         self.drop_pending(member_id)
         member = self.members[member_id] = ClassicMember(member_id, request, expired)
+        self._supporters.update(set(member.protocol_names))
         if member.instance_id is not None:
             self._static[member.instance_id] = member_id
         if self.leader is None:
@@ -91,7 +99,10 @@ class Roster:
     def update(self, member: ClassicMember, request: JoinRequest) -> None:
         """The member is as `request` says."""
         self._memory.take(_protocols_bytes(request) - _protocols_bytes(member))
+        self._supporters.subtract(set(member.protocol_names))
         member.update(request)
+        self._supporters.update(set(member.protocol_names))
+        self._supporters = +self._supporters
         if len(self.members) == 1:
             self.protocol_type = request.protocol_type
 
@@ -115,6 +126,7 @@ class Roster:
     def drop(self, member: ClassicMember, error: TieredError) -> None:
         """The member is none any more. Whatever it waits for, it gets `error`."""
         del self.members[member.member_id]
+        self._supporters = self._supporters - Counter(set(member.protocol_names))
         if member.instance_id is not None and self._static.get(member.instance_id) == member.member_id:
             del self._static[member.instance_id]
         if self.leader == member.member_id:
