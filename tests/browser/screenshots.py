@@ -19,6 +19,7 @@ from tests.browser.console import DESK, FLAGS, PHONE, Console
 PICTURES = Path(__file__).resolve().parents[2] / "docs/images"
 MAX_BYTES = 200_000
 TAIL = f"topics/{stage.TIERED}/records?from=earliest"
+LOW = (1280, 660)
 BEFORE_S = 30.0
 ROUND_S = 1.0
 
@@ -34,14 +35,14 @@ class Picture:
 SHOWN = [
     Picture(name="overview-light", address=""),
     Picture(name="overview-dark", address="", scheme="dark"),
-    Picture(name="topic-light", address=f"topics/{stage.TIERED}"),
+    Picture(name="topic-light", address=f"topics/{stage.TIERED}", size=LOW),
     Picture(name="partition-light", address=f"topics/{stage.TIERED}/partitions/0"),
     Picture(name="partition-dark", address=f"topics/{stage.TIERED}/partitions/0", scheme="dark"),
     Picture(name="records-dark", address=TAIL, scheme="dark"),
     Picture(name="group-light", address=f"groups/{stage.LAGGING}"),
     Picture(name="reset-light", address=f"groups/{stage.IDLE}"),
-    Picture(name="empty-dark", address="topics/empty", scheme="dark"),
-    Picture(name="cost-light", address="cost"),
+    Picture(name="empty-dark", address="topics/empty", size=LOW, scheme="dark"),
+    Picture(name="cost-light", address="cost", size=LOW),
     Picture(name="phone-topic-light", address=f"topics/{stage.TIERED}", size=PHONE),
     Picture(name="phone-record-dark", address=TAIL, size=PHONE, scheme="dark"),
     Picture(name="phone-group-light", address=f"groups/{stage.LAGGING}", size=PHONE),

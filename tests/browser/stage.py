@@ -50,6 +50,13 @@ def create(broker: BrokerProcess, topic: str, partitions: int, configs: dict[str
     admin.create_topics([NewTopic(topic, partitions, 1, config=configs)])[topic].result(WAIT_S)
 
 
+def delete_before(broker: BrokerProcess, topic: str, offset: int) -> None:
+    """DeleteRecords in partition 0."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    for future in admin.delete_records([TopicPartition(topic, 0, offset)]).values():
+        future.result(WAIT_S)
+
+
 def order(number: int) -> tuple[bytes, bytes]:
     """(key, value): an order as JSON, the same for the same number."""
     chance = random.Random(number)

@@ -106,6 +106,21 @@ def test_a_paused_tail_goes_on_where_it_stopped(console: Console, staged: Broker
     assert offsets == list(range(offsets[0], offsets[0] - len(offsets), -1))
 
 
+def test_a_tail_that_missed_records_says_which(console: Console, staged: BrokerProcess) -> None:
+    stage.create(staged, "shortened", 1, {})
+    stage.produce(staged, "shortened", [(b"k", b"1"), (b"k", b"2")])
+    page = console.go("topics/shortened/records?from=earliest")
+    rows = page.locator(".record-list tbody tr")
+    expect(rows).to_have_count(2)
+    page.get_by_role("button", name="Pause").click()
+    stage.produce(staged, "shortened", [(b"k", b"%d" % number) for number in range(3, 9)])
+    stage.delete_before(staged, "shortened", 6)
+    page.get_by_role("button", name="Resume").click()
+    expect(rows).to_have_count(4)
+    expect(page.locator(".notice-warn")).to_contain_text("Behind since")
+    assert rows.get_by_role("button").all_text_contents() == ["7", "6", "1", "0"]
+
+
 def partition_zero(broker: BrokerProcess, keys: list[bytes]) -> int:
     """Produces to `sessions` and returns how many of the records went to partition 0."""
 

@@ -146,7 +146,7 @@ def test_focus_and_what_was_typed_survive_new_data(console: Console) -> None:
     field = page.get_by_label("Find a config")
     field.fill("retention")
     with page.expect_response(lambda answer: answer.url.endswith(f"/topics/{stage.TIERED}")):
-        pass
+        console.come_back()
     expect(field).to_be_focused()
     expect(field).to_have_value("retention")
 

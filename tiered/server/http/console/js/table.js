@@ -8,7 +8,7 @@ import { refine } from "./router.js";
 const PAGE_ROWS = 100;
 
 /** Column: { id, name, cell(row), sort?(row), right?, wide?, head?, class? }. `words(row)` is what the search looks at. */
-export function makeTable({ caption, columns, keyOf, words = null, query = {}, order, changed, empty, noun = "rows", prefix = "", selected = null }) {
+export function makeTable({ caption, columns, keyOf, words = null, query = {}, order, changed, empty, noun = "rows", prefix = "" }) {
   const view = {
     search: query[`${prefix}q`] || "",
     order: query[`${prefix}sort`] || order,
@@ -62,7 +62,7 @@ export function makeTable({ caption, columns, keyOf, words = null, query = {}, o
             h("caption", { class: "unseen" }, caption),
             h("thead", null, h("tr", null, columns.map((column) => header(column)))),
             h("tbody", null, shown.map((row) =>
-              h("tr", { key: keyOf(row), "aria-selected": selected && selected(row) ? "true" : null },
+              h("tr", { key: keyOf(row) },
                 columns.map((column, place) =>
                   h(place === 0 ? "th" : "td", { scope: place === 0 ? "row" : null, class: classes(column) }, column.cell(row)))))))),
         found.length > PAGE_ROWS && h("nav", { class: "pager", "aria-label": `Pages of ${caption}`, key: "pager" },

@@ -5,7 +5,7 @@ import { h } from "../js/dom.js";
 import { counted, whole } from "../js/format.js";
 import { command, head, panel, sized, trouble } from "../js/parts.js";
 import { poll } from "../js/poll.js";
-import { link } from "../js/router.js";
+import { link, refine } from "../js/router.js";
 import { legend, topicStrip } from "../js/strip.js";
 import { makeTable } from "../js/table.js";
 import { createTopic } from "./create_topic.js";
@@ -43,6 +43,10 @@ export function topicsView({ query, changed, go }) {
     ];
   }
 
-  if (query.new === "1") setTimeout(create);
+  if (query.new === "1") {
+    // Going back must not open it again.
+    refine({ new: null });
+    setTimeout(create);
+  }
   return { title: () => "Topics", draw, stop: () => topics.stop() };
 }
