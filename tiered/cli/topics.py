@@ -24,12 +24,11 @@ from tiered.cli.cluster import (
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.kafka_errors import NONE, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION, reason
 from tiered.cli.output import Column, counted, print_json, print_table
+from tiered.peer.topic_admin import BROKERS_DEFAULT, alter_configs, create_topics
 
 TIMEOUT_MS = 30_000
-_CREATE_TOPICS, _DELETE_TOPICS, _DESCRIBE_CONFIGS, _CREATE_PARTITIONS = 19, 20, 32, 37
-_INCREMENTAL_ALTER_CONFIGS = 44
+_DELETE_TOPICS, _DESCRIBE_CONFIGS, _CREATE_PARTITIONS = 20, 32, 37
 _TOPIC_RESOURCE = 2
-_SET, _DELETE = 0, 1
 _DEFAULT_SOURCE = 5
 _SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "broker's start", 5: "default"}
 
@@ -71,26 +70,19 @@ def run_create(arguments: argparse.Namespace) -> int:
     configs = config_pairs(arguments.config)
 
     async def act(cluster: Cluster) -> int:
-        answer = await cluster.request(
-            _CREATE_TOPICS,
-            lambda make: make.CreateTopicsRequest(
-                topics=tuple(
-                    make.CreatableTopic(
-                        name=name,
-                        num_partitions=-1 if arguments.partitions is None else arguments.partitions,
-                        replication_factor=-1 if arguments.replication_factor is None else arguments.replication_factor,
-                        assignments=(),
-                        configs=tuple(make.CreatableTopicConfig(name=key, value=configs[key]) for key in configs),
-                    )
-                    for name in arguments.topics
-                ),
-                timeout=TIMEOUT_MS,
-                validate_only=arguments.validate_only,
-            ),
+        results = await create_topics(
+            cluster,
+            arguments.topics,
+            partitions=BROKERS_DEFAULT if arguments.partitions is None else arguments.partitions,
+            replication_factor=BROKERS_DEFAULT
+            if arguments.replication_factor is None
+            else arguments.replication_factor,
+            configs=configs,
+            validate_only=arguments.validate_only,
         )
         fine = {NONE, TOPIC_ALREADY_EXISTS} if arguments.if_not_exists else {NONE}
         done = "could be created" if arguments.validate_only else "created"
-        return _report(arguments, answer.topics, fine=fine, done=done)
+        return _report(arguments, results, fine=fine, done=done)
 
     return run_with_cluster(arguments.bootstrap, act)
 
@@ -124,7 +116,8 @@ def run_alter(arguments: argparse.Namespace) -> int:
 
     async def act(cluster: Cluster) -> int:
         if configs or arguments.delete_config:
-            await _alter_configs(cluster, arguments.topic, configs, arguments.delete_config)
+            changes = configs | dict.fromkeys(arguments.delete_config)
+            _require_success(arguments.topic, await alter_configs(cluster, arguments.topic, changes))
         if arguments.partitions is not None:
             await _grow(cluster, arguments.topic, arguments.partitions)
         if arguments.json:
@@ -134,27 +127,6 @@ def run_alter(arguments: argparse.Namespace) -> int:
         return EXIT_OK
 
     return run_with_cluster(arguments.bootstrap, act)
-
-
-async def _alter_configs(cluster: Cluster, topic: str, configs: dict[str, str], deleted: list[str]) -> None:
-    changes = [(name, _SET, value) for name, value in configs.items()] + [(name, _DELETE, None) for name in deleted]
-    answer = await cluster.request(
-        _INCREMENTAL_ALTER_CONFIGS,
-        lambda make: make.IncrementalAlterConfigsRequest(
-            resources=(
-                make.AlterConfigsResource(
-                    resource_type=_TOPIC_RESOURCE,
-                    resource_name=topic,
-                    configs=tuple(
-                        make.AlterableConfig(name=name, config_operation=operation, value=value)
-                        for name, operation, value in changes
-                    ),
-                ),
-            ),
-            validate_only=False,
-        ),
-    )
-    _require_success(topic, answer.responses)
 
 
 async def _grow(cluster: Cluster, topic: str, partition_count: int) -> None:

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tiered.peer import Cluster, broker_error
+from tiered.peer.topic_admin import alter_configs, create_topics
 from tiered.runtime import SystemClock
 
 T = TypeVar("T")
 
 TIMEOUT_MS = 10_000
 POLL_S = 0.01
-_CREATE_TOPICS, _DESCRIBE_CONFIGS, _INCREMENTAL_ALTER_CONFIGS = 19, 32, 44
+_DESCRIBE_CONFIGS = 32
 _TOPIC_RESOURCE = 2
 _TOPIC_SOURCE = 1
-_SET, _DELETE = 0, 1
 _LATEST, _EARLIEST_LOCAL, _EARLIEST_PENDING_UPLOAD = -1, -4, -6
 
 # What makes a log roll, upload and, perhaps, forget at the next look.
@@ -37,23 +37,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 async def create(bootstrap: str, name: str, partitions: int, configs: Mapping[str, str]) -> None:
     """Makes the topic. Raises BrokerError with the broker's reason."""
     async with Cluster(bootstrap, timeout_ms=TIMEOUT_MS) as cluster:
-        answer = await cluster.request(
-            _CREATE_TOPICS,
-            lambda make: make.CreateTopicsRequest(
-                topics=(
-                    make.CreatableTopic(
-                        name=name,
-                        num_partitions=partitions,
-                        replication_factor=-1,
-                        assignments=(),
-                        configs=tuple(make.CreatableTopicConfig(name=key, value=configs[key]) for key in configs),
-                    ),
-                ),
-                timeout=TIMEOUT_MS,
-                validate_only=False,
-            ),
-        )
-        (made,) = answer.topics
+        (made,) = await create_topics(cluster, [name], partitions=partitions, configs=configs)
         if made.error_code:
             raise broker_error(made.error_code, f"topic {name} was not made: {made.error_message or 'no reason given'}")
 
@@ -138,23 +122,6 @@ async def _own_configs(cluster: Cluster, topic: str) -> dict[str, str | None]:
 
 async def _alter(cluster: Cluster, topic: str, configs: Mapping[str, str | None]) -> None:
     """Sets the topic's configs; None takes one back to its default."""
-    changes = [(name, _DELETE if value is None else _SET, value) for name, value in configs.items()]
-    answer = await cluster.request(
-        _INCREMENTAL_ALTER_CONFIGS,
-        lambda make: make.IncrementalAlterConfigsRequest(
-            resources=(
-                make.AlterConfigsResource(
-                    resource_type=_TOPIC_RESOURCE,
-                    resource_name=topic,
-                    configs=tuple(
-                        make.AlterableConfig(name=name, config_operation=operation, value=value)
-                        for name, operation, value in changes
-                    ),
-                ),
-            ),
-            validate_only=False,
-        ),
-    )
-    (done,) = answer.responses
+    (done,) = await alter_configs(cluster, topic, configs)
     if done.error_code:
         raise broker_error(done.error_code, f"{topic} could not be told to move: {done.error_message}")

@@ -1,0 +1,69 @@
+"""Requests about topics, as commands and tests send them: create, and change configs.
+
+Owns how each is put. Must never judge an answer: the results go back as they came, one for each topic.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tiered.peer.cluster import Cluster
+
+_CREATE_TOPICS, _INCREMENTAL_ALTER_CONFIGS = 19, 44
+_TOPIC_RESOURCE = 2
+_SET, _DELETE = 0, 1
+BROKERS_DEFAULT = -1
+TIMEOUT_MS = 30_000
+
+
+async def create_topics(
+    cluster: Cluster,
+    names: Sequence[str],
+    *,
+    partitions: int = BROKERS_DEFAULT,
+    replication_factor: int = BROKERS_DEFAULT,
+    configs: Mapping[str, str],
+    validate_only: bool = False,
+) -> Sequence[Any]:
+    """A result for each name, with `error_code` and `error_message`."""
+    answer = await cluster.request(
+        _CREATE_TOPICS,
+        lambda make: make.CreateTopicsRequest(
+            topics=tuple(
+                make.CreatableTopic(
+                    name=name,
+                    num_partitions=partitions,
+                    replication_factor=replication_factor,
+                    assignments=(),
+                    configs=tuple(make.CreatableTopicConfig(name=key, value=configs[key]) for key in configs),
+                )
+                for name in names
+            ),
+            timeout=TIMEOUT_MS,
+            validate_only=validate_only,
+        ),
+    )
+    results: Sequence[Any] = answer.topics
+    return results
+
+
+async def alter_configs(cluster: Cluster, topic: str, configs: Mapping[str, str | None]) -> Sequence[Any]:
+    """The results, one of them. Sets the topic's configs; None takes one back to its default."""
+    changes = [(name, _DELETE if value is None else _SET, value) for name, value in configs.items()]
+    answer = await cluster.request(
+        _INCREMENTAL_ALTER_CONFIGS,
+        lambda make: make.IncrementalAlterConfigsRequest(
+            resources=(
+                make.AlterConfigsResource(
+                    resource_type=_TOPIC_RESOURCE,
+                    resource_name=topic,
+                    configs=tuple(
+                        make.AlterableConfig(name=name, config_operation=operation, value=value)
+                        for name, operation, value in changes
+                    ),
+                ),
+            ),
+            validate_only=False,
+        ),
+    )
+    results: Sequence[Any] = answer.responses
+    return results
