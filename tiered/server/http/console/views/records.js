@@ -29,6 +29,7 @@ export function recordsTab({ name, query, changed }) {
   let chosen = null;
   let way = null;
   let announced = null;
+  let focusNext = null;
 
   function keepAddress() {
     const isTail = form.mode === "tail";
@@ -71,15 +72,22 @@ export function recordsTab({ name, query, changed }) {
   function choose(record) {
     chosen = record;
     way = bestWay(record);
+    focusNext = "viewer-title";
     changed();
-    requestAnimationFrame(() => setTimeout(() => document.getElementById("viewer-title")?.focus({ preventScroll: true }), 150));
   }
 
   function close() {
-    const id = idOf(chosen);
+    focusNext = `show-${idOf(chosen)}`;
     chosen = null;
     changed();
-    setTimeout(() => document.getElementById(`show-${id}`)?.focus(), 200);
+  }
+
+  /** Moves the focus once what it goes to is drawn: a slow machine draws late. */
+  function moveFocus() {
+    if (focusNext === null) return;
+    const id = focusNext;
+    focusNext = null;
+    queueMicrotask(() => document.getElementById(id)?.focus({ preventScroll: true }));
   }
 
   function tell() {
@@ -93,6 +101,7 @@ export function recordsTab({ name, query, changed }) {
 
   function draw(topic, cluster) {
     tell();
+    moveFocus();
     const records = form.mode === "tail" ? tail.records : page.records;
     return [
       h("form", { class: "bar", key: "controls", on: { submit: (event) => { event.preventDefault(); if (form.mode === "read") start(); } } }, controls(topic)),
