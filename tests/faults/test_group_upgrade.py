@@ -40,7 +40,7 @@ class Scale:
 
 
 SMALL = Scale(
-    workers=3, consumers_each=2, partitions=12, session_ms=3000, records_per_s=400, quiet_records=600, rounds=1
+    workers=3, consumers_each=2, partitions=12, session_ms=4000, records_per_s=400, quiet_records=600, rounds=1
 )
 BIG = Scale(
     workers=10, consumers_each=5, partitions=100, session_ms=6000, records_per_s=1000, quiet_records=20_000, rounds=3
@@ -57,7 +57,7 @@ def scaled(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Sca
     scale: Scale = request.param
     settings = {
         "group.consumer.session.timeout.ms": scale.session_ms,
-        "group.consumer.heartbeat.interval.ms": 300,
+        "group.consumer.heartbeat.interval.ms": 500,
         "group.initial.rebalance.delay.ms": 300,
         "group.min.session.timeout.ms": 1000,
     }
