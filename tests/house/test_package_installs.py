@@ -77,8 +77,11 @@ def test_with_a_compiler_the_kernel_stands_beside_its_source(tmp_path: Path) -> 
     assert [name for name in names_in(wheel) if name.startswith("tiered/formats/_decode.") and name.endswith(".so")]
 
 
-def test_the_wheel_carries_types_migrations_and_the_spark_source(tmp_path: Path) -> None:
+def test_the_wheel_carries_types_migrations_the_console_and_the_spark_source(tmp_path: Path) -> None:
     names = names_in(build_wheel(tmp_path, compiler="/bin/false"))
     sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tiered").rglob("*.py")}
     spark = {path.relative_to(ROOT / "spark").as_posix() for path in (ROOT / "spark/pyspark_tiered").rglob("*.py")}
     assert sources | spark | {"tiered/py.typed"} <= names
+    console = ROOT / "tiered/server/http/console"
+    missing = {path.relative_to(ROOT).as_posix() for path in console.rglob("*") if path.is_file()} - names
+    assert not missing, "the console has files that the wheel leaves out"

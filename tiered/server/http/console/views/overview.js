@@ -97,7 +97,7 @@ export function healthPanel({ health }) {
 function uploads(health) {
   const waiting = health.upload_backlog_bytes || 0;
   const age = health.upload_backlog_age_ms;
-  if (waiting === 0) return [["good", "Nothing waits"], "Every closed segment is in the object store."];
+  if (waiting === 0) return [["good", "Nothing waits"], "Every closed segment that belongs in the object store is there."];
   const late = age !== undefined && age > 10 * 60_000;
   return [late ? ["warn", `${size(waiting)} wait`] : ["good", `${size(waiting)} wait`],
     `Closed segments that are only on disk${age === undefined ? "" : `; the oldest for ${duration(age)}`}. ${late ? "Look at the object store and at remote.copy.lag.ms." : ""}`];
