@@ -12,12 +12,12 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection, bindparam, delete, select, text, tuple_
-from sqlalchemy.dialects import sqlite
 
 from tiered.errors import CoordinatorNotAvailable, IllegalGeneration, NotCoordinator, TieredError
 from tiered.meta import coordinator_slots, groups
 from tiered.meta.groups import GroupRow
 from tiered.meta.tables import group_offset, topic
+from tiered.meta.upserts import insert_for
 
 MAX_TOPICS_TO_FILTER = 100
 
@@ -192,7 +192,7 @@ def _upsert(conn: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
         arrays = {name: [row[name] for row in ordered] for name in _COLUMNS}
         changed = conn.execute(_POSTGRES_UPSERT, arrays).rowcount
     else:
-        statement: Any = sqlite.insert(group_offset)
+        statement = insert_for(conn, group_offset)
         new = statement.excluded
         statement = statement.on_conflict_do_update(
             index_elements=["group_id", "topic_id", "partition"],

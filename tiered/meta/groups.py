@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Select, delete, exists, select, tuple_, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from tiered.meta.tables import consumer_group, group_offset
+from tiered.meta.upserts import insert_for
 
 CLASSIC = "classic"
 CONSUMER = "consumer"
@@ -62,7 +62,7 @@ def put(conn: Connection, rows: Sequence[GroupRow], *, epochs: Mapping[int, int]
     """Stores the groups as they are now; `epochs` are those of their slots. An older write changes nothing."""
     if not rows:
         return
-    statement: Any = _dialect(conn).insert(consumer_group)
+    statement: Any = insert_for(conn, consumer_group)
     new = statement.excluded
     statement = statement.on_conflict_do_update(
         index_elements=["group_id"],
@@ -76,7 +76,7 @@ def put(conn: Connection, rows: Sequence[GroupRow], *, epochs: Mapping[int, int]
 def ensure(conn: Connection, rows: Sequence[GroupRow], *, epochs: Mapping[int, int]) -> None:
     """Stores those of the groups that have no row yet; all others stay as they are."""
     if rows:
-        statement = _dialect(conn).insert(consumer_group).on_conflict_do_nothing()
+        statement = insert_for(conn, consumer_group).on_conflict_do_nothing()
         conn.execute(statement, [_values(row, epochs, 0) for row in rows])
 
 
@@ -110,7 +110,3 @@ def _groups(conn: Connection, statement: Select[Any]) -> tuple[GroupRow, ...]:
 
 def _values(row: GroupRow, epochs: Mapping[int, int], commit_number: int) -> dict[str, Any]:
     return {**asdict(row), "slot_epoch": epochs[row.slot], "commit_number": commit_number}
-
-
-def _dialect(conn: Connection) -> Any:
-    return postgresql if conn.dialect.name == "postgresql" else sqlite

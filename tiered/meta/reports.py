@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from uuid import UUID
 
 from sqlalchemy import Connection, bindparam, delete, insert
-from sqlalchemy.dialects import postgresql, sqlite
 
 from tiered.meta.tables import local_segment, partition_position
+from tiered.meta.upserts import insert_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +64,7 @@ def report_positions(conn: Connection, positions: Sequence[PartitionPosition], *
     """Stores the newest positions of these partitions."""
     if not positions:
         return
-    dialect = postgresql if conn.dialect.name == "postgresql" else sqlite
-    statement = dialect.insert(partition_position)
+    statement = insert_for(conn, partition_position)
     statement = statement.on_conflict_do_update(
         index_elements=["topic_id", "partition"],
         set_={name: statement.excluded[name] for name in ("high_watermark", "log_end_offset", "updated_at_ms")},

@@ -5,6 +5,7 @@ process goes. Must never decide anything about data.
 """
 
 import asyncio
+import errno
 import gc
 import logging
 import signal
@@ -23,15 +24,20 @@ from tiered.server.kafka.listener import KafkaListener
 log = logging.getLogger(__name__)
 
 STOP_GRACE_MS = 3_000.0
+# The import takes a quarter of a second of what Kafka's first clients would rather have.
+HTTP_DELAY_MS = 2_000.0
 
 
 class Server:
     """A broker with its two doors. `start`, then `stop`; the addresses are known in between."""
 
-    def __init__(self, options: ServeOptions, clock: Clock | None = None, *, http_on_demand: bool = False) -> None:
-        """`http_on_demand` imports the HTTP server when its first client connects."""
+    def __init__(
+        self, options: ServeOptions, clock: Clock | None = None, *, http_delay_ms: float | None = HTTP_DELAY_MS
+    ) -> None:
+        """The HTTP server is imported when its first client connects, or `http_delay_ms` after the start if that
+        comes before; None waits for the client."""
         self._options = options
-        self._http_on_demand = http_on_demand
+        self._http_delay_ms = http_delay_ms
         self.broker = Broker(options, clock or SystemClock())
         self._kafka = KafkaListener(
             Dispatch(self.broker, served_apis()),
@@ -46,12 +52,12 @@ class Server:
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """Serves when it returns. Raises TieredError or OSError with a message that says what to do."""
         options = self._options
-        self.kafka_address = _bind(lambda: self._kafka.bind(options.kafka_host, options.kafka_port), "--kafka")
-        self.http_address = _bind(lambda: self._http.bind(options.http_host, options.http_port), "--http")
+        self.kafka_address = _bind(self._kafka.bind, (options.kafka_host, options.kafka_port), "--kafka")
+        self.http_address = _bind(self._http.bind, (options.http_host, options.http_port), "--http")
         advertised = (options.advertise_host or self.kafka_address[0], options.advertise_port or self.kafka_address[1])
         await self.broker.start(tasks, advertised=advertised)
         self._kafka.start(tasks)
-        self._http.open(tasks, on_demand=self._http_on_demand)
+        self._http.open(tasks, delay_ms=self._http_delay_ms)
 
     async def stop(self, *, grace_ms: float = STOP_GRACE_MS) -> None:
         """A controlled shutdown: no new work, answers in progress finish, logs are flushed and marked clean."""
@@ -86,6 +92,7 @@ async def serve(options: ServeOptions) -> None:
         await server.start(tasks)
         # What start-up allocated lives as long as the process: the collector need not look at it again.
         gc.freeze()
+        gc.enable()
         gc.set_threshold(50_000, 50, 50)
         kafka, http = _shown(server.kafka_address), _shown(server.http_address)
         sys.stdout.write(f"ready broker={options.broker_id} kafka={kafka} http={http}\n")
@@ -120,12 +127,13 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     return found
 
 
-def _bind(bind: Callable[[], tuple[str, int]], option: str) -> tuple[str, int]:
+def _bind(bind: Callable[[str, int], tuple[str, int]], wanted: tuple[str, int], option: str) -> tuple[str, int]:
     try:
-        return bind()
+        return bind(*wanted)
     except OSError as error:
+        found = "something listens there already" if error.errno == errno.EADDRINUSE else error.strerror
         raise InvalidConfig(
-            f"cannot listen on the address of {option}: {error.strerror}; choose another HOST:PORT"
+            f"cannot listen on {_shown(wanted)}: {found}; give another address with {option} HOST:PORT"
         ) from error
 
 

@@ -5,11 +5,12 @@ no signal handlers, no collector settings, no event loop policy, and the limit o
 """
 
 import asyncio
+import gc
 import resource
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -104,12 +105,13 @@ class ThreadLife:
             self._ended.set_result(None)
 
     async def _serve(self) -> None:
-        from tiered.server.serve import Server
+        with _collector_at_rest():
+            from tiered.server.serve import Server
 
         self._end = asyncio.get_running_loop().create_future()
         async with asyncio.TaskGroup() as tasks:
             limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-            server = self._server = Server(self._told.serve_options(), http_on_demand=True)
+            server = self._server = Server(self._told.serve_options(), http_delay_ms=None)
             resource.setrlimit(resource.RLIMIT_NOFILE, limit)
             try:
                 await asyncio.to_thread(self._take_credentials, server)
@@ -147,3 +149,15 @@ def _only_leaf(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
+
+
+@contextmanager
+def _collector_at_rest() -> Iterator[None]:
+    """Nothing that an import makes is garbage: looking for some takes a tenth of the first cluster's start."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

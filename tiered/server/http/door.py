@@ -5,6 +5,7 @@ the server has it; who connects before that waits in the socket's queue. Must st
 """
 
 import asyncio
+import contextlib
 import importlib
 import logging
 import socket
@@ -38,18 +39,17 @@ class HttpDoor:
         self._socket = sock
         return address_of(sock)
 
-    def open(self, tasks: asyncio.TaskGroup, *, on_demand: bool = False) -> None:
-        """Returns at once; requests are answered as soon as the server is imported, which `on_demand` puts off until
+    def open(self, tasks: asyncio.TaskGroup, *, delay_ms: float | None) -> None:
+        """Returns at once. The server is imported when the first client connects, or after `delay_ms`; None waits
+        for the client."""
+        self._opening = tasks.create_task(self._open(delay_ms))
 
-        the first client connects.
-        """
-        self._opening = tasks.create_task(self._open(on_demand))
-
-    async def _open(self, on_demand: bool) -> None:
+    async def _open(self, delay_ms: float | None) -> None:
         """Tries again when the process has no file descriptors left: that must not end a broker that serves."""
         assert self._socket is not None
-        if on_demand:
-            await _until_readable(self._socket)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None if delay_ms is None else delay_ms / 1000.0):
+                await _until_readable(self._socket)
         while True:
             try:
                 app = await asyncio.to_thread(importlib.import_module, "tiered.server.http.app")
