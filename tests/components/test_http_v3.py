@@ -3,8 +3,11 @@
 import base64
 import http.client
 import json
+import socket
+import threading
 import urllib.error
 import urllib.request
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -326,6 +329,10 @@ def test_several_records_are_each_answered_in_their_order(broker: BrokerProcess,
         (b'{"timestamp": "9999-01-01T00:00:00Z"}', 400),
         (b'{"timestamp": "1969-01-01T00:00:00Z"}', 400),
         (b'{"value": {"type": "JSON", "data": "\\udc00"}}', 400),
+        (b'{"value": {"type": "JSON", "data": [1e400]}}', 400),
+        (b'{"value": {"type": "JSON", "data": ' + b"[" * 500 + b"]" * 500 + b"}}", 400),
+        (b'{"value": {"type": "JSON", "data": ' + b'{"a":' * 500 + b"1" + b"}" * 500 + b"}}", 400),
+        (b"{}" * 10_001, 400),
         (b'{"value": {"type": "STRING", "data": "' + b"x" * 2 * MIB + b'"}}', 413),
         (b'{"value": {"type": "STRING", "data": "' + b"x" * 5 * MIB + b'"}}', 413),
     ],
@@ -371,15 +378,41 @@ def test_producing_over_http_waits_for_the_disk_where_the_topic_demands_it(broke
     assert broker.get(f"/api/v1/topics/{name}")["partitions"][1]["high_watermark"] == 1
 
 
+def test_very_many_records_in_one_body_do_not_keep_others_waiting(broker: BrokerProcess, topic: str) -> None:
+    begun, answers = threading.Event(), []
+
+    def produce() -> None:
+        begun.set()
+        answers.append(ask(broker, "POST", f"{topic}/records", b'{"partition_id":0}' * 10_000))
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    begun.wait()
+    served_meanwhile = 0
+    while thread.is_alive():
+        broker.get("/healthz")
+        served_meanwhile += 1
+    thread.join()
+    assert [each["offset"] for each in answers[0].parts] == list(range(10_000))
+    assert served_meanwhile > 10
+
+
 class Stream:
     """A producer that keeps one chunked request open and reads the answers as they come."""
 
-    def __init__(self, broker: BrokerProcess, url: str) -> None:
+    def __init__(self, broker: BrokerProcess, url: str, *, encoding: str | None = None) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", broker.http_port, timeout=30)
         self._connection.putrequest("POST", url.removeprefix(broker.http) + "/records")
+        if encoding is not None:
+            self._connection.putheader("Content-Encoding", encoding)
         self._connection.putheader("Transfer-Encoding", "chunked")
         self._connection.endheaders()
         self._answer: http.client.HTTPResponse | None = None
+
+    @property
+    def socket(self) -> socket.socket:
+        assert self._connection.sock is not None
+        return self._connection.sock
 
     def send(self, data: bytes) -> None:
         self._connection.send(f"{len(data):x}\r\n".encode() + data + b"\r\n")
@@ -419,6 +452,45 @@ def test_a_stream_that_turns_into_something_else_is_told_and_ended(broker: Broke
         stream.send(b"nonsense")
         assert stream.next()["error_code"] == 40002
         assert stream.next() is None
+
+
+def test_a_stream_whose_bytes_break_is_told_in_the_one_answer_that_it_gets(broker: BrokerProcess, topic: str) -> None:
+    """A second answer behind the first would be read as a part of it, or as that of another request."""
+    packer = zlib.compressobj(wbits=31)
+    with closing(Stream(broker, topic, encoding="gzip")) as stream:
+        stream.send(packer.compress(b'{"value": null}') + packer.flush(zlib.Z_SYNC_FLUSH))
+        received = bytearray(stream.socket.recv(1 << 16))
+        while b'"error_code": 200' not in received:
+            received += stream.socket.recv(1 << 16)
+        stream.send(b"this is no gzip")
+        while piece := stream.socket.recv(1 << 16):
+            received += piece
+    assert received.count(b"HTTP/1.1 ") == 1
+    assert b'"error_code": 40002' in received
+    assert received.endswith(b"\r\n0\r\n\r\n")
+
+
+def test_a_stream_to_an_internal_topic_is_refused_before_its_answer_begins(broker: BrokerProcess, base: str) -> None:
+    with closing(Stream(broker, f"{base}/topics/__consumer_offsets")) as stream:
+        stream.send(b"{}")
+        answer = stream.socket.recv(1 << 16)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_stream_follows_what_becomes_of_its_topic(broker: BrokerProcess, topic: str) -> None:
+    with closing(Stream(broker, topic)) as stream:
+        stream.send(b'{"partition_id": 4}')
+        assert stream.next()["error_code"] == 40403
+        assert ask(broker, "PATCH", topic, {"partitions_count": 5}).status == 200
+        stream.send(b'{"partition_id": 4}')
+        assert stream.next()["offset"] == 0
+        name = topic.rpartition("/")[2]
+        assert ask(broker, "DELETE", topic).status == 204
+        assert ask(broker, "POST", topic.rpartition("/")[0], {"topic_name": name}).status == 201
+        stream.send(b'{"partition_id": 0}')
+        assert stream.next()["error_code"] == 40403
+        assert stream.next() is None
+    assert broker.get(f"/api/v1/topics/{name}")["record_count"] == 0, "the new topic is another one"
 
 
 def test_a_stream_that_falls_silent_is_told_and_ended(make_broker: Any) -> None:

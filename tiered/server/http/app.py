@@ -90,17 +90,30 @@ async def _counted(request: web.Request, handler: Handler) -> web.StreamResponse
 async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
-    except web.HTTPException as error:
-        if error.status < 400:
-            raise
-        return _as_json(request, error)
-    except TieredError as error:
-        return response_for(request, error)
-    except RequestPayloadError as error:
-        return error_response(400, f"the body cannot be read: {error}")
-    except Exception:
-        log.exception("%s %s failed in an unforeseen way", request.method, request.path)
-        return error_response(500, "the broker failed in an unforeseen way; its log has the details")
+    except Exception as error:
+        if request.writer.output_size > 0:
+            # Another answer would be taken for the rest of the one that has begun.
+            if not isinstance(error, ConnectionError):
+                log.exception("%s %s failed in the middle of its answer", request.method, request.path)
+            if request.transport is not None:
+                request.transport.abort()
+            raise ConnectionResetError("the answer was broken off") from error
+        return _answer_to(request, error)
+
+
+def _answer_to(request: web.Request, error: Exception) -> web.Response:
+    match error:
+        case web.HTTPException():
+            if error.status < 400:
+                raise error
+            return _as_json(request, error)
+        case TieredError():
+            return response_for(request, error)
+        case RequestPayloadError():
+            return error_response(400, f"the body cannot be read: {error}")
+        case _:
+            log.error("%s %s failed in an unforeseen way", request.method, request.path, exc_info=error)
+            return error_response(500, "the broker failed in an unforeseen way; its log has the details")
 
 
 def _as_json(request: web.Request, error: web.HTTPException) -> web.Response:

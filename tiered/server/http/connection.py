@@ -64,7 +64,7 @@ class HttpConnection(web.RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """The answer to what never became a request; the connection ends."""
-        if not isinstance(exc, http_exceptions.HttpProcessingError):
+        if not isinstance(exc, http_exceptions.HttpProcessingError | ConnectionError):
             log.error("an HTTP connection failed in an unforeseen way", exc_info=exc)
         if request.writer.output_size > 0:
             raise ConnectionError("the answer has begun; nothing can be said any more")

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isinf
 from typing import Any
 
 from aiohttp import web
@@ -16,7 +17,7 @@ from tiered.errors import InvalidRequest
 from tiered.server.http.schema import INT_MAX, LONG_MAX, Schema, check
 
 MAX_BODY_BYTES = 1 << 20
-MAX_JSON_DEPTH = 64
+MAX_JSON_DEPTH = 100
 _WHOLE_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,18})\Z")
 
 
@@ -155,15 +156,20 @@ async def json_of(request: web.Request, schema: Schema, *, max_bytes: int = MAX_
 
 
 def parsed(body: bytes | str) -> Any:
-    """The JSON value; InvalidRequest where it is none, or holds what JSON cannot (NaN, names that stand twice)."""
+    """The JSON value; InvalidRequest where it is none, holds what JSON cannot (NaN, names that stand twice), or what
+    could not be written as it was read: a number beyond the largest one.
+    """
     if not body.strip():
         raise InvalidRequest("the request has no body: send a JSON value")
     try:
-        value = json.loads(body, parse_constant=_refuse_constant, object_pairs_hook=_object)
+        value = json.loads(
+            body, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_without_doubles
+        )
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise InvalidRequest(f"the body is no JSON in UTF-8: {error}") from None
     except (RecursionError, ValueError) as error:
         raise InvalidRequest(f"the body is JSON that is not read here: {error}") from None
+    _check_depth(value)
     return value
 
 
@@ -177,7 +183,29 @@ def _refuse_constant(name: str) -> Any:
     raise InvalidRequest(f"{name} is no JSON value")
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _finite(text: str) -> float:
+    number = float(text)
+    if isinf(number):
+        raise InvalidRequest(f"{text[:40]} is beyond the largest number: send it as a string")
+    return number
+
+
+def _check_depth(value: object) -> None:
+    """Whatever looks at the value afterwards may call itself for each level."""
+    level = [value]
+    for _ in range(MAX_JSON_DEPTH + 1):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer if isinstance(outer, list) else ())
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return
+    raise InvalidRequest(f"the body is nested deeper than {MAX_JSON_DEPTH} levels: send something flatter")
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise InvalidRequest("a name stands twice in one JSON object")

@@ -10,15 +10,16 @@ import asyncio
 import binascii
 import json
 from base64 import b64decode
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from aiohttp import web
+from aiohttp.web_protocol import RequestPayloadError
 
 from tiered.broker.record_writer import NewRecord, Written
-from tiered.broker.topics import Topic
-from tiered.errors import InvalidRequest, RequestTimedOut, TieredError
+from tiered.errors import InvalidRequest, InvalidTopic, RequestTimedOut, TieredError
+from tiered.ids import TopicId
 from tiered.server.http.failures import v3_status_and_code
 from tiered.server.http.json_stream import JsonSplitter
 from tiered.server.http.keys import BROKER
@@ -41,7 +42,11 @@ from tiered.server.http.v3 import CLUSTER_ID, TOPIC_NAME
 
 MAX_BODY_BYTES = 4 << 20
 MAX_RECORD_BYTES = 4 << 20
+MAX_RECORDS_A_BODY = 10_000
 MAX_RECORDS_AT_ONCE = 500
+# The smallest record is two bytes, so that one piece of a body may hold very many: others have their turn in between.
+PIECE_BYTES = 16 << 10
+RECORDS_A_TURN = 100
 MAX_HEADERS = 1000
 _BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -91,14 +96,12 @@ _REPORT = record(
 
 async def _produce(request: web.Request) -> web.StreamResponse:
     _, topic = topic_of(request)
+    if topic.is_internal:
+        raise InvalidTopic(f"topic {topic.name} is internal: clients may not write to it")
     if request.content_length is None and request.can_read_body:
-        return await _produce_stream(request, topic)
-    splitter = JsonSplitter(MAX_BODY_BYTES)
-    objects = splitter.feed(await body_of(request, MAX_BODY_BYTES))
-    splitter.end()
-    if not objects:
-        raise InvalidRequest("the request has no body: send a record as a JSON object")
-    reports = await _reports(request, topic, objects)
+        return await _produce_stream(request, topic.topic_id)
+    objects = await _objects(await body_of(request, MAX_BODY_BYTES))
+    reports = [each async for each in _reports(request, topic.topic_id, objects)]
     if len(reports) == 1:
         report = reports[0]
         if isinstance(report, TieredError):
@@ -107,51 +110,86 @@ async def _produce(request: web.Request) -> web.StreamResponse:
     return web.Response(body=b"".join(map(_line, reports)), content_type=JSON)
 
 
-async def _produce_stream(request: web.Request, topic: Topic) -> web.StreamResponse:
-    """Answers what has come as soon as it is written. The next piece must come, and each answer be taken, in time."""
-    patience_s = request.app[BROKER].settings.tiered_http_request_timeout_ms / 1000.0
+async def _objects(body: bytes) -> list[bytes]:
+    """The records of a body that is there as a whole."""
+    splitter = JsonSplitter(MAX_BODY_BYTES)
+    found: list[bytes] = []
+    for piece in _pieces(body):
+        found += splitter.feed(piece)
+        if len(found) > MAX_RECORDS_A_BODY:
+            raise InvalidRequest(f"there are more than {MAX_RECORDS_A_BODY} records: send fewer, or a chunked body")
+        await asyncio.sleep(0)
+    splitter.end()
+    if not found:
+        raise InvalidRequest("the request has no body: send a record as a JSON object")
+    return found
+
+
+def _pieces(data: bytes) -> Iterator[bytes]:
+    return (data[start : start + PIECE_BYTES] for start in range(0, len(data), PIECE_BYTES))
+
+
+async def _produce_stream(request: web.Request, topic_id: TopicId) -> web.StreamResponse:
+    """Answers what has come as soon as it is written. The next piece must come, and each answer be taken, in time.
+
+    What ends the stream early is its last line, and then the connection ends.
+    """
     response = web.StreamResponse(headers={"Content-Type": JSON})
     await response.prepare(request)
-    splitter = JsonSplitter(MAX_RECORD_BYTES)
-    pieces = request.content.iter_any()
     try:
-        while True:
-            async with asyncio.timeout(patience_s):
-                piece = await anext(pieces, None)
-                if piece is None:
-                    break
-                for report in await _reports(request, topic, splitter.feed(piece)):
-                    await response.write(_line(report))
-        splitter.end()
-    except InvalidRequest as error:
-        # What follows cannot be told apart any more.
-        await response.write(_line(error))
-        response.force_close()
+        await _answer_while_it_comes(request, response, topic_id)
+    except RequestPayloadError as error:
+        await _end_with(response, InvalidRequest(f"the body cannot be read any further: {error}"))
     except TimeoutError:
-        await response.write(_line(RequestTimedOut("no record came in time; connect again to send more")))
-        response.force_close()
+        await _end_with(response, RequestTimedOut("no record came in time; connect again to send more"))
+    except TieredError as error:
+        await _end_with(response, error)
     await response.write_eof()
     return response
 
 
-async def _reports(request: web.Request, topic: Topic, objects: Sequence[bytes]) -> list[dict[str, Any] | TieredError]:
-    """What became of each record."""
+async def _answer_while_it_comes(request: web.Request, response: web.StreamResponse, topic_id: TopicId) -> None:
+    patience_s = request.app[BROKER].settings.tiered_http_request_timeout_ms / 1000.0
+    splitter = JsonSplitter(MAX_RECORD_BYTES)
+    coming = request.content.iter_any()
+    while True:
+        async with asyncio.timeout(patience_s):
+            data = await anext(coming, None)
+        if data is None:
+            splitter.end()
+            return
+        for piece in _pieces(data):
+            async with asyncio.timeout(patience_s):
+                async for report in _reports(request, topic_id, splitter.feed(piece)):
+                    await response.write(_line(report))
+
+
+async def _end_with(response: web.StreamResponse, error: TieredError) -> None:
+    response.force_close()
+    await response.write(_line(error))
+
+
+async def _reports(
+    request: web.Request, topic_id: TopicId, objects: Sequence[bytes]
+) -> AsyncIterator[dict[str, Any] | TieredError]:
+    """What became of each record. The topic is looked up anew each time: a stream may outlive what it was."""
     broker = request.app[BROKER]
-    reports: list[dict[str, Any] | TieredError] = []
     for first in range(0, len(objects), MAX_RECORDS_AT_ONCE):
-        asked = [_asked(each) for each in objects[first : first + MAX_RECORDS_AT_ONCE]]
+        asked = []
+        for number, each in enumerate(objects[first : first + MAX_RECORDS_AT_ONCE]):
+            if number % RECORDS_A_TURN == RECORDS_A_TURN - 1:
+                await asyncio.sleep(0)
+            asked.append(_asked(each))
+        topic = broker.topics.by_id(topic_id)
         wanted = [each[1] for each in asked if not isinstance(each, TieredError)]
         outcomes = iter(await broker.record_writer.write(topic, wanted) if wanted else [])
-        for each in asked:
-            if isinstance(each, TieredError):
-                reports.append(each)
+        for outcome in asked:
+            if isinstance(outcome, TieredError):
+                yield outcome
                 continue
-            outcome = next(outcomes)
-            if isinstance(outcome, Written):
-                reports.append(_report(broker.cluster_id, topic.name, *each, outcome))
-            else:
-                reports.append(outcome)
-    return reports
+            written = next(outcomes)
+            yield _report(broker.cluster_id, topic.name, *outcome, written) if isinstance(written, Written) else written
+        await asyncio.sleep(0)
 
 
 def _asked(raw: bytes) -> tuple[dict[str, Any], NewRecord] | TieredError:
