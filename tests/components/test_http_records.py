@@ -14,7 +14,7 @@ from tests.broker_process import BrokerProcess
 from tests.clients.http_api import Answer, ask
 from tests.clients.raw import RawConnection
 from tests.components.batches import FIRST_MS, batch
-from tests.components.tiers import create, fill
+from tests.components.tiers import create, eventually, fill
 from tiered.formats.record_batch import Compression, Record, encode_batch
 
 MIB = 1 << 20
@@ -158,6 +158,20 @@ def test_pages_cross_both_tiers_without_a_seam(make_broker: Callable[..., Broker
         state["local_log_start_offset"] - 1,
         state["local_log_start_offset"],
     ]
+
+
+def test_catalogue_goes_on_after_any_segment_of_either_tier(make_broker: Callable[..., BrokerProcess]) -> None:
+    broker = make_broker(settings={"tiered.upload.interval.ms": 50}).start()
+    create(broker, "tiers", remote_copy_lag_ms=0, segment_bytes=4000, local_retention_bytes=12_000)
+    fill(broker, "tiers", 30)
+    broker.wait_cold("tiers", end_offset=broker.segments("tiers")["segments"][-1]["base_offset"])
+    eventually(lambda: broker.segments("tiers")["local_log_start_offset"] > 0, "the oldest are only cold", broker)
+    whole = broker.segments("tiers")["segments"]
+    assert [each["base_offset"] for each in whole[1:]] == [each["end_offset"] for each in whole[:-1]]
+    assert {each["tier"] for each in whole} == {"cold", "both", "hot"}
+    for start_offset in range(31):
+        rest = broker.get(f"/api/v1/topics/tiers/partitions/0/segments?start_offset={start_offset}")["segments"]
+        assert rest == [each for each in whole if each["end_offset"] > start_offset]
 
 
 def test_page_is_bounded_in_bytes_and_goes_on_where_it_ended(broker: BrokerProcess) -> None:

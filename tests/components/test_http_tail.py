@@ -14,7 +14,7 @@ from tests.clients.http_api import ask
 from tests.clients.listener import Event, Listener
 from tests.clients.raw import RawConnection
 from tests.components.batches import batch
-from tests.components.tiers import create, eventually
+from tests.components.tiers import create, eventually, topic_id
 from tiered.formats.record_batch import Compression, Record, encode_batch
 from tiered.wire import messages
 
@@ -134,7 +134,9 @@ def test_record_arrives_at_every_listener_with_partition_and_position(quick: Bro
     create(quick, "heard", 2)
     with Listener(quick, "heard") as first, Listener(quick, "heard", partition=1) as second:
         next_event(first, "start")
-        assert next_event(second, "start").data == {"positions": [{"partition": 1, "offset": 0}]}
+        start = next_event(second, "start").data
+        assert start["positions"] == [{"partition": 1, "offset": 0}]
+        assert start["topic_id"] == str(topic_id(quick, "heard"))
         produce(quick, "heard", b"zero", key=b"k")
         produce(quick, "heard", b"one", partition=1)
         heard = first.records(2)

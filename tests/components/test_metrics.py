@@ -183,7 +183,8 @@ def test_http_is_counted_by_route_and_never_by_what_was_asked(busy: BrokerProces
 def test_names_that_people_choose_are_bounded_and_what_is_left_out_is_counted(
     make_broker: Callable[..., BrokerProcess],
 ) -> None:
-    process = make_broker(settings={"tiered.metrics.max.series": 3, "num.partitions": 2}).start()
+    settings = {"tiered.metrics.max.series": 3, "num.partitions": 2, "tiered.lag.sample.interval.ms": 100}
+    process = make_broker(settings=settings).start()
     client = admin.AdminClient({"bootstrap.servers": process.bootstrap})
     for future in client.create_topics([admin.NewTopic(f"topic-{n}", 2) for n in range(5)]).values():
         future.result(20)
@@ -194,6 +195,17 @@ def test_names_that_people_choose_are_bounded_and_what_is_left_out_is_counted(
     assert len(partitions) == 3
     assert value(found, "tiered_metrics_omitted", kind="topics") == 2
     assert value(found, "tiered_metrics_omitted", kind="partitions") == 7
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": process.bootstrap, "group.id": "wide"})
+    committed = [confluent_kafka.TopicPartition(f"topic-{topic}", number, 0) for topic in range(5) for number in (0, 1)]
+    consumer.commit(offsets=committed, asynchronous=False)
+    consumer.close()
+    omitted = ("tiered_metrics_omitted", (("kind", "groups"),))
+    eventually(lambda: samples(process)[omitted] == 1, "a group with topics left out is not told whole", process)
+    assert [dict(labels)["topic"] for name, labels in samples(process) if name == "tiered_group_lag"] == [
+        "topic-0",
+        "topic-1",
+        "topic-2",
+    ]
 
 
 def test_names_are_escaped_as_prometheus_wants_them() -> None:

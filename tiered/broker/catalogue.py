@@ -3,6 +3,7 @@
 Pure view: owns nothing, changes nothing.
 """
 
+from bisect import bisect_right
 from dataclasses import dataclass
 
 from tiered.broker.partition import Partition
@@ -22,11 +23,14 @@ class CataloguedSegment:
     object_key: str | None
 
 
-def segments_of(partition: Partition) -> list[CataloguedSegment]:
-    """Every segment from `log_start_offset` on, oldest first; committed ones once, with their tier."""
-    local = {segment.base_offset: segment for segment in partition.log.segments}
+def segments_of(partition: Partition, *, start_offset: int, limit: int) -> list[CataloguedSegment]:
+    """The first `limit` segments that end after `start_offset`, oldest first; committed ones once, with their tier."""
+    local = {segment.base_offset: segment for segment in partition.log.segments if segment.end_offset > start_offset}
     found = []
-    for committed in partition.committed:
+    cold = partition.committed
+    first = bisect_right(cold, start_offset, key=lambda segment: segment.end_offset)
+    # There may be a hundred thousand. Local ones that are committed behind these are cut off below.
+    for committed in cold[first : first + limit]:
         here = local.pop(committed.base_offset, None)
         found.append(
             CataloguedSegment(
@@ -53,4 +57,4 @@ def segments_of(partition: Partition) -> list[CataloguedSegment]:
         )
         for segment in local.values()
     )
-    return sorted(found, key=lambda each: each.base_offset)
+    return sorted(found, key=lambda each: each.base_offset)[:limit]

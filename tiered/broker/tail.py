@@ -90,7 +90,7 @@ class Tail:
         """Raises InvalidRequest when there are too many partitions."""
         self.positions = dict(positions)
         self._broker = broker
-        self._topic_id: TopicId = topic.topic_id
+        self.topic_id: TopicId = topic.topic_id
         self._name = topic.name
         self._takes_new_partitions = takes_new_partitions
         self._committed_only = committed_only
@@ -109,7 +109,7 @@ class Tail:
         clock = self._broker.clock
         deadline_ms = clock.monotonic_ms() + timeout_ms
         while True:
-            topic = self._broker.topics.find_id(self._topic_id)
+            topic = self._broker.topics.find_id(self.topic_id)
             end = self._end(topic)
             if end is not None:
                 return end
@@ -132,7 +132,7 @@ class Tail:
 
     def lag(self) -> tuple[Missed, ...]:
         """What the listener has not seen yet, by partition."""
-        topic = self._broker.topics.find_id(self._topic_id)
+        topic = self._broker.topics.find_id(self.topic_id)
         if topic is None:
             return ()
         ends = ((number, position, self._end_offset(topic, number)) for number, position in self.positions.items())

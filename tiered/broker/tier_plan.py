@@ -22,6 +22,8 @@ def next_upload(partition: Partition, now_ms: int) -> int | None:
 
 def overdue_bytes(partition: Partition, now_ms: int) -> int:
     """Bytes of closed, stable segments that the object store does not hold yet."""
+    if partition.cold_end_offset >= partition.log.active_base_offset:
+        return 0  # As in `next_upload`: nearly always the answer, and asked of every partition at once.
     return upload_plan(partition, now_ms).overdue_bytes
 
 
@@ -44,6 +46,8 @@ def overdue_end_offset(partition: Partition, now_ms: int, grace_ms: int) -> int:
 
 def oldest_waiting_ms(partition: Partition) -> int | None:
     """When the oldest segment that waits for its upload was closed at the latest; None when none waits."""
+    if partition.cold_end_offset >= partition.log.active_base_offset:
+        return None
     for segment in partition.log.segments:
         if segment.closed and segment.end_offset > partition.cold_end_offset and partition.config.remote_storage_enable:
             return segment.created_ms

@@ -4,11 +4,12 @@ Reads counters, never resets one. Labels whose values people choose (topics, gro
 `tiered.metrics.max.series`; what is left out for it is counted.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from tiered import __version__
 from tiered.broker.broker import Broker
+from tiered.broker.lag_history import GroupLag
 from tiered.broker.partition import Partition
 from tiered.broker.process_facts import ProcessFacts
 from tiered.broker.topics import Topic
@@ -34,7 +35,11 @@ def _traffic(broker: Broker) -> Iterator[Family]:
     yield counter("tiered_produced_batches_total", "Record batches appended.", counters.produced_batches)
     yield counter("tiered_produce_errors_total", "Partitions of produce requests refused.", counters.produce_errors)
     yield counter("tiered_fetched_bytes_total", "Bytes of record batches sent to consumers.", counters.fetched_bytes)
-    yield counter("tiered_fetched_cold_bytes_total", "Of those, bytes from the cold tier.", counters.fetched_cold_bytes)
+    yield counter(
+        "tiered_fetched_cold_bytes_total",
+        "Bytes read from the cold tier, for consumers and for people over HTTP.",
+        counters.fetched_cold_bytes,
+    )
 
 
 def _requests(broker: Broker, requests: RequestsState) -> Iterator[Family]:
@@ -202,23 +207,19 @@ def _by_name(broker: Broker) -> Iterator[Family]:
     partitions = list(islice((each for topic in topics for each in topic.partitions), limit))
     yield from _of_topics(topics[:limit])
     yield from _of_partitions(partitions)
-    lags = {
-        (group.group_id, topic): sum(each.lag for each in group.partitions if each.topic == topic)
-        for group in islice(broker.lag.latest.values(), limit)
-        for topic in group.topics
-    }
+    groups = broker.lag.latest
+    lags = _lags_by_topic(islice(groups.values(), limit))
     yield Family(
         name="tiered_group_lag",
         kind="gauge",
         documentation="Records that a group has not committed yet, by group and topic, some seconds old.",
-        samples=[
-            ({"group": group, "topic": topic}, lag) for (group, topic), lag in islice(sorted(lags.items()), limit)
-        ],
+        samples=[({"group": group, "topic": topic}, lag) for (group, topic), lag in lags[:limit]],
     )
     omitted = {
         "topics": max(0, len(topics) - limit),
         "partitions": sum(len(topic.partitions) for topic in topics) - len(partitions),
-        "groups": max(0, len(broker.lag.latest) - limit),
+        # A group that has lines for some of its topics only is not told whole.
+        "groups": max(0, len(groups) - limit) + len({group for (group, _), _ in lags[limit:]}),
     }
     yield Family(
         name="tiered_metrics_omitted",
@@ -226,6 +227,16 @@ def _by_name(broker: Broker) -> Iterator[Family]:
         documentation="What has no lines of its own because of tiered.metrics.max.series.",
         samples=[({"kind": kind}, count) for kind, count in omitted.items()],
     )
+
+
+def _lags_by_topic(groups: Iterable[GroupLag]) -> list[tuple[tuple[str, str], int]]:
+    """((group, topic), lag), by name."""
+    found: dict[tuple[str, str], int] = {}
+    for group in groups:
+        for each in group.partitions:
+            key = (group.group_id, each.topic)
+            found[key] = found.get(key, 0) + each.lag
+    return sorted(found.items())
 
 
 def _of_topics(topics: list[Topic]) -> Iterator[Family]:

@@ -3,11 +3,14 @@
 Answers from memory, so it works while SQL is away. Reads nothing but the broker's own view.
 """
 
+from typing import Any
+
 from aiohttp import web
 
-from tiered.broker.catalogue import segments_of
+from tiered.broker.catalogue import CataloguedSegment, segments_of
 from tiered.server.http import schema
 from tiered.server.http.keys import BROKER
+from tiered.server.http.long_list import json_with_list
 from tiered.server.http.lookups import partition_of
 from tiered.server.http.parameters import PARTITION, TOPIC, query_number
 from tiered.server.http.route import Route, answers_json
@@ -47,32 +50,31 @@ async def segments(request: web.Request) -> web.Response:
     """At most 10,000 segments an answer; `?start_offset=` pages on from the last `end_offset`."""
     partition = partition_of(request)
     start_offset = _START.of(request)
-    found = [each for each in segments_of(partition) if each.end_offset > start_offset]
-    return web.json_response(
-        {
-            "topic": partition.topic,
-            "partition": partition.topic_partition.partition,
-            "log_start_offset": partition.log_start_offset,
-            "local_log_start_offset": partition.log.local_log_start_offset,
-            "cold_end_offset": partition.cold_end_offset,
-            "overdue_end_offset": request.app[BROKER].overdue_end_offset(partition),
-            "high_watermark": partition.high_watermark,
-            "log_end_offset": partition.log.log_end_offset,
-            "segments": [
-                {
-                    "base_offset": each.base_offset,
-                    "end_offset": each.end_offset,
-                    "tier": each.tier,
-                    "state": each.state,
-                    "size_bytes": each.size_bytes,
-                    "min_timestamp_ms": each.min_timestamp_ms,
-                    "max_timestamp_ms": each.max_timestamp_ms,
-                    "object_key": each.object_key,
-                }
-                for each in found[:MAX_SEGMENTS]
-            ],
-        }
-    )
+    found = segments_of(partition, start_offset=start_offset, limit=MAX_SEGMENTS)
+    fields = {
+        "topic": partition.topic,
+        "partition": partition.topic_partition.partition,
+        "log_start_offset": partition.log_start_offset,
+        "local_log_start_offset": partition.log.local_log_start_offset,
+        "cold_end_offset": partition.cold_end_offset,
+        "overdue_end_offset": request.app[BROKER].overdue_end_offset(partition),
+        "high_watermark": partition.high_watermark,
+        "log_end_offset": partition.log.log_end_offset,
+    }
+    return await json_with_list(fields, "segments", (_fields(each) for each in found))
+
+
+def _fields(segment: CataloguedSegment) -> dict[str, Any]:
+    return {
+        "base_offset": segment.base_offset,
+        "end_offset": segment.end_offset,
+        "tier": segment.tier,
+        "state": segment.state,
+        "size_bytes": segment.size_bytes,
+        "min_timestamp_ms": segment.min_timestamp_ms,
+        "max_timestamp_ms": segment.max_timestamp_ms,
+        "object_key": segment.object_key,
+    }
 
 
 ROUTES = (

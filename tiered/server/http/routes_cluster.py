@@ -87,7 +87,7 @@ def _totals(broker: Broker) -> dict[str, Any]:
         "partitions": len(partitions),
         "groups": broker.lag.group_count,
         "local_bytes": sum(partition.log.size_bytes for partition in partitions),
-        "cold_bytes": sum(segment.size_bytes for partition in partitions for segment in partition.committed),
+        "cold_bytes": sum(partition.cold_bytes for partition in partitions),
         "produced_bytes": broker.counters.produced_bytes,
         "fetched_bytes": broker.counters.fetched_bytes,
         "connections_open": broker.counters.connections_open,

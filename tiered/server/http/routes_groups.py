@@ -3,20 +3,23 @@
 Committed offsets come from SQL, so these answer 503 while it is away; the lag's history comes from memory.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from aiohttp import web
 
 from tiered.broker.broker import Broker
 from tiered.broker.groups.offsets import OffsetRow
-from tiered.broker.groups.values import GroupDescription
-from tiered.broker.lag_history import SAMPLES
+from tiered.broker.groups.values import GroupDescription, GroupSummary
+from tiered.broker.lag_history import SAMPLES, GroupLag
 from tiered.broker.offset_reset import Earliest, Latest, Target, ToOffset, ToTimestamp, reset_offsets
+from tiered.broker.partition import Partition
 from tiered.broker.topics import Topic
 from tiered.errors import InvalidRequest
 from tiered.ids import TopicPartition
 from tiered.server.http import schema
 from tiered.server.http.keys import BROKER
+from tiered.server.http.long_list import json_with_list
 from tiered.server.http.parameters import GROUP, json_of, query_number
 from tiered.server.http.route import Answer, Route, answers_json
 
@@ -139,21 +142,20 @@ _HISTORY = schema.record(
 async def groups(request: web.Request) -> web.Response:
     broker = request.app[BROKER]
     lags = await broker.lag.current()
-    found = []
-    for group in sorted(await broker.groups.list_groups(), key=lambda each: each.group_id):
-        lag = lags.get(group.group_id)
-        found.append(
-            {
-                "group_id": group.group_id,
-                "kind": group.kind.value,
-                "state": group.state,
-                "protocol_type": group.protocol_type,
-                "members": group.member_count,
-                "lag": None if lag is None else lag.lag,
-                "topics": [] if lag is None else lag.topics,
-            }
-        )
-    return web.json_response({"groups": found})
+    found = sorted(await broker.groups.list_groups(), key=lambda each: each.group_id)
+    return await json_with_list({}, "groups", (_summary_fields(each, lags.get(each.group_id)) for each in found))
+
+
+def _summary_fields(group: GroupSummary, lag: GroupLag | None) -> dict[str, Any]:
+    return {
+        "group_id": group.group_id,
+        "kind": group.kind.value,
+        "state": group.state,
+        "protocol_type": group.protocol_type,
+        "members": group.member_count,
+        "lag": None if lag is None else lag.lag,
+        "topics": [] if lag is None else lag.topics,
+    }
 
 
 async def group(request: web.Request) -> web.Response:
@@ -161,30 +163,28 @@ async def group(request: web.Request) -> web.Response:
     group_id = GROUP.of(request)
     described = await broker.groups.describe(group_id)
     stored = await broker.groups.offsets.fetch(group_id)
-    offsets = _offsets(broker, described, {key: stored[key] for key in stored})
-    lags = [each["lag"] for each in offsets if each["lag"] is not None]
-    return web.json_response(
-        {
-            "group_id": group_id,
-            "kind": described.kind.value,
-            "state": described.state,
-            "protocol_type": described.protocol_type,
-            "protocol_name": described.protocol_name,
-            "generation": described.generation,
-            "lag": sum(lags) if lags else None,
-            "members": [
-                {
-                    "member_id": member.member_id,
-                    "instance_id": member.instance_id,
-                    "client_id": member.client_id,
-                    "client_host": member.client_host,
-                    "assignment": {topic: list(numbers) for topic, numbers in member.assignment.items()},
-                }
-                for member in described.members
-            ],
-            "offsets": offsets,
-        }
-    )
+    offsets = _offsets(broker, described, stored)
+    lags = [each.lag for each in offsets if each.lag is not None]
+    fields = {
+        "group_id": group_id,
+        "kind": described.kind.value,
+        "state": described.state,
+        "protocol_type": described.protocol_type,
+        "protocol_name": described.protocol_name,
+        "generation": described.generation,
+        "lag": sum(lags) if lags else None,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "assignment": {topic: list(numbers) for topic, numbers in member.assignment.items()},
+            }
+            for member in described.members
+        ],
+    }
+    return await json_with_list(fields, "offsets", map(_offset_fields, offsets))
 
 
 async def delete(request: web.Request) -> web.Response:
@@ -242,9 +242,20 @@ def _target(to: str | dict[str, int]) -> Target:
             raise InvalidRequest("to is an empty object: give offset or timestamp_ms, or say earliest or latest")
 
 
-def _offsets(
-    broker: Broker, described: GroupDescription, stored: dict[TopicPartition, OffsetRow]
-) -> list[dict[str, Any]]:
+class _Offset(NamedTuple):
+    """One partition that the group has committed an offset of, or that `member_id` reads."""
+
+    partition: Partition
+    high_watermark: int
+    row: OffsetRow | None
+    member_id: str | None
+
+    @property
+    def lag(self) -> int | None:
+        return None if self.row is None else max(0, self.high_watermark - self.row.committed_offset)
+
+
+def _offsets(broker: Broker, described: GroupDescription, stored: Mapping[TopicPartition, OffsetRow]) -> list[_Offset]:
     """Committed offsets and assigned partitions, each once, by topic and partition."""
     readers = {
         (name, number): member.member_id
@@ -262,24 +273,25 @@ def _offsets(
         if topic is not None:
             rows[topic.name, key.partition] = (topic, row)
     return [
-        _offset_fields(topic, number, row, readers.get((name, number)))
+        _Offset(partition, partition.high_watermark, row, readers.get((name, number)))
         for (name, number), (topic, row) in sorted(rows.items(), key=lambda item: item[0])
         if number < len(topic.partitions)
+        for partition in (topic.partitions[number],)
     ]
 
 
-def _offset_fields(topic: Topic, number: int, row: OffsetRow | None, member_id: str | None) -> dict[str, Any]:
-    partition = topic.partitions[number]
+def _offset_fields(offset: _Offset) -> dict[str, Any]:
+    partition, row = offset.partition, offset.row
     return {
-        "topic": topic.name,
-        "partition": number,
+        "topic": partition.topic,
+        "partition": partition.topic_partition.partition,
         "committed_offset": None if row is None else row.committed_offset,
         "metadata": None if row is None else row.metadata,
-        "high_watermark": partition.high_watermark,
+        "high_watermark": offset.high_watermark,
         "log_start_offset": partition.log_start_offset,
-        "lag": None if row is None else max(0, partition.high_watermark - row.committed_offset),
+        "lag": offset.lag,
         "committed_at_ms": None if row is None else row.committed_at_ms,
-        "member_id": member_id,
+        "member_id": offset.member_id,
     }
 
 

@@ -104,7 +104,11 @@ class _Stream:
     async def run(self) -> None:
         """Returns when the tail has ended or the listener was cut off."""
         # Who loses the connection before the first record resumes from here too.
-        start = {"positions": [{"partition": key, "offset": value} for key, value in sorted(self._told.items())]}
+        start = {
+            # Another topic of the same name has other records under these offsets.
+            "topic_id": str(self._tail.topic_id),
+            "positions": [{"partition": key, "offset": value} for key, value in sorted(self._told.items())],
+        }
         alive = await self._send(f"retry: {RECONNECT_AFTER_MS}\n".encode() + self._event("start", start))
         while alive:
             event = await self._tail.next(self._broker.settings.tiered_tail_heartbeat_interval_ms)
@@ -170,10 +174,14 @@ class _Stream:
 
     def _records(self, found: Found) -> bytes:
         """Each with its own id: the connection may break after any of them."""
+        # Of all the positions in an id only this partition's changes from record to record.
+        lower = "".join(f"{number}:{at}," for number, at in sorted(self._told.items()) if number < found.partition)
+        higher = "".join(f",{number}:{at}" for number, at in sorted(self._told.items()) if number > found.partition)
+        before, after = f"{lower}{found.partition}:".encode(), higher.encode()
         parts = []
         for offset, rendered in found.records:
+            parts.append(b"event: record\nid: %s%d%s\ndata: %s\n\n" % (before, offset + 1, after, rendered))
             self._told[found.partition] = offset + 1
-            parts.append(b"event: record\nid: %s\ndata: %s\n\n" % (self._id().encode(), rendered))
         return b"".join(parts)
 
     def _behind(self, behind: Behind) -> bytes:

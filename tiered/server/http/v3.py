@@ -5,8 +5,6 @@ Gaps: no ACLs and no reassignments (their links are there, as clients expect, an
 list is always whole.
 """
 
-import asyncio
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +14,7 @@ from aiohttp import web
 from tiered.broker.broker import Broker
 from tiered.server.http.failures import NoSuchResource
 from tiered.server.http.keys import BROKER
+from tiered.server.http.long_list import json_with_list
 from tiered.server.http.parameters import path_number, path_text
 from tiered.server.http.schema import Schema, array, nullable, record, text
 
@@ -27,8 +26,6 @@ BROKER_ID = path_number("broker_id", "The broker's number.")
 GROUP_ID = path_text("consumer_group_id", "The group's id.", max_length=2000)
 CONSUMER_ID = path_text("consumer_id", "The member's id.", max_length=2000)
 CONFIG_NAME = path_text("name", "The config's name.", max_length=249)
-
-ITEMS_A_TURN = 100
 
 LINK = record({"related": text("A URL.")})
 _METADATA = record({"self": text("A URL."), "resource_name": nullable(text())}, optional=("resource_name",))
@@ -84,14 +81,9 @@ class Links:
         }
 
     async def listing(self, kind: str, pieces: Sequence[object], items: Iterable[Mapping[str, Any]]) -> web.Response:
-        """A whole list of resources; `kind` is that of an item. A long one is made in turns with everybody else."""
-        made = []
-        for number, item in enumerate(items):
-            if number % ITEMS_A_TURN == ITEMS_A_TURN - 1:
-                await asyncio.sleep(0)
-            made.append(json.dumps(item))
-        head = json.dumps({"kind": f"{kind}List", "metadata": {"self": self.url(*pieces), "next": None}})
-        return web.Response(text=f'{head[:-1]}, "data": [{", ".join(made)}]}}', content_type="application/json")
+        """A whole list of resources; `kind` is that of an item."""
+        metadata = {"self": self.url(*pieces), "next": None}
+        return await json_with_list({"kind": f"{kind}List", "metadata": metadata}, "data", items)
 
 
 def origin_of(request: web.Request) -> str:
