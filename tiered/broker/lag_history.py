@@ -81,10 +81,14 @@ class LagRings:
         self._at_ms[index] = at_ms
         for ring in self._rings.values():
             ring[index] = _UNKNOWN
+        has_room = True
         for group_id, lag in lags.items():
-            if group_id not in self._rings and not self._make_room():
-                break
-            self._rings.setdefault(group_id, array("q", [_UNKNOWN] * self._samples))[index] = lag
+            if group_id not in self._rings:
+                has_room = has_room and self._make_room()
+                if not has_room:
+                    continue  # Those that have a ring come after it, too.
+                self._rings[group_id] = array("q", [_UNKNOWN] * self._samples)
+            self._rings[group_id][index] = lag
 
     def history(self, group_id: str, *, since_ms: int) -> list[Sample]:
         """The group's samples, oldest first, from its first known one on; empty for a group without any."""

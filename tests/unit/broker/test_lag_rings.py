@@ -44,3 +44,11 @@ def test_groups_are_bounded_and_those_long_gone_go_first() -> None:
     assert history(rings, "a") == []
     assert history(rings, "c") == [(3, 3)]
     assert history(rings, "b") == [(2, 2), (3, 3)]
+
+
+def test_group_without_a_ring_leaves_no_gap_in_the_rings_of_those_behind_it() -> None:
+    rings = LagRings(samples=3, max_groups=2)
+    rings.add(1, {"b": 1, "c": 1})
+    rings.add(2, {"a": 2, "b": 2, "bb": 2, "c": 2})
+    assert history(rings, "b") == [(1, 1), (2, 2)]
+    assert history(rings, "c") == [(1, 1), (2, 2)]
