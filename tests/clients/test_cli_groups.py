@@ -255,6 +255,26 @@ def test_members_share_the_partitions_and_the_end_of_one_gives_its_to_the_other(
     assert offsets_of(tiered, "sharing") == {0: 2, 1: 2}
 
 
+def test_a_member_in_a_scripts_background_ends_by_kill_although_it_ignores_ctrl_c(
+    tiered: Tiered, started: list[subprocess.Popen[bytes]]
+) -> None:
+    filled(tiered, "behind", each=3)
+    # A shell without job control starts `command &` with SIGINT ignored.
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        member = tiered.start("consume", "behind", "-g", "background", "-f")
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    started.append(member)
+    assert [line_of(member.stdout) for _ in range(3)] == [b"0:0\n", b"0:1\n", b"0:2\n"]
+    member.send_signal(signal.SIGINT)
+    member.send_signal(signal.SIGTERM)
+    assert member.wait(RUN_S) == 0
+    assert member.stderr is not None
+    assert member.stderr.read() == b""
+    assert offsets_of(tiered, "background") == {0: 3}
+
+
 def test_beside_another_client_each_record_is_read_by_one_of_them(
     tiered: Tiered, started: list[subprocess.Popen[bytes]]
 ) -> None:

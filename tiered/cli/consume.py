@@ -5,6 +5,7 @@ nothing is committed anywhere: running it again shows the same.
 """
 
 import argparse
+import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -95,10 +96,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     try:
         return run_with_cluster(arguments.bootstrap, act)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError) as error:  # The latter: a member got SIGTERM.
         if follow:
             return EXIT_OK  # Ctrl-C is how following ends.
-        raise
+        raise KeyboardInterrupt from error
 
 
 async def start_positions(cluster: Cluster, topic: Topic, numbers: Sequence[int], start: Start) -> dict[int, int]:

@@ -6,7 +6,6 @@ partitions go to another member, and in the end. A record may so be shown twice 
 
 import argparse
 import asyncio
-import os
 import signal
 import sys
 from contextlib import suppress
@@ -34,8 +33,11 @@ async def consume_as_member(
     lines: Lines,
 ) -> None:  # fmt: skip
     """Shows what the group gives to this member, until the end of that, `--count`, or Ctrl-C. Raises CommandFailed."""
-    # `kill` ends it as Ctrl-C does, so that its partitions go to others at once.
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, os.kill, os.getpid(), signal.SIGINT)
+    # `kill` ends it as Ctrl-C does, so that its partitions go to others at once. Not by way of SIGINT, which a shell
+    # has its background jobs ignore.
+    this = asyncio.current_task()
+    assert this is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
     member = GroupMember(cluster, arguments.group, [topic.name])
     membership = Membership(cluster, topic, member, fetcher, start=start, follow=follow, lines=lines)
     try:
