@@ -430,6 +430,17 @@ def test_connections_leave_open_files_for_the_log(make_broker) -> None:  # type:
     assert "the limit of open files" in process.log()
 
 
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [(b"GET /metrics HTTP/1.1\r\n\r\n", "this is an HTTP request"), (b"\x16\x03\x01\x02\x00\x01", "speaks TLS")],
+)
+def test_who_speaks_another_protocol_is_said_to_in_the_log(broker: BrokerProcess, sent: bytes, said: str) -> None:
+    with RawConnection(broker) as connection:
+        connection.send_bytes(sent)
+        assert connection.is_closed_by_broker()
+    assert said in broker.log()
+
+
 def test_complaints_about_clients_do_not_fill_the_log(make_broker) -> None:  # type: ignore[no-untyped-def]
     process = make_broker().start()
     for _ in range(300):

@@ -16,6 +16,7 @@ from typing import Any
 from tiered.errors import MalformedRequest, Throttled, TieredError
 from tiered.file_slice import FileSlice
 from tiered.server.kafka.buffers import BufferPool
+from tiered.server.kafka.foreign import foreign_protocol
 from tiered.server.kafka.frame_handler import FrameHandler
 from tiered.server.kafka.outbox import Outbox, Parts
 
@@ -215,6 +216,8 @@ class Connection:
         if available >= 6 and _api_key_at(buffer, self._start + 4)[0] != PRODUCE_KEY:
             limit = self._handler.max_other_frame_bytes
         if not 0 < length <= limit:
+            if (foreign := foreign_protocol(bytes(buffer[self._start : self._start + 4]))) is not None:
+                raise MalformedRequest(foreign)
             raise MalformedRequest(f"a frame of {length} bytes; 1 to {limit} are accepted; split the request")
 
     def _handle_one(self, buffer: memoryview, position: int, end: int) -> None:
