@@ -63,7 +63,8 @@ class Topic:
         there = {each.number for each in self.partitions}
         for number in numbers:
             if number not in there:
-                raise UsageError(f"{self.name} has no partition {number}: it has 0 to {len(there) - 1}")
+                has = f"0 to {len(there) - 1}" if len(there) > 1 else "only partition 0"
+                raise UsageError(f"{self.name} has no partition {number}: it has {has}")
         return sorted(set(numbers))
 
 

@@ -19,7 +19,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises SystemExit, as argparse does, for `--help`, `--version` and words that it cannot make sense of.
     """
     parser = build_parser()
-    arguments = parser.parse_args(argv)
+    arguments, unknown = parser.parse_known_args(argv)
+    if unknown:
+        # Told by the chosen command, whose help has what was meant.
+        (arguments.parser or parser).error(f"unrecognized arguments: {' '.join(unknown)}")
     if arguments.run is None:
         (arguments.parser or parser).print_help(sys.stderr)
         return EXIT_USAGE

@@ -225,5 +225,7 @@ def _tell(arguments: argparse.Namespace, moves: Sequence[Move], codes: Mapping[T
 def _row(move: Move) -> list[str]:
     before = "" if move.before is None else str(move.before)
     after = "" if move.after is None else str(move.after)
-    change = f"{move.after - move.before:+d}" if move.before is not None and move.after is not None else ""
+    change = ""
+    if move.before is not None and move.after is not None:
+        change = f"{move.after - move.before:+d}" if move.after != move.before else "0"
     return [move.topic, str(move.partition), before, after, change]

@@ -8,6 +8,7 @@ from typing import Any
 
 from tiered.cli.catalogue import Catalogue
 from tiered.cli.failure import CommandFailed
+from tiered.cli.names import nearest_names
 from tiered.cli.output import Column, counted, in_bytes, in_utc, print_json, print_table
 
 _COLUMNS = (
@@ -35,10 +36,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _partitions_of(catalogue: Catalogue, topic: str) -> list[int]:
-    for each in catalogue.topics():
+    topics = catalogue.topics()
+    for each in topics:
         if each["topic"] == topic:
             return [partition["partition"] for partition in each["partitions"]]
-    raise CommandFailed(f"there is no topic {topic}; `tiered topics list` shows those that exist")
+    near = nearest_names(topic, [each["topic"] for each in topics])
+    raise CommandFailed(f"there is no topic {topic}{near}; `tiered topics list` shows those that exist")
 
 
 def _whole_partition(catalogue: Catalogue, topic: str, number: int) -> dict[str, Any]:

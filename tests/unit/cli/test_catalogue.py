@@ -99,7 +99,11 @@ def test_objects_are_shown_when_they_are_asked_for(
 
 @pytest.mark.parametrize(
     ("argv", "said"),
-    [(["nope"], "there is no topic nope"), (["t", "-p", "7"], "no such partition")],
+    [
+        (["nope"], "there is no topic nope;"),
+        (["T"], "there is no topic T (did you mean t?);"),
+        (["t", "-p", "7"], "no such partition"),
+    ],
 )
 def test_what_is_not_there_is_a_failure(
     serving: Callable[[Answer], str], capsys: pytest.CaptureFixture[str], argv: list[str], said: str

@@ -37,7 +37,7 @@ def test_no_command_shows_the_help_and_is_a_usage_error(argv: list[str], capsys:
     ("argv", "said"),
     [
         (["nope"], "invalid choice: 'nope'"),
-        (["serve", "--nope"], "unrecognized arguments: --nope"),
+        (["serve", "--nope"], "tiered serve: unrecognized arguments: --nope; see `tiered serve --help`"),
         (["serve", "--kafka", "nope"], "--kafka=nope is not allowed"),
         (["serve", "--set", "no.such.setting=1"], "no.such.setting"),
         (["serve", "--brok", "1"], "unrecognized arguments: --brok"),
