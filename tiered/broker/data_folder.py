@@ -20,10 +20,19 @@ class DataFolder:
     """An opened, locked data folder; `release` lets the next broker in."""
 
     def __init__(self, root: Path) -> None:
-        """Creates what is missing. Raises AlreadyRunning when another process holds the folder."""
+        """Creates what is missing. Raises AlreadyRunning when another process holds the folder, InvalidConfig when
+
+        it cannot be made or written.
+        """
         self.root = root
-        self.log_root.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self.log_root.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise InvalidConfig(
+                f"the data folder {root} cannot be used ({error.filename}: {error.strerror}): make it writable for "
+                "this user, or choose another --data"
+            ) from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -1,0 +1,33 @@
+"""A broker that cannot start says in one line what is in its way, and what to do about it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.broker_process import BrokerProcess
+
+
+def refusal(process: BrokerProcess) -> str:
+    with pytest.raises(AssertionError, match="did not get ready"):
+        process.start()
+    (line,) = process.log().splitlines()
+    return line
+
+
+@pytest.mark.parametrize("option", ["--kafka", "--http"])
+def test_a_port_that_is_taken_is_said_with_its_address_and_option(
+    broker: BrokerProcess, make_broker: Callable[..., BrokerProcess], option: str
+) -> None:
+    said = refusal(make_broker(option, broker.bootstrap))
+    assert f"cannot listen on {broker.bootstrap}: something listens there already" in said
+    assert f"{option} HOST:PORT" in said
+
+
+def test_a_data_folder_that_cannot_be_one_is_said_with_what_is_wrong_with_it(
+    make_broker: Callable[..., BrokerProcess], tmp_path: Path
+) -> None:
+    (tmp_path / "data").write_text("a file")
+    said = refusal(make_broker())
+    assert f"the data folder {tmp_path / 'data'} cannot be used" in said
+    assert "choose another --data" in said
