@@ -397,6 +397,27 @@ def test_very_many_records_in_one_body_do_not_keep_others_waiting(broker: Broker
     assert served_meanwhile > 10
 
 
+def test_a_stream_that_unfolds_into_nothing_does_not_keep_others_waiting(broker: BrokerProcess, topic: str) -> None:
+    bomb = zlib.compressobj(9, wbits=31)
+    data = b"".join(bomb.compress(b" " * MIB) for _ in range(40)) + bomb.compress(b"{}") + bomb.flush()
+    with closing(Stream(broker, topic, encoding="gzip")) as stream:
+        stream.send(data)
+        stream.end()
+        served_meanwhile, answered = 0, threading.Event()
+
+        def wait() -> None:
+            stream.next()
+            answered.set()
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        while not answered.is_set():
+            broker.get("/healthz")
+            served_meanwhile += 1
+        thread.join()
+    assert served_meanwhile > 10
+
+
 class Stream:
     """A producer that keeps one chunked request open and reads the answers as they come."""
 
