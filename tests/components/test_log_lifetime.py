@@ -353,3 +353,17 @@ def test_older_process_of_the_same_id_stops_and_says_why(make_broker: Callable[.
     assert "Traceback" not in older.log()
     assert create(newer, "orders") == NONE
     fill(newer, "orders", 3)
+
+
+def test_checkpoints_that_cannot_be_written_are_one_line_in_the_log_and_one_when_they_can(
+    broker: BrokerProcess,
+) -> None:
+    in_the_way = broker.data / "objects" / "checkpoints"
+    in_the_way.parent.mkdir(parents=True)
+    in_the_way.write_text("a file where a folder should be")
+    broker.start()
+    eventually(lambda: broker.metric("tiered_checkpoint_failures_total") >= 3, "it tries again", broker)
+    assert broker.log().count("could not be written") == 1
+    in_the_way.unlink()
+    eventually(lambda: "checkpoints are written again" in broker.log(), "it says so", broker)
+    assert broker.log().count("could not be written") == 1

@@ -31,6 +31,7 @@ class CheckpointWriter:
         self._stale: dict[tuple[UUID, int], Partition] = {}
         self._cluster_is_stale = True
         self._turn = asyncio.Lock()
+        self._is_failing = False
 
     def opened(self, partition: Partition) -> None:
         """At start nobody knows whether the bucket was told of the last commit or retirement: it is told again."""
@@ -62,6 +63,8 @@ class CheckpointWriter:
     async def write_stale(self) -> None:
         """Writes what is stale. A failure leaves it stale, is counted, and raises nothing."""
         async with self._turn:
+            failures = self._broker.counters.checkpoint_failures
+            was_stale = self.stale_count > 0
             if self._cluster_is_stale:
                 await self._write_cluster()
             for key, partition in list(self._stale.items())[:MAX_WRITES_A_ROUND]:
@@ -72,6 +75,9 @@ class CheckpointWriter:
                     self._stale[key] = partition  # Behind the others, so that they have their turn.
                 elif (segments, log_start_offset) == (partition.committed, partition.log_start_offset):
                     self._stale.pop(key, None)
+            if self._is_failing and was_stale and failures == self._broker.counters.checkpoint_failures:
+                self._is_failing = False
+                log.warning("checkpoints are written again")
 
     async def remove(self, topic_id: UUID, partition_count: int) -> None:
         """Removes the checkpoints of a deleted topic, whose objects are gone. Raises StoreUnavailable."""
@@ -135,5 +141,10 @@ class CheckpointWriter:
         return True
 
     def _failed(self, name: str, error: TieredError) -> None:
+        """The store being away is no bug: one line when it begins, however many are stale, and one when it ends."""
         self._broker.counters.checkpoint_failures += 1
-        log.warning("the checkpoint of %s could not be written and is tried again: %s", name, error)
+        if not self._is_failing:
+            self._is_failing = True
+            log.warning(
+                "the checkpoint of %s could not be written; stale ones are tried again and again: %s", name, error
+            )
