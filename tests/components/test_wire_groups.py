@@ -451,7 +451,14 @@ def test_another_generation_is_illegal_and_another_group_unknown(broker: BrokerP
         assert member.heartbeat(member_id="stranger") == UNKNOWN_MEMBER
         assert member.heartbeat(group_instance_id="stranger") == UNKNOWN_MEMBER
         with Member(broker, "nobody-knows") as stranger:
-            assert stranger.leave(("x", None)).error_code == UNKNOWN_MEMBER
+            answer = stranger.leave(("x", None), ("y", None))
+            assert answer.error_code == 0, "each member has an error of its own"
+            assert [(each.member_id, each.error_code) for each in answer.members] == [
+                ("x", UNKNOWN_MEMBER),
+                ("y", UNKNOWN_MEMBER),
+            ]
+        with Member(broker, "nobody-knows", version=2) as stranger:
+            assert stranger.leave().error_code == UNKNOWN_MEMBER
 
 
 def test_the_empty_group_id_and_one_that_sql_cannot_keep_are_invalid(broker: BrokerProcess) -> None:

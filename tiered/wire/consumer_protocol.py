@@ -15,6 +15,8 @@ from tiered.wire.primitives import TRUNCATED, malformed, read_count, read_length
 PROTOCOL_TYPE = "consumer"
 HIGHEST_VERSION = 3
 NO_GENERATION = -1
+MAX_TOPICS = 100_000
+"""Of one message: what anybody may send, others have to wait for."""
 Partitions = Mapping[str, tuple[int, ...]]
 _NOTHING: Partitions = MappingProxyType({})
 
@@ -48,6 +50,7 @@ def decode_subscription(data: bytes) -> Subscription:
     try:
         version, position = _version(data)
         count, position = read_count(data, position, False, 2)
+        _check_count(count)
         topics = []
         for _ in range(count):
             topic, position = read_string(data, position, False)
@@ -127,13 +130,19 @@ def _nullable_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
 
 def _partitions(data: bytes, position: int) -> tuple[Partitions, int]:
     count, position = read_count(data, position, False, 6)
-    found: dict[str, tuple[int, ...]] = {}
+    _check_count(count)
+    found: dict[str, list[int]] = {}
     for _ in range(count):
         topic, position = read_string(data, position, False)
         length, position = read_count(data, position, False, 4)
-        found[topic] = found.get(topic, ()) + struct.unpack_from(f">{length}i", data, position)
+        found.setdefault(topic, []).extend(struct.unpack_from(f">{length}i", data, position))
         position += 4 * length
-    return found, position
+    return {topic: tuple(partitions) for topic, partitions in found.items()}, position
+
+
+def _check_count(topics: int) -> None:
+    if topics > MAX_TOPICS:
+        raise MalformedRequest(f"{topics} topics in one message of the consumer protocol; at most {MAX_TOPICS}")
 
 
 def _encoded_partitions(partitions: Partitions) -> bytes:

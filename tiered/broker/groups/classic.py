@@ -18,10 +18,14 @@ from tiered.broker.groups.values import (
     SyncRequest,
     SyncResult,
 )
-from tiered.errors import InconsistentProtocol, InvalidSessionTimeout, TieredError, UnknownMember
+from tiered.errors import InconsistentProtocol, InvalidRequest, InvalidSessionTimeout, TieredError, UnknownMember
+from tiered.rules.consumer_heartbeat import MAX_NAME_CHARS
 
 if TYPE_CHECKING:
     from tiered.broker.groups.coordinator import GroupCoordinator
+
+MAX_LEAVING = 10_000
+"""Members in one LeaveGroup: they leave in one go, for which everybody else waits."""
 
 
 class ClassicGroups:
@@ -39,9 +43,10 @@ class ClassicGroups:
     async def join(self, request: JoinRequest) -> JoinResult:
         """Returns when the rebalance is complete. Cancelled, it leaves the member behind until its session ends.
 
-        Raises what `ClassicGroup.join` raises, InvalidGroup, InvalidSessionTimeout, NotCoordinator.
+        Raises what `ClassicGroup.join` raises, InvalidGroup, InvalidRequest, InvalidSessionTimeout, NotCoordinator.
         """
         self._coordinator.check_ours(request.group_id)
+        _check_names(request)
         settings = self._coordinator.broker.settings
         shortest_ms, longest_ms = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
         if not shortest_ms <= request.session_timeout_ms <= longest_ms:
@@ -80,8 +85,13 @@ class ClassicGroups:
             )
 
     async def leave(self, group_id: str, members: Sequence[LeavingMember]) -> list[TieredError | None]:
-        """One answer for each of `members`: None for those that have left. Raises UnknownMember, InvalidGroup."""
-        group = self._existing(group_id)
+        """One answer for each of `members`: None for those that have left. Raises InvalidGroup, InvalidRequest."""
+        if len(members) > MAX_LEAVING:
+            raise InvalidRequest(f"{len(members)} members leave with one request; {MAX_LEAVING} at most do")
+        try:
+            group = self._existing(group_id)
+        except UnknownMember as error:
+            return [error] * len(members)
         if isinstance(group, ClassicGroup):
             return group.leave(members)
         answers: list[TieredError | None] = []
@@ -100,6 +110,17 @@ class ClassicGroups:
         if group is None:
             raise _unknown_group(group_id)
         return group
+
+
+def _check_names(request: JoinRequest) -> None:
+    """Raises InvalidRequest for names that SQL cannot keep, or that would take more memory than is counted."""
+    for what, text in (
+        ("member id", request.member_id),
+        ("instance id", request.instance_id or ""),
+        ("protocol type", request.protocol_type),
+    ):
+        if len(text) > MAX_NAME_CHARS or "\0" in text:
+            raise InvalidRequest(f"the {what} has at most {MAX_NAME_CHARS} characters, and none of them is 0")
 
 
 def _unknown_group(group_id: str) -> UnknownMember:

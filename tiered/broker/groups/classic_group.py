@@ -58,7 +58,7 @@ class ClassicGroup:
         """Raises CoordinatorNotAvailable when groups take all the memory they may."""
         self._coordinator = coordinator
         self._memory = coordinator.memory
-        self._memory.take(GROUP_BYTES)
+        self._memory.take(GROUP_BYTES + len(group_id))
         self._group_id = group_id
         self._rebalance = ClassicRebalance(
             coordinator, group_id, generation=max(FIRST_GENERATION, generation), protocol_type=protocol_type
@@ -146,7 +146,7 @@ class ClassicGroup:
         self._rebalance.close(
             error or NotCoordinator(f"group {self._group_id} is not coordinated here; find its coordinator again")
         )
-        self._memory.take(-GROUP_BYTES)
+        self._memory.take(-GROUP_BYTES - len(self._group_id))
 
     def continue_with(self, members: Sequence[JoinRequest]) -> None:
         """An empty group goes on with the members of a KIP-848 group: they keep what they have, and are told to join

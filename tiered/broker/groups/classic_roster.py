@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from tiered.broker.groups.classic_member import NEW_MEMBER_JOIN_TIMEOUT_MS, ClassicMember
-from tiered.broker.groups.memory import MEMBER_BYTES, PENDING_MEMBER_BYTES, GroupMemory
+from tiered.broker.groups.memory import MEMBER_BYTES, PENDING_MEMBER_BYTES, PROTOCOL_BYTES, GroupMemory
 from tiered.broker.groups.timer import Deadline
 from tiered.broker.groups.values import JoinRequest
 from tiered.errors import FencedInstance, InconsistentProtocol, TieredError, UnknownMember
@@ -84,7 +84,7 @@ class Roster:
 
     def add(self, member_id: str, request: JoinRequest, expired: Callable[[str], None]) -> ClassicMember:
         """The first member leads. Its session lasts as long as a new member may wait for its first answer."""
-        self._memory.take(MEMBER_BYTES + _protocols_bytes(request))
+        self._memory.take(_member_bytes(member_id, request.instance_id) + _protocols_bytes(request))
         self.drop_pending(member_id)
         member = self.members[member_id] = ClassicMember(member_id, request, expired)
         self._supporters.update(set(member.protocol_names))
@@ -111,6 +111,9 @@ class Roster:
         assert member.instance_id is not None, "only static members outlive their ids"
         if self.leader == member.member_id:
             self.leader = member_id
+        more_bytes = _member_bytes(member_id, None) - _member_bytes(member.member_id, None)
+        with self._memory.converting():
+            self._memory.take(more_bytes)
         self.members[member_id] = self.members.pop(member.member_id)
         self._static[member.instance_id] = member_id
         member.member_id = member_id
@@ -131,7 +134,8 @@ class Roster:
             del self._static[member.instance_id]
         if self.leader == member.member_id:
             self.leader = next(iter(self.members), None)
-        self._memory.take(-MEMBER_BYTES - _protocols_bytes(member) - len(member.assignment))
+        held_bytes = _protocols_bytes(member) + len(member.assignment)
+        self._memory.take(-_member_bytes(member.member_id, member.instance_id) - held_bytes)
         member.leave(error)
 
     def add_pending(self, member_id: str, timeout_ms: int, expired: Callable[[str], None]) -> None:
@@ -164,5 +168,9 @@ def wanted_topics(members: Iterable[ClassicMember]) -> frozenset[str] | None:
     return frozenset(found)
 
 
+def _member_bytes(member_id: str, instance_id: str | None) -> int:
+    return MEMBER_BYTES + len(member_id) + len(instance_id or "")
+
+
 def _protocols_bytes(of: JoinRequest | ClassicMember) -> int:
-    return sum(len(protocol.name) + len(protocol.metadata) for protocol in of.protocols)
+    return sum(PROTOCOL_BYTES + len(protocol.name) + len(protocol.metadata) for protocol in of.protocols)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiered.broker.groups.consumer_timers import MemberTimers
-from tiered.broker.groups.memory import GROUP_BYTES, MEMBER_BYTES
+from tiered.broker.groups.memory import GROUP_BYTES, MEMBER_BYTES, PROTOCOL_BYTES
 from tiered.broker.groups.timer import Deadline
 from tiered.broker.groups.values import GroupDescription, GroupKind, GroupSummary, MemberDescription
 from tiered.errors import GroupFull, IllegalGeneration, StaleMemberEpoch, UnknownMember
@@ -47,8 +47,8 @@ class ConsumerGroup:
         self._coordinator = coordinator
         self._groups: ConsumerGroups = coordinator.consumer
         self._group_id = group_id
-        coordinator.memory.take(GROUP_BYTES)
-        self._taken_bytes = GROUP_BYTES
+        self._taken_bytes = 0
+        self._take(GROUP_BYTES + len(group_id))
         self._counted_partitions = 0
         """The most that members subscribed to since the group was empty: what targets and owners may hold."""
         self.state = ConsumerGroupState(epoch=max(0, epoch))
@@ -224,18 +224,22 @@ class ConsumerGroup:
             taken = self.state.replace_static(instance_id, member_id)
         else:
             taken = self.state.take_over_static(instance_id, member_id)
-        self.timers.forget(known.member_id)
         # Whatever fails from here on, a newcomer that is not heard of again goes.
-        self.timers.touch(member_id, self._coordinator.broker.settings.group_consumer_session_timeout_ms)
+        self._taken_over(known, taken, self._coordinator.broker.settings.group_consumer_session_timeout_ms)
         return taken
 
     def take_over_static(self, before: Member, member_id: str, session_timeout_ms: int) -> Member:
         """A classic member takes the place of the one before with its instance id, gone or not (KIP-345)."""
         assert before.instance_id is not None
         member = self.state.take_over_static(before.instance_id, member_id)
-        self.timers.forget(before.member_id)
-        self.timers.touch(member_id, session_timeout_ms)
+        self._taken_over(before, member, session_timeout_ms)
         return member
+
+    def _taken_over(self, before: Member, member: Member, session_timeout_ms: int) -> None:
+        with self._coordinator.memory.converting():
+            self._take(_cost_bytes(member) - _cost_bytes(before))
+        self.timers.forget(before.member_id)
+        self.timers.touch(member.member_id, session_timeout_ms)
 
     def continue_with(self, members: list[Member]) -> None:
         """The members of a classic group, as they are. Raises CoordinatorNotAvailable."""
@@ -373,6 +377,8 @@ class ConsumerGroup:
 
 
 def _cost_bytes(member: Member) -> int:
+    ids = len(member.member_id) + len(member.instance_id or "") + len(member.rack or "")
     names = sum(len(name) + _NAME_BYTES for name in member.topics)
-    protocols = sum(len(metadata) for _, metadata in member.classic.protocols) if member.classic is not None else 0
-    return MEMBER_BYTES + names + len(member.pattern) + protocols
+    offered = member.classic.protocols if member.classic is not None else ()
+    protocols = sum(PROTOCOL_BYTES + len(name) + len(metadata) for name, metadata in offered)
+    return MEMBER_BYTES + ids + names + len(member.pattern) + protocols

@@ -66,7 +66,7 @@ def _heartbeat(context: Context, request: Any) -> Heartbeat:
         epoch=request.member_epoch,
         instance_id=request.instance_id,
         rack=request.rack_id,
-        client_id=context.client_id or "",
+        client_id=context.connection.client_id or "",
         client_host=f"/{context.connection.host}",
         rebalance_timeout_ms=request.rebalance_timeout,
         topics=None if request.subscribed_topic_names is None else frozenset(request.subscribed_topic_names),
@@ -79,12 +79,11 @@ def _heartbeat(context: Context, request: Any) -> Heartbeat:
 def _partitions(named: Any) -> Partitions:
     if sum(len(topic.partitions) for topic in named) > MAX_PARTITIONS:
         raise InvalidRequest(f"a member names {MAX_PARTITIONS} partitions at most")
-    found: dict[TopicId, frozenset[int]] = {}
+    found: dict[TopicId, set[int]] = {}
     for topic in named:
-        topic_id = TopicId(topic.topic_id or NO_TOPIC_ID)
         if topic.partitions:
-            found[topic_id] = found.get(topic_id, frozenset()) | frozenset(topic.partitions)
-    return found
+            found.setdefault(TopicId(topic.topic_id or NO_TOPIC_ID), set()).update(topic.partitions)
+    return {topic_id: frozenset(partitions) for topic_id, partitions in found.items()}
 
 
 API = Api(key=68, name="ConsumerGroupHeartbeat", min_version=0, max_version=1, handle=handle)

@@ -7,7 +7,7 @@ v7 names the protocol type in the answer, v9 tells a returning static leader to 
 from typing import Any
 
 from tiered.broker.groups.values import JoinRequest, MemberProtocol
-from tiered.errors import MemberIdRequired, TieredError
+from tiered.errors import InvalidRequest, MemberIdRequired, TieredError
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, error_code
 
@@ -15,6 +15,7 @@ NO_GENERATION = -1
 FIRST_VERSION_WITH_KNOWN_MEMBERS = 4
 FIRST_VERSION_WITH_PROTOCOL_TYPE = 7
 FIRST_VERSION_WITH_SKIPPING = 9
+MAX_PROTOCOLS = 100
 
 
 async def handle(context: Context, request: Any, reply: Any) -> Any:
@@ -50,6 +51,9 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
 
 
 def _asked(context: Context, request: Any) -> JoinRequest:
+    """Raises InvalidRequest."""
+    if len(request.protocols) > MAX_PROTOCOLS:
+        raise InvalidRequest(f"a member names {MAX_PROTOCOLS} protocols at most (partition.assignment.strategy)")
     rebalance_timeout_ms = getattr(request, "rebalance_timeout", -1)
     return JoinRequest(
         group_id=request.group_id,
