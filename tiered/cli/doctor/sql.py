@@ -43,7 +43,7 @@ def sql(situation: Situation) -> Iterator[Finding]:
     try:
         database = Database.open(url, deadline_ms=DEADLINE_MS)
     except InvalidConfig as error:
-        yield fail("address", str(error), "Correct --meta URL.")
+        yield fail("address", str(error), "Correct --meta URL, or install what it needs.")
         return
     try:
         yield from _examine(database)
