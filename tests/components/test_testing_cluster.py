@@ -161,6 +161,40 @@ def test_what_is_not_possible_is_said_and_leaves_nothing(
     assert left_since(before) == set()
 
 
+def test_a_cluster_that_cannot_start_does_not_keep_its_folder_locked(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig):
+        cluster(data=tmp_path / "data", store="ftp://nowhere").start()
+    with cluster(data=tmp_path / "data") as c:
+        assert c.health()["serving"]
+
+
+@pytest.mark.parametrize("in_process", [True, False])
+def test_a_folder_may_have_any_name(tmp_path: Path, in_process: bool) -> None:
+    data = tmp_path / "a b%20#c?d+ä'\"&=@:"
+    with cluster(data=data, topics={"orders": 1}, in_process=in_process) as c:
+        produce(c, "orders", b"one")
+        c.tier("orders")
+    assert list((data / "objects").rglob("*.seg"))
+    assert (data / "meta.db").exists()
+    assert {each.name for each in tmp_path.iterdir()} <= {data.name, data.name + ".log"}
+
+
+def test_a_start_that_nobody_waits_for_any_more_leaves_nothing() -> None:
+    async def cancel(delay_s: float) -> None:
+        starting = asyncio.create_task(cluster(topics={"orders": 1}).__aenter__())
+        await asyncio.sleep(delay_s)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+
+    with cluster():
+        pass
+    before = traces()
+    for delay_s in (0.0, 0.02):
+        asyncio.run(cancel(delay_s))
+    assert left_since(before) == set()
+
+
 def test_missing_moto_is_said_with_what_to_install() -> None:
     code = (
         "import sys; sys.modules['moto'] = None\nfrom tiered.testing import cluster\n"

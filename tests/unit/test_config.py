@@ -4,7 +4,9 @@ import argparse
 from pathlib import Path
 
 import pytest
+from sqlalchemy.engine import make_url
 
+from tiered.cold.object_store import LocalAddress, parse_store_url
 from tiered.config import (
     BROKER_SETTINGS,
     TOPIC_SETTINGS,
@@ -305,6 +307,14 @@ def test_without_options_the_defaults_of_the_interface_hold(tmp_path: Path, monk
     assert (options.broker_id, options.log_format) == (1, "text")
     assert options.rack
     assert options.settings == BrokerSettings()
+
+
+def test_data_folder_of_any_name_holds_its_own_catalogue_and_objects(tmp_path: Path) -> None:
+    data = tmp_path / "a b%20#c?d"
+    options = load_serve_options(arguments("--data", str(data)), {})
+    assert options.data_dir == data
+    assert make_url(options.meta_url).database == f"{data}/meta.db"
+    assert parse_store_url(options.store_url) == LocalAddress(directory=data / "objects")
 
 
 @pytest.mark.parametrize(

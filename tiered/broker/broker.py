@@ -69,6 +69,9 @@ class Broker:
         self.broker_id = options.broker_id
         self.rack = options.rack
         self.topics = Topics()
+        # Neither connects to anything yet. A URL that is none must leave no lock behind.
+        self.database = Database.open(options.meta_url)
+        self.store = TimedStore(open_store(options.store_url, timeout_ms=self.settings.tiered_store_timeout_ms), clock)
         self.data = DataFolder(options.data_dir)
         self.reserve = DiskReserve(self.data)
         self.files = RealFileSystem()
@@ -85,8 +88,6 @@ class Broker:
         self.facts: dict[str, str | None] = {}
         self._advertised = ("", 0)
 
-        self.database = Database.open(options.meta_url)
-        self.store = TimedStore(open_store(options.store_url, timeout_ms=self.settings.tiered_store_timeout_ms), clock)
         self.disk = BlockingPool("disk", threads=self.settings.num_io_threads)
         self.uploads = BlockingPool("upload", threads=self.settings.tiered_upload_concurrency + 1)
         self._downloads = BlockingPool("download", threads=self.settings.tiered_cold_read_concurrency)

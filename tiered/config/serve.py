@@ -149,8 +149,8 @@ def load_serve_options(
         http_host=http_host,
         http_port=http_port,
         data_dir=data_dir,
-        meta_url=_url(*told("meta"), schemes=_META_SCHEMES, default=f"sqlite:///{data_dir}/meta.db"),
-        store_url=_url(*told("store"), schemes=_STORE_SCHEMES, default=f"file://{data_dir}/objects"),
+        meta_url=_url(*told("meta"), schemes=_META_SCHEMES, default=f"sqlite:///{_in_url(data_dir)}/meta.db"),
+        store_url=_url(*told("store"), schemes=_STORE_SCHEMES, default=f"file://{_in_url(data_dir)}/objects"),
         broker_id=_broker_id(*told("broker_id")),
         rack=told("rack")[0] or _host_name(),
         settings=BrokerSettings.of(_settings(arguments, environ, toml)),
@@ -230,6 +230,11 @@ def _url(text: str | None, name: str, *, schemes: tuple[str, ...], default: str)
             f"{name} is {shown}: it must be a URL that begins with {' or '.join(f'{s}://' for s in schemes)}"
         )
     return text
+
+
+def _in_url(path: Path) -> str:
+    """The path, so that a URL's reader finds it again."""
+    return str(path).replace("%", "%25").replace("#", "%23").replace("?", "%3F")
 
 
 def _broker_id(text: str | None, name: str) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
+from urllib.parse import quote
 
 from tiered.testing.broker_control import BrokerControl
 from tiered.testing.cluster_options import Told, settings_of, text_of
@@ -104,7 +105,14 @@ class LocalCluster:
     async def __aenter__(self) -> Self:
         import asyncio
 
-        return await asyncio.to_thread(self.start)
+        starting = asyncio.ensure_future(asyncio.to_thread(self.start))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # Nobody would end what the thread is about to have started.
+            await asyncio.gather(starting, return_exceptions=True)
+            await asyncio.to_thread(self.stop)
+            raise
 
     async def __aexit__(self, *_: object) -> None:
         import asyncio
@@ -143,13 +151,14 @@ class LocalCluster:
             from tiered.testing.fresh_catalogue import fresh_catalogue
 
             (data / CATALOGUE).write_bytes(fresh_catalogue())
+        in_url = quote(str(data))
         return Told(
             data=data,
             kafka_port=_kept_port(stack),
             http_port=_kept_port(stack),
             settings=settings,
-            sql_url=self._sql or f"sqlite:///{data}/{CATALOGUE}",
-            store_url=self._store or (self._start_s3(stack) if self._with_s3 else f"file://{data}/objects"),
+            sql_url=self._sql or f"sqlite:///{in_url}/{CATALOGUE}",
+            store_url=self._store or (self._start_s3(stack) if self._with_s3 else f"file://{in_url}/objects"),
         )
 
     def _start_s3(self, stack: ExitStack) -> str:
