@@ -31,3 +31,12 @@ def test_a_data_folder_that_cannot_be_one_is_said_with_what_is_wrong_with_it(
     said = refusal(make_broker())
     assert f"the data folder {tmp_path / 'data'} cannot be used" in said
     assert "choose another --data" in said
+
+
+def test_a_catalogue_that_is_no_database_is_said_without_a_traceback(
+    make_broker: Callable[..., BrokerProcess], tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "meta.db").write_text("junk")
+    said = refusal(make_broker())
+    assert f"{tmp_path / 'data' / 'meta.db'} is not available (file is not a database)" in said

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import Connection, text
+from sqlalchemy.engine import make_url
 from sqlalchemy.exc import IntegrityError
 
 from tests.catalogue import NOW_MS, create_topic, open_ready
@@ -231,7 +232,29 @@ async def test_a_missing_folder_is_unavailable_and_names_the_file(tmp_path: Path
     await database.close()
 
 
+async def test_a_damaged_file_is_unavailable_and_says_what_is_wrong_with_it(tmp_path: Path) -> None:
+    (tmp_path / "meta.db").write_bytes(b"no database at all" * 100)
+    database = Database.open(f"sqlite:///{tmp_path / 'meta.db'}")
+    with pytest.raises(MetadataUnavailable, match="file is not a database"):
+        await database.run(names)
+    await database.close()
+
+
 # PostgreSQL alone
+
+
+async def test_a_user_without_rights_gets_what_the_server_says_and_no_bug(postgres_url: str) -> None:
+    owner = Database.open(postgres_url)
+    await owner.run(lambda conn: conn.execute(text("CREATE ROLE engine_guest LOGIN")))
+    guest_url = make_url(postgres_url).set(username="engine_guest").render_as_string(hide_password=False)
+    guest = Database.open(guest_url)
+    try:
+        with pytest.raises(MetadataUnavailable, match="permission denied for schema public"):
+            await guest.run(lambda conn: conn.execute(text("CREATE TABLE public.guests (id int)")))
+    finally:
+        await guest.close()
+        await owner.run(lambda conn: conn.execute(text("DROP ROLE engine_guest")))
+        await owner.close()
 
 
 async def test_postgres_stopped_is_unavailable_and_heals_when_it_is_back(postgres_server: "PostgresServer") -> None:

@@ -46,6 +46,7 @@ MAX_CAUSE_CHARS = 300
 
 SERIALIZATION_FAILURE = "40001"
 DEADLOCK_DETECTED = "40P01"
+INSUFFICIENT_PRIVILEGE = "42501"
 _SOCKET = "tiered_socket"
 
 
@@ -236,7 +237,8 @@ class Database:
         """The error that a caller gets; the driver's own where it shows a bug of ours."""
         if call.expired:
             return self._too_late(call)
-        if isinstance(error, OperationalError | InterfaceError | InternalError) or error.connection_invalidated:
+        is_away = isinstance(error, OperationalError | InterfaceError | InternalError) or error.connection_invalidated
+        if is_away or _is_not_in_order(error):
             definite = _sqlstate(error) in {SERIALIZATION_FAILURE, DEADLOCK_DETECTED}
             return self._unavailable(_text_of(error), outcome_unknown=call.committing and not definite)
         return error
@@ -362,6 +364,14 @@ def _shut(sock: socket.socket) -> None:
 def _sqlstate(error: DBAPIError) -> str | None:
     state = getattr(error.orig, "sqlstate", None)
     return state if isinstance(state, str) else None
+
+
+def _is_not_in_order(error: DBAPIError) -> bool:
+    """True where the database answers and only its owner can help: rights are missing, or SQLite's file is damaged."""
+    if _sqlstate(error) == INSUFFICIENT_PRIVILEGE:
+        return True
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    return isinstance(code, int) and code & 0xFF in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}
 
 
 def _text_of(error: DBAPIError) -> str:

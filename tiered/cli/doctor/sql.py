@@ -24,6 +24,7 @@ CLOCK_WARN_MS = 1_000
 FEW_CONNECTIONS = 8
 OLDEST_POSTGRES = 130_000
 _NETWORK_KINDS = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "vboxsf"})
+_GRANT = "Grant the user of --meta all rights on its schema."
 
 T = TypeVar("T")
 
@@ -51,7 +52,7 @@ def sql(situation: Situation) -> Iterator[Finding]:
         yield _unavailable(database, str(error))
     except SQLAlchemyError as error:
         cause = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-        yield fail("access", f"{database.name} refuses: {cause}", "Grant the user of --meta all rights on its schema.")
+        yield fail("access", f"{database.name} refuses: {cause}", _GRANT)
     finally:
         database.close_sync()
 
@@ -70,6 +71,8 @@ def _unavailable(database: Database, said: str) -> Finding:
     if "read-only" in said or "read only" in said:
         advice = "Name the primary in --meta: a standby takes no writes."
         return fail("access", f"{database.name} is read-only", advice)
+    if "permission denied" in said:
+        return fail("access", said, _GRANT)
     advice = "See that it runs, that --meta names it, and that its firewall and pg_hba.conf let this machine in."
     if database.dialect == "sqlite":
         advice = "See that no other program holds its lock, and that the file is a catalogue: --meta names it."
