@@ -24,20 +24,13 @@ from tiered.server.kafka.listener import KafkaListener
 log = logging.getLogger(__name__)
 
 STOP_GRACE_MS = 3_000.0
-# The import takes a quarter of a second of what Kafka's first clients would rather have.
-HTTP_DELAY_MS = 2_000.0
 
 
 class Server:
     """A broker with its two doors. `start`, then `stop`; the addresses are known in between."""
 
-    def __init__(
-        self, options: ServeOptions, clock: Clock | None = None, *, http_delay_ms: float | None = HTTP_DELAY_MS
-    ) -> None:
-        """The HTTP server is imported when its first client connects, or `http_delay_ms` after the start if that
-        comes before; None waits for the client."""
+    def __init__(self, options: ServeOptions, clock: Clock | None = None) -> None:
         self._options = options
-        self._http_delay_ms = http_delay_ms
         self.broker = Broker(options, clock or SystemClock())
         self._kafka = KafkaListener(
             Dispatch(self.broker, served_apis()),
@@ -57,7 +50,7 @@ class Server:
         advertised = (options.advertise_host or self.kafka_address[0], options.advertise_port or self.kafka_address[1])
         await self.broker.start(tasks, advertised=advertised)
         self._kafka.start(tasks)
-        self._http.open(tasks, delay_ms=self._http_delay_ms)
+        self._http.open(tasks)
 
     async def stop(self, *, grace_ms: float = STOP_GRACE_MS) -> None:
         """A controlled shutdown: no new work, answers in progress finish, logs are flushed and marked clean."""

@@ -111,7 +111,7 @@ class ThreadLife:
         self._end = asyncio.get_running_loop().create_future()
         async with asyncio.TaskGroup() as tasks:
             limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-            server = self._server = Server(self._told.serve_options(), http_delay_ms=None)
+            server = self._server = Server(self._told.serve_options())
             resource.setrlimit(resource.RLIMIT_NOFILE, limit)
             try:
                 await asyncio.to_thread(self._take_credentials, server)
