@@ -26,6 +26,7 @@ SAMPLES = 1_440
 MAX_GROUPS = 1_000
 MAX_OFFSETS = 20_000
 """Committed offsets in one sample, of all groups."""
+OFFSETS_A_TURN = 1_000
 READ_DEADLINE_MS = 4_000
 # Several people who look at the same time share one question.
 FRESH_MS = 200.0
@@ -147,15 +148,16 @@ class LagHistory:
             lambda conn: (group_lag.count(conn), group_lag.load_all(conn, limit=MAX_OFFSETS)),
             deadline_ms=READ_DEADLINE_MS,
         )
-        self.latest = MappingProxyType(self._lags(rows))
+        self.latest = MappingProxyType(await self._lags(rows))
         self._read_ms = self._broker.clock.monotonic_ms()
 
     def history(self, group_id: str, *, since_ms: int) -> list[Sample]:
         """The group's samples, oldest first; empty for a group without any."""
         return self._rings.history(group_id, since_ms=since_ms)
 
-    def _lags(self, rows: Sequence[CommittedOffset]) -> dict[str, GroupLag]:
+    async def _lags(self, rows: Sequence[CommittedOffset]) -> dict[str, GroupLag]:
         found = {}
+        this_turn = 0
         # Where the answer was cut off, its last group is not whole: better no lag of it than a wrong one.
         cut_group = rows[-1].group_id if len(rows) >= MAX_OFFSETS else None
         for group_id, of_group in groupby(rows, key=attrgetter("group_id")):
@@ -165,6 +167,10 @@ class LagHistory:
             if partitions:
                 total = sum(each.lag for each in partitions)
                 found[group_id] = GroupLag(group_id=group_id, lag=total, partitions=partitions)
+            this_turn += len(partitions)
+            if this_turn >= OFFSETS_A_TURN:
+                this_turn = 0
+                await asyncio.sleep(0)
         return found
 
     def _partition_lags(self, rows: Iterator[CommittedOffset]) -> Iterator[PartitionLag]:
