@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
+from tests.components.group_members import Member, rebalance
 from tests.components.test_wire_metadata_and_admin import admin
 from tests.components.test_wire_metadata_and_admin import ask as ask_metadata
 from tests.components.test_wire_produce import create
@@ -341,3 +342,13 @@ def test_offset_delete_spares_what_members_of_a_living_group_read(broker: Broker
         consumer.close()
         assert int(delete(connection, group, {read: [0]}).topics[0].partitions[0].error_code) == 0
         assert fetch(connection, group, None) == {}
+
+
+def test_offset_delete_leaves_groups_alone_whose_members_are_no_consumers(broker: BrokerProcess) -> None:
+    """Nobody but them knows what they read."""
+    topic, group = create(broker, "connected"), group_id()
+    with RawConnection(broker) as connection, Member(broker, group, protocol_type="connect") as worker:
+        commit(connection, group, {topic: {0: 5}})
+        rebalance(worker)
+        assert int(delete(connection, group, {topic: [0]}).error_code) == 68
+        assert fetch(connection, group, None) == {(topic, 0): 5}

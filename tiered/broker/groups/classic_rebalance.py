@@ -42,8 +42,8 @@ class ClassicRebalance:
         """Whom the rebalance in preparation waits for."""
         self._not_synced: set[str] = set()
         """Who has the generation, and has not asked for its assignment."""
-        self._join_wait = Deadline(self._join_wait_over)
-        self._sync_wait = Deadline(self._sync_wait_over)
+        self._join_wait = Deadline(self._join_wait_over, patient=True)
+        self._sync_wait = Deadline(self._sync_wait_over, patient=True)
         self._is_first_wait = False
         """The rebalance began with an empty group: more members are expected, nobody is waited for."""
         self._has_grown = False

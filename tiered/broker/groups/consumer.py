@@ -5,6 +5,7 @@ members: `consumer_group` and `consumer_classic` do.
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from tiered.broker.groups import consumer_classic, upgrade
@@ -58,12 +59,14 @@ class ConsumerGroups:
         if self._restored_until_ms is None:
             interval_ms = self._coordinator.broker.settings.group_consumer_heartbeat_interval_ms
             self._restored_until_ms = self._coordinator.broker.clock.monotonic_ms() + interval_ms + MARGIN_MS
-        if heartbeat.pattern:
-            self._look_at_topics()
-            await self._patterns.learn(heartbeat.pattern, self._names)
-        group = await self._coordinator.load(heartbeat.group_id)
-        # From here on nothing waits: what is decided is done.
-        return self._group_for(heartbeat, group).heartbeat(heartbeat)
+        pattern = heartbeat.pattern
+        with self._patterns.kept(pattern) if pattern else nullcontext():
+            if pattern:
+                self._look_at_topics()
+                await self._patterns.learn(pattern, self._names)
+            group = await self._coordinator.load(heartbeat.group_id)
+            # From here on nothing waits: what is decided is done.
+            return self._group_for(heartbeat, group).heartbeat(heartbeat)
 
     def _group_for(self, heartbeat: Heartbeat, group: Group | None) -> ConsumerGroup:
         if isinstance(group, ConsumerGroup):
@@ -82,7 +85,8 @@ class ConsumerGroups:
 
     def turn_classic(self, group: ConsumerGroup, *, generation: int) -> ClassicGroup:
         """The last member of the new protocol has gone; the others go on as a classic group."""
-        found = upgrade.to_classic(self._coordinator, group, generation=generation)
+        with self._coordinator.memory.converting():
+            found = upgrade.to_classic(self._coordinator, group, generation=generation)
         self._coordinator.adopt(found)
         return found
 
@@ -151,8 +155,8 @@ class ConsumerGroups:
                 return result
         else:
             # Nobody needs the new protocol any more.
-            found.close()
             self._coordinator.adopt(ClassicGroup(self._coordinator, found.group_id, generation=found.generation))
+            found.close()
         return await self._coordinator.classic.join(request)
 
     async def classic_sync(self, group: Group, request: SyncRequest) -> SyncResult:

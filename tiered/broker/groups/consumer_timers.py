@@ -43,7 +43,8 @@ class MemberTimers:
         if known is not None and known[0] == epoch:
             return
         self.met(member_id)
-        deadline = Deadline(lambda: self._passed(member_id, "did not follow a rebalance within its rebalance time-out"))
+        reason = "did not follow a rebalance within its rebalance time-out"
+        deadline = Deadline(lambda: self._passed(member_id, reason), patient=True)
         deadline.set(timeout_ms)
         self._duties[member_id] = (epoch, deadline)
 

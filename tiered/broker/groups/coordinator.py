@@ -101,12 +101,14 @@ class GroupCoordinator:
     async def load(self, group_id: str) -> Group | None:
         """The group, read from SQL if it is not in memory; None when neither knows it.
 
-        Raises CoordinatorNotAvailable while SQL is away and the group is not in memory.
+        Raises CoordinatorNotAvailable while SQL is away and the group is not in memory, NotCoordinator when this
+        broker stopped meanwhile.
         """
         group = self._groups.get(group_id)
         if group is not None:
             return group
         stored = await self.offsets.load_group(group_id)
+        self.check_ours(group_id)
         # Somebody else may have been faster.
         group = self._groups.get(group_id)
         if group is not None or stored is None:
@@ -177,10 +179,15 @@ class GroupCoordinator:
         group = await self.load(group_id)
         if group is None:
             raise GroupNotFound(f"no group has the id {group_id}; list the groups to see their ids")
-        if not group.is_empty:
-            raise GroupNotEmpty(f"group {group_id} has members; stop them first")
-        await self.offsets.delete_group(group_id)
+        self._check_empty(group_id)
+        # Members may join, and commit, before it is this group's turn: what they commit must not go.
+        await self.offsets.delete_group(group_id, check=lambda: self._check_empty(group_id))
         self.forget(group_id)
+
+    def _check_empty(self, group_id: str) -> None:
+        group = self._groups.get(group_id)
+        if group is not None and not group.is_empty:
+            raise GroupNotEmpty(f"group {group_id} has members; stop them first")
 
     async def check_commit(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> Fence:
         """Permission to write the group's offsets, for a member of it or (generation -1) for anybody while it is

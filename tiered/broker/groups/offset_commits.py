@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import DataError, IntegrityError
 
 from tiered.errors import (
     CoordinatorNotAvailable,
@@ -43,6 +44,8 @@ DEADLINE_MS = 5_000
 """Kafka's `offsets.commit.timeout.ms`."""
 RETRY_MS = 1_000.0
 LAST_WORDS_MS = 5_000
+INDIGESTIBLE = (DataError, IntegrityError, ValueError)
+"""What SQL says of values that it does not take now and never will."""
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -76,6 +79,8 @@ class OffsetCommits:
         self._commit_number = 0
         self._task: asyncio.Task[None] | None = None
         self._stopped = False
+        self._one_by_one = False
+        """SQL could not digest something of a batch: what it was shows when each is written alone."""
         self.outcome_unknown = False
         """A transaction may still be committed: the slots have to be taken again first."""
 
@@ -106,7 +111,10 @@ class OffsetCommits:
         try:
             async with asyncio.timeout(LAST_WORDS_MS / 1000.0), self._turn:
                 while self._waiting or self._changed:
-                    await self._write_batch()
+                    try:
+                        await self._write_batch()
+                    except INDIGESTIBLE:
+                        log.exception("at shutdown: something of groups' state cannot be stored")
         except TimeoutError:
             log.warning("at shutdown: SQL did not take %d groups' state in time", len(self._changed))
         except TieredError as error:
@@ -147,11 +155,21 @@ class OffsetCommits:
         """The group's row where SQL does not have it yet, for all this broker knows."""
         return self._changed.get(group_id) or self._being_written.get(group_id)
 
-    async def remove_group(self, slot: int, group_id: str) -> None:
-        """Deletes the group, its offsets, and what was due of it. Raises CoordinatorNotAvailable or NotCoordinator."""
-        before = self._changed.get(group_id)
-        await self.exclusively([slot], lambda conn: groups.remove(conn, group_id))
-        if self._changed.get(group_id) is before:
+    async def remove_group(self, slot: int, group_id: str, *, check: Callable[[], None] | None = None) -> None:
+        """Deletes the group, its offsets, and what was due of it, unless `check` raises at the last moment.
+
+        Raises CoordinatorNotAvailable or NotCoordinator.
+        """
+        due: GroupRow | None = None
+
+        def look() -> None:
+            nonlocal due
+            if check is not None:
+                check()
+            due = self._changed.get(group_id)
+
+        await self.exclusively([slot], lambda conn: groups.remove(conn, group_id), check=look)
+        if self._changed.get(group_id) is due:
             self._changed.pop(group_id, None)
 
     async def settled(self, group_id: str) -> None:
@@ -166,17 +184,23 @@ class OffsetCommits:
             async with self._turn:
                 await self._settle()
 
-    async def exclusively(self, slots: Collection[int], change: Callable[[Connection], T]) -> T:
+    async def exclusively(
+        self, slots: Collection[int], change: Callable[[Connection], T], *, check: Callable[[], None] | None = None
+    ) -> T:
         """What `change(conn)` returns, after every commit before now and before every one after it.
 
-        It runs in one transaction that holds the slots. Raises CoordinatorNotAvailable or NotCoordinator.
+        It runs in one transaction that holds the slots. `check` is called when nothing is waited for any more: it
+        decides by what is true then, and may raise. Raises CoordinatorNotAvailable or NotCoordinator.
         """
         async with self._turn:
             last = self._waiting[-1].done if self._waiting else None
-            while self._changed or (last is not None and not last.done()):
-                # A group's row that is still due would bring back what `change` deletes.
+            # A group's row that is still due would bring back what `change` deletes.
+            due = list(self._changed.values())
+            while (last is not None and not last.done()) or any(self._changed.get(row.group_id) is row for row in due):
                 await self._write_batch()
             await self._settle()
+            if check is not None:
+                check()
             by = self._coordinator()
 
             def fenced(conn: Connection) -> T:
@@ -216,8 +240,11 @@ class OffsetCommits:
                 _fail(waiting, error)
             if not batch:
                 raise
-        except BaseException:
-            self._give_back(changed)
+        except BaseException as error:
+            indigestible = isinstance(error, INDIGESTIBLE)
+            self._one_by_one = indigestible and len(batch) + len(changed) > 1
+            if self._one_by_one or not indigestible:
+                self._give_back(changed)
             for waiting in batch:
                 _fail(waiting, CoordinatorNotAvailable("the commit was interrupted; commit again"))
             raise
@@ -233,20 +260,31 @@ class OffsetCommits:
             self._being_written = {}
 
     def _take_batch(self) -> tuple[list[_WaitingState], dict[str, GroupRow]]:
+        changed: dict[str, GroupRow] = {}
+        if self._one_by_one and self._changed:
+            changed = dict([self._changed.popitem()])
+            batch = []
+        else:
+            batch = self._take_commits(1 if self._one_by_one else MAX_BATCH_ENTRIES)
+            # A group's new generation ends the right of the commits before it: they go first.
+            if not self._waiting:
+                changed, self._changed = self._changed, {}
+        if not self._waiting and not self._changed:
+            self._something.clear()
+            self._one_by_one = False
+        return batch, changed
+
+    def _take_commits(self, most_entries: int) -> list[_WaitingState]:
+        """The first ones, with so many entries together; one in any case."""
         batch: list[_WaitingState] = []
         entries = 0
-        while self._waiting and (not batch or entries + len(self._waiting[0].commit.entries) <= MAX_BATCH_ENTRIES):
+        while self._waiting and (not batch or entries + len(self._waiting[0].commit.entries) <= most_entries):
             waiting = self._waiting.popleft()
             batch.append(waiting)
             entries += len(waiting.commit.entries)
             self._waiting_chars -= waiting.chars
         self._waiting_entries -= entries
-        # A group's new generation ends the right of the commits before it: they go first.
-        changed = {} if self._waiting else self._changed
-        if not self._waiting:
-            self._changed = {}
-            self._something.clear()
-        return batch, changed
+        return batch
 
     def _give_back(self, changed: dict[str, GroupRow]) -> None:
         """They are written with the next commits, or else after a while."""

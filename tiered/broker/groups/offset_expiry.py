@@ -68,8 +68,13 @@ class OffsetExpiry:
         ids = [row.group_id for row in rows]
         old = await self._read(partial(group_offsets.old_topics, group_ids=ids, before_ms=before_ms))
         by_id = {row.group_id: row for row in rows}
-        expired = [(group, topic) for group, topic in old if self._is_expired(by_id[group], topic, before_ms)]
-        without_members = [row.group_id for row in rows if not self._has_members(row)]
+        expired: list[tuple[str, UUID]] = []
+        without_members: list[str] = []
+
+        def look() -> None:
+            # Members may have joined while it was somebody else's turn.
+            expired.extend(each for each in old if self._is_expired(by_id[each[0]], each[1], before_ms))
+            without_members.extend(row.group_id for row in rows if not self._has_members(row))
 
         # A group that has just lost its last member, or its coordinator, keeps its generation for a while.
         empty_before_ms = self._broker.clock.now_ms() - self._broker.settings.offsets_retention_check_interval_ms
@@ -78,7 +83,7 @@ class OffsetExpiry:
             group_offsets.remove_old(conn, expired, before_ms=before_ms)
             return groups.remove_without_offsets(conn, without_members, empty_before_ms=empty_before_ms)
 
-        for group_id in await self._commits.exclusively({row.slot for row in rows}, change):
+        for group_id in await self._commits.exclusively({row.slot for row in rows}, change, check=look):
             self._broker.groups.forget(group_id)
 
     def _is_expired(self, row: GroupRow, topic_id: UUID, before_ms: int) -> bool:

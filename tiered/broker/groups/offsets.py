@@ -95,10 +95,17 @@ class Offsets:
             raise InvalidRequest(f"group {group_id} has more than {limit} offsets: ask for some partitions at a time")
         return found
 
-    async def delete(self, group_id: str, partitions: Collection[TopicPartition]) -> None:
-        """The group has no offset for these partitions any more. Raises CoordinatorNotAvailable, NotCoordinator."""
+    async def delete(
+        self, group_id: str, partitions: Collection[TopicPartition], *, check: Callable[[], None] | None = None
+    ) -> None:
+        """The group has no offset for these partitions any more, unless `check` raises at the last moment.
+
+        Raises CoordinatorNotAvailable, NotCoordinator.
+        """
         keys = [(each.topic_id, each.partition) for each in partitions]
-        await self.commits.exclusively([self._slot(group_id)], lambda conn: group_offsets.remove(conn, group_id, keys))
+        await self.commits.exclusively(
+            [self._slot(group_id)], lambda conn: group_offsets.remove(conn, group_id, keys), check=check
+        )
 
     # Groups
 
@@ -137,9 +144,12 @@ class Offsets:
             )
         )
 
-    async def delete_group(self, group_id: str) -> None:
-        """Deletes the group's row and its offsets. Raises CoordinatorNotAvailable, NotCoordinator."""
-        await self.commits.remove_group(self._slot(group_id), group_id)
+    async def delete_group(self, group_id: str, *, check: Callable[[], None] | None = None) -> None:
+        """Deletes the group's row and its offsets, unless `check` raises at the last moment.
+
+        Raises CoordinatorNotAvailable, NotCoordinator.
+        """
+        await self.commits.remove_group(self._slot(group_id), group_id, check=check)
 
     async def expire(self) -> None:
         """Deletes what has expired, now. Raises CoordinatorNotAvailable, NotCoordinator."""

@@ -5,7 +5,9 @@ memory is bounded: a client's pattern never reaches Python's `re`, where a short
 """
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import re2
@@ -35,6 +37,18 @@ class Patterns:
         self._memory = memory
         self._in_use = in_use
         self._known: dict[str, _Matches] = {}
+        self._kept: Counter[str] = Counter()
+
+    @contextmanager
+    def kept(self, pattern: str) -> Iterator[None]:
+        """Within it `learn` does not forget the pattern to make room, though no member uses it yet."""
+        self._kept[pattern] += 1
+        try:
+            yield
+        finally:
+            self._kept[pattern] -= 1
+            if not self._kept[pattern]:
+                del self._kept[pattern]
 
     async def learn(self, pattern: str, names: frozenset[str]) -> None:
         """Afterwards `matches` knows the pattern. Raises InvalidRegularExpression, CoordinatorNotAvailable."""
@@ -57,7 +71,7 @@ class Patterns:
     def _make_room(self) -> None:
         if len(self._known) < MAX_PATTERNS:
             return
-        used = self._in_use()
+        used = self._in_use() | self._kept.keys()
         for pattern in [each for each in self._known if each not in used]:
             self._memory.take(-self._known.pop(pattern).size_bytes)
         if len(self._known) >= MAX_PATTERNS:

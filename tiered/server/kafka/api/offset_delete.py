@@ -1,17 +1,18 @@
 """OffsetDelete (key 47), version 0: forgets what a group has committed for some partitions.
 
 Offsets of a topic that a member of the group subscribes to are GROUP_SUBSCRIBED_TO_TOPIC, those of other topics
-go while the group lives. A group that nobody knows is GROUP_ID_NOT_FOUND, a partition that does not exist
-UNKNOWN_TOPIC_OR_PARTITION. What was never committed is deleted without an error.
+go while the group lives. A group with members of another type than consumers is NON_EMPTY_GROUP. A group that
+nobody knows is GROUP_ID_NOT_FOUND, a partition that does not exist UNKNOWN_TOPIC_OR_PARTITION. What was never
+committed is deleted without an error.
 """
 
 from typing import Any
 
-from tiered.broker.groups.group import Group
-from tiered.errors import GroupNotFound, GroupSubscribedToTopic, TieredError, UnknownTopicOrPartition
+from tiered.errors import GroupNotEmpty, GroupNotFound, GroupSubscribedToTopic, TieredError, UnknownTopicOrPartition
 from tiered.ids import TopicPartition
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
+from tiered.wire.consumer_protocol import PROTOCOL_TYPE
 
 
 async def handle(context: Context, request: Any, reply: Any) -> Any:
@@ -22,13 +23,16 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
         group = await coordinator.load(request.group_id)
         if group is None:
             raise GroupNotFound(f"no group has the id {request.group_id[:80]}")
+        if not group.is_empty and group.summary().protocol_type != PROTOCOL_TYPE:
+            raise GroupNotEmpty(f"group {request.group_id[:80]} has members that are no consumers; stop them first")
         wanted: list[TopicPartition] = []
         async for topic in in_turns(request.topics):
             partitions = []
+            is_read = not group.is_empty and group.is_subscribed_to(topic.name)
             async for asked in in_turns(topic.partitions):
                 code = NONE
                 try:
-                    wanted.append(_key(context, group, topic.name, asked.partition_index))
+                    wanted.append(_key(context, request.group_id, topic.name, asked.partition_index, is_read=is_read))
                 except TieredError as error:
                     code = error_code(error)
                 partitions.append(
@@ -36,19 +40,32 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
                 )
             topics.append(reply.OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))
         if wanted:
-            await coordinator.offsets.delete(request.group_id, wanted)
+            # Members may join, and commit, before it is this group's turn: what they commit must not go.
+            await coordinator.offsets.delete(
+                request.group_id, wanted, check=lambda: _check_unread(context, request.group_id, wanted)
+            )
         code = NONE
     except TieredError as error:
         topics, code = [], error_code(error)
     return reply.OffsetDeleteResponse(error_code=code, throttle_time=0, topics=topics)
 
 
-def _key(context: Context, group: Group, name: str, partition: int) -> TopicPartition:
+def _check_unread(context: Context, group_id: str, wanted: list[TopicPartition]) -> None:
+    group = context.broker.groups.find(group_id)
+    if group is None or group.is_empty:
+        return
+    for topic_id in {each.topic_id for each in wanted}:
+        topic = context.broker.topics.find_id(topic_id)
+        if topic is not None and group.is_subscribed_to(topic.name):
+            raise GroupSubscribedToTopic(f"group {group_id} reads {topic.name}: stop its members first")
+
+
+def _key(context: Context, group_id: str, name: str, partition: int, *, is_read: bool) -> TopicPartition:
     topic = context.broker.topics.find(name)
     if topic is None or topic.is_internal or not 0 <= partition < topic.partition_count:
         raise UnknownTopicOrPartition(f"{name[:80]} has no partition {partition}; refresh metadata")
-    if not group.is_empty and group.is_subscribed_to(name):
-        raise GroupSubscribedToTopic(f"group {group.group_id} reads {name}: stop its members first")
+    if is_read:
+        raise GroupSubscribedToTopic(f"group {group_id} reads {name}: stop its members first")
     return TopicPartition(topic.topic_id, partition)
 
 
