@@ -118,7 +118,9 @@ def test_a_group_that_is_missing_is_said_with_names_that_are_like_it(tiered: Tie
     filled(tiered, "like")
     committed_by(tiered, "billing", "like", {0: 1})
     assert "there is no group biling (did you mean billing?)" in tiered.failure("groups", "describe", "biling")
-    assert "there is no topic lik (did you mean like?)" in tiered.failure("topics", "describe", "lik")
+    assert "there is no group biling (did you mean billing?)" in tiered.failure("groups", "delete", "biling")
+    for action in (["describe"], ["delete"], ["alter", "-p", "9"]):
+        assert "there is no topic lik (did you mean like?)" in tiered.failure("topics", *action, "lik")
 
 
 # Moving

@@ -19,7 +19,7 @@ from tiered.runtime import SystemClock
 
 __all__ = [
     "EARLIEST", "EARLIEST_LOCAL", "LATEST", "Cluster", "Partition", "Topic", "all_topics", "created_topic",
-    "existing_topic", "offsets", "run_with_cluster",
+    "existing_topic", "missing_topic", "offsets", "run_with_cluster",
 ]  # fmt: skip
 
 EARLIEST_LOCAL = -4
@@ -113,14 +113,16 @@ async def existing_topic(cluster: Cluster, name: str) -> Topic:
     """The topic of this name; never creates it. Raises CommandFailed when there is none."""
     (found,) = await _describe(cluster, [name]) or (None,)
     if found is None or found.error_code == UNKNOWN_TOPIC_OR_PARTITION:
-        there = [each.name for each in await _describe(cluster, None)]
-        raise CommandFailed(
-            f"there is no topic {name}{nearest_names(name, there)}; `tiered topics list` shows those that exist, "
-            f"`tiered topics create {name}` makes it"
-        )
+        raise CommandFailed(f"{await missing_topic(cluster, name)}, `tiered topics create {name}` makes it")
     if found.error_code != NONE:
         raise CommandFailed(f"{name}: {reason(found.error_code, None)}")
     return _topic(found)
+
+
+async def missing_topic(cluster: Cluster, name: str) -> str:
+    """In words, that there is no such topic, with names that are like it."""
+    there = [each.name for each in await _describe(cluster, None)]
+    return f"there is no topic {name}{nearest_names(name, there)}; `tiered topics list` shows those that exist"
 
 
 async def created_topic(cluster: Cluster, name: str) -> Topic:

@@ -5,6 +5,7 @@ plain columns, so that `awk` and `diff` see nothing but text. Must never ask any
 """
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +32,8 @@ def print_json(value: object) -> None:
 
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
     """A table on stdout. An empty cell is shown as `-`, so that every row has all its words."""
-    if sys.stdout.isatty():
+    # rich takes a dumb terminal for one of 80 columns, whatever it is told, and drops columns that do not fit.
+    if sys.stdout.isatty() and os.environ.get("TERM") not in {"dumb", "unknown"}:
         _draw(columns, rows)
     else:
         print("\n".join(plain_lines(columns, rows)))

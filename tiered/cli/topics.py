@@ -7,7 +7,7 @@ shown. With several topics each is tried, and the exit code is 1 when any of the
 import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tiered.cli.cluster import (
@@ -18,6 +18,7 @@ from tiered.cli.cluster import (
     Topic,
     all_topics,
     existing_topic,
+    missing_topic,
     offsets,
     run_with_cluster,
 )
@@ -101,7 +102,9 @@ def run_delete(arguments: argparse.Namespace) -> int:
             ),
         )
         fine = {NONE, UNKNOWN_TOPIC_OR_PARTITION} if arguments.if_exists else {NONE}
-        return _report(arguments, answer.responses, fine=fine, done="deleted")
+        missing = [each.name for each in answer.responses if each.error_code == UNKNOWN_TOPIC_OR_PARTITION]
+        told = {} if arguments.if_exists else {name: await missing_topic(cluster, name) for name in missing}
+        return _report(arguments, answer.responses, fine=fine, done="deleted", told=told)
 
     return run_with_cluster(arguments.bootstrap, act)
 
@@ -115,6 +118,7 @@ def run_alter(arguments: argparse.Namespace) -> int:
         raise UsageError("nothing to alter: give --config, --delete-config or --partitions")
 
     async def act(cluster: Cluster) -> int:
+        await existing_topic(cluster, arguments.topic)
         if configs or arguments.delete_config:
             changes = configs | dict.fromkeys(arguments.delete_config)
             _require_success(arguments.topic, await alter_configs(cluster, arguments.topic, changes))
@@ -268,11 +272,22 @@ def _require_success(topic: str, results: Sequence[Any]) -> None:
             raise CommandFailed(f"{topic}: {reason(each.error_code, each.error_message)}")
 
 
-def _report(arguments: argparse.Namespace, results: Sequence[Any], *, fine: set[int], done: str) -> int:
-    """Says what became of each topic, and gives the exit code. Codes in `fine` are success."""
+def _report(
+    arguments: argparse.Namespace,
+    results: Sequence[Any],
+    *,
+    fine: set[int],
+    done: str,
+    told: Mapping[str, str] | None = None,
+) -> int:
+    """Says what became of each topic, and gives the exit code. Codes in `fine` are success.
+
+    `told` is what to say of topics in place of the broker's words.
+    """
     outcomes = []
     for each in results:
-        message = None if each.error_code in fine else reason(each.error_code, getattr(each, "error_message", None))
+        words = (told or {}).get(each.name) or getattr(each, "error_message", None)
+        message = None if each.error_code in fine else reason(each.error_code, words)
         outcomes.append((each.name, message, each.error_code == NONE))
     if arguments.json:
         print_json([{"topic": name, "changed": changed, "error": message} for name, message, changed in outcomes])

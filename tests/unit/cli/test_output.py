@@ -73,10 +73,10 @@ def test_one_is_singular() -> None:
     assert (counted(1, "record"), counted(2000, "record")) == ("1 record", "2,000 records")
 
 
-def on_a_terminal(code: str) -> str:
+def on_a_terminal(code: str, term: str = "xterm") -> str:
     """What `code` prints when its stdout is a terminal of 40 columns."""
     ours, theirs = pty.openpty()
-    environ = {**os.environ, "COLUMNS": "40", "TERM": "xterm"}
+    environ = {**os.environ, "COLUMNS": "40", "TERM": term}
     process = subprocess.Popen([sys.executable, "-c", code], stdout=theirs, env=environ)
     os.close(theirs)
     shown = b""
@@ -96,3 +96,13 @@ def test_a_terminal_gets_the_same_cells_whole_and_without_markup() -> None:
     )
     assert "\x1b[" in shown.splitlines()[0]
     assert [line.split() for line in shown.splitlines()[1:]] == [[f"[red]{cell}", "5"], ["-", "-"]]
+
+
+def test_a_dumb_terminal_gets_all_columns_too() -> None:
+    cell = "x" * 100
+    shown = on_a_terminal(
+        "from tiered.cli.output import Column, print_table\n"
+        f"print_table([Column('A'), Column('B', numeric=True)], [['{cell}', '5']])",
+        term="dumb",
+    )
+    assert [line.split() for line in shown.splitlines()] == [["A", "B"], [cell, "5"]]
