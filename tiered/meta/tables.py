@@ -7,12 +7,16 @@ Why each change of topics, partitions, brokers, settings or segments carries a `
 `tiered.meta.changes`. Times are milliseconds since 1970 UTC.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 from sqlalchemy import (
     JSON,
     BigInteger,
     Boolean,
     CheckConstraint,
     Column,
+    Connection,
     ForeignKey,
     ForeignKeyConstraint,
     Index,
@@ -22,9 +26,11 @@ from sqlalchemy import (
     Table,
     Text,
     Uuid,
+    event,
     text,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from tiered.rules.segment_states import SegmentState
 
@@ -38,7 +44,31 @@ metadata = MetaData(
     }
 )
 
-JsonList = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+
+class JsonList(TypeDecorator[Any]):
+    """A JSON array, JSONB on PostgreSQL, whose types are imported there alone: they bring all its drivers along."""
+
+    impl = JSON(none_as_null=True)
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        if dialect.name != "postgresql":
+            return dialect.type_descriptor(JSON(none_as_null=True))
+        from sqlalchemy.dialects.postgresql import JSONB
+
+        return dialect.type_descriptor(JSONB(none_as_null=True))
+
+
+WHERE = "where"
+"""In `info` of an index: the rows that it holds."""
+
+
+@event.listens_for(metadata, "before_create")
+def _restrict_indexes(_metadata: MetaData, connection: Connection, tables: Sequence[Table], **_: Any) -> None:
+    """Said to SQLAlchemy when the tables are made: told before, it would import both dialects at every start."""
+    for index in (index for table in tables for index in table.indexes if WHERE in index.info):
+        index.dialect_options[connection.dialect.name]["where"] = text(index.info[WHERE])
+
 
 ONLY_ROW = 1
 """The key of tables that hold exactly one row."""
@@ -94,8 +124,7 @@ topic = Table(
         "uq_topic_name_of_living",
         "name",
         unique=True,
-        sqlite_where=text("deleted_at_ms IS NULL"),
-        postgresql_where=text("deleted_at_ms IS NULL"),
+        info={WHERE: "deleted_at_ms IS NULL"},
     ),
 )
 
@@ -170,27 +199,23 @@ segment = Table(
         "partition",
         "base_offset",
         unique=True,
-        sqlite_where=text("state = 'committed'"),
-        postgresql_where=text("state = 'committed'"),
+        info={WHERE: "state = 'committed'"},
     ),
     # What the sweepers ask for every few seconds: few rows of many.
     Index(
         "ix_segment_planned",
         "deadline_ms",
-        sqlite_where=text("state = 'planned'"),
-        postgresql_where=text("state = 'planned'"),
+        info={WHERE: "state = 'planned'"},
     ),
     Index(
         "ix_segment_retired",
         "purge_after_ms",
-        sqlite_where=text("state = 'retired'"),
-        postgresql_where=text("state = 'retired'"),
+        info={WHERE: "state = 'retired'"},
     ),
     Index(
         "ix_segment_purged",
         "purged_at_ms",
-        sqlite_where=text("state = 'purged'"),
-        postgresql_where=text("state = 'purged'"),
+        info={WHERE: "state = 'purged'"},
     ),
 )
 
@@ -228,8 +253,7 @@ consumer_group = Table(
     Index(
         "ix_consumer_group_empty",
         "empty_since_ms",
-        sqlite_where=text("empty_since_ms IS NOT NULL"),
-        postgresql_where=text("empty_since_ms IS NOT NULL"),
+        info={WHERE: "empty_since_ms IS NOT NULL"},
     ),
 )
 

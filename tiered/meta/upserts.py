@@ -6,10 +6,15 @@ Owns the choice between the two. Must never hold a statement.
 from typing import Any
 
 from sqlalchemy import Connection, Table
-from sqlalchemy.dialects import postgresql, sqlite
 
 
 def insert_for(conn: Connection, table: Table) -> Any:
     """The statement, with `on_conflict_do_update`, `on_conflict_do_nothing` and `excluded`."""
-    dialect = postgresql if conn.dialect.name == "postgresql" else sqlite
-    return dialect.insert(table)
+    # Each package imports all drivers that it knows: a start pays for the one that it uses.
+    if conn.dialect.name == "postgresql":
+        from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+
+        return postgresql_insert(table)
+    from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+
+    return sqlite_insert(table)
