@@ -55,6 +55,18 @@ OPTIONS = (
 )
 
 
+KAFKAS_NAMES_OF_OPTIONS = {
+    "broker.id": "--broker-id",
+    "node.id": "--broker-id",
+    "broker.rack": "--rack",
+    "listeners": "--kafka",
+    "advertised.listeners": "--advertise",
+    "log.dir": "--data",
+    "log.dirs": "--data",
+}
+"""What stands in Kafka's configuration file, and here is an option by itself."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
     """Everything that `tiered serve` is told. `advertise_*` are None where the address bound is meant."""
@@ -165,6 +177,8 @@ def _settings(arguments: object, environ: Mapping[str, str], toml: Mapping[str, 
     merged = _flattened(table)
     merged |= _pairs([each for each in environ.get("TIERED_SET", "").split(";") if each.strip()], "TIERED_SET")
     merged |= _pairs(getattr(arguments, "set", None) or [], "--set")
+    for name in merged.keys() & KAFKAS_NAMES_OF_OPTIONS.keys():
+        raise InvalidConfig(f"{name} is no setting here: it is the option {KAFKAS_NAMES_OF_OPTIONS[name]}")
     return merged
 
 
