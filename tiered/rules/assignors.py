@@ -7,7 +7,7 @@ give the same answer when nothing has changed. Pure, and quick for thousands of 
 
 import heapq
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -91,12 +91,20 @@ def uniform(members: Members, counts: Counts) -> dict[str, Partitions]:
     shares = {member_id: _Share() for member_id in sorted(members)}
     subscribers = _subscribers(members, counts)
     free = _keep(members, {topic: counts[topic] for topic in subscribers}, shares)
+    queues: dict[int, list[tuple[int, str]]] = {}
     # Topics with the fewest subscribers first: the others have more members left to even things out with.
     for topic in sorted(free, key=lambda topic: (len(subscribers[topic]), topic)):
-        queue = [(shares[member_id].count, member_id) for member_id in subscribers[topic]]
-        heapq.heapify(queue)
+        among = subscribers[topic]
+        queue = queues.get(id(among))
+        if queue is None:
+            queue = queues[id(among)] = [(shares[member_id].count, member_id) for member_id in among]
+            heapq.heapify(queue)
         for partition in sorted(free[topic]):
             count, member_id = queue[0]
+            while count != shares[member_id].count:
+                # It has got more through another queue: its entry goes down to where it belongs.
+                heapq.heapreplace(queue, (shares[member_id].count, member_id))
+                count, member_id = queue[0]
             shares[member_id].take(topic, partition)
             heapq.heapreplace(queue, (count + 1, member_id))
     if len({subscriber.topics for subscriber in members.values()}) == 1:
@@ -121,11 +129,26 @@ def _keep(members: Members, counts: Counts, shares: dict[str, _Share]) -> dict[T
 
 
 def _subscribers(members: Members, counts: Counts) -> dict[TopicId, list[str]]:
-    found: dict[TopicId, list[str]] = {}
-    for member_id in sorted(members):
-        for topic in members[member_id].topics:
+    """The subscribers of each topic, in order. Topics with the same ones have the same list.
+
+    In most groups all members subscribe to the same topics: equal subscriptions are looked at once.
+    """
+    alike: dict[frozenset[TopicId], list[str]] = {}
+    for member_id, subscriber in members.items():
+        alike.setdefault(subscriber.topics, []).append(member_id)
+    parts: dict[TopicId, list[int]] = {}
+    for number, topics in enumerate(alike):
+        for topic in topics:
             if counts.get(topic, 0) > 0:
-                found.setdefault(topic, []).append(member_id)
+                parts.setdefault(topic, []).append(number)
+    names = list(alike.values())
+    merged: dict[tuple[int, ...], list[str]] = {}
+    found: dict[TopicId, list[str]] = {}
+    for topic, numbers in parts.items():
+        among = merged.get(key := tuple(numbers))
+        if among is None:
+            among = merged[key] = sorted(name for number in numbers for name in names[number])
+        found[topic] = among
     return found
 
 
@@ -191,11 +214,13 @@ def range_(members: Members, counts: Counts) -> dict[str, Partitions]:
     Topics with equally many partitions and the same subscribers are cut alike, so that whoever joins two such
     topics has equal keys in one member. Members stay in the order of what they had, newcomers come last.
     """
-    alike: dict[tuple[int, tuple[str, ...]], list[TopicId]] = {}
-    for topic, among in _subscribers(members, counts).items():
-        alike.setdefault((counts[topic], tuple(among)), []).append(topic)
+    subscribers = _subscribers(members, counts)
+    alike: dict[tuple[int, int], set[TopicId]] = {}
+    for topic, among in subscribers.items():
+        alike.setdefault((counts[topic], id(among)), set()).add(topic)
     found: dict[str, dict[TopicId, frozenset[int]]] = {member_id: {} for member_id in members}
-    for (count, sharing), topics in alike.items():
+    for (count, _), topics in alike.items():
+        sharing = subscribers[next(iter(topics))]
         in_order = sorted(sharing, key=lambda member_id: _place(member_id, members[member_id], topics))
         size, more = divmod(count, len(in_order))
         start = 0
@@ -208,9 +233,9 @@ def range_(members: Members, counts: Counts) -> dict[str, Partitions]:
     return dict(found)
 
 
-def _place(member_id: str, subscriber: Subscriber, topics: Iterable[TopicId]) -> tuple[int, int, str, str]:
+def _place(member_id: str, subscriber: Subscriber, topics: Container[TopicId]) -> tuple[int, int, str, str]:
     """Where a member stands: by its first partition so far; else after the others, by its instance id or its id."""
-    first = min((min(had) for topic in topics if (had := subscriber.had.get(topic))), default=-1)
+    first = min((min(had) for topic, had in subscriber.had.items() if topic in topics), default=-1)
     return int(first < 0), first, subscriber.instance_id or member_id, member_id
 
 

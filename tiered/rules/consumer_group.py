@@ -108,14 +108,13 @@ class ConsumerGroupState:
 
     def count_partitions(self, *, with_member: Member) -> int:
         """Of all topics that the members and this one, as it is here, subscribe to."""
-        names = set(self._subscribed(with_member))
-        for member in self._members.values():
-            if member.member_id != with_member.member_id:
-                names |= self._subscribed(member)
+        others = (member for member in self._members.values() if member.member_id != with_member.member_id)
+        subscriptions = {(member.topics, member.pattern) for member in (*others, with_member)}
+        names = set[str]().union(*(self._names_of(*each, self._matches) for each in subscriptions))
         return sum(facts.partition_count for name in names if (facts := self._catalogue.get(name)))
 
     def is_subscribed_to(self, topic: str) -> bool:
-        return any(topic in self._subscribed(member) for member in self._members.values())
+        return any(topic in self._names_of(*each, self._matches) for each in self._subscriptions())
 
     # Members
 
@@ -178,6 +177,8 @@ class ConsumerGroupState:
     def subscribe(self, member: Member) -> None:
         """Puts a member that is new, or may want other topics than before: then another target is due."""
         before = self._members.get(member.member_id)
+        if before is None or before.topics is not member.topics:
+            member = replace(member, topics=self._shared(member.topics))
         wants = (member.topics, member.pattern, member.assignor)
         if before is None or (before.topics, before.pattern, before.assignor) != wants:
             self.epoch += 1
@@ -224,11 +225,15 @@ class ConsumerGroupState:
         self.assignor = max(asked, key=lambda name: (asked[name], name == self.assignor, name), default=self.assignor)
         if not asked:
             self.assignor = assignors.UNIFORM
+        ids = {
+            each: frozenset(
+                facts.topic_id for name in self._names_of(*each, self._matches) if (facts := self._catalogue.get(name))
+            )
+            for each in self._subscriptions()
+        }
         members = {
             member.member_id: Subscriber(
-                topics=frozenset(
-                    facts.topic_id for name in self._subscribed(member) if (facts := self._catalogue.get(name))
-                ),
+                topics=ids[member.topics, member.pattern],
                 had=self.target_of(member.member_id),
                 instance_id=member.instance_id,
             )
@@ -287,15 +292,24 @@ class ConsumerGroupState:
                 found[topic_id] = free
         return found
 
-    def _subscribed(self, member: Member) -> frozenset[str]:
-        if not member.pattern:
-            return member.topics
-        return member.topics | self._matches.get(member.pattern, frozenset())
+    def _shared(self, topics: frozenset[str]) -> frozenset[str]:
+        """The set of another member that wants the same: to compare it with itself costs nothing."""
+        wanted = hash(topics)
+        for member in self._members.values():
+            if hash(member.topics) == wanted and member.topics == topics:
+                return member.topics
+        return topics
+
+    def _subscriptions(self) -> set[tuple[frozenset[str], str]]:
+        """What members subscribe to: topics by name, and a pattern. Most members have the same."""
+        return {(member.topics, member.pattern) for member in self._members.values()}
+
+    @staticmethod
+    def _names_of(topics: frozenset[str], pattern: str, matches: Matches) -> frozenset[str]:
+        return topics | matches.get(pattern, frozenset()) if pattern else topics
 
     def _facts(self, catalogue: Catalogue | None = None, matches: Matches | None = None) -> dict[str, TopicFacts]:
         known = self._catalogue if catalogue is None else catalogue
         matching = self._matches if matches is None else matches
-        names = {name for member in self._members.values() for name in member.topics}
-        for pattern in self.patterns:
-            names |= matching.get(pattern, frozenset())
+        names = set[str]().union(*(self._names_of(*each, matching) for each in self._subscriptions()))
         return {name: facts for name in names if (facts := known.get(name))}

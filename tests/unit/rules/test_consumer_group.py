@@ -47,6 +47,16 @@ def test_the_first_member_gets_everything_at_once() -> None:
     assert group.phase is ConsumerGroupPhase.STABLE
 
 
+def test_members_that_want_the_same_share_one_set_of_names() -> None:
+    """A thousand members with a thousand topics each would be compared name by name at each join otherwise."""
+    group = made(a=4, b=4)
+    for number in range(3):
+        joined(group, f"same-{number}", "a", "b")
+        joined(group, f"other-{number}", "a")
+    group.subscribe(replace(group.member("other-2"), topics=frozenset(["a", "b"])))
+    assert len({id(member.topics) for member in group}) == 2
+
+
 def test_a_newcomer_waits_until_the_owner_has_given_up_its_share() -> None:
     group = made()
     joined(group, "m1")
