@@ -1,8 +1,6 @@
 """The SQLite catalogue of a broker that has just been installed, as bytes.
 
-Owns one copy for each process. Made from the tables that the code describes, because importing alembic would cost
-a test's first broker a seventh of its second; a contract test lays it beside what the migrations make. Later
-migrations find it at the newest revision, like any other catalogue.
+Owns one copy for each process: a test's later brokers copy the file instead of making the tables again.
 """
 
 import sqlite3
@@ -21,22 +19,14 @@ def fresh_catalogue() -> bytes:
 
 
 def _newest() -> bytes:
-    from sqlalchemy import create_engine, insert
+    from sqlalchemy import create_engine
 
-    from tiered.meta import migrations, views
-    from tiered.meta.tables import ONLY_ROW, metadata, producer_id_block
+    from tiered.meta import migrations
 
     engine = create_engine("sqlite://")
     try:
         with engine.begin() as conn:
-            metadata.create_all(conn)
-            views.install(conn, migrations.REVISIONS[-1])
-            conn.exec_driver_sql(
-                "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
-                "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
-            )
-            conn.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (migrations.REVISIONS[-1],))
-            conn.execute(insert(producer_id_block).values(id=ONLY_ROW, next_producer_id=0))
+            migrations.create(conn)
         with engine.connect() as conn:
             driver = conn.connection.driver_connection
             assert isinstance(driver, sqlite3.Connection)
