@@ -302,7 +302,7 @@ def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker for few clients at once."""
     settings = {
-        "tiered.http.request.timeout.ms": 8000,
+        "tiered.http.request.timeout.ms": 4000,
         "tiered.http.max.requests": 3,
         "tiered.http.max.connections": 12,
     }
@@ -348,7 +348,7 @@ def test_more_requests_than_allowed_are_429_and_the_door_recovers(narrow: Broker
     try:
         for sock in held:
             sock.sendall(b"POST /api/v1/topics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
-        deadline = time.monotonic() + 7
+        deadline = time.monotonic() + 3.5
         while (answer := ask(narrow, "/healthz")).status != 429:
             assert time.monotonic() < deadline, "three unfinished requests never counted"
         assert answer.headers["Retry-After"] == "1"
