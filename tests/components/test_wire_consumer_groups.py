@@ -153,6 +153,13 @@ def test_what_contradicts_itself_is_refused_with_a_reason(broker: BrokerProcess,
 # Epochs
 
 
+def test_a_member_may_join_that_subscribes_to_nothing_yet(broker: BrokerProcess) -> None:
+    for names, pattern in (([], None), (None, ""), ([], "")):
+        with NewMember(broker, "nothing-yet", topics=names, pattern=pattern) as member:
+            assert member.join().assignment.topic_partitions == ()
+            assert member.ask(member_epoch=-1).error_code == 0
+
+
 def test_stale_epochs_are_fenced_and_the_fenced_member_joins_again(broker: BrokerProcess) -> None:
     with NewMember(broker, "stale", topics=["six"]) as one, NewMember(broker, "stale", topics=["six"]) as two:
         one.join()

@@ -329,6 +329,16 @@ def test_empty_groups_are_taken_over_both_ways_with_their_offsets(broker: Broker
         assert new.fetch_offset("six") == (0, 7)
 
 
+def test_an_id_that_was_only_given_out_is_no_hindrance_and_stays_good(broker: BrokerProcess) -> None:
+    with ClassicMember(broker, "given-out") as old, NewMember(broker, "given-out", topics=["six"]) as new:
+        old.get_id()
+        assert new.join().error_code == 0
+        given = old.member_id
+        assert (old.ask_join().error_code, old.member_id) == (0, given)
+        settle(new)
+        assert old.sync().error_code == 0
+
+
 def test_a_tool_may_remove_members_of_both_protocols(broker: BrokerProcess) -> None:
     with (
         ClassicMember(broker, "removed") as old,

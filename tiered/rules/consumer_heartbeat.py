@@ -84,5 +84,5 @@ def _check_join(heartbeat: Heartbeat) -> None:
         raise InvalidRequest("whoever joins says its rebalance time-out, in milliseconds above 0")
     if heartbeat.owned is None or heartbeat.owned:
         raise InvalidRequest("whoever joins owns nothing: give up all partitions, and send an empty list of them")
-    if heartbeat.topics is None and not heartbeat.pattern:
+    if heartbeat.topics is None and heartbeat.pattern is None:
         raise InvalidRequest("whoever joins says what it subscribes to: topics by name, or a pattern")

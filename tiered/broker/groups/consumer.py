@@ -73,7 +73,8 @@ class ConsumerGroups:
             return group
         if heartbeat.epoch != JOIN:
             raise UnknownMember(f"group {heartbeat.group_id} has no such member; join again with epoch 0")
-        if isinstance(group, ClassicGroup) and not group.is_empty:
+        # Ids that were given out, and not yet joined with, are good for either protocol.
+        if isinstance(group, ClassicGroup) and group.members:
             found = upgrade.to_consumer(self._coordinator, group)
         else:
             epoch = 0 if group is None else group.generation
