@@ -15,7 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 LONG_RUNS = "not soak and not interop and not fuzz"
 # A file, and with it its fixtures, stays on one worker; tests/conftest.py decides which file begins first.
-ON_TWO_CORES = ("-n", "2", "--no-loadscope-reorder")
+# Three workers for two cores: most tests wait for processes, disks and time-outs now and then.
+WORKERS = ("-n", "3", "--no-loadscope-reorder")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,7 @@ def steps(target: str, extra: list[str]) -> list[Step]:
                 STYLE,
                 FLOORS,
                 TYPES,
-                pytest("unit tests", *present, *ON_TWO_CORES, "-m", f"not slow and {LONG_RUNS}", *extra),
+                pytest("unit tests", *present, *WORKERS, "-m", f"not slow and {LONG_RUNS}", *extra),
             ]
         case "test":
             return [
@@ -54,7 +55,9 @@ def steps(target: str, extra: list[str]) -> list[Step]:
                 STYLE,
                 FLOORS,
                 TYPES,
-                pytest("tests", *ON_TWO_CORES, "-m", LONG_RUNS, *extra),
+                # First, so that the last count a reader sees is that of all the others.
+                pytest("tests that are alone", "tests/components", "-m", f"alone and {LONG_RUNS}", *extra),
+                pytest("tests", *WORKERS, "-m", f"not alone and {LONG_RUNS}", *extra),
             ]
         case "soak" | "interop" | "fuzz":
             return [pytest(target, "-m", target, "-o", "timeout=0", *extra)]

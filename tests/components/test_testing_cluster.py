@@ -24,6 +24,9 @@ from tiered.formats import record_batch
 from tiered.peer import EARLIEST, LATEST, BrokerError, Cluster
 from tiered.testing import LocalCluster, cluster
 
+# Threads and descriptors are counted, and other files' clients would come and go beside these tests.
+pytestmark = pytest.mark.alone
+
 
 def produce(c: LocalCluster, topic: str, *values: bytes) -> None:
     async def send() -> None:

@@ -169,7 +169,7 @@ def user_of(port: int) -> str | None:
                 inodes.add(f"socket:[{fields[9]}]")
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if any(str(each.readlink()) in inodes for each in (process / "fd").iterdir()):
+            if any(_target(each) in inodes for each in (process / "fd").iterdir()):
                 words = (process / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
                 # Its name and what it runs, and nothing else: arguments may hold secrets.
                 shown = [Path(words[0]).name, *(word for word in words[1:4] if "tiered" in word or word == "serve")]
@@ -177,6 +177,14 @@ def user_of(port: int) -> str | None:
         except OSError:
             continue
     return None
+
+
+def _target(link: Path) -> str:
+    """What an open descriptor is; empty when it was closed meanwhile."""
+    try:
+        return str(link.readlink())
+    except OSError:
+        return ""
 
 
 class _Timex(ctypes.Structure):
