@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 from tests.components.test_testing_cluster import produce, read
 from tiered.testing import LocalCluster, cluster
 from tiered.testing.lives import BrokerEndedError
+from tiered.testing.moto_s3 import moto_s3, s3_client
 
 
 @pytest.fixture(params=[True, False], ids=["thread", "process"])
@@ -191,3 +192,10 @@ def test_the_bucket_is_seen_with_boto3_and_by_a_broker_process() -> None:
         keys = [each["Key"] for each in client.list_objects_v2(Bucket=c.s3_bucket)["Contents"]]
         client.close()
         assert any(key.startswith("test/segments/") for key in keys), keys
+
+
+def test_a_bucket_that_a_test_emptied_moto_of_is_no_failure_at_the_end() -> None:
+    with moto_s3("gone-before-the-end") as url:
+        client = s3_client(url)
+        client.delete_bucket(Bucket="gone-before-the-end")
+        client.close()

@@ -101,7 +101,17 @@ def _quiet(serving: Any) -> Any:
 
 
 def _empty(client: Any, bucket: str) -> None:
-    """What a cluster leaves in moto's memory would stay there until the process ends."""
+    """What a cluster leaves in moto's memory would stay there until the process ends.
+
+    A test that resets moto, or another server of this process with a bucket of the same name, may have been first.
+    """
+    try:
+        _delete(client, bucket)
+    except client.exceptions.NoSuchBucket:
+        pass
+
+
+def _delete(client: Any, bucket: str) -> None:
     for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket):
         keys = [{"Key": each["Key"]} for each in page.get("Contents", [])]
         if keys:
