@@ -135,3 +135,15 @@ def test_decoding_does_not_import_the_reader_that_aborts() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
+
+
+def test_a_message_is_imported_without_hypothesis_where_it_is_installed() -> None:
+    """kio would import it to register its types, which takes longer than all of a broker's own modules."""
+    program = "import sys; from tiered.wire import messages; messages.request_decoder(3, 12)"
+    found = subprocess.run(
+        [sys.executable, "-c", f"{program}; print('hypothesis' in sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.strip() == "False"
