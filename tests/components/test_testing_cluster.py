@@ -143,7 +143,7 @@ def test_settings_topic_defaults_and_configs_reach_the_broker() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"brokers": 3}, NotImplementedError, "several brokers come with replication"),
+        ({"brokers": 3}, ValueError, "several brokers come with replication"),
         ({"s3": "minio"}, ValueError, "moto"),
         ({"s3": "moto", "store": "file:///x"}, ValueError, "leave store away"),
         ({"settings": {"no.such": 1}}, InvalidConfig, "no.such"),

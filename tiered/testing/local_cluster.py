@@ -45,7 +45,7 @@ def cluster(
     - `in_process=False`: the broker is a process of its own, and `c.broker.kill()` is SIGKILL.
     """
     if brokers != 1:
-        raise NotImplementedError(
+        raise ValueError(
             f"brokers={brokers} is not possible: clusters of several brokers come with replication, which this version "
             "does not have; use brokers=1"
         )
