@@ -25,7 +25,7 @@ from tests.components.tiers import (
     topic_id,
     wait_checkpoint,
 )
-from tests.faults.bucket import objects, verify_store
+from tests.faults.bucket import files_under, objects, verify_store
 from tiered.cold.object_store import ObjectStore, open_store
 from tiered.meta import topics
 from tiered.meta.engine import Database
@@ -277,7 +277,7 @@ def test_nothing_stays_of_a_deleted_topic(crash_at: str, broker: BrokerProcess, 
         broker.start()
 
     def nothing_left() -> bool:
-        files = [path for path in (broker.data / "objects").rglob("*") if path.is_file() and str(gone) in str(path)]
+        files = [path for path in files_under(broker.data / "objects") if str(gone) in str(path)]
         return not files and keys_in_checkpoint(store, gone) == []
 
     eventually(nothing_left, "its objects and checkpoints are gone", broker)

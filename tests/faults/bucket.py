@@ -1,15 +1,21 @@
 """The local object store as an outsider sees it: which objects are there, and whether each is whole."""
 
 import hashlib
+import os
 from pathlib import Path
 
 from tiered.formats import record_batch
 from tiered.formats.segment_object import read_tail
 
 
+def files_under(root: Path) -> list[Path]:
+    """Every file below `root`; folders that are removed during the walk are passed over (`rglob` would raise)."""
+    return [Path(folder, name) for folder, _, names in os.walk(root) for name in names]
+
+
 def objects(root: Path) -> set[str]:
     """The keys of all segment objects."""
-    return {path.relative_to(root).as_posix() for path in (root / "segments").rglob("*.seg")}
+    return {path.relative_to(root).as_posix() for path in files_under(root / "segments") if path.suffix == ".seg"}
 
 
 def verify_store(root: Path, keys: set[str]) -> None:
