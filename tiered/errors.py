@@ -53,8 +53,28 @@ class NotEnoughReplicas(Retriable):
     """Fewer in-sync replicas than `min.insync.replicas`: nothing was appended."""
 
 
+class NotEnoughReplicasAfterAppend(Retriable):
+    """The batch was appended, then fewer in-sync replicas than `min.insync.replicas` were left: its fate is open."""
+
+
+class OffsetMovedToTieredStorage(Retriable):
+    """The leader has the offset in the object store alone: a follower begins where the store ends (KIP-405)."""
+
+
+class ReplicaNotAvailable(Retriable):
+    """This broker is to hold a replica of the partition, and does not have it open yet."""
+
+
 class OffsetNotAvailable(Retriable):
     """A new leader has not yet learnt how far its log is committed."""
+
+
+class EligibleLeadersNotAvailable(Retriable):
+    """No replica that could be elected is alive."""
+
+
+class PreferredLeaderNotAvailable(Retriable):
+    """The preferred leader is not in sync, or not alive."""
 
 
 class LogDirFailed(Retriable):
@@ -185,6 +205,14 @@ class InvalidReplicationFactor(Invalid):
 
 class InvalidReplicaAssignment(Invalid):
     """A manual assignment names unknown brokers or is incomplete."""
+
+
+class NoReassignment(Invalid):
+    """No reassignment of the partition is in progress."""
+
+
+class ElectionNotNeeded(Invalid):
+    """The partition has the leader already that the election would give it."""
 
 
 class InvalidConfig(Invalid):

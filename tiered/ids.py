@@ -5,7 +5,7 @@ Owns the types only. Never makes an identifier (randomness lives in `runtime`) a
 
 import re
 from dataclasses import dataclass
-from typing import NewType
+from typing import NamedTuple, NewType
 from uuid import UUID
 
 TopicId = NewType("TopicId", UUID)
@@ -26,6 +26,13 @@ class TopicPartition:
 
     topic_id: TopicId
     partition: int
+
+
+class InSyncReplica(NamedTuple):
+    """A member of the ISR, and the registration with which it became one."""
+
+    broker_id: int
+    broker_epoch: int
 
 
 def is_legal_topic_name(name: str) -> bool:

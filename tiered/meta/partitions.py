@@ -11,7 +11,7 @@ may not see need not be uploaded any more.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Never
+from typing import Any, Never
 from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping, case, func, select, update
@@ -24,15 +24,9 @@ from tiered.errors import (
     StaleBrokerEpoch,
     UnknownTopicOrPartition,
 )
+from tiered.ids import InSyncReplica
 from tiered.meta.cluster import take_number
 from tiered.meta.tables import NO_LEADER, broker, partition, topic
-
-
-class InSyncReplica(NamedTuple):
-    """A member of the ISR, and the registration with which it became one."""
-
-    broker_id: int
-    broker_epoch: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,11 @@ _CODES: Final[dict[type[BaseException], int]] = {
     errors.UnknownLeaderEpoch: 75,
     errors.OffsetNotAvailable: 78,
     errors.NotEnoughReplicas: 19,
+    errors.NotEnoughReplicasAfterAppend: 20,
+    errors.OffsetMovedToTieredStorage: 109,
+    errors.ReplicaNotAvailable: 9,
+    errors.EligibleLeadersNotAvailable: 83,
+    errors.PreferredLeaderNotAvailable: 80,
     errors.LogDirFailed: 56,  # KAFKA_STORAGE_ERROR
     errors.MetadataUnavailable: 7,  # REQUEST_TIMED_OUT: the outcome may be unknown
     errors.StoreUnavailable: 56,  # KAFKA_STORAGE_ERROR: consumers try again; on 7 the Java client gives up
@@ -56,6 +61,8 @@ _CODES: Final[dict[type[BaseException], int]] = {
     errors.InvalidPartitions: 37,
     errors.InvalidReplicationFactor: 38,
     errors.InvalidReplicaAssignment: 39,
+    errors.NoReassignment: 85,
+    errors.ElectionNotNeeded: 84,
     errors.InvalidConfig: 40,
     errors.InvalidRecord: 87,
     errors.MessageTooLarge: 10,

@@ -1,0 +1,1 @@
+"""Replication between the brokers of a cluster: leaders, followers, and who of them is in sync."""
