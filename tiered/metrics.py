@@ -101,6 +101,29 @@ class CountersState:
     housekeeping_failures: int = 0
     local_segments_deleted: int = 0
     disk_errors: int = 0
+    isr_shrinks: int = 0
+    """Members that left the ISR of a partition led here, once SQL has committed it."""
+    isr_expands: int = 0
+    isr_change_failures: int = 0
+    """ISR changes that SQL refused or whose outcome is unknown."""
+    leader_elections: int = 0
+    """Rows in the feed with another leader epoch than before and a leader, whoever it is."""
+    unclean_elections: int = 0
+    """Of these, started here as the controller with a replica that may lack acknowledged records."""
+    brokers_fenced: int = 0
+    """Brokers that this one fenced as the controller."""
+    heartbeat_failures: int = 0
+    newest_change_number: int = 0
+    """The highest number that a heartbeat has seen in SQL; what the feed has applied is the image's."""
+    feed_failures: int = 0
+    replication_bytes_in: int = 0
+    """Bytes of batches appended here as a follower."""
+    replication_bytes_out: int = 0
+    """Bytes of batches sent to followers; not among `fetched_bytes`."""
+    replication_fetch_failures: int = 0
+    """Fetches from a leader that got no answer, or an error for a partition."""
+    replica_truncations: int = 0
+    """Times a replica here dropped records that its leader does not have."""
     group_rebalances: int = 0
     group_members_expired: int = 0
     event_loop_stall_ms: float = 0.0
@@ -109,5 +132,7 @@ class CountersState:
     upload_durations: Histogram = field(default_factory=lambda: Histogram(LONG_BUCKETS_MS))
     http_requests: defaultdict[tuple[str, str, int], int] = field(default_factory=lambda: defaultdict(int))
     """By method, route and status."""
+    http_forwarded: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    """HTTP requests passed on to another broker, by outcome: answered, failed."""
     http_latency: defaultdict[str, Histogram] = field(default_factory=lambda: defaultdict(Histogram))
     """By route; streams are left out."""
