@@ -1,0 +1,91 @@
+"""Where the replicas of new partitions go: spread over racks, then over brokers.
+
+Owns the spread alone. Must never know who is alive or who leads: callers pass the brokers that may be chosen, and
+the first replica of each partition is its preferred leader. Processes of one host share a rack label, so that two
+replicas never land on one host while there is another.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tiered.errors import InvalidReplicationFactor
+
+
+class Place(NamedTuple):
+    """A broker that replicas may be put on. One without a rack counts as a rack of its own."""
+
+    broker_id: int
+    rack: str | None
+
+
+def assign(
+    partition_count: int, replication_factor: int, brokers: Sequence[tuple[int, str | None]], *, start: int
+) -> list[tuple[int, ...]]:
+    """The replicas of each partition, the preferred leader first. Raises InvalidReplicationFactor.
+
+    Leaders go round all brokers, beginning with the one that `start` picks, so that another topic with another
+    `start` begins elsewhere. Followers go to the racks that the partition has least of, then to the brokers that
+    have least so far, then to those that follow this leader least, so that a dead leader's work falls on many.
+    """
+    ring = _alternating([Place(*each) for each in brokers])
+    if not 1 <= replication_factor <= len(ring):
+        raise InvalidReplicationFactor(
+            f"replication factor {replication_factor}, but there {_are(len(ring))}; use 1 to {len(ring)} (or -1)"
+            if ring
+            else "no broker is there that replicas could be put on; start one"
+        )
+    spread = _Spread(ring=ring)
+    return [spread.next_partition((start + index) % len(ring), replication_factor) for index in range(partition_count)]
+
+
+def _are(count: int) -> str:
+    return "is 1 broker" if count == 1 else f"are {count} brokers"
+
+
+def _rack(place: Place) -> str | int:
+    """A key that no two racks share: brokers without a rack are told apart by their ids."""
+    return place.broker_id if place.rack is None else place.rack
+
+
+def _alternating(brokers: Sequence[Place]) -> list[Place]:
+    """The brokers in an order in which neighbours are of different racks as long as that is possible."""
+    by_rack: dict[str | int, list[Place]] = {}
+    for place in sorted(brokers, key=lambda each: each.broker_id):
+        by_rack.setdefault(_rack(place), []).append(place)
+    ranked = [
+        (position, rank, place) for rank, places in enumerate(by_rack.values()) for position, place in enumerate(places)
+    ]
+    return [place for _, _, place in sorted(ranked, key=lambda each: each[:2])]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Spread:
+    """What was given out so far."""
+
+    ring: list[Place]
+    replicas: Counter[int] = field(default_factory=Counter)
+    followers: Counter[tuple[int, int]] = field(default_factory=Counter)
+
+    def next_partition(self, leader_at: int, replication_factor: int) -> tuple[int, ...]:
+        leader = self.ring[leader_at].broker_id
+        racks = Counter([_rack(self.ring[leader_at])])
+        chosen = [leader]
+        # From the leader's neighbour on, so that the first of equals is another one for each leader.
+        open_places = self.ring[leader_at + 1 :] + self.ring[:leader_at]
+        while len(chosen) < replication_factor:
+            best = min(
+                open_places,
+                key=lambda place: (
+                    racks[_rack(place)],
+                    self.replicas[place.broker_id],
+                    self.followers[leader, place.broker_id],
+                ),
+            )
+            open_places.remove(best)
+            racks[_rack(best)] += 1
+            chosen.append(best.broker_id)
+            self.followers[leader, best.broker_id] += 1
+        self.replicas.update(chosen)
+        return tuple(chosen)
