@@ -1,15 +1,15 @@
 """The topics this broker knows, by name and by id: what Metadata answers from memory.
 
-Owns the image and nothing else. Must never ask SQL: `admin` applies here what SQL has committed.
+Owns the image and nothing else. Must never ask SQL: `feed` applies here what SQL has committed.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from tiered.broker.partition import Partition
 from tiered.config import TopicConfig
-from tiered.errors import InvalidTopic, UnknownTopicId, UnknownTopicOrPartition
+from tiered.errors import InvalidTopic, NotLeader, UnknownTopicId, UnknownTopicOrPartition
 from tiered.ids import TopicId, is_legal_topic_name
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -19,8 +19,9 @@ OFFSETS_TOPIC = "__consumer_offsets"
 class Topic:
     """One topic as it is now. `overrides` are the configs set on it, `config` the effective ones.
 
-    An internal topic is listed for clients that look for it; its records live in SQL, so it has
-    `partition_count` partitions and no log.
+    `partition_count` is the true one; `partitions` are those that this broker holds a replica of, by number: all of
+    them where it is alone. An internal topic is listed for clients that look for it; its records live in SQL, so it
+    has no log.
     """
 
     name: str
@@ -29,13 +30,26 @@ class Topic:
     config: TopicConfig
     overrides: Mapping[str, str]
     partitions: tuple[Partition, ...]
+    replication_factor: int = 1
     is_internal: bool = False
+    _by_number: Mapping[int, Partition] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        by_number = {each.topic_partition.partition: each for each in self.partitions}
+        object.__setattr__(self, "_by_number", by_number)
 
     def partition(self, index: int) -> Partition:
-        """The partition, or UnknownTopicOrPartition."""
-        if 0 <= index < len(self.partitions):
-            return self.partitions[index]
-        raise UnknownTopicOrPartition(f"{self.name} has no partition {index} here; refresh metadata")
+        """The partition. Raises NotLeader when only others hold it, UnknownTopicOrPartition when there is none."""
+        found = self._by_number.get(index)
+        if found is not None:
+            return found
+        if 0 <= index < self.partition_count and not self.is_internal:
+            raise NotLeader(f"{self.name}-{index} is not held by this broker; refresh metadata")
+        raise UnknownTopicOrPartition(f"{self.name} has no partition {index}; refresh metadata")
+
+    def hosted(self, index: int) -> Partition | None:
+        """The partition if this broker holds a replica of it."""
+        return self._by_number.get(index)
 
 
 class Topics:

@@ -1,0 +1,21 @@
+"""What a broker is put together from, where it is not the real thing.
+
+Owns the list of seams. Must never decide anything: a part that is not given is the one that the options name.
+"""
+
+from dataclasses import dataclass
+
+from tiered.broker.replication.channel import Channels
+from tiered.cold.object_store import ObjectStore
+from tiered.hot.file_system import FileSystem
+from tiered.meta.engine import Database
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerParts:
+    """The seams of one broker: the simulation and tests give their own."""
+
+    database: Database | None = None
+    store: ObjectStore | None = None
+    files: FileSystem | None = None
+    channels: Channels | None = None
