@@ -4,6 +4,7 @@ Owns registration, heartbeats and fencing. Must never decide that a broker is de
 """
 
 from dataclasses import dataclass
+from uuid import UUID
 
 from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.sql.elements import ColumnElement
@@ -27,6 +28,7 @@ class BrokerRow:
     http_host: str | None
     http_port: int | None
     rack: str | None
+    incarnation_id: UUID | None
     change_number: int
 
 
@@ -94,6 +96,11 @@ def unregister(conn: Connection, *, broker_id: int) -> None:
 def load_all(conn: Connection) -> tuple[BrokerRow, ...]:
     """Every registered broker, fenced ones included, by id."""
     return tuple(BrokerRow(**row) for row in conn.execute(select(broker).order_by(broker.c.broker_id)).mappings())
+
+
+def load_ids(conn: Connection) -> frozenset[int]:
+    """The ids of every registered broker."""
+    return frozenset(conn.execute(select(broker.c.broker_id)).scalars())
 
 
 def changed_since(conn: Connection, number: int) -> tuple[BrokerRow, ...]:

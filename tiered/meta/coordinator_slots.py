@@ -22,6 +22,7 @@ class SlotRow:
     broker_id: int
     broker_epoch: int
     slot_epoch: int
+    change_number: int
 
 
 def take_all(conn: Connection, *, broker_id: int, broker_epoch: int, slot_count: int) -> Mapping[int, int]:
@@ -51,6 +52,12 @@ def retake_own(conn: Connection, *, broker_id: int, broker_epoch: int) -> Mappin
     own = (coordinator_slot.c.broker_id == broker_id, coordinator_slot.c.broker_epoch == broker_epoch)
     conn.execute(update(coordinator_slot).where(*own).values(slot_epoch=epoch))
     return {row.slot: epoch for row in known if (row.broker_id, row.broker_epoch) == (broker_id, broker_epoch)}
+
+
+def changed_since(conn: Connection, number: int) -> tuple[SlotRow, ...]:
+    """The rows whose `change_number` is above `number`, by slot."""
+    statement = select(coordinator_slot).where(coordinator_slot.c.change_number > number)
+    return tuple(SlotRow(**row) for row in conn.execute(statement.order_by(coordinator_slot.c.slot)).mappings())
 
 
 def lock(conn: Connection, slots: Iterable[int]) -> Mapping[int, SlotRow]:

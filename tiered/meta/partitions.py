@@ -24,9 +24,10 @@ from tiered.errors import (
     StaleBrokerEpoch,
     UnknownTopicOrPartition,
 )
-from tiered.ids import InSyncReplica
+from tiered.ids import InSyncReplica, TopicId, TopicPartition
 from tiered.meta.cluster import take_number
 from tiered.meta.tables import NO_LEADER, broker, partition, topic
+from tiered.rules.replica_set import ReplicaSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +41,28 @@ class PartitionRow:
     partition_epoch: int
     isr: tuple[InSyncReplica, ...]
     replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
     log_start_offset: int
     cold_end_offset: int
     change_number: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Its name."""
+        return TopicPartition(TopicId(self.topic_id), self.partition)
+
+    @property
+    def replica_set(self) -> ReplicaSet:
+        """What elections and reassignments change of it."""
+        return ReplicaSet(
+            leader=self.leader,
+            leader_epoch=self.leader_epoch,
+            isr=self.isr,
+            replicas=self.replicas,
+            adding_replicas=self.adding_replicas,
+            removing_replicas=self.removing_replicas,
+        )
 
 
 def load_all(conn: Connection) -> tuple[PartitionRow, ...]:
@@ -195,7 +215,8 @@ def partition_row(row: RowMapping) -> PartitionRow:
     """A row of the table as a value."""
     values: dict[str, Any] = dict(row)
     values["isr"] = tuple(InSyncReplica(*member) for member in values["isr"])
-    values["replicas"] = tuple(values["replicas"])
+    for name in ("replicas", "adding_replicas", "removing_replicas"):
+        values[name] = tuple(values[name])
     return PartitionRow(**values)
 
 

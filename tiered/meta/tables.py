@@ -105,7 +105,19 @@ broker = Table(
     Column("http_host", String(255)),
     Column("http_port", Integer),
     Column("rack", String(255)),
+    # Of the process that registered: a registration whose answer was lost is repeated by the same one.
+    Column("incarnation_id", Uuid),
     Column("change_number", BigInteger, nullable=False, index=True),
+)
+
+# Who does what one broker does for all, and until when by the database's clock. Never decides safety (R11).
+lease = Table(
+    "lease",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("broker_id", Integer, nullable=False),
+    Column("broker_epoch", BigInteger, nullable=False),
+    Column("expires_at_ms", BigInteger, nullable=False),
 )
 
 topic = Table(
@@ -154,6 +166,9 @@ partition = Table(
     Column("partition_epoch", Integer, nullable=False),
     Column("isr", JsonList, nullable=False),
     Column("replicas", JsonList, nullable=False),
+    # A reassignment under way (KIP-455): both are among `replicas` until it ends.
+    Column("adding_replicas", JsonList, nullable=False, server_default=text("'[]'")),
+    Column("removing_replicas", JsonList, nullable=False, server_default=text("'[]'")),
     Column("log_start_offset", BigInteger, nullable=False),
     Column("cold_end_offset", BigInteger, nullable=False),
     Column("change_number", BigInteger, nullable=False, index=True),
@@ -227,7 +242,7 @@ producer_id_block = Table(
     CheckConstraint("id = 1", name="only_row"),
 )
 
-# Consumer groups. Not in the feed: a group's coordinator alone reads and writes its rows.
+# Consumer groups. Only the slots are in the feed: a group's coordinator alone reads and writes its rows.
 
 coordinator_slot = Table(
     "coordinator_slot",
@@ -236,6 +251,7 @@ coordinator_slot = Table(
     Column("broker_id", Integer, nullable=False),
     Column("broker_epoch", BigInteger, nullable=False),
     Column("slot_epoch", BigInteger, nullable=False),
+    Column("change_number", BigInteger, nullable=False, index=True, server_default=text("0")),
 )
 
 consumer_group = Table(
