@@ -1,0 +1,297 @@
+"""The catalogue's database server, and every process's connection to it, in virtual time.
+
+The statements are the real ones, on one SQLite file in memory: a transaction runs whole at one moment. Owns what
+can go wrong between a broker and its database: it cannot be reached, is slow, the answer to COMMIT is lost, or
+COMMIT takes effect long after the caller gave up, and until then its lock holds every other change up (rule 7).
+Readers see the state before it meanwhile. Must never let a call that failed as `MetadataUnavailable` change anything.
+"""
+
+import asyncio
+import shutil
+import sqlite3
+import tempfile
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.pool import StaticPool
+
+from tests.simulation.clock import EPOCH_MS
+from tests.simulation.loop import NOBODY, Process, SimLoop
+from tests.simulation.network import SQL, Network
+from tiered.errors import MetadataOutcomeUnknown, MetadataUnavailable
+from tiered.meta.call import Call
+from tiered.meta.engine import Database
+from tiered.testing.fresh_catalogue import fresh_catalogue
+
+T = TypeVar("T")
+
+DEADLINE_MS = 2_000
+_MS_PER_DAY = 86_400_000
+_JULIAN_EPOCH = 2440587.5
+
+
+class Catalogue:
+    """One SQLite file for all simulations of this operating system process, made anew for each: statements stay
+    compiled."""
+
+    def __init__(self) -> None:
+        folder = "/dev/shm" if Path("/dev/shm").is_dir() else None
+        self._folder = Path(tempfile.mkdtemp(prefix="tiered-sim-sql-", dir=folder))
+        self.now_ms: Callable[[], float] = lambda: EPOCH_MS
+        path = self._folder / "meta.db"
+        self._fresh = sqlite3.connect(":memory:")
+        self._fresh.deserialize(fresh_catalogue())
+        # Two connections: one changes, the other still reads what was before while a COMMIT is on its way.
+        self.engine = self._open(path, "BEGIN IMMEDIATE")
+        self.reading = self._open(path, "BEGIN")
+        self.driver = self._driver(self.engine)
+        self._driver(self.reading)
+
+    def _open(self, path: Path, begin: str) -> Engine:
+        engine = create_engine(
+            f"sqlite:///{path}",
+            poolclass=StaticPool,
+            connect_args={"check_same_thread": False, "isolation_level": None, "timeout": 0},
+        )
+
+        @event.listens_for(engine, "connect")
+        def set_up(connection: sqlite3.Connection, _record: object) -> None:
+            connection.execute("PRAGMA journal_mode=WAL").fetchone()
+            connection.execute("PRAGMA synchronous=OFF")
+            connection.execute("PRAGMA foreign_keys=ON")
+            # What `database_now_ms` asks of SQLite: here it is the server's virtual clock.
+            connection.create_function("julianday", 1, lambda _now: _JULIAN_EPOCH + self.now_ms() / _MS_PER_DAY)
+
+        @event.listens_for(engine, "begin")
+        def begin_with(conn: Connection) -> None:
+            conn.exec_driver_sql(begin)
+
+        return engine
+
+    @staticmethod
+    def _driver(engine: Engine) -> sqlite3.Connection:
+        with engine.connect() as conn:
+            driver = conn.connection.driver_connection
+        assert isinstance(driver, sqlite3.Connection)
+        return driver
+
+    def begin_anew(self) -> None:
+        """The tables of a catalogue that was just made."""
+        self._fresh.backup(self.driver)
+
+    def close(self) -> None:
+        self.engine.dispose()
+        self.reading.dispose()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+@dataclass(eq=False)
+class _Request:
+    """One transaction on its way."""
+
+    machine: str
+    process: Process
+    call: Call[Any]
+    answer: "asyncio.Future[Any]"
+    is_given_up: bool = False
+    may_be_committed: bool = False
+    has_begun: bool = False
+
+
+class SqlServer:
+    """Executes transactions one after the other, and tells listeners of changes."""
+
+    def __init__(self, loop: SimLoop, rng: Random, network: Network, catalogue: Catalogue) -> None:
+        self._loop = loop
+        self._rng = rng
+        self._network = network
+        self.catalogue = catalogue
+        self.clock_error_ms = 0
+        catalogue.now_ms = self.now_ms
+        catalogue.begin_anew()
+        self._waiting: deque[_Request] = deque()
+        self._is_locked = False
+        self._listeners: dict[tuple[str, int], tuple[Process, Callable[[], None]]] = {}
+        self._change_number = 0
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when a change was committed: where the checker looks."""
+        self.loses_answers = 0.0
+        """How often the answer to COMMIT is lost."""
+        self.commits_late = 0.0
+        """How often COMMIT takes effect after the caller gave up."""
+        self.slow_s = 0.0
+        self.is_down = False
+        self.transactions = 0
+        self.lost_answers = 0
+        self.late_commits = 0
+
+    def now_ms(self) -> float:
+        return EPOCH_MS + self._loop.time() * 1000.0 + self.clock_error_ms
+
+    # A call's way
+
+    def ask(self, machine: str, process: Process, call: Call[Any]) -> _Request:
+        request = _Request(machine, process, call, self._loop.create_future())
+        rng = self._rng
+        if self.is_down and rng.random() < 0.5:  # Refused at once, where others wait for their deadline
+            self._later(rng.random() * 0.01, self._refuse, request)
+        elif self._network.reaches(machine, SQL) and not self.is_down:
+            delay = self._network.delay(machine, SQL) + rng.random() * self.slow_s
+            self._later(delay, self._arrive, request)
+        return request
+
+    def _later(self, seconds: float, callback: Callable[..., object], *args: Any) -> None:
+        self._loop.call_later(seconds, callback, *args, context=NOBODY)
+
+    def _arrive(self, request: _Request) -> None:
+        if request.is_given_up or self.is_down:
+            return  # Its connection is gone: a transaction without a COMMIT is rolled back.
+        if (request.process.is_dead or request.process.is_paused) and self._rng.random() < 0.5:
+            return  # Its last statement was never sent.
+        if request.call.snapshot:
+            self._read(request)
+        elif self._is_locked:
+            self._waiting.append(request)
+        else:
+            self._change(request)
+
+    def _read(self, request: _Request) -> None:
+        self.transactions += 1
+        try:
+            with self.catalogue.reading.connect() as conn, conn.begin():
+                value = request.call.fn(conn)
+        except Exception as error:
+            self._answer(request, error, failed=True)
+        else:
+            self._answer(request, value, failed=False)
+
+    def _change(self, request: _Request) -> None:
+        """Runs the transaction, and decides what becomes of its COMMIT."""
+        self.transactions += 1
+        request.has_begun = True
+        conn = self.catalogue.engine.connect()
+        transaction = conn.begin()
+        try:
+            value = request.call.fn(conn)
+        except Exception as error:
+            transaction.rollback()
+            conn.close()
+            self._answer(request, error, failed=True)
+            return
+        request.may_be_committed = True
+        rng = self._rng
+        if self.commits_late and rng.random() < self.commits_late:
+            self.late_commits += 1
+            self._is_locked = True
+            self._later(rng.random() * 1.5 * DEADLINE_MS / 1000.0, self._commit_late, request, conn, transaction, value)
+            return
+        transaction.commit()
+        conn.close()
+        self._committed()
+        self._answer(request, value, failed=False, may_be_lost=True)
+
+    def _commit_late(self, request: _Request, conn: Connection, transaction: Any, value: object) -> None:
+        transaction.commit()
+        conn.close()
+        self._is_locked = False
+        self._committed()
+        self._answer(request, value, failed=False)
+        while self._waiting and not self._is_locked:
+            waiting = self._waiting.popleft()
+            if not waiting.is_given_up:
+                self._change(waiting)
+
+    def _answer(self, request: _Request, value: Any, *, failed: bool, may_be_lost: bool = False) -> None:
+        rng = self._rng
+        if may_be_lost and self.loses_answers and rng.random() < self.loses_answers:
+            self.lost_answers += 1
+            return
+        if self.is_down or not self._network.reaches(SQL, request.machine):
+            return
+        self._later(self._network.delay(SQL, request.machine), self._deliver, request, value, failed)
+
+    def _deliver(self, request: _Request, value: Any, failed: bool) -> None:
+        if request.answer.done():
+            return
+        if failed:
+            request.answer.set_exception(value)
+        else:
+            request.answer.set_result(value)
+
+    def _refuse(self, request: _Request) -> None:
+        if not request.answer.done():
+            request.answer.set_exception(MetadataUnavailable("the database refuses connections; nothing was changed"))
+
+    # The feed's wake-up calls
+
+    def _committed(self) -> None:
+        (number,) = self.catalogue.driver.execute("SELECT change_number FROM cluster").fetchone() or (0,)
+        if number == self._change_number:
+            return
+        self._change_number = number
+        self.on_change()
+        for machine, _ in list(self._listeners):
+            for process, on_change in [self._listeners[key] for key in list(self._listeners) if key[0] == machine]:
+                if not process.is_dead and self._network.reaches(SQL, machine) and self._rng.random() < 0.95:
+                    process.call_later(self._network.delay(SQL, machine), on_change)
+
+    def listen(self, machine: str, process: Process, on_change: Callable[[], None]) -> Callable[[], None]:
+        key = machine, process.number
+        self._listeners[key] = process, on_change
+        return lambda: self._listeners.pop(key, None) and None
+
+
+class SimDatabase(Database):
+    """A process's `Database`: the real interface, deadlines and errors over the server above."""
+
+    def __init__(self, server: SqlServer, machine: str, process: Process) -> None:
+        super().__init__(server.catalogue.engine, deadline_ms=DEADLINE_MS)
+        self._server = server
+        self._machine = machine
+        self._process = process
+
+    async def _run(self, call: Call[T], deadline_ms: int | None) -> T:
+        request = self._server.ask(self._machine, self._process, call)
+        try:
+            async with asyncio.timeout((deadline_ms or DEADLINE_MS) / 1000.0):
+                return await request.answer  # type: ignore[no-any-return]
+        except TimeoutError:
+            if request.may_be_committed:
+                raise MetadataOutcomeUnknown("the database did not confirm a commit; it may have happened") from None
+            raise MetadataUnavailable("the database did not answer in time; nothing was changed") from None
+        finally:
+            request.is_given_up = True
+
+    def run_sync(self, fn: Callable[[Connection], T], *, deadline_ms: int | None = None) -> T:
+        if not self._server._network.reaches(self._machine, SQL) or self._server.is_down:
+            raise MetadataUnavailable("the database cannot be reached; nothing was changed")
+        with self._server.catalogue.reading.connect() as conn, conn.begin():
+            return fn(conn)
+
+    def migrate(self) -> None:
+        if not self._server._network.reaches(self._machine, SQL) or self._server.is_down:
+            raise MetadataUnavailable("the database cannot be reached; nothing was changed")
+
+    def listen(self, on_change: Callable[[], None]) -> "SimListener":
+        return SimListener(self._server.listen(self._machine, self._process, on_change))
+
+    async def close(self) -> None:
+        pass
+
+    def close_sync(self) -> None:
+        pass
+
+
+class SimListener:
+    """What `Database.listen` answers with."""
+
+    def __init__(self, end: Callable[[], None]) -> None:
+        self._end = end
+
+    def close(self) -> None:
+        self._end()

@@ -1,0 +1,181 @@
+"""A disk that runs full, fails and loses power: one for each machine, real files on a memory file system below it.
+
+Owns the journal of what a power loss may take back: bytes written since the file's last sync, and creations,
+renames and removals since the directory's last sync. What kill -9 leaves is everything: the page cache survives.
+"""
+
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from io import FileIO
+from pathlib import Path
+from random import Random
+
+from tests.simulation.loop import Process
+from tiered.hot.file_system import Data, OpenFile, RealFileSystem
+
+
+class Disk:
+    """What the machine's file system holds, and what of it is durable. Outlives processes."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.real = RealFileSystem()
+        self.is_full = False
+        self.broken: set[str] = set()
+        """Operations that fail with EIO: read, write, sync, ..."""
+        self._stash = root.parent / f"{root.name}.stash"
+        self._stash.mkdir()
+        self._stashed = 0
+        self._synced: dict[str, int] = {}
+        self._undo: dict[str, list[Callable[[], None]]] = {}
+
+    def step(self, operation: str, path: str) -> None:
+        """Raises what the disk has to complain of."""
+        if self.is_full and operation in ("write", "create"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        if operation in self.broken:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    def opened(self, path: str, size_bytes: int) -> None:
+        self._synced.setdefault(path, size_bytes)
+
+    def created(self, path: str) -> None:
+        self._synced[path] = 0
+        self._journal(path, lambda: Path(path).unlink(missing_ok=True))
+
+    def truncated(self, path: str, size_bytes: int) -> None:
+        self._synced[path] = min(self._synced.get(path, 0), size_bytes)
+
+    def synced(self, path: str, size_bytes: int) -> None:
+        self._synced[path] = size_bytes
+
+    def synced_directory(self, path: str) -> None:
+        self._undo.pop(path, None)
+
+    def rename(self, path: str, new_path: str) -> None:
+        old, old_synced = self._keep(new_path), self._synced.get(new_path)
+        self.real.rename(path, new_path)
+        self._synced[new_path] = self._synced.pop(path, 0)
+
+        def undo() -> None:
+            Path(new_path).rename(path)
+            self._synced[path] = self._synced.pop(new_path, 0)
+            if old is not None:
+                os.link(old, new_path)
+                self._synced[new_path] = old_synced or 0
+
+        self._journal(path, undo)
+
+    def unlink(self, path: str) -> None:
+        kept, synced = self._keep(path), self._synced.get(path)
+        self.real.unlink(path)
+        assert kept is not None
+
+        def undo() -> None:
+            os.link(kept, path)
+            self._synced[path] = synced or 0
+
+        self._journal(path, undo)
+
+    def _keep(self, path: str) -> str | None:
+        kept = f"{self._stash}/{self._stashed + 1}"
+        try:
+            os.link(path, kept)
+        except FileNotFoundError:
+            return None
+        self._stashed += 1
+        return kept
+
+    def _journal(self, path: str, undo: Callable[[], None]) -> None:
+        self._undo.setdefault(path.rpartition("/")[0], []).append(undo)
+
+    def lose_power(self, chance: Random) -> None:
+        """Leaves one of the states that a power loss at this moment could leave."""
+        for directory in sorted(self._undo):
+            unsynced = self._undo[directory]
+            for undo in reversed(unsynced[chance.randint(0, len(unsynced)) :]):
+                undo()
+        self._undo.clear()
+        for path in sorted(self._synced):
+            try:
+                size = Path(path).stat().st_size
+            except FileNotFoundError:
+                continue
+            synced = min(self._synced[path], size)
+            if synced < size:
+                survived = chance.randint(synced, size)
+                os.truncate(path, survived)
+                if chance.random() < 0.3:  # The size reached the disk, the bytes did not.
+                    os.truncate(path, size)
+            self._synced[path] = Path(path).stat().st_size
+
+    def wipe(self) -> None:
+        """The machine comes back with an empty disk."""
+        shutil.rmtree(self.root, ignore_errors=True)
+        self._synced.clear()
+        self._undo.clear()
+
+
+class ProcessFiles:
+    """A `tiered.hot.file_system.FileSystem`: the machine's disk as one process sees it, until it dies."""
+
+    def __init__(self, disk: Disk, process: Process) -> None:
+        self._disk = disk
+        self._process = process
+        self._real = disk.real
+
+    def _step(self, operation: str, path: str) -> None:
+        if self._process.is_dead:
+            raise OSError(errno.EIO, "the process is dead", path)
+        self._disk.step(operation, path)
+
+    def open(self, path: str, *, writable: bool = False) -> OpenFile:
+        self._step("open", path)
+        file = self._real.open(path, writable=writable)
+        self._disk.opened(path, os.fstat(file.fileno()).st_size)
+        return file
+
+    def create(self, path: str) -> OpenFile:
+        self._step("create", path)
+        file = self._real.create(path)
+        self._disk.created(path)
+        return file
+
+    def read(self, file: FileIO, length: int, position: int) -> bytes:
+        self._step("read", str(file.name))
+        return self._real.read(file, length, position)
+
+    def write(self, file: FileIO, data: Data, position: int) -> int:
+        self._step("write", str(file.name))
+        return self._real.write(file, data, position)
+
+    def truncate(self, file: FileIO, size_bytes: int) -> None:
+        self._step("truncate", str(file.name))
+        self._real.truncate(file, size_bytes)
+        self._disk.truncated(str(file.name), size_bytes)
+
+    def sync(self, file: FileIO) -> None:
+        self._step("sync", str(file.name))
+        self._disk.synced(str(file.name), os.fstat(file.fileno()).st_size)
+
+    def sync_directory(self, path: str) -> None:
+        self._step("sync_directory", path)
+        self._disk.synced_directory(path)
+
+    def rename(self, path: str, new_path: str) -> None:
+        self._step("rename", path)
+        self._disk.rename(path, new_path)
+
+    def unlink(self, path: str) -> None:
+        self._step("unlink", path)
+        self._disk.unlink(path)
+
+    def sizes(self, directory: str) -> dict[str, int]:
+        self._step("sizes", directory)
+        return dict(sorted(self._real.sizes(directory).items()))
+
+    def make_directory(self, path: str) -> None:
+        self._step("make_directory", path)
+        self._real.make_directory(path)
