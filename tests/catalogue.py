@@ -1,12 +1,17 @@
 """A catalogue with something in it: what tests of `tiered.meta` and of the rooms above begin with."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from uuid import UUID, uuid4
 
 from sqlalchemy import Connection
 
+from tiered.ids import TopicId, TopicPartition
 from tiered.meta import brokers, cluster, topics
+from tiered.meta.brokers import Registration
+from tiered.meta.elections import change_replica_sets
 from tiered.meta.engine import Database
+from tiered.meta.partitions import PartitionRow
 from tiered.meta.segments import SegmentPlan
 from tiered.meta.topics import TopicRow
 
@@ -24,10 +29,34 @@ def open_ready(url: str) -> Database:
 
 
 def register(conn: Connection, broker_id: int) -> int:
-    """Broker `broker_id` as a small broker on loopback; its new epoch."""
+    """Broker `broker_id` as a small broker on loopback, after a restart that lost what it had; its new epoch."""
+    return registration(conn, broker_id).broker_epoch
+
+
+def registration(
+    conn: Connection, broker_id: int, *, clean_epoch: int | None = None, incarnation_id: UUID | None = None
+) -> Registration:
+    """As `register`, with all that the registration gave."""
     return brokers.register(
-        conn, broker_id=broker_id, host="127.0.0.1", port=9092 + broker_id, boot_id="boot", now_ms=NOW_MS, rack="a"
+        conn,
+        broker_id=broker_id,
+        host="127.0.0.1",
+        port=9092 + broker_id,
+        boot_id="boot",
+        clean_epoch=clean_epoch,
+        rack="a",
+        incarnation_id=incarnation_id,
     )
+
+
+def elect(conn: Connection, topic_id: UUID, leader: int = 1, *, partition: int = 0) -> PartitionRow:
+    """The partition in its next leader epoch, led by a member of its ISR (-1: by nobody)."""
+    (row,) = change_replica_sets(
+        conn,
+        lambda row, _: replace(row.replica_set, leader=leader, leader_epoch=row.leader_epoch + 1),
+        only=[TopicPartition(TopicId(topic_id), partition)],
+    ).changed
+    return row
 
 
 def create_topic(

@@ -144,6 +144,10 @@ class StaleBrokerEpoch(Fenced):
     """This broker process was replaced by a newer registration."""
 
 
+class IneligibleReplica(StaleBrokerEpoch):
+    """A broker that was to join the in-sync replicas has registered again meanwhile, or is out of service."""
+
+
 class LostRace(Fenced):
     """A conditional update found other values than expected: somebody else was first."""
 

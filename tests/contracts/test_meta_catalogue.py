@@ -6,14 +6,13 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import Connection
 
-from tests.catalogue import HOUR_MS, NOW_MS, create_topic, register, segment_plan
+from tests.catalogue import HOUR_MS, NOW_MS, create_topic, elect, register, segment_plan
 from tiered.errors import (
     CorruptMetadata,
     FencedLeaderEpoch,
     InvalidPartitions,
     InvalidReplicaAssignment,
     InvalidTopic,
-    LostRace,
     StaleBrokerEpoch,
     TopicExists,
     UnknownTopicId,
@@ -25,12 +24,6 @@ from tiered.meta.partitions import InSyncReplica, PartitionRow
 from tiered.rules.segment_states import SegmentState
 
 pytest_plugins = ["tests.meta_databases"]
-
-
-def elect(conn: Connection, row: PartitionRow, leader: int) -> PartitionRow:
-    return partitions.elect_leader(
-        conn, row.topic_id, row.partition, expected_partition_epoch=row.partition_epoch, leader=leader
-    )
 
 
 # Topics
@@ -196,8 +189,7 @@ def test_log_start_offset_only_grows_and_takes_cold_end_offset_with_it(database:
 
 def test_a_zombie_cannot_move_log_start_offset(database: Database) -> None:
     topic_id = database.run_sync(create_topic).topic_id
-    row = database.run_sync(lambda conn: partitions.load(conn, topic_id, 0))
-    database.run_sync(lambda conn: elect(conn, row, 1))
+    database.run_sync(lambda conn: elect(conn, topic_id))
 
     def advance(epoch: int, number: int = 0) -> None:
         database.run_sync(
@@ -213,72 +205,6 @@ def test_a_zombie_cannot_move_log_start_offset(database: Database) -> None:
     with pytest.raises(UnknownTopicOrPartition):
         advance(1, number=9)
     advance(1)
-
-
-def test_an_election_is_a_compare_and_swap(database: Database) -> None:
-    epoch = database.run_sync(lambda conn: register(conn, 2))
-    topic_id = database.run_sync(lambda conn: create_topic(conn, assignments=[(1, 2)])).topic_id
-    before = database.run_sync(lambda conn: partitions.load(conn, topic_id, 0))
-    after = database.run_sync(lambda conn: elect(conn, before, 2))
-    assert (after.leader, after.leader_epoch, after.partition_epoch, after.isr) == (2, 1, 1, before.isr)
-    with pytest.raises(LostRace, match="partition epoch 1"):
-        database.run_sync(lambda conn: elect(conn, before, 1))
-    alone = database.run_sync(
-        lambda conn: partitions.elect_leader(
-            conn, topic_id, 0, expected_partition_epoch=1, leader=2, isr=[InSyncReplica(2, epoch)]
-        )
-    )
-    assert alone.isr == (InSyncReplica(2, epoch),)
-    nobody = database.run_sync(lambda conn: elect(conn, alone, -1))
-    assert (nobody.leader, nobody.leader_epoch) == (-1, 3)
-
-
-async def test_of_many_elections_at_the_same_epoch_one_wins(database: Database) -> None:
-    topic_id = (await database.run(create_topic)).topic_id
-    before = await database.run(lambda conn: partitions.load(conn, topic_id, 0))
-    results = await asyncio.gather(
-        *(database.run(lambda conn: elect(conn, before, 1)) for _ in range(6)), return_exceptions=True
-    )
-    assert sum(isinstance(result, PartitionRow) for result in results) == 1
-    assert sum(isinstance(result, LostRace) for result in results) == 5
-
-
-def test_only_a_current_unfenced_member_of_the_isr_can_be_elected(database: Database) -> None:
-    epoch = database.run_sync(lambda conn: register(conn, 2))
-    database.run_sync(lambda conn: register(conn, 3))
-    topic_id = database.run_sync(lambda conn: create_topic(conn, assignments=[(1, 2)])).topic_id
-    row = database.run_sync(lambda conn: partitions.load(conn, topic_id, 0))
-    with pytest.raises(StaleBrokerEpoch, match="not an in-sync replica"):
-        database.run_sync(lambda conn: elect(conn, row, 3))
-    database.run_sync(lambda conn: brokers.fence(conn, broker_id=2, broker_epoch=epoch))
-    with pytest.raises(StaleBrokerEpoch, match="fenced"):
-        database.run_sync(lambda conn: elect(conn, row, 2))
-    database.run_sync(lambda conn: register(conn, 2))
-    with pytest.raises(StaleBrokerEpoch, match="current registration"):
-        database.run_sync(lambda conn: elect(conn, row, 2))
-
-
-def test_a_restarted_broker_takes_the_next_epoch_of_what_only_it_can_lead(database: Database) -> None:
-    database.run_sync(lambda conn: register(conn, 2))
-    database.run_sync(lambda conn: create_topic(conn, assignments=[(1,), (2,), (1, 2)]))
-    epoch = database.run_sync(lambda conn: register(conn, 1))
-    assert database.run_sync(lambda conn: partitions.resume_leadership(conn, broker_id=1, broker_epoch=epoch)) == 1
-    mine, others, shared = database.run_sync(partitions.load_all)
-    assert (mine.leader_epoch, mine.partition_epoch, mine.isr) == (1, 1, (InSyncReplica(1, epoch),))
-    assert (others.leader_epoch, shared.leader_epoch) == (0, 0)
-    with pytest.raises(StaleBrokerEpoch):
-        database.run_sync(lambda conn: partitions.resume_leadership(conn, broker_id=1, broker_epoch=1))
-
-
-def test_ten_thousand_partitions_are_resumed_in_one_statement(database: Database) -> None:
-    database.run_sync(lambda conn: create_topic(conn, assignments=[(1,)] * 10_000))
-    epoch = database.run_sync(lambda conn: register(conn, 1))
-    # The design asks for less than a second; the deadline leaves room for a busy machine.
-    resumed = database.run_sync(
-        lambda conn: partitions.resume_leadership(conn, broker_id=1, broker_epoch=epoch), deadline_ms=5_000
-    )
-    assert resumed == 10_000
-    assert {row.leader_epoch for row in database.run_sync(partitions.load_all)} == {1}
 
 
 # Brokers, settings, producer ids

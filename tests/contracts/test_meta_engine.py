@@ -15,7 +15,8 @@ from sqlalchemy.exc import IntegrityError
 from tests.catalogue import NOW_MS, create_topic, open_ready
 from tiered.errors import InvalidConfig, MetadataOutcomeUnknown, MetadataUnavailable
 from tiered.meta import cluster, migrations, producer_ids, topics
-from tiered.meta.engine import Database, database_now_ms
+from tiered.meta.clock import database_now_ms
+from tiered.meta.engine import Database
 
 if TYPE_CHECKING:
     from tests.postgres import PostgresServer

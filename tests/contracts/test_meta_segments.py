@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from tests.catalogue import HOUR_MS, NOW_MS, create_topic, open_ready, segment_plan
+from tests.catalogue import HOUR_MS, NOW_MS, create_topic, elect, open_ready, segment_plan
 from tiered.errors import FencedLeaderEpoch, Invalid, LostRace, UnknownTopicOrPartition
 from tiered.meta import partitions, segments, topics
 from tiered.meta.engine import Database
@@ -64,13 +64,7 @@ def bounds(database: Database, topic_id: UUID) -> tuple[int, int]:
 
 
 def new_leader(database: Database, topic_id: UUID) -> int:
-    before = database.run_sync(lambda conn: partitions.load(conn, topic_id, 0))
-    after = database.run_sync(
-        lambda conn: partitions.elect_leader(
-            conn, topic_id, 0, expected_partition_epoch=before.partition_epoch, leader=1
-        )
-    )
-    return after.leader_epoch
+    return database.run_sync(lambda conn: elect(conn, topic_id)).leader_epoch
 
 
 # Planning
@@ -181,11 +175,7 @@ async def test_a_commit_and_an_election_at_once_leave_one_order(database: Databa
                     conn, wanted.object_id, leader_epoch=wanted.leader_epoch, now_ms=NOW_MS
                 )
             ),
-            database.run(
-                lambda conn, before=before: partitions.elect_leader(
-                    conn, topic_id, 0, expected_partition_epoch=before.partition_epoch, leader=1
-                )
-            ),
+            database.run(lambda conn: elect(conn, topic_id)),
             return_exceptions=True,
         )
         assert isinstance(after, partitions.PartitionRow)

@@ -233,10 +233,9 @@ class Broker:
             host=host,
             port=port,
             boot_id=str(new_uuid()),
-            now_ms=now_ms,
+            clean_epoch=None,
             rack=self.rack,
-        )
-        partitions.resume_leadership(conn, broker_id=self.broker_id, broker_epoch=self.broker_epoch)
+        ).broker_epoch
         stored = settings.load_all(conn)
         self.settings = self.settings.with_dynamic(
             dynamic_default=stored.get(None, {}), dynamic=stored.get(self.broker_id, {})

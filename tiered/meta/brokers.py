@@ -1,6 +1,6 @@
 """Who serves: one row per broker id, with the epoch of its newest registration.
 
-Owns registration, heartbeats and fencing. Must never decide that a broker is dead: the controller does.
+Owns registration and its rows. Must never decide that a broker is dead: the controller does.
 """
 
 from dataclasses import dataclass
@@ -10,8 +10,14 @@ from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from tiered.errors import StaleBrokerEpoch
+from tiered.meta import partitions
+from tiered.meta.clock import now_ms
 from tiered.meta.cluster import take_number
+from tiered.meta.elections import change_known
+from tiered.meta.partitions import PartitionRow
 from tiered.meta.tables import broker
+from tiered.rules import elections
+from tiered.rules.replica_set import ReplicaSet, Standings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +38,20 @@ class BrokerRow:
     change_number: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """What a registration gave: the epoch of this process, and whether it goes on where the one before ended.
+
+    `changed` are the partitions that it changed, as they are now; `change_number` is its number in the feed.
+    """
+
+    broker_epoch: int
+    previous_epoch: int | None
+    was_clean: bool
+    changed: tuple[PartitionRow, ...]
+    change_number: int
+
+
 def register(
     conn: Connection,
     *,
@@ -39,38 +59,64 @@ def register(
     host: str,
     port: int,
     boot_id: str,
-    now_ms: int,
+    clean_epoch: int | None,
     rack: str | None = None,
     http_host: str | None = None,
     http_port: int | None = None,
-) -> int:
-    """The new `broker_epoch`: larger than every earlier one of any broker. The newest registration wins.
+    incarnation_id: UUID | None = None,
+) -> Registration:
+    """The new registration: its epoch is larger than every earlier one of any broker. The newest one wins.
 
-    An older process with this id learns of it from its next heartbeat. Safe to repeat: a repeated
-    registration merely takes a newer epoch.
+    An older process with this id learns of it from its next heartbeat. `clean_epoch` is the registration whose
+    logs this process still has in full, as its marker says; clean is who continues the very last one (rule 8).
+    `rules.elections.registered` is applied to every partition in the same transaction.
+
+    `incarnation_id` is this process's own, for its life. A registration whose answer was lost and that is repeated
+    under the same one goes on as it began; without it, its own first try would look like another process, and
+    the logs like somebody else's.
     """
     number = take_number(conn)
+    before = conn.execute(select(broker).where(broker.c.broker_id == broker_id)).one_or_none()
+    previous_epoch = None if before is None else int(before.broker_epoch)
+    is_repeated = before is not None and incarnation_id is not None and before.incarnation_id == incarnation_id
+    was_clean = is_repeated or (clean_epoch is not None and clean_epoch == previous_epoch)
     values = {
         "broker_epoch": number,
         "boot_id": boot_id,
         "fenced": False,
-        "heartbeat_at_ms": now_ms,
+        "heartbeat_at_ms": now_ms(conn),
         "host": host,
         "port": port,
         "http_host": http_host,
         "http_port": http_port,
         "rack": rack,
+        "incarnation_id": incarnation_id,
         "change_number": number,
     }
     if conn.execute(update(broker).where(broker.c.broker_id == broker_id).values(values)).rowcount == 0:
         conn.execute(insert(broker).values(broker_id=broker_id, **values))
-    return number
+
+    def decide(row: PartitionRow, standings: Standings) -> ReplicaSet | None:
+        return elections.registered(
+            row.replica_set, standings, broker_id=broker_id, previous_epoch=previous_epoch, is_clean=was_clean
+        )
+
+    changed = change_known(
+        conn, decide, partitions.load_all(conn), partitions.load_standings(conn), change_number=number
+    )
+    return Registration(
+        broker_epoch=number,
+        previous_epoch=previous_epoch,
+        was_clean=was_clean,
+        changed=changed,
+        change_number=number,
+    )
 
 
 def heartbeat(conn: Connection, *, broker_id: int, broker_epoch: int, now_ms: int) -> None:
     """Says that this registration lives. Raises `StaleBrokerEpoch` when a newer one took its place.
 
-    Not a change of the feed: nobody but the controller reads heartbeats.
+    Not a change of the feed. `liveness.beat` does more, and takes its place.
     """
     statement = update(broker).where(*_registration(broker_id, broker_epoch)).values(heartbeat_at_ms=now_ms)
     _require_one(conn.execute(statement).rowcount, broker_id, broker_epoch)

@@ -11,11 +11,16 @@ tables safe under READ COMMITTED, where they would otherwise suffer write skew.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy.sql.elements import ColumnElement
 
 from tiered.errors import CorruptMetadata
 from tiered.meta.tables import ONLY_ROW, cluster
+
+CHANNEL = "tiered_change"
+"""What PostgreSQL notifies on, once for each change. Channels are the database's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,17 +64,26 @@ def load(conn: Connection) -> ClusterRow:
 
 
 def take_number(conn: Connection) -> int:
-    """The number of this transaction's change, and with it the lock that every change takes."""
+    """The number of this transaction's change, and with it the lock that every change takes.
+
+    Must be the first statement that locks anything: what all wait for before they hold anything else can be part
+    of no deadlock. On PostgreSQL whoever listens (`listener`) is woken by the commit.
+    """
     statement = (
         update(cluster)
         .where(cluster.c.id == ONLY_ROW)
         .values(change_number=cluster.c.change_number + 1)
-        .returning(cluster.c.change_number)
+        .returning(cluster.c.change_number, *_notification(conn))
     )
-    number = conn.execute(statement).scalar_one_or_none()
-    if number is None:
+    found = conn.execute(statement).one_or_none()
+    if found is None:
         raise CorruptMetadata("the metadata database describes no cluster: start a broker on it first")
-    return int(number)
+    return int(found[0])
+
+
+def _notification(conn: Connection) -> tuple[ColumnElement[Any], ...]:
+    # In the same statement: it costs no round trip. Sent by the commit, and only by it.
+    return (func.pg_notify(CHANNEL, ""),) if conn.dialect.name == "postgresql" else ()
 
 
 def _find(conn: Connection) -> ClusterRow | None:

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, InternalError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -255,18 +255,6 @@ class Database:
 
 
 _BACKOFF: dict[str, float] = {"first_ms": FIRST_BACKOFF_MS, "max_ms": MAX_BACKOFF_MS}
-
-
-def database_now_ms(conn: Connection) -> int:
-    """Milliseconds since 1970 UTC by the database's clock, which all brokers share. Moves within a transaction.
-
-    SQLite's has its broker's clock. Source: `now()` of PostgreSQL stands still within a transaction.
-    """
-    if conn.dialect.name == "sqlite":
-        statement = "SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
-    else:
-        statement = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"
-    return int(conn.execute(text(statement)).scalar_one())
 
 
 def _parse(url: str) -> URL:

@@ -1,33 +1,36 @@
 """A partition's leadership and bounds, each change one conditional update.
 
-Owns leader, epochs, in-sync replicas, `log_start_offset` and `cold_end_offset`. Leadership changes only by
-compare-and-swap on `partition_epoch`; offsets only under the leader's own `leader_epoch`, and only upwards.
-Must never choose a leader: `rules.elections` does.
+Owns leader, epochs, in-sync replicas, `log_start_offset` and `cold_end_offset`. The replica set changes only by
+compare-and-swap on `partition_epoch`: the leader's here, all others in `elections`; offsets only under the leader's
+own `leader_epoch`, and only upwards. Must never choose a leader: `rules.elections` does.
 
 T5 holds in every row: `0 <= log_start_offset <= cold_end_offset`. Where `log_start_offset` passes what was
 uploaded (DeleteRecords, or a topic that is never uploaded), `cold_end_offset` goes with it: what readers
 may not see need not be uploaded any more.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Never
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping, case, func, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, case, select, text, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from tiered.errors import (
     CorruptMetadata,
     FencedLeaderEpoch,
+    IneligibleReplica,
     LostRace,
     StaleBrokerEpoch,
+    TieredError,
     UnknownTopicOrPartition,
 )
 from tiered.ids import InSyncReplica, TopicId, TopicPartition
 from tiered.meta.cluster import take_number
-from tiered.meta.tables import NO_LEADER, broker, partition, topic
-from tiered.rules.replica_set import ReplicaSet
+from tiered.meta.tables import broker, partition, topic
+from tiered.rules.replica_set import ReplicaSet, Standing, Standings, is_current
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,22 @@ class PartitionRow:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrChange:
+    """What a leader wants of one partition: `isr`, if the row is still at these epochs."""
+
+    topic_id: UUID
+    partition: int
+    leader_epoch: int
+    expected_partition_epoch: int
+    isr: tuple[InSyncReplica, ...]
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Which partition it is about."""
+        return TopicPartition(TopicId(self.topic_id), self.partition)
+
+
 def load_all(conn: Connection) -> tuple[PartitionRow, ...]:
     """Every partition of every topic that is not deleted, by topic id and number."""
     statement = (
@@ -76,11 +95,22 @@ def load_all(conn: Connection) -> tuple[PartitionRow, ...]:
     return tuple(partition_row(row) for row in conn.execute(statement).mappings())
 
 
+def load_living(conn: Connection, wanted: Collection[TopicPartition]) -> tuple[PartitionRow, ...]:
+    """Those of the partitions whose topics are not deleted."""
+    names = frozenset(wanted)
+    living = select(topic.c.topic_id).where(topic.c.deleted_at_ms.is_(None))
+    statement = select(partition).where(
+        partition.c.topic_id.in_({each.topic_id for each in names}), partition.c.topic_id.in_(living)
+    )
+    rows = (partition_row(row) for row in conn.execute(statement).mappings())
+    return tuple(row for row in rows if row.topic_partition in names)
+
+
 def load(conn: Connection, topic_id: UUID, number: int) -> PartitionRow:
     """One partition. Raises `UnknownTopicOrPartition`."""
     row = conn.execute(select(partition).where(*this_partition(topic_id, number))).mappings().one_or_none()
     if row is None:
-        raise UnknownTopicOrPartition(f"partition {number} of topic {topic_id} is not in the catalogue")
+        raise _unknown(topic_id, number)
     return partition_row(row)
 
 
@@ -139,65 +169,91 @@ def raise_log_start_offset(
         require_leader_epoch(load(conn, topic_id, number), leader_epoch)  # else: it already was that high
 
 
-def elect_leader(
+def change_isr(
     conn: Connection,
-    topic_id: UUID,
-    number: int,
     *,
+    topic_id: UUID,
+    partition: int,
+    broker_id: int,
+    broker_epoch: int,
+    leader_epoch: int,
     expected_partition_epoch: int,
-    leader: int,
-    isr: Sequence[InSyncReplica] | None = None,
+    isr: Sequence[InSyncReplica],
 ) -> PartitionRow:
-    """The partition under its new leader, with the next `leader_epoch` and `partition_epoch`.
+    """The partition with `isr` as its in-sync replicas and the next `partition_epoch`: its leader's compare-and-swap.
 
-    `leader` is a member of the ISR whose registration there is current and not fenced (rule 2), or -1 to
-    leave the partition without one. `isr` replaces the ISR when given. Raises `LostRace` when
-    `partition_epoch` is not the expected one any more, `StaleBrokerEpoch` when `leader` is not electable.
+    Nothing is changed unless all of this holds, in one transaction (rule 1): the caller leads in `leader_epoch`,
+    the row is at `expected_partition_epoch`, and the registrations of the caller and of every added member are
+    current and in service. A change whose outcome is unknown is settled by another one at the same expected epoch
+    (rule 7), be it the same: one that has happened is answered with its row.
+
+    Raises `LostRace` when the row has another partition epoch (it then was changed, perhaps by an earlier try),
+    `FencedLeaderEpoch`, `IneligibleReplica` (an added member), `StaleBrokerEpoch` (the caller), `CorruptMetadata`
+    when SQL shows older epochs than the caller has seen (R1), and `UnknownTopicOrPartition`.
+    """
+    change = IsrChange(
+        topic_id=topic_id,
+        partition=partition,
+        leader_epoch=leader_epoch,
+        expected_partition_epoch=expected_partition_epoch,
+        isr=tuple(isr),
+    )
+    (answer,) = change_isrs(conn, broker_id=broker_id, broker_epoch=broker_epoch, changes=[change])
+    if isinstance(answer, TieredError):
+        raise answer
+    return answer
+
+
+def change_isrs(
+    conn: Connection, *, broker_id: int, broker_epoch: int, changes: Sequence[IsrChange]
+) -> tuple[PartitionRow | TieredError, ...]:
+    """As `change_isr`, for many partitions of one leader in one transaction: each one's row, or why it is as it was.
+
+    At most one change of a partition. Raises `StaleBrokerEpoch` when the caller's registration is not current or
+    fenced: nothing is changed then, although a change that had happened before is still answered.
     """
     change_number = take_number(conn)
-    before = load(conn, topic_id, number)
-    after = before.isr if isr is None else tuple(isr)
-    if leader != NO_LEADER:
-        _require_electable(conn, leader, before, after)
-    statement = (
-        update(partition)
-        .where(*this_partition(topic_id, number), partition.c.partition_epoch == expected_partition_epoch)
-        .values(
-            leader=leader,
-            leader_epoch=partition.c.leader_epoch + 1,
-            partition_epoch=partition.c.partition_epoch + 1,
-            isr=[list(member) for member in after],
-            change_number=change_number,
-        )
-    )
-    if conn.execute(statement).rowcount == 0:
-        raise LostRace(
-            f"partition {number} of topic {topic_id} is at partition epoch {before.partition_epoch}, not at "
-            f"{expected_partition_epoch}: read it again before changing its leader"
-        )
-    return load(conn, topic_id, number)
+    standings = load_standings(conn)
+    rows = {row.topic_partition: row for row in _load_some(conn, changes)}
+    leader = InSyncReplica(broker_id, broker_epoch)
+    answers: list[PartitionRow | TieredError] = []
+    changed: list[PartitionRow] = []
+    for change in changes:
+        before = rows.get(change.topic_partition)
+        refusal = _refusal(before, change, leader, standings)
+        if before is None or refusal is not None:
+            answers.append(refusal or _unknown(change.topic_id, change.partition))
+        elif before.partition_epoch != change.expected_partition_epoch:
+            answers.append(before)  # it has happened
+        else:
+            after = replace(
+                before, isr=change.isr, partition_epoch=before.partition_epoch + 1, change_number=change_number
+            )
+            answers.append(after)
+            changed.append(after)
+    if changed and not is_current(leader, standings):
+        raise _stale(leader)
+    write_replica_sets(conn, changed)
+    return tuple(answers)
 
 
-def resume_leadership(conn: Connection, *, broker_id: int, broker_epoch: int) -> int:
-    """How many partitions the restarted broker goes on leading, each with the next `leader_epoch`.
+def load_standings(conn: Connection) -> Standings:
+    """Every broker's present registration. Behind `take_number` it stays true until the transaction ends."""
+    statement = select(broker.c.broker_id, broker.c.broker_epoch, broker.c.fenced)
+    return {row.broker_id: Standing(row.broker_epoch, bool(row.fenced)) for row in conn.execute(statement)}
 
-    One statement for all of them. It takes those of which the broker is the leader and the only in-sync
-    replica: nobody else could be elected there, so this is their election. Partitions with other in-sync
-    replicas are left alone. Raises `StaleBrokerEpoch` when `broker_epoch` is not the current registration.
+
+def write_replica_sets(conn: Connection, rows: Sequence[PartitionRow]) -> None:
+    """Writes leader, epochs, ISR, replicas and `change_number` of all `rows`, in one statement on PostgreSQL.
+
+    Each is at the `partition_epoch` after that of its row in SQL, which is the condition of its update. Raises
+    `LostRace`, and nothing may be committed, when any row is at another one. Behind `take_number` none is.
     """
-    change_number = take_number(conn)
-    _require_current(conn, broker_id, broker_epoch)
-    statement = (
-        update(partition)
-        .where(partition.c.leader == broker_id, _length(conn, partition.c.isr) == 1)
-        .values(
-            leader_epoch=partition.c.leader_epoch + 1,
-            partition_epoch=partition.c.partition_epoch + 1,
-            isr=[[broker_id, broker_epoch]],
-            change_number=change_number,
-        )
-    )
-    return conn.execute(statement).rowcount
+    if not rows:
+        return
+    written = (_write_at_once if conn.dialect.name == "postgresql" else _write_each)(conn, rows)
+    if written != len(rows):
+        raise LostRace(f"{len(rows) - written} of {len(rows)} partitions were changed meanwhile: read them again")
 
 
 def require_leader_epoch(row: PartitionRow, leader_epoch: int) -> None:
@@ -227,32 +283,118 @@ def _refuse_epoch(row: PartitionRow, leader_epoch: int) -> Never:
             f"{where} is at leader epoch {row.leader_epoch}, the caller at {leader_epoch}: another leader took "
             "over, so this one must stop"
         )
-    raise CorruptMetadata(
-        f"{where} is at leader epoch {row.leader_epoch} in the catalogue, but epoch {leader_epoch} was in use: "
-        "the database lost committed changes (a restored backup, or a standby that was not synchronous). Halt "
-        "the partition and restore the catalogue"
+    raise CorruptMetadata(_went_back(where, "leader", row.leader_epoch, leader_epoch))
+
+
+def _refusal(
+    row: PartitionRow | None, change: IsrChange, leader: InSyncReplica, standings: Standings
+) -> TieredError | None:
+    """Why the change cannot be made; None where it can, or has been.
+
+    What only a newer row can say comes first: who passes it knows that no earlier try has happened.
+    """
+    if row is None:
+        return _unknown(change.topic_id, change.partition)
+    where = f"partition {row.partition} of topic {row.topic_id}"
+    try:
+        require_leader_epoch(row, change.leader_epoch)
+    except (FencedLeaderEpoch, CorruptMetadata) as error:
+        return error
+    if row.leader != leader.broker_id:
+        return FencedLeaderEpoch(f"{where} is led by broker {row.leader}, not by {leader.broker_id}: stop leading it")
+    if row.partition_epoch < change.expected_partition_epoch:
+        return CorruptMetadata(_went_back(where, "partition", row.partition_epoch, change.expected_partition_epoch))
+    if row.partition_epoch > change.expected_partition_epoch:
+        if row.partition_epoch == change.expected_partition_epoch + 1 and row.isr == change.isr:
+            return None
+        return LostRace(
+            f"{where} is at partition epoch {row.partition_epoch}, not at {change.expected_partition_epoch}: wait for "
+            "the change feed, then decide again"
+        )
+    assert leader in change.isr, "a leader is in sync with itself"
+    assert {each.broker_id for each in change.isr} <= set(row.replicas), "only replicas can be in sync"
+    for member in change.isr:
+        if member not in row.isr and member != leader and not is_current(member, standings):
+            return IneligibleReplica(
+                f"broker {member.broker_id} at epoch {member.broker_epoch} cannot become in sync with {where}: it "
+                "has registered again or is fenced, so wait until it has caught up under its present registration"
+            )
+    return None
+
+
+def _unknown(topic_id: UUID, number: int) -> UnknownTopicOrPartition:
+    return UnknownTopicOrPartition(f"partition {number} of topic {topic_id} is not in the catalogue")
+
+
+def _stale(member: InSyncReplica) -> StaleBrokerEpoch:
+    return StaleBrokerEpoch(
+        f"epoch {member.broker_epoch} of broker {member.broker_id} is not its current registration, or it is fenced: "
+        "nothing was changed; the next heartbeat tells which"
     )
 
 
-def _require_electable(conn: Connection, leader: int, row: PartitionRow, isr: tuple[InSyncReplica, ...]) -> None:
-    member = next((member for member in row.isr if member.broker_id == leader), None)
-    if member is None or member not in isr:
-        raise StaleBrokerEpoch(
-            f"broker {leader} is not an in-sync replica of partition {row.partition} of topic {row.topic_id}: "
-            "elect a member of the ISR"
+def _load_some(conn: Connection, wanted: Sequence[IsrChange]) -> tuple[PartitionRow, ...]:
+    """Those of deleted topics too: the epoch that their deletion raised fences their leaders."""
+    if len(wanted) == 1:
+        condition: tuple[ColumnElement[bool], ...] = this_partition(wanted[0].topic_id, wanted[0].partition)
+    else:
+        condition = (partition.c.topic_id.in_({each.topic_id for each in wanted}),)
+    return tuple(partition_row(row) for row in conn.execute(select(partition).where(*condition)).mappings())
+
+
+_WRITTEN = (
+    "leader", "leader_epoch", "partition_epoch", "isr", "replicas", "adding_replicas", "removing_replicas",
+    "change_number",
+)  # fmt: skip
+
+
+def _write_each(conn: Connection, rows: Sequence[PartitionRow]) -> int:
+    statement = (
+        update(partition)
+        .where(
+            partition.c.topic_id == bindparam("of_topic"),
+            partition.c.partition == bindparam("of_number"),
+            partition.c.partition_epoch == bindparam("before"),
         )
-    _require_current(conn, leader, member.broker_epoch)
+        .values({name: bindparam(f"new_{name}") for name in _WRITTEN})
+    )
+    values = [
+        {"of_topic": row.topic_id, "of_number": row.partition, "before": row.partition_epoch - 1}
+        | {f"new_{name}": getattr(row, name) for name in _WRITTEN}
+        for row in rows
+    ]
+    return conn.execute(statement, values).rowcount
 
 
-def _require_current(conn: Connection, broker_id: int, broker_epoch: int) -> None:
-    statement = select(broker.c.broker_epoch, broker.c.fenced).where(broker.c.broker_id == broker_id)
-    found = conn.execute(statement).one_or_none()
-    if found is None or found.broker_epoch != broker_epoch or found.fenced:
-        raise StaleBrokerEpoch(
-            f"epoch {broker_epoch} of broker {broker_id} is not its current registration, or it is fenced: "
-            "register again"
-        )
+# One statement over arrays: ten thousand of them would take as many round trips, all behind the feed's lock.
+_WRITE_AT_ONCE = text("""
+UPDATE partition AS p
+SET leader = v.leader, leader_epoch = v.leader_epoch, partition_epoch = v.partition_epoch,
+    isr = v.isr::jsonb, replicas = v.replicas::jsonb, adding_replicas = v.adding_replicas::jsonb,
+    removing_replicas = v.removing_replicas::jsonb, change_number = v.change_number
+FROM unnest(
+    CAST(:topic_id AS uuid[]), CAST(:partition AS integer[]), CAST(:leader AS integer[]),
+    CAST(:leader_epoch AS integer[]), CAST(:partition_epoch AS integer[]), CAST(:isr AS text[]),
+    CAST(:replicas AS text[]), CAST(:adding_replicas AS text[]), CAST(:removing_replicas AS text[]),
+    CAST(:change_number AS bigint[])
+) AS v(topic_id, partition, leader, leader_epoch, partition_epoch, isr, replicas, adding_replicas,
+       removing_replicas, change_number)
+WHERE p.topic_id = v.topic_id AND p.partition = v.partition AND p.partition_epoch = v.partition_epoch - 1
+""")
 
 
-def _length(conn: Connection, column: ColumnElement[Any]) -> ColumnElement[int]:
-    return (func.jsonb_array_length if conn.dialect.name == "postgresql" else func.json_array_length)(column)
+def _write_at_once(conn: Connection, rows: Sequence[PartitionRow]) -> int:
+    lists = {"isr", "replicas", "adding_replicas", "removing_replicas"}
+    values: dict[str, list[Any]] = {
+        name: [json.dumps(getattr(row, name)) if name in lists else getattr(row, name) for row in rows]
+        for name in ("topic_id", "partition", *_WRITTEN)
+    }
+    return conn.execute(_WRITE_AT_ONCE, values).rowcount
+
+
+def _went_back(where: str, kind: str, found: int, seen: int) -> str:
+    return (
+        f"{where} is at {kind} epoch {found} in the catalogue, but epoch {seen} was in use: the database lost "
+        "committed changes (a restored backup, or a standby that was not synchronous). Halt the partition and restore "
+        "the catalogue"
+    )

@@ -11,6 +11,8 @@ from types import MappingProxyType
 
 from sqlalchemy import Connection
 
+from tiered.meta.clock import NOW_MS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
@@ -159,16 +161,11 @@ _FIRST = (_SEGMENTS, _LAG, _OVERDUE_UPLOADS, _TOPIC_COST)
 REVISIONS: Mapping[str, tuple[View, ...]] = MappingProxyType({"0001": _FIRST, "0002": _FIRST, "0003": _FIRST})
 """The views as each revision leaves them. 0002 and 0003 change none."""
 
-_NOW_MS = {
-    "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
-    "postgresql": "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
-}
-
 
 def install(conn: Connection, revision: str) -> None:
     """Creates the views of one revision."""
     for view in REVISIONS[revision]:
-        query = view.query.strip().replace("{now_ms}", _NOW_MS[conn.dialect.name])
+        query = view.query.strip().replace("{now_ms}", NOW_MS[conn.dialect.name])
         conn.exec_driver_sql(f"CREATE VIEW {view.name} AS\n{query}")
 
 

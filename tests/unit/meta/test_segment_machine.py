@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 )
 from sqlalchemy import Connection
 
-from tests.catalogue import NOW_MS, create_topic, open_ready, segment_plan
+from tests.catalogue import NOW_MS, create_topic, elect, open_ready, segment_plan
 from tiered.errors import CorruptMetadata, FencedLeaderEpoch, LostRace
 from tiered.meta import changes, cluster, partitions, segments
 from tiered.meta.engine import Database
@@ -195,12 +195,7 @@ class Catalogue(RuleBasedStateMachine):
 
     @rule()
     def elect(self) -> None:
-        now = self.look().partition
-        self.run(
-            lambda conn: partitions.elect_leader(
-                conn, self.topic_id, 0, expected_partition_epoch=now.partition_epoch, leader=1
-            )
-        )
+        self.run(lambda conn: elect(conn, self.topic_id))
 
     @invariant()
     def invariants_hold(self) -> None:

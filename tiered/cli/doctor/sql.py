@@ -15,7 +15,8 @@ from tiered.cli.doctor.disk import mount_of, nearest
 from tiered.cli.doctor.findings import Finding, Situation, fail, ok, warn
 from tiered.errors import InvalidConfig, MetadataUnavailable
 from tiered.meta import migrations
-from tiered.meta.engine import Database, database_now_ms
+from tiered.meta.clock import database_now_ms
+from tiered.meta.engine import Database
 from tiered.runtime import SystemClock
 
 DEADLINE_MS = 6_000
