@@ -106,7 +106,7 @@ class Housekeeping:
     async def _flush_held_back(self, partition: Partition) -> None:
         """`flush.messages` holds records back that no producer waits for: acks=0, or a producer that went away."""
         end_offset = partition.log.log_end_offset
-        if partition.high_watermark < end_offset and partition.log.failed is None:
+        if partition.high_watermark < end_offset and partition.needs_flush and partition.log.failed is None:
             try:
                 await self._broker.flusher.flushed(partition.log, end_offset)
             except TieredError as error:
@@ -116,7 +116,7 @@ class Housekeeping:
 
     def _roll(self, partition: Partition, now_ms: int) -> None:
         try:
-            partition.log.roll_if_due(now_ms)
+            partition.roll_if_due(now_ms)
         except LogDirFailed as error:
             self._broker.counters.disk_errors += 1
             log.warning("%s: cannot begin a new segment: %s", partition.name, error)

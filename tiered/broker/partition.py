@@ -1,40 +1,50 @@
-"""One partition: its offsets, its producers and its local log, with this object as their sole owner.
+"""One partition: its role, its offsets, its producers and its local log, with this object as their sole owner.
 
-Owns every change of the partition's state; each is one function without an await. Must never talk to S3
-or SQL: `segment_lifecycle` orders those writes and reports here what was committed.
+Owns every change of the partition's state; each is one function without an await. Its role and its epochs change
+by `apply_row` alone. Must never talk to S3 or SQL: `segment_lifecycle` and `replication.isr_changes` do and report
+here what was committed.
 """
 
+import logging
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 
+from tiered.broker import batch_checks
 from tiered.broker.disk_reserve import DiskReserve
 from tiered.broker.fetch_wait import Waiters
+from tiered.broker.replication.acknowledgements import Acknowledgements
+from tiered.broker.replication.leadership import Leadership
+from tiered.broker.replication.replica_log import FetchedRun
 from tiered.config import TopicConfig
-from tiered.errors import (
-    InvalidRecord,
-    InvalidTimestamp,
-    InvalidTransactionState,
-    MessageTooLarge,
-    NotEnoughReplicas,
-    ShuttingDown,
-    UnsupportedCompression,
-)
+from tiered.errors import CorruptMetadata, NotEnoughReplicas, NotLeader, ShuttingDown
 from tiered.file_slice import FileSlice
 from tiered.formats import record_batch
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.producer_snapshot import ProducerEntry
-from tiered.formats.record_batch import BatchHeader, Compression
+from tiered.formats.record_batch import BatchHeader
 from tiered.hot.log import Log, LogConfig
-from tiered.ids import TopicPartition
+from tiered.ids import InSyncReplica, TopicPartition
+from tiered.meta.partitions import PartitionRow
 from tiered.metrics import TrafficState
-from tiered.rules import partition_state, producer_state, read_plan
-from tiered.rules.partition_state import Offsets
+from tiered.rules import isr, partition_state, producer_state, read_plan
+from tiered.rules.partition_state import Offsets, RowOrder, RowVersion
+
+log = logging.getLogger(__name__)
 
 NO_TIMESTAMP = -1
-_ZSTD = int(Compression.ZSTD)
-_CODES = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-"""What `compression.type` may be, besides `producer`, which keeps the client's codec."""
+NOBODY = -1
+ALL = -1
+
+
+class Role(Enum):
+    """What this broker is to the partition now."""
+
+    NONE = auto()
+    """Nobody leads it, or not as this broker knows it."""
+    FOLLOWER = auto()
+    LEADER = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +55,11 @@ class Appended:
     end_offset: int
     log_append_time_ms: int
     log_start_offset: int
+    leader_epoch: int = -1
 
 
 class Partition:
-    """The leader's view of one partition."""
+    """This broker's replica of one partition."""
 
     def __init__(
         self,
@@ -58,7 +69,8 @@ class Partition:
         config: TopicConfig,
         log: Log,
         producers: dict[int, ProducerEntry],
-        leader_epoch: int,
+        broker_id: int,
+        is_current: Callable[[InSyncReplica], bool],
         log_start_offset: int,
         cold_end_offset: int,
         committed: Sequence[CommittedSegment],
@@ -69,16 +81,31 @@ class Partition:
         self.config = config
         self.log = log
         self.producers = producers
-        self.leader_epoch = leader_epoch
+        self.broker_id = broker_id
+        self.role = Role.NONE
+        self.row: PartitionRow | None = None
+        """The newest row that was applied; None before the first."""
+        self.leader_epoch = -1
+        self.halted: str | None = None
+        """Why this partition is served no more until a restart: SQL contradicts what it had said (R1)."""
         self.waiters = Waiters()
+        """Those who wait for the high watermark or the role to change."""
+        self.growth = Waiters()
+        """Followers that wait for the log to grow."""
+        self.acknowledgements = Acknowledgements()
         self.traffic = TrafficState()
         self._reserve = reserve
+        self._is_current = is_current
         self.closed = False
+        self.leadership: Leadership | None = None
+        """What a leader knows of its followers; None unless this broker leads."""
+        self._is_truncating = False
+        self._deferred: list[tuple[PartitionRow, int]] = []
         self._committed = list(committed)
         self.cold_bytes = sum(segment.size_bytes for segment in committed)
         self._cold_end_offset = cold_end_offset
         self._log_start_offset = max(log_start_offset, log.log_start_offset)
-        self._high_watermark = log.log_end_offset
+        self._high_watermark = min(max(self._log_start_offset, cold_end_offset), log.log_end_offset)
         self._producers_seen_ms: dict[int, int] = {}
         log.producer_source = self.producers.values
 
@@ -86,6 +113,119 @@ class Partition:
     def name(self) -> str:
         """For people: `topic-partition`."""
         return f"{self.topic}-{self.topic_partition.partition}"
+
+    # Role
+
+    def apply_row(self, row: PartitionRow, *, broker_epoch: int) -> None:
+        """Takes over what SQL says: leader, epochs, ISR and log start. The one way by which they change.
+
+        Harmless to repeat; a row that was overtaken on its way changes nothing. While the log is being truncated
+        it waits until that has ended. A row that contradicts an earlier one halts the partition (R1).
+        """
+        if self.halted is not None:
+            return
+        if self._is_truncating:
+            self._deferred.append((row, broker_epoch))
+            return
+        if self.row is not None:
+            match partition_state.order_of(_version(row), _version(self.row)):
+                case RowOrder.OLDER:
+                    return
+                case RowOrder.CONTRADICTION:
+                    self._halt(row)
+                    return
+                case RowOrder.NEWER:
+                    pass
+        self.row, self.leader_epoch = row, row.leader_epoch
+        if row.log_start_offset > self._log_start_offset:
+            self.moved_log_start(row.log_start_offset)
+        before, self.role = self.role, self._role_in(row, broker_epoch)
+        if self.role is Role.LEADER:
+            self._lead(row, InSyncReplica(self.broker_id, broker_epoch))
+            return
+        if self.leadership is not None:
+            self._end_leadership(f"{self.name} is led by broker {row.leader} now; refresh metadata")
+        if self.role is Role.FOLLOWER and before is not Role.FOLLOWER:
+            self.log.forget_empty_leader_epochs()
+            self.waiters.wake()
+
+    def _role_in(self, row: PartitionRow, broker_epoch: int) -> Role:
+        if row.leader == self.broker_id:
+            # A row from before this process registered makes nobody a leader.
+            return Role.LEADER if InSyncReplica(self.broker_id, broker_epoch) in row.isr else Role.NONE
+        return Role.FOLLOWER if row.leader != NOBODY and self.broker_id in row.replicas else Role.NONE
+
+    def _lead(self, row: PartitionRow, me: InSyncReplica) -> None:
+        leadership = self.leadership
+        is_new = leadership is None or leadership.leader_epoch != row.leader_epoch or leadership.me != me
+        if is_new:
+            if leadership is not None:
+                self._end_leadership(f"{self.name} is in another leader epoch now; refresh metadata")
+            self.log.begin_leader_epoch(row.leader_epoch)
+            epoch_start_offset = self.log.leader_epochs.start_of(row.leader_epoch)
+            leadership = Leadership(me=me, leader_epoch=row.leader_epoch, epoch_start_offset=epoch_start_offset)
+            self.leadership = leadership
+        assert leadership is not None
+        leadership.learn(row.isr, row.replicas, self.config.min_insync_replicas)
+        if leadership.pending is not None and row.partition_epoch > leadership.pending_since_epoch:
+            leadership.settle()
+        if is_new:
+            if leadership.is_sole:  # Whatever the only member of the ISR has is committed.
+                self._high_watermark = max(self._high_watermark, self.log.log_end_offset)
+            self.waiters.wake()
+        self.advance_high_watermark()
+
+    def _end_leadership(self, reason: str) -> None:
+        self.leadership = None
+        self.acknowledgements.fail(NotLeader(reason))
+        self.waiters.wake()
+        self.growth.wake()
+
+    def _halt(self, row: PartitionRow) -> None:
+        assert self.row is not None
+        self.halted = (
+            f"{self.name} is halted: the catalogue shows leader epoch {row.leader_epoch} at partition epoch "
+            f"{row.partition_epoch}, where epoch {self.row.leader_epoch} at {self.row.partition_epoch} had been "
+            "committed. The database has lost committed changes (a restored backup, or a standby that was not "
+            "synchronous): restore it, then restart this broker"
+        )
+        log.critical("%s", self.halted)
+        self.role = Role.NONE
+        self._end_leadership(self.halted)
+
+    def require_leader(self) -> Leadership:
+        """What the leader knows of its followers. Raises NotLeader unless this broker leads, CorruptMetadata when
+        the partition is halted."""
+        if self.leadership is None:
+            self._refuse()
+        assert self.leadership is not None
+        return self.leadership
+
+    def require_replica(self) -> None:
+        """Returns while what is here may be read up to the high watermark. Raises as `require_leader`."""
+        if self.role is Role.NONE:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        if self.halted is not None:
+            raise CorruptMetadata(self.halted)
+        led_by = "nobody" if self.row is None or self.row.leader == NOBODY else f"broker {self.row.leader}"
+        raise NotLeader(f"{self.name} is not led by this broker but by {led_by}; refresh metadata and retry")
+
+    @property
+    def is_withheld(self) -> bool:
+        """True while a new leader cannot know yet how far its log is committed (R9)."""
+        leadership = self.leadership
+        return leadership is not None and self._high_watermark < leadership.epoch_start_offset
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Fewer living members of the ISR than `min.insync.replicas`; false where this broker does not lead."""
+        leadership = self.leadership
+        if leadership is None or self.config.min_insync_replicas <= 1:
+            return False
+        current = [member for member in leadership.committed if member == leadership.me or self._is_current(member)]
+        return isr.count_current(leadership.committed, current) < self.config.min_insync_replicas
 
     # Offsets
 
@@ -128,28 +268,28 @@ class Partition:
         bytes are changed even when this raises.
 
         A duplicate of one of the producer's last five batches answers with the first copy's offset. Raises
-        what `errors` calls InvalidRecord, MessageTooLarge, CorruptBatch, OutOfOrderSequence, ... and
-        LogDirFailed when the disk refuses; then nothing was appended.
+        what `errors` calls InvalidRecord, MessageTooLarge, CorruptBatch, OutOfOrderSequence, NotLeader,
+        NotEnoughReplicas, ... and LogDirFailed when the disk refuses; then nothing was appended.
         """
         if self.closed:
             raise ShuttingDown(f"{self.name} is closing here; refresh metadata and retry")
+        leadership = self.leadership or self.require_leader()
         self._reserve.require_room()
-        if acks == -1 and self.config.min_insync_replicas > 1:
+        if acks == ALL and self.is_under_min_isr:
             raise NotEnoughReplicas(
-                f"{self.name} has 1 in-sync replica and min.insync.replicas is {self.config.min_insync_replicas}"
+                f"{self.name} has in-sync replicas {[each.broker_id for each in leadership.committed]}, of which fewer "
+                f"are alive than min.insync.replicas={self.config.min_insync_replicas}: nothing was appended"
             )
-        if end - position >= record_batch.MIN_BATCH_BYTES and buffer[position + record_batch.MAGIC_POSITION] != 2:
-            raise InvalidRecord(f"{self.name}: only record batches of magic 2 are stored; upgrade the client")
-        header = record_batch.read_header(buffer, position, end)
-        self._check_shape(header, end - position)
-        record_batch.verify_crc(buffer, position, header.size_bytes)
-        self._check_timestamps(header, now_ms)
+        header = batch_checks.checked_header(buffer, position, end, self.config, self.name)
+        batch_checks.check_timestamps(header, self.config, now_ms, self.name)
         if header.producer_id >= 0:
             entry = self.producers.get(header.producer_id)
             verdict = producer_state.check(entry, header)
             if isinstance(verdict, producer_state.Duplicate):
                 stamped = verdict.timestamp_ms if self.config.is_log_append_time else NO_TIMESTAMP
-                return Appended(verdict.base_offset, verdict.last_offset + 1, stamped, self._log_start_offset)
+                return Appended(
+                    verdict.base_offset, verdict.last_offset + 1, stamped, self._log_start_offset, self.leader_epoch
+                )
         wanted = self.foreign_codec(header.attributes)
         if wanted is not None:
             buffer, position, end, header = self._recompressed(buffer, position, header, wanted)
@@ -157,6 +297,8 @@ class Partition:
 
     def _write(self, buffer: memoryview, position: int, end: int, header: BatchHeader, now_ms: int) -> Appended:
         base_offset = self.log.log_end_offset
+        if base_offset == self._cold_end_offset:
+            self.log.roll(now_ms)  # No segment may lie across what the store holds and what comes next.
         record_batch.stamp_offsets(buffer, position, base_offset, self.leader_epoch)
         log_append_time_ms = NO_TIMESTAMP
         if self.config.is_log_append_time:
@@ -169,48 +311,22 @@ class Partition:
         traffic.produced_batches += 1
         traffic.produced_records += header.record_count
         if header.producer_id >= 0:
-            self.producers[header.producer_id] = producer_state.apply(
-                self.producers.get(header.producer_id), header, base_offset
-            )
-            self._producers_seen_ms[header.producer_id] = now_ms
+            self._note_producer(header, base_offset, now_ms)
         self.advance_high_watermark()
-        return Appended(base_offset, self.log.log_end_offset, log_append_time_ms, self._log_start_offset)
+        self.growth.wake()
+        return Appended(
+            base_offset, self.log.log_end_offset, log_append_time_ms, self._log_start_offset, self.leader_epoch
+        )
 
-    def _check_shape(self, header: BatchHeader, size_bytes: int) -> None:
-        if header.size_bytes != size_bytes:
-            raise InvalidRecord(f"{self.name}: a produce request carries exactly one batch for each partition")
-        if size_bytes > self.config.max_message_bytes:
-            raise MessageTooLarge(
-                f"{self.name}: a batch of {size_bytes} bytes exceeds max.message.bytes={self.config.max_message_bytes}"
-            )
-        if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
-            raise InvalidRecord(f"{self.name}: the batch's record count contradicts its last offset delta")
-        if header.is_control:
-            raise InvalidRecord(f"{self.name}: clients may not write control batches")
-        if header.is_transactional:
-            raise InvalidTransactionState(f"{self.name}: transactions are not served by this version")
-        if header.compression > _ZSTD:
-            raise UnsupportedCompression(f"{self.name}: compression codec {header.compression} is unknown")
-        if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
-            raise InvalidRecord(f"{self.name}: an idempotent batch needs a producer epoch and a sequence")
-
-    def _check_timestamps(self, header: BatchHeader, now_ms: int) -> None:
-        if self.config.is_log_append_time:
-            return
-        if header.max_timestamp_ms > now_ms + self.config.message_timestamp_after_max_ms:
-            raise InvalidTimestamp(
-                f"{self.name}: timestamp {header.max_timestamp_ms} is too far ahead (message.timestamp.after.max.ms)"
-            )
-        earliest = now_ms - self.config.message_timestamp_before_max_ms
-        if 0 <= header.base_timestamp_ms < earliest:
-            raise InvalidTimestamp(
-                f"{self.name}: timestamp {header.base_timestamp_ms} is too old (message.timestamp.before.max.ms)"
-            )
+    def _note_producer(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
+        self.producers[header.producer_id] = producer_state.apply(
+            self.producers.get(header.producer_id), header, base_offset
+        )
+        self._producers_seen_ms[header.producer_id] = now_ms
 
     def foreign_codec(self, attributes: int) -> int | None:
         """The codec that a batch with these attributes has to be given; None when it may stay as it is."""
-        wanted = _CODES.get(self.config.compression_type)
-        return None if wanted is None or wanted == attributes & 7 else wanted
+        return batch_checks.foreign_codec(attributes, self.config)
 
     def _recompressed(
         self, buffer: memoryview, position: int, header: BatchHeader, code: int
@@ -219,17 +335,94 @@ class Partition:
         data = memoryview(record_batch.recompressed(buffer[: position + header.size_bytes], position, code))
         return data, 0, len(data), record_batch.read_header(data, 0)
 
+    def roll_if_due(self, now_ms: int) -> bool:
+        """Closes the active segment when it is old enough; whether it did. Followers only follow their leader's
+        segments, or the next leader's would lie across the end of what was uploaded. Raises LogDirFailed."""
+        return self.role is Role.LEADER and self.log.roll_if_due(now_ms)
+
+    @property
+    def needs_flush(self) -> bool:
+        """True while `flush.messages` keeps records from being acknowledged before they are on disk."""
+        return self.log.unflushed_messages >= self.config.flush_messages
+
     def advance_high_watermark(self) -> None:
         """Moves the high watermark as far as the rules allow now, and wakes who waited for it."""
+        leadership = self.leadership
+        if leadership is None:
+            return
         before = self._high_watermark
-        self._high_watermark = partition_state.high_watermark_of_sole_replica(
+        own_end = partition_state.durable_end_offset(
             previous=before,
             log_end_offset=self.log.log_end_offset,
             flushed_offset=self.log.flushed_offset,
             flush_messages=self.config.flush_messages,
         )
-        if self._high_watermark != before:
-            self.waiters.wake()
+        after = own_end if leadership.is_sole else leadership.high_watermark(before, own_end)
+        if after != before:
+            self._moved_high_watermark(after)
+
+    def _moved_high_watermark(self, high_watermark: int) -> None:
+        self._high_watermark = high_watermark
+        self.acknowledgements.advance(high_watermark)
+        self.waiters.wake()
+
+    # Followers: what the leader learns, and what a follower takes over
+
+    def note_fetch(self, follower: InSyncReplica, offset: int, now_ms: float) -> None:
+        """A follower fetches from `offset` in this leader epoch: it has everything below."""
+        self.require_leader().note_fetch(follower, offset, self.log.log_end_offset, now_ms)
+        self.advance_high_watermark()
+
+    def append_fetched(self, runs: Sequence[FetchedRun], *, begins_segment: bool, now_ms: int) -> None:
+        """Writes what the leader sent, as it is, at the log's end. `begins_segment` when a segment of the leader's
+        begins there: one begins here too. Raises LogDirFailed; runs before the one that failed are in the log.
+        """
+        assert self.role is Role.FOLLOWER, f"{self.name} is {self.role}"
+        assert not self._is_truncating, self.name
+        if begins_segment or self.log.log_end_offset == self._cold_end_offset:
+            self.log.roll(now_ms)
+        for run in runs:
+            base_offset = self.log.log_end_offset
+            if run.leader_epoch > self.log.leader_epochs.latest:
+                self.log.begin_leader_epoch(run.leader_epoch)
+            first = run.headers[0][0]
+            end = run.headers[-1][0] + run.headers[-1][1].size_bytes
+            self.log.append(run.buffer, first, end, run.headers, base_offset=base_offset, now_ms=now_ms, may_roll=False)
+            for _, header in run.headers:
+                if header.producer_id >= 0:
+                    self._note_producer(header, header.base_offset, now_ms)
+
+    def learn_high_watermark(self, high_watermark: int) -> None:
+        """The leader's answer says how far everything is committed; consumers here may read as far."""
+        assert self.role is Role.FOLLOWER, f"{self.name} is {self.role}"
+        after = partition_state.follower_high_watermark(
+            previous=self._high_watermark, of_leader=high_watermark, log_end_offset=self.log.log_end_offset
+        )
+        if after != self._high_watermark:
+            self._moved_high_watermark(after)
+
+    def begin_truncation(self) -> None:
+        """The log's end is about to be cut, in a thread; until `end_truncation` rows wait."""
+        assert self.role is Role.FOLLOWER, f"{self.name} is {self.role}"
+        assert not self._is_truncating, self.name
+        self._is_truncating = True
+
+    def end_truncation(self, producers: Sequence[ProducerEntry] | None) -> None:
+        """The log is as it is now; `producers` are those at its end, None when the cut failed and nobody knows."""
+        self._is_truncating = False
+        if producers is not None:
+            # In place: the log holds on to this very dictionary.
+            self.producers.clear()
+            self.producers.update({entry.producer_id: entry for entry in producers})
+        if self.log.log_end_offset < self._high_watermark:
+            log.warning(
+                "%s: the log was cut at %d, below the high watermark %d: only an unclean election or a lost disk "
+                "does that", self.name, self.log.log_end_offset, self._high_watermark,
+            )  # fmt: skip
+            self._high_watermark = self.log.log_end_offset
+        deferred, self._deferred = self._deferred, []
+        for row, broker_epoch in deferred:
+            self.apply_row(row, broker_epoch=broker_epoch)
 
     # Fetch
 
@@ -239,13 +432,20 @@ class Partition:
 
     def plan_read(self, offset: int, *, committed_only: bool) -> read_plan.Plan:
         """Which tier holds `offset`: Hot, Cold, CaughtUp or OutOfRange."""
-        end = self.last_stable_offset if committed_only else self._high_watermark
+        return self._plan(offset, self.last_stable_offset if committed_only else self._high_watermark)
+
+    def plan_replica_read(self, offset: int) -> read_plan.Plan:
+        """The same for a follower, which may have everything."""
+        return self._plan(offset, self.log.log_end_offset)
+
+    def _plan(self, offset: int, readable_end_offset: int) -> read_plan.Plan:
         return read_plan.plan(
             offset,
             log_start_offset=self._log_start_offset,
             local_log_start_offset=self.log.local_log_start_offset,
             cold_end_offset=self._cold_end_offset,
-            readable_end_offset=end,
+            readable_end_offset=readable_end_offset,
+            log_end_offset=self.log.log_end_offset,
         )
 
     def read_hot(self, offset: int, max_bytes: int, *, committed_only: bool, at_least_one: bool) -> FileSlice | None:
@@ -261,15 +461,24 @@ class Partition:
         segment = self._committed[index]
         return segment if offset < segment.end_offset else None
 
-    # What segment_lifecycle and the admin requests report
+    # What segment_lifecycle, the feed and the admin requests report
 
     def uploaded(self, segment: CommittedSegment) -> None:
-        """`segment` is committed in SQL."""
+        """`segment` is committed in SQL. Harmless to repeat: the feed says so too."""
+        if segment.end_offset <= self._cold_end_offset:
+            return
         # The base is lower only where DeleteRecords moved the cold end into this segment.
-        assert segment.base_offset <= self._cold_end_offset < segment.end_offset, "a commit out of order"
+        assert segment.base_offset <= self._cold_end_offset, f"{self.name}: a commit out of order"
         self._committed.append(segment)
         self.cold_bytes += segment.size_bytes
         self._cold_end_offset = segment.end_offset
+
+    def learn_segments(self, committed: Sequence[CommittedSegment]) -> None:
+        """Takes over committed segments from the feed, in any order; those known already change nothing."""
+        for segment in sorted(committed, key=lambda each: each.base_offset):
+            # A gap is what retention took meanwhile: the row that says so may be waiting for a truncation to end.
+            self._cold_end_offset = max(self._cold_end_offset, segment.base_offset)
+            self.uploaded(segment)
 
     def moved_log_start(self, log_start_offset: int) -> None:
         """SQL has moved `log_start_offset`; whole segments below it are gone from the catalogue.
@@ -285,11 +494,8 @@ class Partition:
         """Takes new settings at once; they apply from the next append on."""
         self.config = config
         self.log.configure(log_config(config))
-        self.advance_high_watermark()
-
-    def begin_leadership(self) -> None:
-        """This broker leads the partition in `leader_epoch` from the present end of the log on."""
-        self.log.begin_leader_epoch(self.leader_epoch)
+        if self.leadership is not None:
+            self.leadership.configure(config.min_insync_replicas)
         self.advance_high_watermark()
 
     def restart_from_cold(
@@ -322,9 +528,14 @@ class Partition:
                 del seen[producer_id]
 
     def stop(self) -> None:
-        """Takes no more writes and wakes everyone who waits."""
+        """Takes no more writes and wakes everyone who waits. Who waits for followers goes on waiting for them."""
         self.closed = True
         self.waiters.wake()
+        self.growth.wake()
+
+
+def _version(row: PartitionRow) -> RowVersion:
+    return RowVersion(row.partition_epoch, row.leader_epoch, row.change_number)
 
 
 def log_config(config: TopicConfig) -> LogConfig:

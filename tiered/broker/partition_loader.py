@@ -61,7 +61,8 @@ class PartitionLoader:
             config=topic.config,
             log=local,
             producers={entry.producer_id: entry for entry in local.recovery.producers},
-            leader_epoch=row.leader_epoch,
+            broker_id=self._broker.broker_id,
+            is_current=lambda _: True,  # There is no other broker yet.
             log_start_offset=row.log_start_offset,
             cold_end_offset=row.cold_end_offset,
             committed=segments,
@@ -69,7 +70,7 @@ class PartitionLoader:
         )
         if segments and _begins_anew(local, row.cold_end_offset):
             await self._continue_after_cold(partition)
-        partition.begin_leadership()
+        partition.apply_row(row, broker_epoch=self._broker.broker_epoch)
         return partition
 
     def _open_log(self, topic: Topic, key: TopicPartition, row: PartitionRow) -> Log:

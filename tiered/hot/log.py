@@ -86,12 +86,13 @@ class Log(LogView):
         base_offset: int,
         now_ms: int,
         log_append_time_ms: int | None = None,
+        may_roll: bool = True,
     ) -> None:
         """Writes the batches in `buffer[position:end]`, already stamped, at the log's end.
 
         `headers` are those of the batches in order; their offsets do not matter (they may be from before the
         stamping), their sizes and offset deltas do. `log_append_time_ms` is the time that was stamped, when
-        the headers are from before. Rolls first when that is due.
+        the headers are from before. Rolls first when that is due, unless the owner decides about it (`may_roll`).
 
         Raises LogDirFailed when the disk refuses. Then nothing was appended; with space on the disk again
         the next append succeeds.
@@ -105,7 +106,7 @@ class Log(LogView):
         config = self._config
         size = active.extent[1]
         incoming = end - position
-        if size:
+        if size and may_roll:
             last_offset = base_offset - 1
             for _, header in headers:
                 last_offset += header.last_offset_delta + 1
@@ -224,6 +225,10 @@ class Log(LogView):
     def begin_leader_epoch(self, epoch: int) -> None:
         """From the log's present end on, batches are of this leader epoch. On disk before the first of them is."""
         self._side.set_leader_epochs(self._side.leader_epochs.assign(epoch, self.log_end_offset))
+
+    def forget_empty_leader_epochs(self) -> None:
+        """Drops epochs that began at the log's end and wrote nothing: whoever leads now knows what follows there."""
+        self._side.set_leader_epochs(self._side.leader_epochs.truncate_to_end(self.log_end_offset))
 
     def restore_leader_epochs(self, entries: Iterable[tuple[int, int]]) -> None:
         """Takes over what the object store knows of the epochs of a log that began anew; kept with the next append."""

@@ -71,6 +71,11 @@ class LeaderEpochs:
         index = bisect_right(self.entries, offset, key=lambda entry: entry[1])
         return self.entries[index - 1][0] if index else NO_EPOCH
 
+    def start_of(self, epoch: int) -> int:
+        """Where the epoch begins; -1 when it is not in the table."""
+        index = bisect_right(self.entries, epoch, key=lambda entry: entry[0]) - 1
+        return self.entries[index][1] if index >= 0 and self.entries[index][0] == epoch else NO_OFFSET
+
     def covering(self, base_offset: int, end_offset: int) -> tuple[tuple[int, int], ...]:
         """The entries that have records in `[base_offset, end_offset)`, the first one's start raised to the base."""
         found: list[tuple[int, int]] = []

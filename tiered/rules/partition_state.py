@@ -5,6 +5,8 @@ brings the offsets and acts on the answer.
 """
 
 from dataclasses import dataclass
+from enum import Enum, auto
+from typing import NamedTuple
 
 from tiered.errors import FencedLeaderEpoch, UnknownLeaderEpoch
 
@@ -25,14 +27,11 @@ class Offsets:
     log_end_offset: int
 
 
-def high_watermark_of_sole_replica(
-    *, previous: int, log_end_offset: int, flushed_offset: int, flush_messages: int
-) -> int:
-    """The high watermark of a partition whose ISR is its leader alone.
+def durable_end_offset(*, previous: int, log_end_offset: int, flushed_offset: int, flush_messages: int) -> int:
+    """How much of the leader's own log counts towards the high watermark.
 
-    It is the log end offset, unless `flush_messages` or more records wait for the disk: then it stays at
-    what is flushed (or where it was), so that nobody reads what a power loss would take back. It never
-    goes back (R9).
+    All of it, unless `flush_messages` or more records wait for the disk: then what is flushed (or what counted
+    before), so that nobody reads what a power loss would take back. It never goes back (R9).
     """
     if log_end_offset - flushed_offset < flush_messages:
         return log_end_offset
@@ -49,3 +48,45 @@ def check_leader_epoch(*, claimed: int, current: int, where: str) -> None:
     if claimed < current:
         raise FencedLeaderEpoch(f"{where}: leader epoch {claimed} is over, {current} is current; refresh metadata")
     raise UnknownLeaderEpoch(f"{where}: leader epoch {claimed} is not known here yet ({current} is); retry")
+
+
+class RowOrder(Enum):
+    """How a row of the catalogue stands to what is known of its partition."""
+
+    NEWER = auto()
+    """Or the same: taking it over again changes nothing."""
+    OLDER = auto()
+    """An answer that was overtaken on its way."""
+    CONTRADICTION = auto()
+    """SQL has lost what it had committed (R1)."""
+
+
+class RowVersion(NamedTuple):
+    """What orders the rows of one partition."""
+
+    partition_epoch: int
+    leader_epoch: int
+    change_number: int
+
+
+def order_of(row: RowVersion, known: RowVersion) -> RowOrder:
+    """How `row` stands to the newest one known: epochs never go back (R1).
+
+    Any change of leader or ISR raises the partition epoch and is numbered, so that of two rows the one with the
+    higher number has no lower epoch; and one partition epoch has one leader epoch.
+    """
+    if row.partition_epoch < known.partition_epoch:
+        return RowOrder.CONTRADICTION if row.change_number > known.change_number else RowOrder.OLDER
+    if row.leader_epoch < known.leader_epoch:
+        return RowOrder.CONTRADICTION
+    if row.partition_epoch == known.partition_epoch:
+        if row.leader_epoch != known.leader_epoch:
+            return RowOrder.CONTRADICTION
+        if row.change_number < known.change_number:
+            return RowOrder.OLDER
+    return RowOrder.NEWER
+
+
+def follower_high_watermark(*, previous: int, of_leader: int, log_end_offset: int) -> int:
+    """What a follower may give to consumers: what the leader says is committed, as far as it is here (R9)."""
+    return max(previous, min(of_leader, log_end_offset))
