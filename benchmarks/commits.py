@@ -41,7 +41,7 @@ def commit_of(broker: Broker, variant: str) -> Commit:
     if variant != FOUR_AT_ONCE:
         return lambda fence, entry: broker.groups.offsets.commit(fence, [entry])
     numbers = iter(range(1, sys.maxsize))
-    epochs = broker.groups.offsets.commits.slot_epochs
+    epochs = broker.groups.slots.epochs
 
     async def alone(fence: Fence, entry: OffsetEntry) -> None:
         by = Coordinator(

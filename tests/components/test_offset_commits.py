@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, text
 
+from tests.catalogue import NOW_MS, register
 from tiered.broker.admin import NewTopic
 from tiered.broker.broker import Broker
 from tiered.broker.groups.offset_commits import MAX_WAITING_ENTRIES
@@ -15,7 +16,7 @@ from tiered.broker.groups.values import Fence, GroupKind, StoredGroup
 from tiered.config import BrokerSettings, ServeOptions
 from tiered.errors import CoordinatorNotAvailable, InvalidRequest, NotCoordinator
 from tiered.ids import TopicId, TopicPartition
-from tiered.meta import coordinator_slots
+from tiered.meta import brokers, coordinator_slots
 from tiered.meta.engine import Database
 from tiered.runtime import SystemClock
 
@@ -162,13 +163,16 @@ async def test_a_deleted_group_does_not_come_back_with_a_state_that_was_due(brok
     assert await broker.groups.offsets.load_group("billing") is None
 
 
-def take(conn: Connection, *, broker_id: int) -> None:
-    coordinator_slots.take_all(conn, broker_id=broker_id, broker_epoch=99, slot_count=50)
+def take_over(conn: Connection, old: Broker) -> None:
+    """Broker 2 takes the place of one that is thought to be dead."""
+    brokers.fence(conn, broker_id=old.broker_id, broker_epoch=old.broker_epoch)
+    epoch = register(conn, 2)
+    coordinator_slots.take_unheld(conn, broker_id=2, broker_epoch=epoch, slot_count=50, now_ms=NOW_MS)
 
 
 async def test_a_broker_whose_slots_were_taken_commits_and_deletes_nothing_more(broker: Broker) -> None:
     await broker.groups.offsets.commit(fence(broker), [entry(broker, 5)])
-    await broker.database.run(lambda conn: take(conn, broker_id=2))
+    await broker.database.run(lambda conn: take_over(conn, broker))
     with pytest.raises(NotCoordinator):
         await broker.groups.offsets.commit(fence(broker), [entry(broker, 6)])
     with pytest.raises(NotCoordinator):

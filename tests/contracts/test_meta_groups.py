@@ -9,12 +9,13 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import Connection, text
 
-from tests.catalogue import HOUR_MS, NOW_MS, create_topic
+from tests.catalogue import HOUR_MS, NOW_MS, create_topic, register
 from tiered.errors import CoordinatorNotAvailable, IllegalGeneration, NotCoordinator
-from tiered.meta import coordinator_slots, group_offsets, groups, topics
+from tiered.meta import brokers, coordinator_slots, group_offsets, groups, topics
 from tiered.meta.engine import Database
 from tiered.meta.group_offsets import Coordinator, GroupCommit, OffsetEntry, Written
 from tiered.meta.groups import GroupRow
+from tiered.rules.coordinator_slot import coordinator_slot
 
 if TYPE_CHECKING:
     from tests.postgres import PostgresDatabases
@@ -25,12 +26,27 @@ TOPIC = UUID(int=1)
 SLOTS = 4
 
 
-def take(database: Database, *, broker_id: int = 1, broker_epoch: int = 1, number: int = 1) -> Coordinator:
-    """Broker `broker_id` as the holder of all slots, before its first write."""
-    epochs = database.run_sync(
-        lambda conn: coordinator_slots.take_all(conn, broker_id=broker_id, broker_epoch=broker_epoch, slot_count=SLOTS)
+def take(database: Database, *, broker_id: int = 1, slot_count: int = SLOTS) -> Coordinator:
+    """Broker `broker_id` as the holder of all slots, before its first write: everybody else has died."""
+
+    def fn(conn: Connection) -> Coordinator:
+        for row in brokers.load_all(conn):
+            brokers.fence(conn, broker_id=row.broker_id, broker_epoch=row.broker_epoch)
+        return Coordinator(
+            broker_id=broker_id,
+            broker_epoch=(epoch := register(conn, broker_id)),
+            slot_epochs=take_unheld(conn, broker_id, epoch, slot_count=slot_count),
+            commit_number=1,
+        )
+
+    return database.run_sync(fn)
+
+
+def take_unheld(conn: Connection, broker_id: int, broker_epoch: int, *, slot_count: int = SLOTS) -> Mapping[int, int]:
+    moved = coordinator_slots.take_unheld(
+        conn, broker_id=broker_id, broker_epoch=broker_epoch, slot_count=slot_count, now_ms=NOW_MS
     )
-    return Coordinator(broker_id=broker_id, broker_epoch=broker_epoch, slot_epochs=epochs, commit_number=number)
+    return {row.slot: row.slot_epoch for row in moved.rows}
 
 
 def later(by: Coordinator, *, number: int) -> Coordinator:
@@ -126,8 +142,8 @@ def test_a_coordinator_whose_slot_was_taken_can_commit_nothing_more(database: Da
 
 
 def test_a_restarted_broker_fences_its_own_former_self(database: Database) -> None:
-    old = take(database, broker_epoch=1)
-    new = take(database, broker_epoch=2)
+    old = take(database)
+    new = take(database)
     assert isinstance(write(database, old, commit(6)).refused[0], NotCoordinator)
     assert write(database, new, commit(5)).refused == {}
 
@@ -151,16 +167,22 @@ def test_a_slot_that_this_broker_never_held_is_refused(database: Database) -> No
 
 def test_after_the_slots_were_taken_again_a_write_under_the_old_epoch_is_refused(database: Database) -> None:
     by = take(database)
-    epochs = database.run_sync(lambda conn: coordinator_slots.retake_own(conn, broker_id=1, broker_epoch=1))
-    assert set(epochs) == set(range(SLOTS))
+    before = database.run_sync(coordinator_slots.load_all)
+    after = database.run_sync(
+        lambda conn: coordinator_slots.retake_own(conn, broker_id=1, broker_epoch=by.broker_epoch)
+    )
+    assert {row.slot: row.slot_epoch for row in after} == {slot: row.slot_epoch + 1 for slot, row in before.items()}
+    assert {row.tenure for row in after} == {row.tenure for row in before.values()}, "nobody else had them meanwhile"
     assert isinstance(write(database, by, commit(6)).refused[0], CoordinatorNotAvailable)
     assert offsets(database) == {}
 
 
 def test_retaking_leaves_the_slots_of_others_alone(database: Database) -> None:
-    take(database)
+    ours = take(database)
     theirs = take(database, broker_id=2)
-    assert database.run_sync(lambda conn: coordinator_slots.retake_own(conn, broker_id=1, broker_epoch=1)) == {}
+    before = database.run_sync(coordinator_slots.load_all)
+    database.run_sync(lambda conn: coordinator_slots.retake_own(conn, broker_id=1, broker_epoch=ours.broker_epoch))
+    assert database.run_sync(coordinator_slots.load_all) == before
     assert write(database, theirs, commit(6)).refused == {}
 
 
@@ -168,11 +190,12 @@ def test_with_another_number_of_slots_a_moved_group_is_still_written(database: D
     for _ in range(3):
         by = take(database)
     write(database, later(by, number=50), commit(5))
-    epochs = database.run_sync(
-        lambda conn: coordinator_slots.take_all(conn, broker_id=1, broker_epoch=2, slot_count=SLOTS + 3)
-    )
-    moved = Coordinator(broker_id=1, broker_epoch=2, slot_epochs=epochs, commit_number=1)
-    assert write(database, moved, commit(6, slot=SLOTS + 2)).refused == {}
+    moved = take(database, slot_count=SLOTS + 3)
+    slot = coordinator_slot("billing", SLOTS + 3)
+    stored = database.run_sync(lambda conn: groups.load(conn, "billing"))
+    assert stored is not None
+    assert stored.slot == slot, "whoever lists or expires groups by slot finds it"
+    assert write(database, moved, commit(6, slot=slot)).refused == {}
     assert offsets(database) == {0: 6}
 
 
@@ -288,10 +311,14 @@ def test_groups_are_listed_page_by_page_and_are_empty_once_their_coordinator_is_
     first = database.run_sync(lambda conn: groups.load_some(conn, after="", limit=3))
     rest = database.run_sync(lambda conn: groups.load_some(conn, after=first[-1].group_id, limit=3))
     assert [*first, *rest] == rows
-    database.run_sync(lambda conn: groups.mark_empty(conn, now_ms=NOW_MS))
-    assert {
-        row.empty_since_ms for row in database.run_sync(lambda conn: groups.load_some(conn, after="", limit=9))
-    } == {NOW_MS}
+    other = group_row("h", slot=1)
+    write(database, later(by, number=2), changed=(other,))
+    assert database.run_sync(groups.slots_with_members) == {0, 1}
+    database.run_sync(lambda conn: groups.mark_empty(conn, slots=[0, 2], now_ms=NOW_MS))
+    assert database.run_sync(groups.slots_with_members) == {1}
+    found = database.run_sync(lambda conn: groups.load_some(conn, after="", limit=9))
+    assert {row.group_id: row.empty_since_ms for row in found} == {**{row.group_id: NOW_MS for row in rows}, "h": None}
+    assert database.run_sync(lambda conn: groups.load_some(conn, after="", limit=9, slots=[1, 3])) == (other,)
 
 
 # Interleavings of real connections
@@ -380,8 +407,14 @@ async def test_a_write_that_waits_while_its_slot_is_taken_is_refused(two: Mappin
     by = take(two["old"])
     taken, release = threading.Event(), threading.Event()
 
+    def die_and_register(conn: Connection) -> int:
+        brokers.fence(conn, broker_id=1, broker_epoch=by.broker_epoch)
+        return register(conn, 2)
+
+    epoch = two["new"].run_sync(die_and_register)
+
     def slowly(conn: Connection) -> None:
-        coordinator_slots.take_all(conn, broker_id=2, broker_epoch=1, slot_count=SLOTS)
+        assert take_unheld(conn, 2, epoch).keys() == set(range(SLOTS))
         taken.set()
         assert release.wait(10)
 

@@ -1,17 +1,30 @@
-"""Who coordinates which consumer groups: one row per slot, whose epoch rises each time it is taken.
+"""Who coordinates which consumer groups: one row per slot, whose epoch rises each time it gets a holder.
 
 Owns `coordinator_slot`. A group belongs to one slot for ever (as long as their number stays). Whoever writes
 for a group first calls `lock` in the same transaction: on PostgreSQL the share lock lasts until its end, so a
 slot cannot be taken from under a write, and whoever takes it waits until every older write has ended one way
 or the other. SQLite's transactions are serial anyway.
+
+A slot changes hands in one transaction that locks it first and takes the change's number afterwards: while it
+waits for a write that hangs, nothing else of the control plane waits for it. For the same reason none of these
+functions may run in a transaction that has taken a number already.
+
+An epoch is a tenure and, in its lowest bits, how often the holder has taken the slot again within it. A tenure
+is the number of the change that began it, so it is above every other one of any slot.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
+from tiered.errors import InvalidConfig
+from tiered.meta import brokers, groups
+from tiered.meta.cluster import take_number
 from tiered.meta.tables import coordinator_slot
+from tiered.rules.coordinator_slot import assigned
+
+TENURE_BITS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,34 +37,93 @@ class SlotRow:
     slot_epoch: int
     change_number: int
 
+    @property
+    def tenure(self) -> int:
+        """Equal for as long as the slot has not changed hands, not even away and back."""
+        return self.slot_epoch >> TENURE_BITS
 
-def take_all(conn: Connection, *, broker_id: int, broker_epoch: int, slot_count: int) -> Mapping[int, int]:
-    """The epochs of slots 0 to `slot_count - 1`, which now belong to this registration.
+    def is_held_by(self, broker_id: int, broker_epoch: int) -> bool:
+        return (self.broker_id, self.broker_epoch) == (broker_id, broker_epoch)
 
-    Each epoch is above that of every slot there ever was: with another number of slots a group moves to
-    another one, and its rows must still be written.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """What changed hands: the rows as they are now, and the number of the change; None where nothing did."""
+
+    change_number: int | None
+    rows: tuple[SlotRow, ...]
+    has_waiting: bool = False
+    """Slots that should have moved, and are being written for at this moment."""
+
+
+_Decide = Callable[[Mapping[int, SlotRow], Mapping[int, int]], Mapping[int, int]]
+"""From all slots and the epochs of the brokers in service, by id: which slots get which broker."""
+
+
+def take_unheld(conn: Connection, *, broker_id: int, broker_epoch: int, slot_count: int, now_ms: int) -> Moved:
+    """This registration gets all slots that nobody in service holds. Their groups have no members any more.
+
+    None, when it is not in service itself. Raises `InvalidConfig` when other brokers spread groups over another
+    number of slots: two of them would coordinate the same group.
     """
-    known = _lock_for_update(conn)
-    epoch = max((row.slot_epoch for row in known), default=0) + 1
-    values = {"broker_id": broker_id, "broker_epoch": broker_epoch, "slot_epoch": epoch}
-    conn.execute(update(coordinator_slot).where(coordinator_slot.c.slot < slot_count).values(values))
-    missing = sorted(set(range(slot_count)) - {row.slot for row in known})
-    if missing:
-        conn.execute(insert(coordinator_slot), [{"slot": slot, **values} for slot in missing])
-    return dict.fromkeys(range(slot_count), epoch)
+    _resize(conn, broker_id=broker_id, slot_count=slot_count)
+
+    def decide(slots: Mapping[int, SlotRow], live: Mapping[int, int]) -> Mapping[int, int]:
+        if live.get(broker_id) != broker_epoch:
+            return {}
+        return {slot: broker_id for slot, holder in _holders(slots, live, slot_count).items() if holder is None}
+
+    return _move(conn, decide, now_ms=now_ms)
 
 
-def retake_own(conn: Connection, *, broker_id: int, broker_epoch: int) -> Mapping[int, int]:
-    """The new epochs of the slots that this registration still holds; those of others are left alone.
+def balance(
+    conn: Connection, *, slot_count: int, now_ms: int, may_disturb: bool = False, may_wait: bool = True
+) -> Moved:
+    """Slots of brokers that are not in service go to those that are, and then all get equally many.
+
+    Without `may_disturb`, groups with members are left where they are as long as their coordinator lives. Without
+    `may_wait`, slots that are being written for are left out: a broker that hangs in a write holds up its own
+    slots alone.
+    """
+
+    def decide(slots: Mapping[int, SlotRow], live: Mapping[int, int]) -> Mapping[int, int]:
+        holders = _holders(slots, live, slot_count)
+        # Whom nobody would miss goes first.
+        busy = groups.slots_with_members(conn)
+        changes = assigned(holders, live, may_move=holders.keys() - busy)
+        return {**changes, **assigned({**holders, **changes}, live)} if may_disturb else changes
+
+    return _move(conn, decide, now_ms=now_ms, may_wait=may_wait)
+
+
+def hand_over(conn: Connection, *, broker_id: int, broker_epoch: int, slot_count: int, now_ms: int) -> Moved:
+    """The slots of this registration go to the others in service; they stay where there is nobody else."""
+
+    def decide(slots: Mapping[int, SlotRow], live: Mapping[int, int]) -> Mapping[int, int]:
+        others = {each: epoch for each, epoch in live.items() if each != broker_id}
+        changes = assigned(_holders(slots, others, slot_count), others, may_move=())
+        return {slot: to for slot, to in changes.items() if _is_held(slots, slot, broker_id, broker_epoch)}
+
+    return _move(conn, decide, now_ms=now_ms)
+
+
+def retake_own(conn: Connection, *, broker_id: int, broker_epoch: int) -> tuple[SlotRow, ...]:
+    """All slots as they are, those that this registration still holds under new epochs of the same tenures.
 
     After it, no write under an older epoch of these slots can happen any more: those whose outcome is unknown
-    have been committed, or never will be.
+    have been committed, or never will be. No change of the feed: others need not know.
     """
-    known = _lock_for_update(conn)
-    epoch = max((row.slot_epoch for row in known), default=0) + 1
     own = (coordinator_slot.c.broker_id == broker_id, coordinator_slot.c.broker_epoch == broker_epoch)
-    conn.execute(update(coordinator_slot).where(*own).values(slot_epoch=epoch))
-    return {row.slot: epoch for row in known if (row.broker_id, row.broker_epoch) == (broker_id, broker_epoch)}
+    # In one order, so that it and others that lock slots never wait for each other.
+    conn.execute(select(coordinator_slot.c.slot).where(*own).order_by(coordinator_slot.c.slot).with_for_update())
+    conn.execute(update(coordinator_slot).where(*own).values(slot_epoch=coordinator_slot.c.slot_epoch + 1))
+    return tuple(load_all(conn).values())
+
+
+def load_all(conn: Connection) -> Mapping[int, SlotRow]:
+    """Every slot that there is, by its number."""
+    found = conn.execute(select(coordinator_slot).order_by(coordinator_slot.c.slot)).mappings()
+    return {row["slot"]: SlotRow(**row) for row in found}
 
 
 def changed_since(conn: Connection, number: int) -> tuple[SlotRow, ...]:
@@ -68,9 +140,76 @@ def lock(conn: Connection, slots: Iterable[int]) -> Mapping[int, SlotRow]:
     return {row["slot"]: SlotRow(**row) for row in found}
 
 
-def _lock_for_update(conn: Connection) -> tuple[SlotRow, ...]:
-    if conn.dialect.name == "postgresql":
-        # The table may be empty: a lock of no rows would let two brokers insert the same ones.
-        conn.exec_driver_sql("LOCK TABLE coordinator_slot IN EXCLUSIVE MODE")
-    found = conn.execute(select(coordinator_slot).order_by(coordinator_slot.c.slot).with_for_update()).mappings()
-    return tuple(SlotRow(**row) for row in found)
+def _move(conn: Connection, decide: _Decide, *, now_ms: int, may_wait: bool = True) -> Moved:
+    """Does what `decide` says, twice: before anything is locked, to know what, and then of what is locked."""
+    wanted = decide(load_all(conn), _live(conn))
+    if not wanted:
+        return Moved(change_number=None, rows=())
+    locked = _lock_for_update(conn, wanted, may_wait=may_wait)
+    number = take_number(conn)
+    # From here on nobody else makes or moves a slot, or changes a registration.
+    slots, live = load_all(conn), _live(conn)
+    changes = {
+        slot: broker_id
+        for slot, broker_id in decide(slots, live).items()
+        if slot in locked or (slot in wanted and slot not in slots)
+    }
+    tenure = max([number, *(row.tenure + 1 for row in slots.values())])
+    values = {"slot_epoch": tenure << TENURE_BITS, "change_number": number}
+    for broker_id in sorted(set(changes.values())):
+        holder = {**values, "broker_id": broker_id, "broker_epoch": live[broker_id]}
+        given = sorted(slot for slot, to in changes.items() if to == broker_id)
+        conn.execute(update(coordinator_slot).where(coordinator_slot.c.slot.in_(given)).values(holder))
+        missing = [{"slot": slot, **holder} for slot in given if slot not in slots]
+        if missing:
+            conn.execute(insert(coordinator_slot), missing)
+    # Their members are in nobody's memory any more: those who live join again.
+    groups.mark_empty(conn, slots=changes, now_ms=now_ms)
+    moved = tuple(row for slot, row in load_all(conn).items() if slot in changes)
+    return Moved(change_number=number, rows=moved, has_waiting=bool(wanted.keys() & slots.keys() - locked))
+
+
+def _resize(conn: Connection, *, broker_id: int, slot_count: int) -> None:
+    """Where the number of slots is another than it was, every group gets its new slot."""
+    slots = load_all(conn)
+    if not slots or len(slots) == slot_count:
+        return
+    _lock_for_update(conn, slots, may_wait=True)
+    number = take_number(conn)
+    slots, live = load_all(conn), _live(conn)
+    others = {row.broker_id for row in slots.values() if live.get(row.broker_id) == row.broker_epoch} - {broker_id}
+    if others:
+        raise InvalidConfig(
+            f"offsets.topic.num.partitions is {slot_count} here and {len(slots)} on broker {min(others)}: give all "
+            "brokers the same, or stop them all to change it"
+        )
+    conn.execute(delete(coordinator_slot).where(coordinator_slot.c.slot >= slot_count))
+    # What is left is nobody's, so that it is taken anew with what is missing.
+    conn.execute(update(coordinator_slot).values(broker_id=-1, change_number=number))
+    groups.reslot(conn, slot_count)
+
+
+def _holders(slots: Mapping[int, SlotRow], live: Mapping[int, int], slot_count: int) -> dict[int, int | None]:
+    """Who in service has which slot; None for those that nobody has."""
+    found: dict[int, int | None] = dict.fromkeys(range(slot_count))
+    for slot in found:
+        row = slots.get(slot)
+        if row is not None and live.get(row.broker_id) == row.broker_epoch:
+            found[slot] = row.broker_id
+    return found
+
+
+def _is_held(slots: Mapping[int, SlotRow], slot: int, broker_id: int, broker_epoch: int) -> bool:
+    row = slots.get(slot)
+    return row is not None and row.is_held_by(broker_id, broker_epoch)
+
+
+def _live(conn: Connection) -> Mapping[int, int]:
+    return {row.broker_id: row.broker_epoch for row in brokers.load_all(conn) if not row.fenced}
+
+
+def _lock_for_update(conn: Connection, slots: Collection[int], *, may_wait: bool) -> set[int]:
+    """Those of them that are locked now; with `may_wait` all that there are."""
+    statement = select(coordinator_slot.c.slot).where(coordinator_slot.c.slot.in_(sorted(slots)))
+    statement = statement.order_by(coordinator_slot.c.slot).with_for_update(skip_locked=not may_wait)
+    return set(conn.execute(statement).scalars())

@@ -5,19 +5,21 @@ slot's epoch and a commit number, and counts only above those of the row, so tha
 newer one back. Must never check who may write: whoever calls `group_offsets.write` has locked the slot.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Select, delete, exists, select, tuple_, update
+from sqlalchemy import Connection, Select, bindparam, delete, exists, select, tuple_, update
 
 from tiered.meta.tables import consumer_group, group_offset
 from tiered.meta.upserts import insert_for
+from tiered.rules.coordinator_slot import coordinator_slot
 
 CLASSIC = "classic"
 CONSUMER = "consumer"
 NAMES_PER_STATEMENT = 500
 """SQLite and PostgreSQL take many parameters, but not any number."""
+RESLOTTED_AT_ONCE = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +43,13 @@ def load(conn: Connection, group_id: str) -> GroupRow | None:
     return found[0] if found else None
 
 
-def load_some(conn: Connection, *, after: str, limit: int) -> tuple[GroupRow, ...]:
-    """Up to `limit` groups whose ids come after `after`, by id."""
+def load_some(
+    conn: Connection, *, after: str, limit: int, slots: Collection[int] | None = None
+) -> tuple[GroupRow, ...]:
+    """Up to `limit` groups whose ids come after `after`, by id; of all slots, or only of these."""
     statement = _columns().where(consumer_group.c.group_id > after).order_by(consumer_group.c.group_id).limit(limit)
+    if slots is not None:
+        statement = statement.where(consumer_group.c.slot.in_(sorted(slots)))
     return _groups(conn, statement)
 
 
@@ -80,9 +86,30 @@ def ensure(conn: Connection, rows: Sequence[GroupRow], *, epochs: Mapping[int, i
         conn.execute(statement, [_values(row, epochs, 0) for row in rows])
 
 
-def mark_empty(conn: Connection, *, now_ms: int) -> None:
-    """No group has members any more: their coordinator has taken the slots anew and knows none."""
-    conn.execute(update(consumer_group).where(consumer_group.c.empty_since_ms.is_(None)).values(empty_since_ms=now_ms))
+def mark_empty(conn: Connection, *, slots: Iterable[int], now_ms: int) -> None:
+    """No group of these slots has members any more: their coordinator is a new one and knows none."""
+    had_members = (consumer_group.c.slot.in_(sorted(slots)), consumer_group.c.empty_since_ms.is_(None))
+    conn.execute(update(consumer_group).where(*had_members).values(empty_since_ms=now_ms))
+
+
+def slots_with_members(conn: Connection) -> frozenset[int]:
+    """The slots of groups that have members, as far as SQL has heard."""
+    statement = select(consumer_group.c.slot).where(consumer_group.c.empty_since_ms.is_(None)).distinct()
+    return frozenset(conn.execute(statement).scalars())
+
+
+def reslot(conn: Connection, slot_count: int) -> None:
+    """Every group is in the slot that it has among so many."""
+    after = ""
+    while rows := load_some(conn, after=after, limit=RESLOTTED_AT_ONCE):
+        moved = [
+            (row.group_id, slot) for row in rows if (slot := coordinator_slot(row.group_id, slot_count)) != row.slot
+        ]
+        if moved:
+            one = update(consumer_group).where(consumer_group.c.group_id == bindparam("of_group"))
+            values = [{"of_group": group_id, "to_slot": slot} for group_id, slot in moved]
+            conn.execute(one.values(slot=bindparam("to_slot")), values)
+        after = rows[-1].group_id
 
 
 def remove(conn: Connection, group_id: str) -> bool:

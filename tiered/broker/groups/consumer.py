@@ -39,7 +39,9 @@ class ConsumerGroups:
         self._catalogue: Catalogue = {}
         self._names: frozenset[str] = frozenset()
         self._version = -1
-        self._restored_until_ms: float | None = None
+        self._gained_at_ms: dict[int, float] = {}
+        self._restored_until_ms: dict[int, float] = {}
+        """By slot, once somebody was heard of in it."""
 
     def restored(self, stored: StoredGroup) -> ConsumerGroup:
         """An empty group that continues above the stored epoch.
@@ -47,8 +49,25 @@ class ConsumerGroups:
         Members of the coordinator before may still use their partitions until they are told, with their next
         heartbeat, that nobody knows them. So long after the first heartbeat that came here nobody is given any.
         """
-        wait_ms = max(0.0, (self._restored_until_ms or 0.0) - self._coordinator.broker.clock.monotonic_ms())
+        until_ms = self._restored_until_ms.get(self._coordinator.slot(stored.group_id), 0.0)
+        wait_ms = max(0.0, until_ms - self._coordinator.broker.clock.monotonic_ms())
         return ConsumerGroup(self._coordinator, stored.group_id, epoch=max(0, stored.generation) + 1, wait_ms=wait_ms)
+
+    def slots_gained(self, slots: Iterable[int]) -> None:
+        """Their groups had another coordinator until now: their members have to hear that nobody knows them."""
+        now_ms = self._coordinator.broker.clock.monotonic_ms()
+        for slot in slots:
+            self._gained_at_ms[slot] = now_ms
+            self._restored_until_ms.pop(slot, None)
+
+    def _heard_of(self, slot: int) -> None:
+        """Who is heard of first may be one of many members of the coordinator before; after a session they are gone."""
+        if slot in self._restored_until_ms:
+            return
+        now_ms, settings = self._coordinator.broker.clock.monotonic_ms(), self._coordinator.broker.settings
+        is_late = now_ms > self._gained_at_ms.get(slot, now_ms) + settings.group_consumer_session_timeout_ms
+        wait_ms = 0.0 if is_late else settings.group_consumer_heartbeat_interval_ms + MARGIN_MS
+        self._restored_until_ms[slot] = now_ms + wait_ms
 
     async def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
         """Raises InvalidRequest, InvalidGroup, UnsupportedAssignor, InvalidRegularExpression, GroupNotFound (a classic
@@ -56,9 +75,7 @@ class ConsumerGroups:
         """
         self._coordinator.check_ours(heartbeat.group_id)
         consumer_heartbeat.check(heartbeat)
-        if self._restored_until_ms is None:
-            interval_ms = self._coordinator.broker.settings.group_consumer_heartbeat_interval_ms
-            self._restored_until_ms = self._coordinator.broker.clock.monotonic_ms() + interval_ms + MARGIN_MS
+        self._heard_of(self._coordinator.slot(heartbeat.group_id))
         pattern = heartbeat.pattern
         with self._patterns.kept(pattern) if pattern else nullcontext():
             if pattern:

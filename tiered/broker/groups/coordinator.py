@@ -1,12 +1,15 @@
 """The group coordinator of one broker: every group that it has in memory, and the ways to ask for one.
 
-Owns the registry of groups, their loading and their forgetting. Must never decide anything about members:
-the groups do. A group is made or loaded by its first request; what SQL remembers of it is the generation
-and the offsets, never its members, so after a restart every member joins anew.
+Owns the registry of groups, their loading and their forgetting, and what happens to them when their slot gets
+another holder. Must never decide anything about members: the groups do. A group is made or loaded by its first
+request; what SQL remembers of it is the generation and the offsets, never its members, so after a restart, and
+with another coordinator, every member joins anew.
 """
 
 import asyncio
+import logging
 from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tiered.broker.groups.classic import ClassicGroups
@@ -15,6 +18,7 @@ from tiered.broker.groups.consumer import ConsumerGroups
 from tiered.broker.groups.group import Group
 from tiered.broker.groups.memory import GroupMemory
 from tiered.broker.groups.offsets import Offsets
+from tiered.broker.groups.slots import HeldSlots
 from tiered.broker.groups.values import (
     MAX_GROUP_ID_BYTES,
     Fence,
@@ -24,18 +28,23 @@ from tiered.broker.groups.values import (
     StoredGroup,
 )
 from tiered.errors import (
+    CoordinatorLoading,
     GroupNotEmpty,
     GroupNotFound,
     IllegalGeneration,
     InvalidGroup,
     NotCoordinator,
 )
+from tiered.meta import coordinator_slots
+from tiered.meta.coordinator_slots import SlotRow
 from tiered.rules.coordinator_slot import coordinator_slot
 from tiered.rules.group_state import GroupState
 from tiered.runtime import every
 
 if TYPE_CHECKING:
     from tiered.broker.broker import Broker
+
+log = logging.getLogger(__name__)
 
 NO_GENERATION = -1
 # Groups without members are looked for so often, and dropped from memory when they were found so twice.
@@ -48,7 +57,8 @@ class GroupCoordinator:
     def __init__(self, broker: "Broker") -> None:
         self.broker = broker
         self.memory = GroupMemory(lambda: broker.settings.tiered_group_memory_bytes)
-        self.offsets = Offsets(broker)
+        self.slots = HeldSlots()
+        self.offsets = Offsets(broker, self.slots)
         self.classic = ClassicGroups(self)
         self.consumer = ConsumerGroups(self)
         self._groups: dict[str, Group] = {}
@@ -57,8 +67,22 @@ class GroupCoordinator:
         self._serving = False
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Takes the slots. Members' requests are refused until it returns."""
-        await self.offsets.start(tasks)
+        """Takes the slots that nobody alive holds. Members' requests are refused until it returns.
+
+        Raises MetadataUnavailable, and InvalidConfig when other brokers have another number of slots.
+        """
+        broker = self.broker
+        moved = await broker.database.run(
+            lambda conn: coordinator_slots.take_unheld(
+                conn,
+                broker_id=broker.broker_id,
+                broker_epoch=broker.broker_epoch,
+                slot_count=broker.settings.offsets_topic_num_partitions,
+                now_ms=broker.clock.now_ms(),
+            )
+        )
+        self.slots_changed(moved.rows)
+        self.offsets.start(tasks)
         self._forgetting = tasks.create_task(every(FORGET_INTERVAL_MS, self._forget_idle, name="forgetting groups"))
         self._serving = True
 
@@ -76,11 +100,39 @@ class GroupCoordinator:
         self.begin_stop()
         await self.offsets.stop()
 
+    # Slots
+
+    def slots_changed(self, rows: Iterable[SlotRow]) -> None:
+        """Who holds slots now, as the feed or a transaction of this broker's says. Repeating it changes nothing.
+
+        Groups of slots that went are closed: members that wait, and commits, hear NotCoordinator. Groups of
+        slots that came are loaded when they are asked for.
+        """
+        lost, gained = self.slots.learn(rows, broker_id=self.broker.broker_id, broker_epoch=self.broker.broker_epoch)
+        if lost:
+            self.offsets.commits.slots_lost(lost)
+            for group_id, group in list(self._groups.items()):
+                if self.slot(group_id) in lost:
+                    del self._groups[group_id]
+                    group.close()
+        if gained:
+            self.consumer.slots_gained(gained)
+        if lost or gained:
+            log.info("group slots: %d lost, %d gained, %d held", len(lost), len(gained), len(self.slots.epochs))
+
+    async def hand_over(self) -> int | None:
+        """The number of the change that gave this broker's slots to the others in service; None where there are none.
+
+        What waits is written first. Members are answered here until the feed brings the change: then they hear
+        NotCoordinator, and FindCoordinator names the new one. Raises CoordinatorNotAvailable.
+        """
+        return (await self.offsets.commits.hand_over()).change_number
+
     # The registry, for the two kinds of group
 
-    def is_ours(self, group_id: str) -> bool:  # noqa: ARG002 - until there are several brokers, all are
+    def is_ours(self, group_id: str) -> bool:
         """Whether this broker coordinates the group."""
-        return self._serving
+        return self._serving and self.slot(group_id) in self.slots
 
     def slot(self, group_id: str) -> int:
         return coordinator_slot(group_id, self.broker.settings.offsets_topic_num_partitions)
@@ -101,14 +153,17 @@ class GroupCoordinator:
     async def load(self, group_id: str) -> Group | None:
         """The group, read from SQL if it is not in memory; None when neither knows it.
 
-        Raises CoordinatorNotAvailable while SQL is away and the group is not in memory, NotCoordinator when this
-        broker stopped meanwhile.
+        Raises CoordinatorNotAvailable while SQL is away and the group is not in memory, NotCoordinator when
+        another broker got it or this one stopped meanwhile.
         """
         group = self._groups.get(group_id)
         if group is not None:
             return group
+        tenure = self.slots.tenure(self.slot(group_id))
         stored = await self.offsets.load_group(group_id)
         self.check_ours(group_id)
+        if self.slots.tenure(self.slot(group_id)) != tenure:
+            raise CoordinatorLoading(f"group {group_id} was coordinated elsewhere for a moment; ask again")
         # Somebody else may have been faster.
         group = self._groups.get(group_id)
         if group is not None or stored is None:

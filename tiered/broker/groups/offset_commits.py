@@ -1,7 +1,7 @@
 """The one writer of group rows: gathers commits of all groups, and writes them in one transaction after another.
 
-Owns the queue, the epochs of this broker's slots, and the knowledge that a COMMIT's answer is missing. Must
-never have two transactions under way: their order is the order of commits. Must never decide who may commit.
+Owns the queue, and the knowledge that a COMMIT's answer is missing. Must never have two transactions under way:
+their order is the order of commits. Must never decide who may commit.
 
 A transaction that failed, or whose outcome is unknown, fails its commits with `CoordinatorNotAvailable`: their
 clients commit again, under a higher commit number. After an unknown outcome the slots are taken again before
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.exc import DataError, IntegrityError
 
+from tiered.broker.groups.slots import HeldSlots
 from tiered.errors import (
     CoordinatorNotAvailable,
     MetadataOutcomeUnknown,
@@ -27,6 +28,7 @@ from tiered.errors import (
     TieredError,
 )
 from tiered.meta import coordinator_slots, group_offsets, groups
+from tiered.meta.coordinator_slots import Moved
 from tiered.meta.group_offsets import Coordinator, GroupCommit
 from tiered.meta.groups import GroupRow
 
@@ -64,8 +66,9 @@ class _WaitingState:
 class OffsetCommits:
     """Between `start` and `stop` one task writes; `commit`, `exclusively` and `settled` may be awaited by many."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: "Broker", slots: HeldSlots) -> None:
         self._broker = broker
+        self._slots = slots
         self._turn = asyncio.Lock()
         self._something = asyncio.Event()
         self._waiting: deque[_WaitingState] = deque()
@@ -74,8 +77,6 @@ class OffsetCommits:
         self._last: dict[str, asyncio.Future[None]] = {}
         self._changed: dict[str, GroupRow] = {}
         self._being_written: Mapping[str, GroupRow] = {}
-        self.slot_epochs: Mapping[int, int] = {}
-        """Of the slots that this broker holds, as it last took them."""
         self._commit_number = 0
         self._task: asyncio.Task[None] | None = None
         self._stopped = False
@@ -84,22 +85,7 @@ class OffsetCommits:
         self.outcome_unknown = False
         """A transaction may still be committed: the slots have to be taken again first."""
 
-    async def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Takes all slots. Raises MetadataUnavailable."""
-        broker = self._broker
-
-        def take(conn: Connection) -> Mapping[int, int]:
-            epochs = coordinator_slots.take_all(
-                conn,
-                broker_id=broker.broker_id,
-                broker_epoch=broker.broker_epoch,
-                slot_count=broker.settings.offsets_topic_num_partitions,
-            )
-            # Members are in nobody's memory any more: those who live join again.
-            groups.mark_empty(conn, now_ms=broker.clock.now_ms())
-            return epochs
-
-        self.slot_epochs = await broker.database.run(take)
+    def start(self, tasks: asyncio.TaskGroup) -> None:
         self._task = tasks.create_task(self._write_for_ever())
 
     async def stop(self) -> None:
@@ -119,9 +105,39 @@ class OffsetCommits:
             log.warning("at shutdown: SQL did not take %d groups' state in time", len(self._changed))
         except TieredError as error:
             log.warning("at shutdown: %s", error)
-        for waiting in self._waiting:
-            _fail(waiting, NotCoordinator("the broker is stopping: find the group's coordinator again"))
-        self._waiting.clear()
+        self.slots_lost({waiting.commit.slot for waiting in self._waiting})
+
+    def slots_lost(self, slots: Collection[int]) -> None:
+        """Nothing is written for them any more: who waits hears NotCoordinator. What is in SQL's hands it judges."""
+        self._changed = _of_others(self._changed, slots)
+        self._being_written = _of_others(self._being_written, slots)
+        waiting, self._waiting = self._waiting, deque()
+        for each in waiting:
+            if each.commit.slot not in slots:
+                self._waiting.append(each)
+                continue
+            self._waiting_entries -= len(each.commit.entries)
+            self._waiting_chars -= each.chars
+            _fail(each, NotCoordinator("the group has another coordinator now: find it again"))
+
+    async def hand_over(self) -> Moved:
+        """Other brokers coordinate this one's groups from now on, if there are any; what waited is written.
+
+        Raises CoordinatorNotAvailable.
+        """
+        broker = self._broker
+        async with self._turn:
+            await self._write_what_waits()
+            await self._settle()
+            return await self._run(
+                lambda conn: coordinator_slots.hand_over(
+                    conn,
+                    broker_id=broker.broker_id,
+                    broker_epoch=broker.broker_epoch,
+                    slot_count=broker.settings.offsets_topic_num_partitions,
+                    now_ms=broker.clock.now_ms(),
+                )
+            )
 
     # What callers do
 
@@ -193,11 +209,8 @@ class OffsetCommits:
         decides by what is true then, and may raise. Raises CoordinatorNotAvailable or NotCoordinator.
         """
         async with self._turn:
-            last = self._waiting[-1].done if self._waiting else None
             # A group's row that is still due would bring back what `change` deletes.
-            due = list(self._changed.values())
-            while (last is not None and not last.done()) or any(self._changed.get(row.group_id) is row for row in due):
-                await self._write_batch()
+            await self._write_what_waits()
             await self._settle()
             if check is not None:
                 check()
@@ -225,17 +238,33 @@ class OffsetCommits:
                     # A tick boundary: one commit that SQL cannot digest must not end all others.
                     log.exception("a batch of offset commits failed in an unforeseen way")
 
+    async def _write_what_waits(self) -> None:
+        """Returns when all commits and groups' states before now are written. Needs the turn."""
+        last = self._waiting[-1].done if self._waiting else None
+        due = list(self._changed.values())
+        while (last is not None and not last.done()) or any(self._changed.get(row.group_id) is row for row in due):
+            await self._write_batch()
+
     async def _write_batch(self) -> None:
         """Writes one batch and answers its commits. Needs the turn. Raises what groups' states met."""
-        batch, changed = self._take_batch()
-        self._being_written = changed
+        unsettled: TieredError | None = None
         try:
             await self._settle()
-            by = self._coordinator()
-            commits = [waiting.commit for waiting in batch]
+        except TieredError as error:
+            unsettled = error
+        # Slots may be lost as long as something is awaited: what is taken now is written under today's epochs.
+        batch, changed = self._take_batch()
+        if not batch and not changed:
+            return
+        self._being_written = changed
+        by = self._coordinator()
+        commits = [waiting.commit for waiting in batch]
+        try:
+            if unsettled is not None:
+                raise unsettled
             written = await self._run(lambda conn: group_offsets.write(conn, commits, list(changed.values()), by))
         except TieredError as error:
-            self._give_back(changed)
+            self._give_back(self._being_written)
             for waiting in batch:
                 _fail(waiting, error)
             if not batch:
@@ -244,7 +273,7 @@ class OffsetCommits:
             indigestible = isinstance(error, INDIGESTIBLE)
             self._one_by_one = indigestible and len(batch) + len(changed) > 1
             if self._one_by_one or not indigestible:
-                self._give_back(changed)
+                self._give_back(self._being_written)
             for waiting in batch:
                 _fail(waiting, CoordinatorNotAvailable("the commit was interrupted; commit again"))
             raise
@@ -286,7 +315,7 @@ class OffsetCommits:
         self._waiting_entries -= entries
         return batch
 
-    def _give_back(self, changed: dict[str, GroupRow]) -> None:
+    def _give_back(self, changed: Mapping[str, GroupRow]) -> None:
         """They are written with the next commits, or else after a while."""
         self._changed = {**changed, **self._changed}
         if self._changed:
@@ -297,12 +326,13 @@ class OffsetCommits:
         if not self.outcome_unknown:
             return
         broker = self._broker
-        self.slot_epochs = await self._run(
+        rows = await self._run(
             lambda conn: coordinator_slots.retake_own(
                 conn, broker_id=broker.broker_id, broker_epoch=broker.broker_epoch
             )
         )
         self.outcome_unknown = False
+        broker.groups.slots_changed(rows)
         log.info("settled an unknown outcome: the group slots were taken again")
 
     async def _run(self, change: Callable[[Connection], T]) -> T:
@@ -332,13 +362,17 @@ class OffsetCommits:
         return Coordinator(
             broker_id=self._broker.broker_id,
             broker_epoch=self._broker.broker_epoch,
-            slot_epochs=self.slot_epochs,
+            slot_epochs=self._slots.epochs,
             commit_number=self._commit_number,
         )
 
     def _forget_last(self, group_id: str, done: "asyncio.Future[None]") -> None:
         if self._last.get(group_id) is done:
             del self._last[group_id]
+
+
+def _of_others(rows: Mapping[str, GroupRow], slots: Collection[int]) -> dict[str, GroupRow]:
+    return {group_id: row for group_id, row in rows.items() if row.slot not in slots}
 
 
 def _fail(waiting: _WaitingState, error: TieredError) -> None:

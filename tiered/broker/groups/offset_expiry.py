@@ -3,7 +3,8 @@
 Owns the periodic look and its order. What expires, as in Kafka since KIP-211 and KIP-496: all offsets of a
 group that long after its last member left; those of a group that never had members, and of topics that a
 living group no longer subscribes to, that long after their commit; those of deleted topics at once. A group's
-row goes with its last offset. Must never touch a group with members but for what they do not subscribe to.
+row goes with its last offset. Must never touch a group with members but for what they do not subscribe to, nor
+one that another broker coordinates: only that one knows its members.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from tiered.broker.groups.offset_commits import OffsetCommits
+from tiered.broker.groups.slots import HeldSlots
 from tiered.errors import TieredError
 from tiered.meta import group_offsets, groups
 from tiered.meta.groups import GroupRow
@@ -29,13 +31,16 @@ T = TypeVar("T")
 
 GROUPS_AT_ONCE = 500
 MINUTE_MS = 60_000
+SLOT_OF_DELETED_TOPICS = 0
+"""Whoever holds it deletes their offsets, those of all groups."""
 
 
 class OffsetExpiry:
     """One periodic task; a round is many short transactions, so that commits are never held up for long."""
 
-    def __init__(self, broker: "Broker", commits: OffsetCommits) -> None:
+    def __init__(self, broker: "Broker", commits: OffsetCommits, slots: HeldSlots) -> None:
         self._broker = broker
+        self._slots = slots
         self._commits = commits
         self._task: asyncio.Task[None] | None = None
 
@@ -50,12 +55,16 @@ class OffsetExpiry:
 
     async def expire(self) -> None:
         """Deletes what has expired. Raises CoordinatorNotAvailable and NotCoordinator; what is left comes next time."""
-        await self._commits.exclusively([], group_offsets.remove_of_deleted_topics)
+        if SLOT_OF_DELETED_TOPICS in self._slots:
+            await self._commits.exclusively([SLOT_OF_DELETED_TOPICS], group_offsets.remove_of_deleted_topics)
         before_ms = self._broker.clock.now_ms() - self._broker.settings.offsets_retention_minutes * MINUTE_MS
         after = ""
-        while rows := await self._read(partial(groups.load_some, after=after, limit=GROUPS_AT_ONCE)):
+        while rows := await self._read(partial(self._some_of_ours, after=after)):
             await self._expire_groups(rows, before_ms)
             after = rows[-1].group_id
+
+    def _some_of_ours(self, conn: Connection, *, after: str) -> Sequence[GroupRow]:
+        return groups.load_some(conn, after=after, limit=GROUPS_AT_ONCE, slots=self._slots.epochs.keys())
 
     async def _round(self) -> None:
         """Expiry is in no hurry: while SQL is away there is nothing to do."""

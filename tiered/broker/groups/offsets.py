@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 
 from tiered.broker.groups.offset_commits import OffsetCommits
 from tiered.broker.groups.offset_expiry import OffsetExpiry
+from tiered.broker.groups.slots import HeldSlots
 from tiered.broker.groups.values import Fence, GroupKind, StoredGroup
 from tiered.errors import CoordinatorNotAvailable, InvalidRequest, MetadataUnavailable, Throttled
 from tiered.ids import TopicId, TopicPartition
@@ -39,14 +40,15 @@ READ_DEADLINE_MS = 5_000
 class Offsets:
     """Part of the group coordinator, and started and stopped by it."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: "Broker", slots: HeldSlots) -> None:
         self._broker = broker
-        self.commits = OffsetCommits(broker)
-        self._expiry = OffsetExpiry(broker, self.commits)
+        self._slots = slots
+        self.commits = OffsetCommits(broker, slots)
+        self._expiry = OffsetExpiry(broker, self.commits, slots)
 
-    async def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Takes the slots; expired offsets are looked for from now on. Raises MetadataUnavailable."""
-        await self.commits.start(tasks)
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Commits are written, and expired offsets looked for, from now on."""
+        self.commits.start(tasks)
         self._expiry.start(tasks)
 
     async def stop(self) -> None:
@@ -119,11 +121,12 @@ class Offsets:
         return None if row is None else _stored(row)
 
     async def list_groups(self) -> list[StoredGroup]:
-        """Every group that has a row. Raises CoordinatorNotAvailable."""
+        """Every group of this broker's slots that has a row. Raises CoordinatorNotAvailable."""
         found: list[StoredGroup] = []
         after = ""
+        ours = self._slots.epochs.keys()
         while True:
-            rows = await self._read(partial(groups.load_some, after=after, limit=GROUPS_AT_ONCE))
+            rows = await self._read(partial(groups.load_some, after=after, limit=GROUPS_AT_ONCE, slots=ours))
             found += map(_stored, rows)
             if len(rows) < GROUPS_AT_ONCE:
                 return found
