@@ -339,10 +339,10 @@ def test_committed_rows_are_listed_from_an_offset_and_for_a_leader(database: Dat
     assert listed(10) == rows[1:]
     assert listed(19, limit=1) == rows[1:2]
     assert listed(30) == []
-    assert set(database.run_sync(lambda conn: segments.load_committed(conn, leader=1))) == {*rows, elsewhere}
-    assert database.run_sync(lambda conn: segments.load_committed(conn, leader=2)) == ()
+    assert set(database.run_sync(lambda conn: segments.load_committed(conn, replica=1))) == {*rows, elsewhere}
+    assert database.run_sync(lambda conn: segments.load_committed(conn, replica=2)) == ()
     database.run_sync(lambda conn: topics.delete_topic(conn, other, now_ms=NOW_MS, purge_after_ms=NOW_MS))
-    assert database.run_sync(lambda conn: segments.load_committed(conn, leader=1)) == tuple(rows)
+    assert database.run_sync(lambda conn: segments.load_committed(conn, replica=1)) == tuple(rows)
 
 
 # Dying in the middle

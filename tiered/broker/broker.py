@@ -244,7 +244,7 @@ class Broker:
         return _Known(
             topics=topics.load_all(conn),
             partitions=partitions.load_all(conn),
-            segments=segments.load_committed(conn, leader=self.broker_id),
+            segments=segments.load_committed(conn, replica=self.broker_id),
             tombstones=tuple(TopicId(row.topic_id) for row in topics.list_tombstones(conn)),
         )
 

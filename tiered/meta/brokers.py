@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from tiered.errors import StaleBrokerEpoch
-from tiered.meta import partitions
+from tiered.meta import partitions, replica_sets
 from tiered.meta.clock import now_ms
 from tiered.meta.cluster import take_number
 from tiered.meta.elections import change_known
@@ -102,7 +102,7 @@ def register(
         )
 
     changed = change_known(
-        conn, decide, partitions.load_all(conn), partitions.load_standings(conn), change_number=number
+        conn, decide, partitions.load_all(conn), replica_sets.load_standings(conn), change_number=number
     )
     return Registration(
         broker_epoch=number,

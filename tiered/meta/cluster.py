@@ -66,8 +66,8 @@ def load(conn: Connection) -> ClusterRow:
 def take_number(conn: Connection) -> int:
     """The number of this transaction's change, and with it the lock that every change takes.
 
-    Must be the first statement that locks anything: what all wait for before they hold anything else can be part
-    of no deadlock. On PostgreSQL whoever listens (`listener`) is woken by the commit.
+    Must come before any other lock, but those of coordinators' slots: what all wait for while they hold nothing else
+    can be part of no deadlock. On PostgreSQL whoever listens (`listener`) is woken by the commit.
     """
     statement = (
         update(cluster)

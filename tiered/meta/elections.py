@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection, update
 
 from tiered.ids import InSyncReplica, TopicPartition
-from tiered.meta import partitions
+from tiered.meta import partitions, replica_sets
 from tiered.meta.cluster import take_number
 from tiered.meta.partitions import PartitionRow
 from tiered.meta.tables import broker
@@ -45,7 +45,7 @@ def change_replica_sets(
     """
     change_number = take_number(conn)
     fenced = tuple(each for each in fence if _fence(conn, each, change_number))
-    standings = partitions.load_standings(conn)
+    standings = replica_sets.load_standings(conn)
     found = partitions.load_all(conn) if only is None else partitions.load_living(conn, only)
     changed = change_known(conn, decide, found, standings, change_number=change_number)
     return Elected(change_number=change_number, changed=changed, fenced=fenced)
@@ -61,7 +61,7 @@ def change_known(
         if after is not None and after != row.replica_set:
             _require_lawful(row.replica_set, after, standings)
             changed.append(_changed(row, after, change_number))
-    partitions.write_replica_sets(conn, changed)
+    replica_sets.write(conn, changed)
     return tuple(changed)
 
 

@@ -9,13 +9,12 @@ uploaded (DeleteRecords, or a topic that is never uploaded), `cold_end_offset` g
 may not see need not be uploaded any more.
 """
 
-import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Never
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping, bindparam, case, select, text, update
+from sqlalchemy import Connection, RowMapping, case, cast, exists, func, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from tiered.errors import (
@@ -28,9 +27,10 @@ from tiered.errors import (
     UnknownTopicOrPartition,
 )
 from tiered.ids import InSyncReplica, TopicId, TopicPartition
+from tiered.meta import replica_sets
 from tiered.meta.cluster import take_number
-from tiered.meta.tables import broker, partition, topic
-from tiered.rules.replica_set import ReplicaSet, Standing, Standings, is_current
+from tiered.meta.tables import JsonList, partition, topic
+from tiered.rules.replica_set import ReplicaSet, Standings, is_current
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +213,7 @@ def change_isrs(
     fenced: nothing is changed then, although a change that had happened before is still answered.
     """
     change_number = take_number(conn)
-    standings = load_standings(conn)
+    standings = replica_sets.load_standings(conn)
     rows = {row.topic_partition: row for row in _load_some(conn, changes)}
     leader = InSyncReplica(broker_id, broker_epoch)
     answers: list[PartitionRow | TieredError] = []
@@ -233,27 +233,8 @@ def change_isrs(
             changed.append(after)
     if changed and not is_current(leader, standings):
         raise _stale(leader)
-    write_replica_sets(conn, changed)
+    replica_sets.write(conn, changed)
     return tuple(answers)
-
-
-def load_standings(conn: Connection) -> Standings:
-    """Every broker's present registration. Behind `take_number` it stays true until the transaction ends."""
-    statement = select(broker.c.broker_id, broker.c.broker_epoch, broker.c.fenced)
-    return {row.broker_id: Standing(row.broker_epoch, bool(row.fenced)) for row in conn.execute(statement)}
-
-
-def write_replica_sets(conn: Connection, rows: Sequence[PartitionRow]) -> None:
-    """Writes leader, epochs, ISR, replicas and `change_number` of all `rows`, in one statement on PostgreSQL.
-
-    Each is at the `partition_epoch` after that of its row in SQL, which is the condition of its update. Raises
-    `LostRace`, and nothing may be committed, when any row is at another one. Behind `take_number` none is.
-    """
-    if not rows:
-        return
-    written = (_write_at_once if conn.dialect.name == "postgresql" else _write_each)(conn, rows)
-    if written != len(rows):
-        raise LostRace(f"{len(rows) - written} of {len(rows)} partitions were changed meanwhile: read them again")
 
 
 def require_leader_epoch(row: PartitionRow, leader_epoch: int) -> None:
@@ -265,6 +246,14 @@ def require_leader_epoch(row: PartitionRow, leader_epoch: int) -> None:
 def this_partition(topic_id: UUID, number: int) -> tuple[ColumnElement[bool], ...]:
     """The condition that names one partition's row."""
     return partition.c.topic_id == topic_id, partition.c.partition == number
+
+
+def is_held_by(conn: Connection, broker_id: int) -> ColumnElement[bool]:
+    """The condition that a partition has a replica on this broker."""
+    if conn.dialect.name == "postgresql":
+        return partition.c.replicas.op("@>", is_comparison=True)(cast([broker_id], JsonList))
+    each = func.json_each(partition.c.replicas).table_valued("value")
+    return exists(select(each.c.value).where(each.c.value == broker_id))
 
 
 def partition_row(row: RowMapping) -> PartitionRow:
@@ -340,56 +329,6 @@ def _load_some(conn: Connection, wanted: Sequence[IsrChange]) -> tuple[Partition
     else:
         condition = (partition.c.topic_id.in_({each.topic_id for each in wanted}),)
     return tuple(partition_row(row) for row in conn.execute(select(partition).where(*condition)).mappings())
-
-
-_WRITTEN = (
-    "leader", "leader_epoch", "partition_epoch", "isr", "replicas", "adding_replicas", "removing_replicas",
-    "change_number",
-)  # fmt: skip
-
-
-def _write_each(conn: Connection, rows: Sequence[PartitionRow]) -> int:
-    statement = (
-        update(partition)
-        .where(
-            partition.c.topic_id == bindparam("of_topic"),
-            partition.c.partition == bindparam("of_number"),
-            partition.c.partition_epoch == bindparam("before"),
-        )
-        .values({name: bindparam(f"new_{name}") for name in _WRITTEN})
-    )
-    values = [
-        {"of_topic": row.topic_id, "of_number": row.partition, "before": row.partition_epoch - 1}
-        | {f"new_{name}": getattr(row, name) for name in _WRITTEN}
-        for row in rows
-    ]
-    return conn.execute(statement, values).rowcount
-
-
-# One statement over arrays: ten thousand of them would take as many round trips, all behind the feed's lock.
-_WRITE_AT_ONCE = text("""
-UPDATE partition AS p
-SET leader = v.leader, leader_epoch = v.leader_epoch, partition_epoch = v.partition_epoch,
-    isr = v.isr::jsonb, replicas = v.replicas::jsonb, adding_replicas = v.adding_replicas::jsonb,
-    removing_replicas = v.removing_replicas::jsonb, change_number = v.change_number
-FROM unnest(
-    CAST(:topic_id AS uuid[]), CAST(:partition AS integer[]), CAST(:leader AS integer[]),
-    CAST(:leader_epoch AS integer[]), CAST(:partition_epoch AS integer[]), CAST(:isr AS text[]),
-    CAST(:replicas AS text[]), CAST(:adding_replicas AS text[]), CAST(:removing_replicas AS text[]),
-    CAST(:change_number AS bigint[])
-) AS v(topic_id, partition, leader, leader_epoch, partition_epoch, isr, replicas, adding_replicas,
-       removing_replicas, change_number)
-WHERE p.topic_id = v.topic_id AND p.partition = v.partition AND p.partition_epoch = v.partition_epoch - 1
-""")
-
-
-def _write_at_once(conn: Connection, rows: Sequence[PartitionRow]) -> int:
-    lists = {"isr", "replicas", "adding_replicas", "removing_replicas"}
-    values: dict[str, list[Any]] = {
-        name: [json.dumps(getattr(row, name)) if name in lists else getattr(row, name) for row in rows]
-        for name in ("topic_id", "partition", *_WRITTEN)
-    }
-    return conn.execute(_WRITE_AT_ONCE, values).rowcount
 
 
 def _went_back(where: str, kind: str, found: int, seen: int) -> str:

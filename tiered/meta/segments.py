@@ -16,13 +16,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping, Update, and_, delete, exists, insert, or_, select, update
+from sqlalchemy import Connection, RowMapping, Select, Update, and_, delete, exists, insert, or_, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from tiered.errors import Invalid, LostRace
 from tiered.meta import partitions
 from tiered.meta.cluster import take_number
-from tiered.meta.tables import partition, segment
+from tiered.meta.tables import partition, segment, topic
 from tiered.rules.segment_states import TRANSITIONS, SegmentEvent, SegmentState
 from tiered.runtime import crash_point
 
@@ -243,15 +243,12 @@ def list_committed(
     return _rows(conn, statement)
 
 
-def load_committed(conn: Connection, *, leader: int) -> tuple[SegmentRow, ...]:
-    """The committed rows of all partitions that `leader` leads, by partition and base offset: one start's catalogue."""
+def load_committed(conn: Connection, *, replica: int) -> tuple[SegmentRow, ...]:
+    """The committed rows of all partitions that broker `replica` holds, by partition and base offset: for its start."""
     statement = (
         select(segment)
-        .join(
-            partition,
-            and_(partition.c.topic_id == segment.c.topic_id, partition.c.partition == segment.c.partition),
-        )
-        .where(partition.c.leader == leader, segment.c.state == SegmentState.COMMITTED)
+        .join(partition, _its_partition())
+        .where(partitions.is_held_by(conn, replica), segment.c.state == SegmentState.COMMITTED)
         .order_by(segment.c.topic_id, segment.c.partition, segment.c.base_offset)
     )
     return _rows(conn, statement)
@@ -273,20 +270,33 @@ def list_planned(conn: Connection, *, owner: int, planned_before_ms: int, limit:
     return _planned(conn, limit, segment.c.owner == owner, segment.c.planned_at_ms < planned_before_ms)
 
 
+def list_overdue_planned(conn: Connection, *, planned_before_ms: int, limit: int = 1_000) -> tuple[SegmentRow, ...]:
+    """The planned rows, abandoned ones included, of any broker from before that time: what the controller sweeps.
+
+    Whose broker still uploads is abandoned too: it learns of it when its commit is refused, and plans again.
+    """
+    return _planned(conn, limit, segment.c.planned_at_ms < planned_before_ms)
+
+
 def list_overdue(conn: Connection, *, now_ms: int, limit: int = 1_000) -> tuple[SegmentRow, ...]:
     """The planned rows of any broker whose deadline has passed, the longest overdue first."""
     return _planned(conn, limit, segment.c.deadline_ms < now_ms)
 
 
-def list_purgeable(conn: Connection, *, now_ms: int, limit: int = 1_000) -> tuple[SegmentRow, ...]:
-    """The retired rows whose grace is over, the oldest first."""
-    statement = (
-        select(segment)
-        .where(segment.c.state == SegmentState.RETIRED, segment.c.purge_after_ms <= now_ms)
-        .order_by(segment.c.purge_after_ms, segment.c.object_id)
-        .limit(limit)
-    )
+def list_purgeable(
+    conn: Connection, *, now_ms: int, limit: int = 1_000, leader: int | None = None
+) -> tuple[SegmentRow, ...]:
+    """The retired rows whose grace is over, the oldest first; with `leader` only of partitions that it leads."""
+    statement = _purgeable(now_ms, limit)
+    if leader is not None:
+        statement = statement.join(partition, _its_partition()).where(partition.c.leader == leader)
     return _rows(conn, statement)
+
+
+def list_purgeable_of_deleted_topics(conn: Connection, *, now_ms: int, limit: int = 1_000) -> tuple[SegmentRow, ...]:
+    """As `list_purgeable`, of topics that are deleted: nobody leads their partitions, so the controller purges them."""
+    statement = _purgeable(now_ms, limit).join(topic, topic.c.topic_id == segment.c.topic_id)
+    return _rows(conn, statement.where(topic.c.deleted_at_ms.is_not(None)))
 
 
 def changed_since(conn: Connection, number: int) -> tuple[SegmentRow, ...]:
@@ -330,6 +340,19 @@ def _transition(event: SegmentEvent, changes: dict[str, Any]) -> Update:
 
 def _of_partition(topic_id: UUID, number: int) -> tuple[ColumnElement[bool], ...]:
     return segment.c.topic_id == topic_id, segment.c.partition == number
+
+
+def _its_partition() -> ColumnElement[bool]:
+    return and_(partition.c.topic_id == segment.c.topic_id, partition.c.partition == segment.c.partition)
+
+
+def _purgeable(now_ms: int, limit: int) -> Select[Any]:
+    return (
+        select(segment)
+        .where(segment.c.state == SegmentState.RETIRED, segment.c.purge_after_ms <= now_ms)
+        .order_by(segment.c.purge_after_ms, segment.c.object_id)
+        .limit(limit)
+    )
 
 
 def _planned(conn: Connection, limit: int, *conditions: ColumnElement[bool]) -> tuple[SegmentRow, ...]:

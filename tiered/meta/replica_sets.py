@@ -1,0 +1,87 @@
+"""Replica sets as SQL has them: everybody's standing, and the write of any number of partitions at once.
+
+Owns the statements that are one for ten thousand partitions: a failure of a broker changes them all, and everything
+else of the control plane waits for it. Must never decide: `elections` and `partitions` bring what is to be written.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection, bindparam, select, text, update
+
+from tiered.errors import LostRace
+from tiered.meta.tables import broker, partition
+from tiered.rules.replica_set import Standing, Standings
+
+if TYPE_CHECKING:
+    from tiered.meta.partitions import PartitionRow
+
+
+def load_standings(conn: Connection) -> Standings:
+    """Every broker's present registration. Behind `take_number` it stays true until the transaction ends."""
+    statement = select(broker.c.broker_id, broker.c.broker_epoch, broker.c.fenced)
+    return {row.broker_id: Standing(row.broker_epoch, bool(row.fenced)) for row in conn.execute(statement)}
+
+
+def write(conn: Connection, rows: Sequence[PartitionRow]) -> None:
+    """Writes leader, epochs, ISR, replicas and `change_number` of all `rows`, in one statement on PostgreSQL.
+
+    Each is at the `partition_epoch` after that of its row in SQL, which is the condition of its update. Raises
+    `LostRace`, and nothing may be committed, when any row is at another one. Behind `take_number` none is.
+    """
+    if not rows:
+        return
+    written = (_write_at_once if conn.dialect.name == "postgresql" else _write_each)(conn, rows)
+    if written != len(rows):
+        raise LostRace(f"{len(rows) - written} of {len(rows)} partitions were changed meanwhile: read them again")
+
+
+_WRITTEN = (
+    "leader", "leader_epoch", "partition_epoch", "isr", "replicas", "adding_replicas", "removing_replicas",
+    "change_number",
+)  # fmt: skip
+
+
+def _write_each(conn: Connection, rows: Sequence[PartitionRow]) -> int:
+    statement = (
+        update(partition)
+        .where(
+            partition.c.topic_id == bindparam("of_topic"),
+            partition.c.partition == bindparam("of_number"),
+            partition.c.partition_epoch == bindparam("before"),
+        )
+        .values({name: bindparam(f"new_{name}") for name in _WRITTEN})
+    )
+    values = [
+        {"of_topic": row.topic_id, "of_number": row.partition, "before": row.partition_epoch - 1}
+        | {f"new_{name}": getattr(row, name) for name in _WRITTEN}
+        for row in rows
+    ]
+    return conn.execute(statement, values).rowcount
+
+
+# One statement over arrays: ten thousand of them would take as many round trips, all behind the feed's lock.
+_WRITE_AT_ONCE = text("""
+UPDATE partition AS p
+SET leader = v.leader, leader_epoch = v.leader_epoch, partition_epoch = v.partition_epoch,
+    isr = v.isr::jsonb, replicas = v.replicas::jsonb, adding_replicas = v.adding_replicas::jsonb,
+    removing_replicas = v.removing_replicas::jsonb, change_number = v.change_number
+FROM unnest(
+    CAST(:topic_id AS uuid[]), CAST(:partition AS integer[]), CAST(:leader AS integer[]),
+    CAST(:leader_epoch AS integer[]), CAST(:partition_epoch AS integer[]), CAST(:isr AS text[]),
+    CAST(:replicas AS text[]), CAST(:adding_replicas AS text[]), CAST(:removing_replicas AS text[]),
+    CAST(:change_number AS bigint[])
+) AS v(topic_id, partition, leader, leader_epoch, partition_epoch, isr, replicas, adding_replicas,
+       removing_replicas, change_number)
+WHERE p.topic_id = v.topic_id AND p.partition = v.partition AND p.partition_epoch = v.partition_epoch - 1
+""")
+
+
+def _write_at_once(conn: Connection, rows: Sequence[PartitionRow]) -> int:
+    lists = {"isr", "replicas", "adding_replicas", "removing_replicas"}
+    values: dict[str, list[Any]] = {
+        name: [json.dumps(getattr(row, name)) if name in lists else getattr(row, name) for row in rows]
+        for name in ("topic_id", "partition", *_WRITTEN)
+    }
+    return conn.execute(_WRITE_AT_ONCE, values).rowcount
