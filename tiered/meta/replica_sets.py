@@ -24,7 +24,7 @@ def load_standings(conn: Connection) -> Standings:
     return {row.broker_id: Standing(row.broker_epoch, bool(row.fenced)) for row in conn.execute(statement)}
 
 
-def write(conn: Connection, rows: Sequence[PartitionRow]) -> None:
+def write(conn: Connection, rows: "Sequence[PartitionRow]") -> None:
     """Writes leader, epochs, ISR, replicas and `change_number` of all `rows`, in one statement on PostgreSQL.
 
     Each is at the `partition_epoch` after that of its row in SQL, which is the condition of its update. Raises
@@ -43,7 +43,7 @@ _WRITTEN = (
 )  # fmt: skip
 
 
-def _write_each(conn: Connection, rows: Sequence[PartitionRow]) -> int:
+def _write_each(conn: Connection, rows: "Sequence[PartitionRow]") -> int:
     statement = (
         update(partition)
         .where(
@@ -78,7 +78,7 @@ WHERE p.topic_id = v.topic_id AND p.partition = v.partition AND p.partition_epoc
 """)
 
 
-def _write_at_once(conn: Connection, rows: Sequence[PartitionRow]) -> int:
+def _write_at_once(conn: Connection, rows: "Sequence[PartitionRow]") -> int:
     lists = {"isr", "replicas", "adding_replicas", "removing_replicas"}
     values: dict[str, list[Any]] = {
         name: [json.dumps(getattr(row, name)) if name in lists else getattr(row, name) for row in rows]
