@@ -1,0 +1,61 @@
+"""The S3 API of a cluster under test: one endpoint for each broker, whose faults touch that broker alone.
+
+Owns the process that serves them, and a client that sees what is really stored.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from tests.cluster.child import Child
+from tiered.testing.faulty_s3 import FaultKind
+from tiered.testing.moto_s3 import s3_client
+
+BUCKET = "tiered-cluster"
+PREFIX = "soak"
+STORE_FAULTS = (FaultKind.SLOW_DOWN, FaultKind.SERVER_ERROR, FaultKind.TRUNCATE, FaultKind.RESET, FaultKind.RESET_AFTER)
+
+
+class ObjectStore:
+    """Used as a context."""
+
+    def __init__(self, folder: Path, *, brokers: int) -> None:
+        self._child = Child("tests.cluster.object_store_process", BUCKET, str(brokers), log=folder / "s3.log")
+        urls = self._child.ask({"do": "urls"})
+        self.truth_url: str = urls["truth"]
+        self.urls: dict[int, str] = {int(number): url for number, url in urls["proxies"].items()}
+        self._client: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._client is not None:
+            self._client.close()
+        self._child.close()
+
+    def misbehave(
+        self, broker_id: int, *, seed: int, probability: float, kinds: Sequence[FaultKind], seconds: float = 0.0
+    ) -> None:
+        """Each request of this broker meets one of these faults with this probability, until `heal`."""
+        names = [kind.name for kind in kinds]
+        order = {"do": "misbehave", "broker": broker_id, "seed": seed, "kinds": names}
+        self._child.ask({**order, "probability": probability, "seconds": seconds})
+
+    def heal(self) -> None:
+        self._child.ask({"do": "heal"})
+
+    def counts(self) -> dict[int, dict[str, int]]:
+        """What each broker has asked for so far: `GET segment`, `PUT other`, `fault SLOW_DOWN` …"""
+        return {int(number): count for number, count in self._child.ask({"do": "counts"}).items()}
+
+    def get(self, key: str) -> bytes | None:
+        """The whole object under the store's prefix, past all faults; None when there is none."""
+        if self._client is None:
+            self._client = s3_client(self.truth_url)
+        try:
+            answer = self._client.get_object(Bucket=BUCKET, Key=f"{PREFIX}/{key}")
+        except self._client.exceptions.NoSuchKey:
+            return None
+        data: bytes = answer["Body"].read()
+        return data
