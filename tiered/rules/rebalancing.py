@@ -52,39 +52,36 @@ def evened_out(held: Mapping[K, Replicas], brokers: Sequence[tuple[int, str | No
     """
     carried = _CarriedState.of(held, brokers)
     now = {key: list(replicas) for key, replicas in held.items()}
-    on_broker: dict[int, dict[K, None]] = {broker_id: {} for broker_id, _ in brokers}
-    for key, replicas in held.items():
-        for broker_id in replicas:
-            on_broker.setdefault(broker_id, {})[key] = None
-    while (found := _next_move(now, on_broker, carried, [broker_id for broker_id, _ in brokers])) is not None:
-        key, giver, taker = found
-        carried.move(giver, taker, now[key].index(giver), now[key])
-        del on_broker[giver][key]
-        on_broker[taker][key] = None
+    ids = [broker_id for broker_id, _ in brokers]
+    share = -(-sum(carried.replicas[each] for each in ids) // max(1, len(ids)))
+    # First those above their share give to those below it, which takes fewest moves, and leaderships go along only
+    # where the giver has more of them. Racks can leave some uneven; whatever moves help then come last.
+    for above, leaders_too in ((share, False), (share, True), (0, True)):
+        while sum(_pass_on(replicas, carried, ids, above, any_place=leaders_too) for replicas in now.values()):
+            pass
     return {key: tuple(target) for key, target in now.items() if tuple(target) != held[key]}
 
 
-def _next_move(
-    now: Mapping[K, list[int]], on_broker: Mapping[int, Mapping[K, None]], carried: "_CarriedState", brokers: list[int]
-) -> tuple[K, int, int] | None:
-    """The partition, the broker that carries most and the one that carries least of those between which it can move."""
-    by_load = sorted(brokers, key=lambda each: (carried.replicas[each], each))
-    for giver in reversed(by_load):
-        for taker in by_load:
-            if carried.replicas[giver] - carried.replicas[taker] < 2:
-                break
-            # A preferred leadership goes along where the giver has more of them, and stays where it has not.
-            leads_more = carried.leaders[giver] > carried.leaders[taker]
-            second_best: K | None = None
-            for key in on_broker[giver]:
-                if taker in now[key] or not carried.keeps_racks_apart(now[key], giver, taker):
-                    continue
-                if (now[key][0] == giver) == leads_more:
-                    return key, giver, taker
-                second_best = key if second_best is None else second_best
-            if second_best is not None:
-                return second_best, giver, taker
-    return None
+def _pass_on(replicas: list[int], carried: "_CarriedState", ids: Sequence[int], above: int, *, any_place: bool) -> int:
+    """How many replicas of one partition went from brokers with more than `above` to ones with two less, or less."""
+    moved = 0
+    for position, giver in enumerate(replicas):
+        load = carried.replicas[giver]
+        if giver not in ids or load <= above:
+            continue
+        takers = [
+            each
+            for each in ids
+            if carried.replicas[each] <= load - 2
+            and (carried.replicas[each] < above or not above)
+            and (any_place or (position == 0) == (carried.leaders[giver] > carried.leaders[each]))
+            and each not in replicas
+            and carried.keeps_racks_apart(replicas, giver, each)
+        ]
+        if takers:
+            carried.move(giver, min(takers, key=lambda each: carried.replicas[each]), position, replicas)
+            moved += 1
+    return moved
 
 
 @dataclass(slots=True, kw_only=True)
