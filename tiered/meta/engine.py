@@ -20,7 +20,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
@@ -29,9 +29,14 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from tiered.errors import InvalidConfig, MetadataOutcomeUnknown, MetadataUnavailable
+from tiered.meta import cluster
 from tiered.meta.call import Call, DeadlinePassed
+from tiered.meta.listener import Listener, PostgresListener, SilentListener
 from tiered.metrics import CallTimes
 from tiered.runtime import BlockingPool, crash_point, jittered_backoff_ms
+
+if TYPE_CHECKING:
+    import psycopg
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -39,6 +44,8 @@ T = TypeVar("T")
 DEFAULT_DEADLINE_MS = 10_000
 MAX_POSTGRES_CONNECTIONS = 4
 MAX_WAITING_CALLS = 1_000
+MAX_WAITING_AHEAD = 4
+MAX_IDLE_IN_CHANGE_MS = 3_000
 MAX_TRIES = 6
 FIRST_BACKOFF_MS = 5.0
 MAX_BACKOFF_MS = 200.0
@@ -66,6 +73,8 @@ class Database:
         self._turn = threading.Lock() if self._is_sqlite else nullcontext()
         threads = 1 if self._is_sqlite else MAX_POSTGRES_CONNECTIONS
         self._pool = BlockingPool("meta", threads=threads, max_waiting=MAX_WAITING_CALLS)
+        self._ahead = BlockingPool("meta-ahead", threads=1, max_waiting=MAX_WAITING_AHEAD)
+        self._listeners: list[Listener] = []
         self._live: set[Call[Any]] = set()
         self._closing = threading.Event()
         self.times = CallTimes()
@@ -94,7 +103,7 @@ class Database:
         """`sqlite` or `postgresql`."""
         return self._engine.dialect.name
 
-    async def run(self, fn: Callable[[Connection], T], *, deadline_ms: int | None = None) -> T:
+    async def run(self, fn: Callable[[Connection], T], *, deadline_ms: int | None = None, ahead: bool = False) -> T:
         """What `fn(conn)` returns, after its transaction was committed; rolled back when it raises.
 
         Raises `MetadataUnavailable` when the database did not do it within `deadline_ms` (counted from
@@ -102,12 +111,15 @@ class Database:
         `MetadataOutcomeUnknown` when the answer to COMMIT is missing: settle it by repeating a
         conditional update, never by a read. `Throttled` when too many calls wait. A waiter that is
         cancelled leaves the call going on, within the same deadline.
+
+        `ahead` gives it a thread and a connection that other calls do not have: for heartbeats, which must not
+        wait behind what waits for a lock.
         """
-        return await self._timed("transaction", Call(fn), deadline_ms)
+        return await self._timed("transaction", Call(fn), deadline_ms, self._ahead if ahead else self._pool)
 
     async def read(self, fn: Callable[[Connection], T], *, deadline_ms: int | None = None) -> T:
         """As `run`, and every statement of `fn` sees the database as it was at one moment. `fn` must not write."""
-        return await self._timed("snapshot", Call(fn, snapshot=True), deadline_ms)
+        return await self._timed("snapshot", Call(fn, snapshot=True), deadline_ms, self._pool)
 
     def run_sync(self, fn: Callable[[Connection], T], *, deadline_ms: int | None = None) -> T:
         """As `run`, on the calling thread, which it blocks: for start-up and commands, not for the loop."""
@@ -119,6 +131,18 @@ class Database:
             return self._execute(call)
         finally:
             timer.cancel()
+
+    def listen(self, on_change: Callable[[], None]) -> Listener:
+        """Calls `on_change` from a thread of its own soon after a change was committed, by whomever.
+
+        Some calls may be missing, and some may be for nothing: it only saves waiting for the next poll. SQLite
+        never calls. Close it, or the database, to end it.
+        """
+        if self._is_sqlite:
+            return SilentListener()
+        listener = PostgresListener(self._connect_to_listen, on_change, name=self.name)
+        self._listeners.append(listener)
+        return listener
 
     def migrate(self) -> None:
         """Brings the tables to this code's revision; at once when they are. Blocks: a step of start-up.
@@ -139,31 +163,42 @@ class Database:
     def close_sync(self) -> None:
         """As `close`, blocking."""
         self._closing.set()
+        for listener in self._listeners:
+            listener.close()
         timer = threading.Timer(self._deadline_ms / 1000.0, self._expire_all)
         timer.daemon = True
         timer.start()
         self._pool.close()
+        self._ahead.close()
         timer.cancel()
         with self._turn:
             self._engine.dispose()
 
-    async def _timed(self, operation: str, call: Call[T], deadline_ms: int | None) -> T:
+    def _connect_to_listen(self) -> "psycopg.Connection[Any]":
+        import psycopg
+
+        positional, parameters = self._engine.dialect.create_connect_args(self._engine.url)
+        assert not positional
+        parameters.update(_postgres_arguments(self._engine.url, deadline_ms=self._deadline_ms))
+        return psycopg.connect(**parameters, autocommit=True)
+
+    async def _timed(self, operation: str, call: Call[T], deadline_ms: int | None, pool: BlockingPool) -> T:
         loop = asyncio.get_running_loop()
         started_s, failed = loop.time(), False
         try:
-            return await self._run(call, deadline_ms)
+            return await self._run(call, deadline_ms, pool)
         except MetadataUnavailable:
             failed = True
             raise
         finally:
             self.times.observe(operation, (loop.time() - started_s) * 1000.0, failed=failed)
 
-    async def _run(self, call: Call[T], deadline_ms: int | None) -> T:
+    async def _run(self, call: Call[T], deadline_ms: int | None, pool: BlockingPool) -> T:
         seconds = (deadline_ms or self._deadline_ms) / 1000.0
         deadline = asyncio.timeout(seconds)
         try:
             async with deadline:
-                return await self._pool.run(self._execute, call)
+                return await pool.run(self._execute, call)
         except TimeoutError:
             if deadline.expired():
                 raise self._too_late(call) from None
@@ -298,11 +333,14 @@ def _sqlite_engine(url: URL, *, deadline_ms: int) -> Engine:
     return engine
 
 
-def _postgres_engine(url: URL, *, deadline_ms: int) -> Engine:
-    # A stopped client that holds a row lock would block every writer: the server ends it.
+def _postgres_arguments(url: URL, *, deadline_ms: int) -> dict[str, Any]:
+    """What libpq is told, but for what the URL says itself."""
+    # A stopped client that holds a row lock would block every writer: the server ends it. One that holds the feed's,
+    # well before those who wait for it give up (`cluster.take_number`).
     options = (
         f"-c statement_timeout={deadline_ms} -c lock_timeout={max(1, deadline_ms // 2)} "
-        f"-c idle_in_transaction_session_timeout={deadline_ms}"
+        f"-c idle_in_transaction_session_timeout={deadline_ms} "
+        f"-c {cluster.MAX_IDLE_SETTING}={min(deadline_ms, MAX_IDLE_IN_CHANGE_MS)}"
     )
     arguments: dict[str, Any] = {
         "application_name": "tiered",
@@ -316,15 +354,19 @@ def _postgres_engine(url: URL, *, deadline_ms: int) -> Engine:
     given = {key: value for key, value in url.query.items() if isinstance(value, str)}
     arguments = {key: value for key, value in arguments.items() if key not in given}
     arguments["options"] = f"{options} {given.get('options', '')}".rstrip()
+    return arguments
+
+
+def _postgres_engine(url: URL, *, deadline_ms: int) -> Engine:
     try:
         engine = create_engine(
             url,
             poolclass=QueuePool,
-            pool_size=MAX_POSTGRES_CONNECTIONS,
+            pool_size=MAX_POSTGRES_CONNECTIONS + 1,  # one for calls that go ahead
             max_overflow=0,
             pool_timeout=deadline_ms / 1000.0,
             hide_parameters=True,
-            connect_args=arguments,
+            connect_args=_postgres_arguments(url, deadline_ms=deadline_ms),
         )
     except ModuleNotFoundError as error:
         raise InvalidConfig("PostgreSQL needs the driver psycopg: pip install 'tiered[postgres]'") from error

@@ -12,7 +12,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from tiered.errors import StaleBrokerEpoch
 from tiered.meta.clock import now_ms
-from tiered.meta.cluster import take_number
+from tiered.meta.cluster import end_if_idle, take_number
 from tiered.meta.tables import broker, cluster, lease
 from tiered.meta.upserts import insert_for
 
@@ -132,7 +132,7 @@ def _say(conn: Connection, before: Beat, *, unfencing_under: int | None) -> Beat
         update(broker)
         .where(broker.c.broker_id == before.broker_id, broker.c.broker_epoch == before.broker_epoch)
         .values(values)
-        .returning(broker.c.heartbeat_at_ms, broker.c.fenced)
+        .returning(broker.c.heartbeat_at_ms, broker.c.fenced, *end_if_idle(conn))
     )
     after = conn.execute(statement).one_or_none()
     if after is None:
