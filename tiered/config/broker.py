@@ -326,6 +326,11 @@ class BrokerSettings(ClusterSettings):
         ConfigType.INT, 50, "Slots that groups are spread over.", minimum=1, read_only=True,
     )
 
+    tiered_group_balance_delay_ms: int = setting(
+        ConfigType.INT, 60_000,
+        "How long the brokers in service must have been the same before groups with members move to another one.",
+        minimum=0,
+    )
     tiered_group_memory_bytes: int = setting(
         ConfigType.LONG, 256 << 20, "What all groups and their members may take of this broker's memory.",
         minimum=1 << 20,

@@ -18,6 +18,7 @@ from tiered.broker.groups.consumer import ConsumerGroups
 from tiered.broker.groups.group import Group
 from tiered.broker.groups.memory import GroupMemory
 from tiered.broker.groups.offsets import Offsets
+from tiered.broker.groups.slot_balance import SlotBalance
 from tiered.broker.groups.slots import HeldSlots
 from tiered.broker.groups.values import (
     MAX_GROUP_ID_BYTES,
@@ -29,16 +30,20 @@ from tiered.broker.groups.values import (
 )
 from tiered.errors import (
     CoordinatorLoading,
+    CoordinatorNotAvailable,
     GroupNotEmpty,
     GroupNotFound,
     IllegalGeneration,
     InvalidGroup,
     NotCoordinator,
 )
+from tiered.ids import InSyncReplica
 from tiered.meta import coordinator_slots
+from tiered.meta.brokers import BrokerRow
 from tiered.meta.coordinator_slots import SlotRow
 from tiered.rules.coordinator_slot import coordinator_slot
 from tiered.rules.group_state import GroupState
+from tiered.rules.replica_set import NO_LEADER
 from tiered.runtime import every
 
 if TYPE_CHECKING:
@@ -58,12 +63,13 @@ class GroupCoordinator:
         self.broker = broker
         self.memory = GroupMemory(lambda: broker.settings.tiered_group_memory_bytes)
         self.slots = HeldSlots()
+        self._balance = SlotBalance(broker)
         self.offsets = Offsets(broker, self.slots)
         self.classic = ClassicGroups(self)
         self.consumer = ConsumerGroups(self)
         self._groups: dict[str, Group] = {}
         self._idle: set[str] = set()
-        self._forgetting: asyncio.Task[None] | None = None
+        self._tasks: tuple[asyncio.Task[None], ...] = ()
         self._serving = False
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
@@ -83,14 +89,15 @@ class GroupCoordinator:
         )
         self.slots_changed(moved.rows)
         self.offsets.start(tasks)
-        self._forgetting = tasks.create_task(every(FORGET_INTERVAL_MS, self._forget_idle, name="forgetting groups"))
+        forgetting = tasks.create_task(every(FORGET_INTERVAL_MS, self._forget_idle, name="forgetting groups"))
+        self._tasks = (forgetting, self._balance.start(tasks))
         self._serving = True
 
     def begin_stop(self) -> None:
         """Answers everybody who waits; from here on members are sent to look for their coordinator again."""
         self._serving = False
-        if self._forgetting is not None:
-            self._forgetting.cancel()
+        for task in self._tasks:
+            task.cancel()
         for group in self._groups.values():
             group.close()
         self._groups.clear()
@@ -119,6 +126,41 @@ class GroupCoordinator:
             self.consumer.slots_gained(gained)
         if lost or gained:
             log.info("group slots: %d lost, %d gained, %d held", len(lost), len(gained), len(self.slots.epochs))
+
+    async def balance_slots(self) -> None:
+        """The controller's tick. Returns at once; slots that should move are moved by a task."""
+        self._balance.look()
+
+    def coordinator_elsewhere(self, group_id: str) -> BrokerRow | None:
+        """The other broker that coordinates the group; None where it is this one.
+
+        Raises CoordinatorNotAvailable while nobody in service does, or this broker starts or stops.
+        """
+        slot = self.slot(group_id)
+        if slot in self.slots:
+            if self._serving:
+                return None
+            raise CoordinatorNotAvailable("the broker is starting or stopping; ask again")
+        holder = self._holder(slot)
+        if holder is None or holder.broker_id == self.broker.broker_id:
+            raise CoordinatorNotAvailable(
+                f"nobody in service holds slot {slot}, to which group {group_id} belongs; ask again"
+            )
+        return holder
+
+    def slot_leader(self, slot: int) -> int:
+        """The id of the broker in service that holds the slot, -1 while nobody does: who leads that partition of
+        `__consumer_offsets`, as far as clients are told."""
+        if slot in self.slots:
+            return self.broker.broker_id
+        holder = self._holder(slot)
+        return NO_LEADER if holder is None else holder.broker_id
+
+    def _holder(self, slot: int) -> BrokerRow | None:
+        row = self.broker.image.slots.get(slot)
+        if row is None or not self.broker.image.is_current(InSyncReplica(row.broker_id, row.broker_epoch)):
+            return None
+        return self.broker.image.brokers[row.broker_id]
 
     async def hand_over(self) -> int | None:
         """The number of the change that gave this broker's slots to the others in service; None where there are none.

@@ -1,13 +1,13 @@
-"""FindCoordinator (key 10), versions 0 to 6: this broker, for groups and for transactions.
+"""FindCoordinator (key 10), versions 0 to 6: for a group the broker that holds its slot, for a transaction this one.
 
-While the broker starts or stops it coordinates no group: COORDINATOR_NOT_AVAILABLE, and clients ask again. Gaps:
-the transaction APIs are not served yet, so a client that goes on to use them is told at once which API is
-missing. Share groups (v6) are INVALID_REQUEST.
+Answered from memory. While nobody in service holds the slot, or this broker does and starts or stops, it is
+COORDINATOR_NOT_AVAILABLE, and clients ask again. Gaps: the transaction APIs are not served yet, so a client that
+goes on to use them is told at once which API is missing. Share groups (v6) are INVALID_REQUEST.
 """
 
 from typing import Any
 
-from tiered.errors import CoordinatorNotAvailable, InvalidRequest, TieredError
+from tiered.errors import InvalidRequest, TieredError
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
@@ -33,15 +33,18 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
 def _coordinator(context: Context, key_type: int, key: str) -> tuple[str, int, int, int, str | None]:
     """(host, port, node id, error code, error message)"""
     broker = context.broker
+    here = broker.address_for(context.connection.local_host)
+    if key_type == TRANSACTION:
+        return *here, broker.broker_id, NONE, None
     try:
-        if key_type not in (GROUP, TRANSACTION):
+        if key_type != GROUP:
             raise InvalidRequest(f"key type {key_type} has no coordinator here")
-        if key_type == GROUP and not broker.groups.is_ours(key):
-            raise CoordinatorNotAvailable("the broker is starting or stopping; ask again")
+        elsewhere = broker.groups.coordinator_elsewhere(key)
     except TieredError as error:
         return "", -1, -1, error_code(error), str(error)
-    host, port = broker.address_for(context.connection.local_host)
-    return host, port, broker.broker_id, NONE, None
+    if elsewhere is None:
+        return *here, broker.broker_id, NONE, None
+    return elsewhere.host, elsewhere.port, elsewhere.broker_id, NONE, None
 
 
 API = Api(key=10, name="FindCoordinator", min_version=0, max_version=6, handle=handle)

@@ -1,0 +1,112 @@
+"""When the slots of groups are spread over the brokers anew: the controller's part in the coordinators' work.
+
+Owns the watch over who is in service, and the one task that moves slots. Must never decide which slot goes where
+(`rules.coordinator_slot` does), nor hold up the controller: moving a slot waits for writes to it.
+
+Slots that nobody holds are given away at once. For balance alone, those whose groups have no members move at once
+too; the others when the same brokers have been in service for `tiered.group.balance.delay.ms`, because their
+members lose their coordinator: in a rolling restart, whose brokers come back one by one, they lose it once for each
+broker that stops, and not once more for each that starts.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tiered.errors import TieredError
+from tiered.meta import coordinator_slots
+from tiered.meta.coordinator_slots import Moved
+from tiered.rules.coordinator_slot import assigned
+
+if TYPE_CHECKING:
+    from tiered.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN_MS = 10_000.0
+"""Groups with members lose their last one, and nobody is told: so often SQL is asked for slots that may move now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What decides whether slots should move."""
+
+    live: Mapping[int, int]
+    holders: Mapping[int, int | None]
+    is_settled: bool
+
+
+class SlotBalance:
+    """`look` is called again and again on the broker that is the controller, and on no other."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._live: Mapping[int, int] = {}
+        self._live_since_ms = 0.0
+        self._in_vain: _Seen | None = None
+        self._look_again_ms = 0.0
+        self._may_wait = False
+        self._due = asyncio.Event()
+        self._is_settled = False
+
+    def start(self, tasks: asyncio.TaskGroup) -> asyncio.Task[None]:
+        return tasks.create_task(self._move_for_ever())
+
+    def look(self) -> None:
+        """Sees to it that slots move if some should. Costs next to nothing, and asks SQL nothing, if none should."""
+        now_ms, settings = self._broker.clock.monotonic_ms(), self._broker.settings
+        live = {row.broker_id: row.broker_epoch for row in self._broker.image.live()}
+        if live != self._live:
+            self._live, self._live_since_ms = live, now_ms
+        self._is_settled = now_ms - self._live_since_ms >= settings.tiered_group_balance_delay_ms
+        seen = _Seen(live=live, holders=self._holders(live), is_settled=self._is_settled)
+        if not assigned(seen.holders, live):
+            return
+        if seen == self._in_vain and now_ms < self._look_again_ms:
+            return
+        self._in_vain, self._look_again_ms = seen, now_ms + LOOK_AGAIN_MS
+        self._due.set()
+
+    def _holders(self, live: Mapping[int, int]) -> dict[int, int | None]:
+        slots = self._broker.image.slots
+        found: dict[int, int | None] = dict.fromkeys(range(self._broker.settings.offsets_topic_num_partitions))
+        for slot in found:
+            row = slots.get(slot)
+            if row is not None and live.get(row.broker_id) == row.broker_epoch:
+                found[slot] = row.broker_id
+        return found
+
+    async def _move_for_ever(self) -> None:
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            try:
+                moved = await self._move()
+            except TieredError as error:
+                self._in_vain = None
+                log.warning("slots of groups were not moved, the controller looks again: %s", error)
+                continue
+            except Exception:
+                # A tick boundary: the controller's next look begins anew.
+                log.exception("moving slots of groups failed in an unforeseen way")
+                continue
+            # Whoever hangs in a write holds up its own slots alone; then it is waited for.
+            self._may_wait = moved.has_waiting
+            if moved.has_waiting:
+                self._in_vain = None
+            if moved.rows:
+                log.info("%d slots of groups have other coordinators now", len(moved.rows))
+
+    async def _move(self) -> Moved:
+        broker, may_disturb, may_wait = self._broker, self._is_settled, self._may_wait
+        return await broker.database.run(
+            lambda conn: coordinator_slots.balance(
+                conn,
+                slot_count=broker.settings.offsets_topic_num_partitions,
+                now_ms=broker.clock.now_ms(),
+                may_disturb=may_disturb,
+                may_wait=may_wait,
+            )
+        )
