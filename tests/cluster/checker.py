@@ -133,6 +133,8 @@ def _check_polls(
                 f"{_where(names, operation.partition, operation.offset)}: consumer {operation.client}"
                 f" was told error {operation.value} at {operation.started_us} us",
             )
+        elif operation.kind is Kind.SEEK and operation.offset < 0:
+            expected.pop(place, None)  # Nobody could say where it begins.
         elif operation.kind is Kind.SEEK:
             expected[place] = operation.offset
         elif operation.kind is Kind.POLL:

@@ -1,0 +1,166 @@
+"""The clients of a cluster under test, in a process of their own, told what to do line by line.
+
+Owns the cast: who sends, who reads, and who together must see every record. Run as
+`python -m tests.cluster.workload_process OPTIONS`, where the options are JSON.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import TopicPartition
+
+from tests.cluster.history import HistoryWriter, Kind
+from tests.cluster.readers import Reader, ReaderPlan
+from tests.cluster.senders import PATIENT, Sender, SenderPlan
+
+PROBER = 4
+CLASSIC_GROUP, NEW_GROUP = 201, 202
+WATCHERS = (frozenset({101}), frozenset({102}), frozenset({111, 112}), frozenset({121}))
+"""Each of these sets sees every record: two by assignment, two groups."""
+NAMES = {
+    1: "idempotent, patient",
+    2: "idempotent, gives up after seconds",
+    3: "acks=1",
+    PROBER: "prober",
+    101: "from leaders",
+    102: "from followers",
+    111: "group, first member",
+    112: "group, second member",
+    121: "group of the new protocol",
+}
+
+
+def senders(per_second: float, partitions: int, probes_per_second: float) -> list[SenderPlan]:
+    return [
+        SenderPlan(client=1, per_second=per_second * 0.5, config={**PATIENT, "linger.ms": 20}),
+        SenderPlan(
+            client=2,
+            per_second=per_second * 0.3,
+            config={
+                "enable.idempotence": True,
+                "delivery.timeout.ms": 8000,
+                "linger.ms": 5,
+                "compression.type": "lz4",
+            },
+        ),
+        SenderPlan(
+            client=3,
+            per_second=per_second * 0.2,
+            kind=Kind.SEND_ACKS_1,
+            config={"acks": 1, "enable.idempotence": False, "linger.ms": 5, "delivery.timeout.ms": 8000},
+        ),
+        SenderPlan(
+            client=PROBER,
+            per_second=probes_per_second * partitions,
+            value_bytes=16,
+            config={**PATIENT, "linger.ms": 0},
+        ),
+    ]
+
+
+def readers(followers_rack: str) -> list[ReaderPlan]:
+    session = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}
+    return [
+        ReaderPlan(client=101),
+        ReaderPlan(client=102, config={"client.rack": followers_rack}),
+        ReaderPlan(client=111, group="soak", group_client=CLASSIC_GROUP, config=session),
+        ReaderPlan(client=112, group="soak", group_client=CLASSIC_GROUP, config=session),
+        ReaderPlan(client=121, group="soak-new", group_client=NEW_GROUP, config={"group.protocol": "consumer"}),
+    ]
+
+
+class Workload:
+    """Everything that runs against one cluster."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._bootstrap: str = options["bootstrap"]
+        self._partitions = [(topic, partition) for topic, partition in options["partitions"]]
+        self._history = HistoryWriter(Path(options["history"]))
+        self._senders = [
+            Sender(plan, self._bootstrap, self._partitions, self._history)
+            for plan in senders(options["per_second"], len(self._partitions), options["probes_per_second"])
+        ]
+        self._readers = [
+            Reader(plan, self._bootstrap, self._partitions, self._history) for plan in readers(options["rack"])
+        ]
+
+    def start(self) -> None:
+        for thread in (*self._senders, *self._readers):
+            thread.start()
+
+    def progress(self) -> dict[str, Any]:
+        """Acknowledged by sender, positions by reader, and what went wrong."""
+        return {
+            "acknowledged": {sender.plan.client: sender.acknowledged for sender in self._senders},
+            "read": {reader.plan.client: sum(reader.positions.values()) for reader in self._readers},
+            "fatal": [words for sender in self._senders for words in sender.fatal],
+            "errors": [words for reader in self._readers for words in reader.errors],
+        }
+
+    def stop_sending(self, timeout_s: float) -> int:
+        """How many records have no outcome although all faults are over."""
+        return sum(sender.finish(timeout_s) for sender in self._senders)
+
+    def drain(self, timeout_s: float) -> dict[str, Any]:
+        """Waits until everyone has read everything; who has not, and where they stand."""
+        ends = self._ends()
+        deadline = time.monotonic() + timeout_s
+        while (behind := self._behind(ends)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return {"ends": ends, "behind": behind}
+
+    def _behind(self, ends: dict[int, int]) -> list[str]:
+        by_client = {reader.plan.client: reader for reader in self._readers}
+        found = []
+        for watchers in WATCHERS:
+            for index, end in ends.items():
+                at = max(by_client[client].positions.get(index, 0) for client in watchers)
+                if at < end:
+                    topic, partition = self._partitions[index]
+                    found.append(f"{sorted(watchers)} at {at} of {end} in {topic}-{partition}")
+        return found
+
+    def _ends(self) -> dict[int, int]:
+        consumer = confluent_kafka.Consumer(
+            {"bootstrap.servers": self._bootstrap, "group.id": "ends", "enable.auto.commit": False, "log_level": 0}
+        )
+        try:
+            return {
+                index: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)[1]
+                for index, (topic, partition) in enumerate(self._partitions)
+            }
+        finally:
+            consumer.close()
+
+    def stop(self) -> None:
+        """Everything ends; sends without an outcome are unknown."""
+        self.stop_sending(1.0)
+        for reader in self._readers:
+            reader.finish()
+        self._history.close()
+
+
+def main(options: dict[str, Any]) -> None:
+    workload = Workload(options)
+    workload.start()
+    for line in sys.stdin:
+        order = json.loads(line)
+        answer: Any = None
+        match order["do"]:
+            case "progress":
+                answer = workload.progress()
+            case "stop_sending":
+                answer = workload.stop_sending(order["timeout_s"])
+            case "drain":
+                answer = workload.drain(order["timeout_s"])
+            case "stop":
+                workload.stop()
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
