@@ -9,12 +9,14 @@ uploaded (DeleteRecords, or a topic that is never uploaded), `cold_end_offset` g
 may not see need not be uploaded any more.
 """
 
+import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Never
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping, case, cast, exists, func, select, update
+from sqlalchemy import Connection, Select, Text, case, cast, exists, func, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from tiered.errors import (
@@ -31,6 +33,10 @@ from tiered.meta import replica_sets
 from tiered.meta.cluster import take_number
 from tiered.meta.tables import JsonList, partition, topic
 from tiered.rules.replica_set import ReplicaSet, Standings, is_current
+
+MAX_KNOWN_LISTS = 4_096
+MAX_NAMED_TOPICS = 1_000
+"""More than these are not named in a statement: all rows are read instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,42 +92,40 @@ class IsrChange:
 
 def load_all(conn: Connection) -> tuple[PartitionRow, ...]:
     """Every partition of every topic that is not deleted, by topic id and number."""
-    statement = (
-        select(partition)
-        .join(topic, topic.c.topic_id == partition.c.topic_id)
+    return _rows(
+        conn,
+        _SELECT.join(topic, topic.c.topic_id == partition.c.topic_id)
         .where(topic.c.deleted_at_ms.is_(None))
-        .order_by(partition.c.topic_id, partition.c.partition)
+        .order_by(partition.c.topic_id, partition.c.partition),
     )
-    return tuple(partition_row(row) for row in conn.execute(statement).mappings())
 
 
 def load_living(conn: Connection, wanted: Collection[TopicPartition]) -> tuple[PartitionRow, ...]:
     """Those of the partitions whose topics are not deleted."""
     names = frozenset(wanted)
-    living = select(topic.c.topic_id).where(topic.c.deleted_at_ms.is_(None))
-    statement = select(partition).where(
-        partition.c.topic_id.in_({each.topic_id for each in names}), partition.c.topic_id.in_(living)
-    )
-    rows = (partition_row(row) for row in conn.execute(statement).mappings())
+    of_topics = {each.topic_id for each in names}
+    if len(of_topics) > MAX_NAMED_TOPICS:
+        rows = load_all(conn)
+    else:
+        living = select(topic.c.topic_id).where(topic.c.deleted_at_ms.is_(None))
+        rows = _rows(conn, _SELECT.where(partition.c.topic_id.in_(of_topics), partition.c.topic_id.in_(living)))
     return tuple(row for row in rows if row.topic_partition in names)
 
 
 def load(conn: Connection, topic_id: UUID, number: int) -> PartitionRow:
     """One partition. Raises `UnknownTopicOrPartition`."""
-    row = conn.execute(select(partition).where(*this_partition(topic_id, number))).mappings().one_or_none()
-    if row is None:
+    found = _rows(conn, _SELECT.where(*this_partition(topic_id, number)))
+    if not found:
         raise _unknown(topic_id, number)
-    return partition_row(row)
+    return found[0]
 
 
 def changed_since(conn: Connection, change_number: int) -> tuple[PartitionRow, ...]:
     """The rows whose `change_number` is above the one given, those of deleted topics included."""
-    statement = (
-        select(partition)
-        .where(partition.c.change_number > change_number)
-        .order_by(partition.c.topic_id, partition.c.partition)
+    return _rows(
+        conn,
+        _SELECT.where(partition.c.change_number > change_number).order_by(partition.c.topic_id, partition.c.partition),
     )
-    return tuple(partition_row(row) for row in conn.execute(statement).mappings())
 
 
 def advance_log_start_offset(
@@ -256,13 +260,64 @@ def is_held_by(conn: Connection, broker_id: int) -> ColumnElement[bool]:
     return exists(select(each.c.value).where(each.c.value == broker_id))
 
 
-def partition_row(row: RowMapping) -> PartitionRow:
-    """A row of the table as a value."""
-    values: dict[str, Any] = dict(row)
-    values["isr"] = tuple(InSyncReplica(*member) for member in values["isr"])
-    for name in ("replicas", "adding_replicas", "removing_replicas"):
-        values[name] = tuple(values[name])
-    return PartitionRow(**values)
+# The lists as text, and each text read once: a cluster has many partitions and few different lists.
+_SELECT = select(
+    partition.c.topic_id,
+    partition.c.partition,
+    partition.c.leader,
+    partition.c.leader_epoch,
+    partition.c.partition_epoch,
+    cast(partition.c.isr, Text),
+    cast(partition.c.replicas, Text),
+    cast(partition.c.adding_replicas, Text),
+    cast(partition.c.removing_replicas, Text),
+    partition.c.log_start_offset,
+    partition.c.cold_end_offset,
+    partition.c.change_number,
+)
+
+
+def _rows(conn: Connection, statement: Select[Any]) -> tuple[PartitionRow, ...]:
+    return tuple(
+        PartitionRow(
+            topic_id=topic_id,
+            partition=number,
+            leader=leader,
+            leader_epoch=leader_epoch,
+            partition_epoch=partition_epoch,
+            isr=_members(isr),
+            replicas=_broker_ids(replicas),
+            adding_replicas=_broker_ids(adding_replicas),
+            removing_replicas=_broker_ids(removing_replicas),
+            log_start_offset=log_start_offset,
+            cold_end_offset=cold_end_offset,
+            change_number=change_number,
+        )
+        for (
+            topic_id,
+            number,
+            leader,
+            leader_epoch,
+            partition_epoch,
+            isr,
+            replicas,
+            adding_replicas,
+            removing_replicas,
+            log_start_offset,
+            cold_end_offset,
+            change_number,
+        ) in conn.execute(statement).all()
+    )
+
+
+@lru_cache(maxsize=MAX_KNOWN_LISTS)
+def _members(written: str) -> tuple[InSyncReplica, ...]:
+    return tuple(InSyncReplica(*member) for member in json.loads(written))
+
+
+@lru_cache(maxsize=MAX_KNOWN_LISTS)
+def _broker_ids(written: str) -> tuple[int, ...]:
+    return tuple(json.loads(written))
 
 
 def _refuse_epoch(row: PartitionRow, leader_epoch: int) -> Never:
@@ -328,7 +383,7 @@ def _load_some(conn: Connection, wanted: Sequence[IsrChange]) -> tuple[Partition
         condition: tuple[ColumnElement[bool], ...] = this_partition(wanted[0].topic_id, wanted[0].partition)
     else:
         condition = (partition.c.topic_id.in_({each.topic_id for each in wanted}),)
-    return tuple(partition_row(row) for row in conn.execute(select(partition).where(*condition)).mappings())
+    return _rows(conn, _SELECT.where(*condition))
 
 
 def _went_back(where: str, kind: str, found: int, seen: int) -> str:

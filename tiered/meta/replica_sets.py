@@ -6,6 +6,7 @@ else of the control plane waits for it. Must never decide: `elections` and `part
 
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, bindparam, select, text, update
@@ -37,10 +38,9 @@ def write(conn: Connection, rows: "Sequence[PartitionRow]") -> None:
         raise LostRace(f"{len(rows) - written} of {len(rows)} partitions were changed meanwhile: read them again")
 
 
-_WRITTEN = (
-    "leader", "leader_epoch", "partition_epoch", "isr", "replicas", "adding_replicas", "removing_replicas",
-    "change_number",
-)  # fmt: skip
+_LISTS = ("isr", "replicas", "adding_replicas", "removing_replicas")
+_NUMBERS = ("leader", "leader_epoch", "partition_epoch", "change_number")
+_NAMED = ("topic_id", "partition", *_NUMBERS)
 
 
 def _write_each(conn: Connection, rows: "Sequence[PartitionRow]") -> int:
@@ -51,11 +51,11 @@ def _write_each(conn: Connection, rows: "Sequence[PartitionRow]") -> int:
             partition.c.partition == bindparam("of_number"),
             partition.c.partition_epoch == bindparam("before"),
         )
-        .values({name: bindparam(f"new_{name}") for name in _WRITTEN})
+        .values({name: bindparam(f"new_{name}") for name in (*_NUMBERS, *_LISTS)})
     )
     values = [
         {"of_topic": row.topic_id, "of_number": row.partition, "before": row.partition_epoch - 1}
-        | {f"new_{name}": getattr(row, name) for name in _WRITTEN}
+        | {f"new_{name}": getattr(row, name) for name in (*_NUMBERS, *_LISTS)}
         for row in rows
     ]
     return conn.execute(statement, values).rowcount
@@ -79,9 +79,12 @@ WHERE p.topic_id = v.topic_id AND p.partition = v.partition AND p.partition_epoc
 
 
 def _write_at_once(conn: Connection, rows: "Sequence[PartitionRow]") -> int:
-    lists = {"isr", "replicas", "adding_replicas", "removing_replicas"}
-    values: dict[str, list[Any]] = {
-        name: [json.dumps(getattr(row, name)) if name in lists else getattr(row, name) for row in rows]
-        for name in ("topic_id", "partition", *_WRITTEN)
-    }
+    values: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in _NAMED}
+    values |= {name: [_written(getattr(row, name)) for row in rows] for name in _LISTS}
     return conn.execute(_WRITE_AT_ONCE, values).rowcount
+
+
+@lru_cache(maxsize=4_096)
+def _written(values: tuple[object, ...]) -> str:
+    """A list as JSON; equal ones, of which there are many, are written once."""
+    return json.dumps(values)

@@ -48,14 +48,14 @@ def after_failure(before: ReplicaSet, standings: Standings, *, min_isr: int) -> 
     them, and each that comes back can lead. A leader that can go on does.
     """
     isr = before.isr
-    if any(is_current(each, standings) for each in isr):
+    current = {each for each in isr if is_current(each, standings)}
+    if current and len(current) < len(isr):
         excess = len(isr) - min(min_isr, len(before.replicas))
-        leaving = sorted(
-            (each for each in isr if not is_current(each, standings)), key=lambda each: _worth(each, standings)
-        )
+        leaving = sorted((each for each in isr if each not in current), key=lambda each: _may_return(each, standings))
         gone = frozenset(leaving[: max(0, excess)])
         isr = tuple(each for each in isr if each not in gone)
-    return _changed(before, _elected(replace(before, isr=isr), standings))
+    after = before if len(isr) == len(before.isr) else replace(before, isr=isr)
+    return _changed(before, _elected(after, standings))
 
 
 def preferred(before: ReplicaSet, standings: Standings) -> ReplicaSet | None:
@@ -104,7 +104,7 @@ def _can_lead(replicas: ReplicaSet, standings: Standings, broker_id: int) -> boo
     return member is not None and broker_id in replicas.replicas and is_current(member, standings)
 
 
-def _worth(member: InSyncReplica, standings: Standings) -> bool:
+def _may_return(member: InSyncReplica, standings: Standings) -> bool:
     """False for an entry that can never be elected any more, True for one that only waits for its broker."""
     standing = standings.get(member.broker_id)
     return standing is not None and standing.broker_epoch == member.broker_epoch
