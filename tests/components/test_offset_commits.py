@@ -1,7 +1,7 @@
 """The one writer of group rows: what is gathered, what waits for whom, and what its bounds are. On a real catalogue."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from tiered.config import BrokerSettings, ServeOptions
 from tiered.errors import CoordinatorNotAvailable, InvalidRequest, NotCoordinator
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta import brokers, coordinator_slots
+from tiered.meta.coordinator_slots import TENURE_BITS, SlotRow
 from tiered.meta.engine import Database
 from tiered.runtime import SystemClock
 
@@ -51,7 +52,8 @@ def topic_id(broker: Broker) -> TopicId:
 
 
 def fence(broker: Broker, group_id: str = "billing") -> Fence:
-    return Fence(group_id=group_id, slot=broker.groups.slot(group_id), generation=0)
+    slot = broker.groups.slot(group_id)
+    return Fence(group_id=group_id, slot=slot, tenure=broker.groups.slots.tenure(slot), generation=0)
 
 
 def entry(broker: Broker, offset: int, *, partition: int = 0) -> OffsetEntry:
@@ -192,3 +194,63 @@ async def test_a_broker_that_lost_track_of_its_slots_epoch_learns_it_and_goes_on
         await broker.groups.offsets.delete_group("billing")
     await broker.groups.offsets.delete_group("billing")
     assert await committed(broker) == -1
+
+
+# Slots that change hands
+
+
+def rows(broker: Broker, *, broker_id: int, later: int, slots: Collection[int] | None = None) -> list[SlotRow]:
+    """What the feed would say when these slots (None: all) have a holder of so many tenures later."""
+    epoch = broker.broker_epoch if broker_id == broker.broker_id else 99
+    return [
+        SlotRow(
+            slot=slot,
+            broker_id=broker_id,
+            broker_epoch=epoch,
+            slot_epoch=slot_epoch + (later << TENURE_BITS),
+            change_number=99,
+        )
+        for slot, slot_epoch in broker.groups.slots.epochs.items()
+        if slots is None or slot in slots
+    ]
+
+
+async def test_commits_that_wait_while_their_slot_goes_hear_it_at_once_and_others_are_written(broker: Broker) -> None:
+    assert broker.groups.slot("billing") != broker.groups.slot("other")
+    gone, stays = await commit_soon(broker, 5), await commit_soon(broker, 6, "other")
+    broker.groups.offsets.note_generation(
+        "billing", kind=GroupKind.CLASSIC, protocol_type="consumer", generation=7, is_empty=False
+    )
+    broker.groups.slots_changed(rows(broker, broker_id=2, later=1, slots={broker.groups.slot("billing")}))
+    with pytest.raises(NotCoordinator):
+        await gone
+    assert not stays.done()
+    await stays
+    assert await committed(broker, "other") == 6
+    assert await scalar(broker, "SELECT count(*) FROM consumer_group WHERE group_id = 'billing'") == 0
+
+
+async def test_a_commit_that_was_let_in_before_its_slot_was_away_is_refused_when_it_is_back(broker: Broker) -> None:
+    """Somebody else may have had the group meanwhile, and have given the partition to another member."""
+    allowed = fence(broker)
+    broker.groups.slots_changed(rows(broker, broker_id=1, later=2))
+    with pytest.raises(NotCoordinator):
+        await broker.groups.offsets.commit(allowed, [entry(broker, 5)])
+    assert fence(broker) != allowed
+
+
+async def test_what_waits_is_written_before_the_slots_are_handed_over(broker: Broker) -> None:
+    await broker.database.run(lambda conn: register(conn, 2))
+    waiting = await commit_soon(broker, 5)
+    number = await broker.groups.hand_over()
+    await waiting
+    assert await committed(broker) == 5
+    assert await scalar(broker, "SELECT min(broker_id) FROM coordinator_slot") == 2
+    assert number == await scalar(broker, "SELECT max(change_number) FROM coordinator_slot")
+    with pytest.raises(NotCoordinator):
+        await broker.groups.offsets.commit(fence(broker), [entry(broker, 6)])
+
+
+async def test_a_lone_broker_hands_nothing_over(broker: Broker) -> None:
+    assert await broker.groups.hand_over() is None
+    await broker.groups.offsets.commit(fence(broker), [entry(broker, 6)])

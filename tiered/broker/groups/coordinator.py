@@ -300,4 +300,5 @@ class GroupCoordinator:
         group.check_commit(member_id, instance_id, generation)
         # In a KIP-848 group a commit is of its member's epoch, and other members' changes don't void it.
         generation = group.generation if group.kind is GroupKind.CLASSIC else NO_GENERATION
-        return Fence(group_id=group_id, slot=self.slot(group_id), generation=generation)
+        slot = self.slot(group_id)
+        return Fence(group_id=group_id, slot=slot, tenure=self.slots.tenure(slot), generation=generation)

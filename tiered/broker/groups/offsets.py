@@ -16,7 +16,7 @@ from tiered.broker.groups.offset_commits import OffsetCommits
 from tiered.broker.groups.offset_expiry import OffsetExpiry
 from tiered.broker.groups.slots import HeldSlots
 from tiered.broker.groups.values import Fence, GroupKind, StoredGroup
-from tiered.errors import CoordinatorNotAvailable, InvalidRequest, MetadataUnavailable, Throttled
+from tiered.errors import CoordinatorNotAvailable, InvalidRequest, MetadataUnavailable, NotCoordinator, Throttled
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta import group_offsets, groups
 from tiered.meta.group_offsets import GroupCommit, OffsetEntry, OffsetRow
@@ -68,6 +68,8 @@ class Offsets:
             raise InvalidRequest(f"{len(entries)} offsets in one commit are too many: send at most {MAX_ENTRIES}")
         if not entries:
             return
+        if fence.tenure is None or fence.tenure != self._slots.tenure(fence.slot):
+            raise NotCoordinator(f"group {fence.group_id} has another coordinator now: find it again")
         await self.commits.commit(
             GroupCommit(
                 group_id=fence.group_id,

@@ -76,10 +76,15 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fence:
-    """Permission to write offsets: void as soon as the slot has another owner or the group a later generation."""
+    """Permission to write offsets: void as soon as the slot has another holder or the group a later generation.
+
+    `tenure` is that of the slot. What this broker knew of the group does not outlive it, not even where the slot
+    comes back.
+    """
 
     group_id: str
     slot: int
+    tenure: int | None
     generation: int
 
 
