@@ -132,7 +132,10 @@ class Partition:
                 case RowOrder.OLDER:
                     return
                 case RowOrder.CONTRADICTION:
-                    self._halt(row)
+                    self.halt(
+                        f"the catalogue shows leader epoch {row.leader_epoch} at partition epoch {row.partition_epoch}"
+                        f", where epoch {self.row.leader_epoch} at {self.row.partition_epoch} had been committed"
+                    )
                     return
                 case RowOrder.NEWER:
                     pass
@@ -181,13 +184,11 @@ class Partition:
         self.waiters.wake()
         self.growth.wake()
 
-    def _halt(self, row: PartitionRow) -> None:
-        assert self.row is not None
+    def halt(self, reason: str) -> None:
+        """Serves this partition no more: SQL has lost what it had committed (R1). Only a restart ends it."""
         self.halted = (
-            f"{self.name} is halted: the catalogue shows leader epoch {row.leader_epoch} at partition epoch "
-            f"{row.partition_epoch}, where epoch {self.row.leader_epoch} at {self.row.partition_epoch} had been "
-            "committed. The database has lost committed changes (a restored backup, or a standby that was not "
-            "synchronous): restore it, then restart this broker"
+            f"{self.name} is halted: {reason}. The database has lost committed changes (a restored backup, or a "
+            "standby that was not synchronous): restore it, then restart this broker"
         )
         log.critical("%s", self.halted)
         self.role = Role.NONE
@@ -211,6 +212,11 @@ class Partition:
             raise CorruptMetadata(self.halted)
         led_by = "nobody" if self.row is None or self.row.leader == NOBODY else f"broker {self.row.leader}"
         raise NotLeader(f"{self.name} is not led by this broker but by {led_by}; refresh metadata and retry")
+
+    @property
+    def is_truncating(self) -> bool:
+        """True while the log is cut in a thread: nothing may be written, and rows wait."""
+        return self._is_truncating
 
     @property
     def is_withheld(self) -> bool:

@@ -1,7 +1,7 @@
 """Appends single records for clients that send no batches of their own: HTTP.
 
 Owns how records become batches and which partition takes those without a key; from there on they go the way of
-every produced batch, with acks=all. Must never answer before the log is as durable as its topic demands, and
+every produced batch, with acks=all. Must never answer before the records are as safe as their topic demands, and
 never on the event loop for longer than one small batch takes.
 """
 
@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tiered.broker.partition import Appended, Partition
+from tiered.broker.acknowledge import acknowledged, is_acknowledged
+from tiered.broker.partition import ALL, Appended, Partition
 from tiered.broker.topics import Topic
 from tiered.errors import CorruptBatch, Invalid, InvalidTimestamp, InvalidTopic, LogDirFailed, TieredError
 from tiered.formats.record_batch import Compression, Record, encode_batch
@@ -19,7 +20,6 @@ from tiered.rules.partitioner import next_partition, partition_for_key
 if TYPE_CHECKING:
     from tiered.broker.broker import Broker
 
-ALL = -1
 NO_TIMESTAMP = -1
 NO_CODEC = 0
 RECORD_OVERHEAD_BYTES = 32
@@ -91,11 +91,14 @@ class RecordWriter:
         """The records by partition, in batches no larger than the topic allows."""
         found: list[_Batch] = []
         open_: dict[int, tuple[_Batch, int]] = {}
-        count = max(1, len(topic.partitions))
-        # One partition for all that come together: a batch each would cost more than it spreads.
-        self._keyless = next_partition(self._keyless, count)
+        count = max(1, topic.partition_count)
+        # One partition for all that come together: a batch each would cost more than it spreads. One that is led
+        # here, if there is any: nobody has to be asked.
+        led = [each.topic_partition.partition for each in topic.partitions if each.leadership is not None]
+        self._keyless = next_partition(self._keyless, len(led) or count)
+        keyless = led[self._keyless] if led else self._keyless
         for place, record in enumerate(records):
-            index = self._keyless if record.key is None else partition_for_key(record.key, count)
+            index = keyless if record.key is None else partition_for_key(record.key, count)
             try:
                 partition = topic.partition(index if record.partition is None else record.partition)
             except TieredError as error:
@@ -153,9 +156,8 @@ class RecordWriter:
         except CorruptBatch as error:
             raise InvalidTimestamp(str(error)) from None
         appended = self._appended(partition, bytearray(encoded), now_ms)
-        if appended.end_offset > partition.high_watermark:
-            await broker.flusher.flushed(partition.log, appended.end_offset)
-            partition.advance_high_watermark()
+        if not is_acknowledged(partition, appended, ALL):
+            await acknowledged(broker, partition, appended, acks=ALL, timeout_ms=broker.settings.request_timeout_ms)
         stamped = appended.log_append_time_ms
         return [
             Written(

@@ -241,11 +241,12 @@ class Log(LogView):
 
         Raises OffsetOutOfRange beyond the log's end, LogDirFailed when the disk refuses (nothing changed).
         """
-        if offset <= self._side.log_start_offset:
-            return
-        if offset > self.log_end_offset:
-            raise OffsetOutOfRange(f"the log start cannot be {offset}: the log ends at {self.log_end_offset}")
-        self._side.keep_log_start(offset)
+        with self._flushing.lock:  # Beside a truncation the two would undo each other's leader epochs.
+            if offset <= self._side.log_start_offset:
+                return
+            if offset > self.log_end_offset:
+                raise OffsetOutOfRange(f"the log start cannot be {offset}: the log ends at {self.log_end_offset}")
+            self._side.keep_log_start(offset)
 
     def delete_local_before(self, offset: int) -> tuple[SegmentInfo, ...]:
         """Removes the closed segments that lie wholly below `offset`, oldest first; those that went.

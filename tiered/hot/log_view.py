@@ -5,6 +5,7 @@ while the log is appended to; must never change a file.
 """
 
 import threading
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -104,6 +105,13 @@ class LogView:
     def active_base_offset(self) -> int:
         """Where the active segment begins: everything below is closed."""
         return self._segments[-1].base_offset
+
+    def segment_base_offset(self, offset: int) -> int:
+        """Where the segment begins that holds `offset`; the first one's or the last one's base outside the log."""
+        segments = self._segments
+        if offset >= segments[-1].base_offset:
+            return segments[-1].base_offset
+        return segments[max(0, bisect_right(segments, offset, key=lambda each: each.base_offset) - 1)].base_offset
 
     @property
     def log_end_offset(self) -> int:

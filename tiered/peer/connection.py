@@ -200,6 +200,19 @@ class Peer:
         answer, position = await self.exchange(api_key, version, [body], timeout_ms=timeout_ms)
         return self._parsed(lambda: messages.response_decoder(api_key, version)(bytes(answer), position))
 
+    async def fetch_as_replica(self, request: fetch.FetchRequest) -> fetch.FetchResponse:
+        """As `fetch`, for a broker that follows this one: topics by id, in a version that knows replicas' epochs.
+
+        Records are writable views of the answer.
+        """
+        version = self.version_of(fetch.API_KEY)
+        if version < fetch.FIRST_WITH_DIRECTORY_ID:
+            raise errors.UnsupportedVersion(f"{self._address} serves no Fetch that followers can use; upgrade it")
+        body = fetch.encode_fetch_request(request, version)
+        timeout_ms = self._timeout_ms + request.max_wait_ms
+        answer, position = await self.exchange(fetch.API_KEY, version, [body], timeout_ms=timeout_ms)
+        return self._parsed(lambda: fetch.decode_fetch_response(answer, position, len(answer), version))
+
     async def fetch(self, request: fetch.FetchRequest) -> fetch.FetchResponse:
         """Topics by name; records are views of the answer. Waits up to the request's `max_wait_ms` longer."""
         version = self.version_of(fetch.API_KEY, _LAST_FETCH_BY_NAME)

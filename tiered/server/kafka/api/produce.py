@@ -1,8 +1,9 @@
 """Produce (key 0), versions 3 to 13; 0 to 2 are advertised and refused, for librdkafka's sake (KAFKA-18659).
 
 Appends each partition's batch without copying it. acks=1 and acks=all answer once the records are as
-durable as the topic's `flush.messages` demands; acks=0 is never answered, and an error there closes the
-connection. Each partition succeeds or fails for itself.
+durable as the topic's `flush.messages` demands, acks=all also once every in-sync replica has them, within the
+request's timeout; acks=0 is never answered, and an error there closes the connection. Each partition succeeds
+or fails for itself.
 Gaps: no transactions; a transactional batch is refused with INVALID_TXN_STATE.
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Coroutine, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from tiered.broker.acknowledge import acknowledged, is_acknowledged
 from tiered.broker.partition import Appended, Partition
 from tiered.broker.topics import Topic
 from tiered.errors import (
@@ -34,6 +36,8 @@ NO_ACKS = 0
 # More than a client's whole buffer of smallest batches; each costs us more than it costs who sends it.
 MAX_PARTITIONS = 20_000
 ALL = -1
+# A longer wait than any client asks for; it bounds how long a vanished client's wait can last.
+MAX_TIMEOUT_MS = 600_000
 ZSTD = 4
 FIRST_VERSION_WITH_ZSTD = 7
 # Where the low byte of a batch's attributes is, counted from the batch's start.
@@ -48,7 +52,7 @@ Wait = tuple[Partition, Appended, list[PartitionResult], int]
 
 
 def handle(request: RawRequest) -> Parts | Coroutine[Any, Any, Parts | None] | None:
-    """The answer: at once where nothing has to wait for the disk, nor for a batch to be compressed anew."""
+    """The answer: at once where nothing has to wait for disk or followers, nor for a batch to be compressed anew."""
     context = request.context
     asked = produce.decode_produce_request(request.buffer, request.position, request.end, context.api_version)
     if sum(len(topic.partitions) for topic in asked.topics) > MAX_PARTITIONS:
@@ -87,14 +91,14 @@ def _append_all(
             answers.append(_acceptance(index, appended))
             broker.counters.produced_bytes += end - position
             broker.counters.produced_batches += 1
-            if appended.end_offset > partition.high_watermark and asked.acks != NO_ACKS:
+            if appended.end_offset > partition.high_watermark and not is_acknowledged(partition, appended, asked.acks):
                 waits.append((partition, appended, answers, len(answers) - 1))
         results.append(TopicResult(topic.name, topic.topic_id, answers))
     broker.counters.requests["Produce"] += 1
     if refused is not None and asked.acks == NO_ACKS:
         raise refused  # Nobody waits for an answer: a closed connection is how the client learns of it.
     if waits:
-        return _answer_when_flushed(request, results, waits, started_ms)
+        return _answer_when_stored(request, asked, results, waits, started_ms)
     broker.counters.request_latency["Produce"].observe(broker.clock.monotonic_ms() - started_ms)
     return None if asked.acks == NO_ACKS else _answer(request, results)
 
@@ -207,18 +211,15 @@ def _refusal(index: int, error: TieredError) -> PartitionResult:
     )
 
 
-async def _answer_when_flushed(
-    request: RawRequest, results: list[TopicResult], waits: list[Wait], started_ms: float
+async def _answer_when_stored(
+    request: RawRequest, asked: ProduceRequest, results: list[TopicResult], waits: list[Wait], started_ms: float
 ) -> Parts:
-    """A client that goes away cancels this wait, never the write.
-
-    There is no deadline of its own: the disk answers or fails, and either way the client learns the truth.
-    """
+    """A client that goes away cancels this wait, never the write."""
     broker = request.context.broker
     for partition, appended, answers, number in waits:
+        left_ms = started_ms + min(max(0, asked.timeout_ms), MAX_TIMEOUT_MS) - broker.clock.monotonic_ms()
         try:
-            await broker.flusher.flushed(partition.log, appended.end_offset)
-            partition.advance_high_watermark()
+            await acknowledged(broker, partition, appended, acks=asked.acks, timeout_ms=left_ms)
         except TieredError as error:
             _count(request, error)
             answers[number] = _refusal(answers[number].partition_index, error)

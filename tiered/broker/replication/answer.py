@@ -1,0 +1,199 @@
+"""The leader's answer to a follower's Fetch: what comes next in its log, or where the two logs part.
+
+Owns what a follower is told, and notes how far it is: that is what moves the high watermark. Must never read the
+object store for a follower: one that needs what only the store has is told so, and reads there itself.
+
+Two fields mean something else than in an answer to a consumer. Batches are given up to the log's end. And
+`last_stable_offset`, of which a follower has no use, says where the leader's segment begins that the batches are of:
+the follower begins one there too, so that whoever leads next can go on uploading where this leader has stopped.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tiered.broker.fetch_wait import Waiters, any_change
+from tiered.broker.partition import Partition
+from tiered.errors import (
+    LogDirFailed,
+    OffsetMovedToTieredStorage,
+    OffsetOutOfRange,
+    ReplicaNotAvailable,
+    StaleBrokerEpoch,
+    TieredError,
+)
+from tiered.file_slice import FileSlice
+from tiered.ids import InSyncReplica
+from tiered.rules import read_plan
+from tiered.rules.divergence import divergence
+from tiered.wire.fetch import EpochEndOffset, FetchPartition, FetchRequest, FetchTopic
+from tiered.wire.fetch.values import HIGH_WATERMARK_NOT_SENT
+
+if TYPE_CHECKING:
+    from tiered.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+MAX_WAIT_MS = 60_000
+
+
+@dataclass(slots=True)
+class Entry:
+    """One partition of the question, and what was found for it: an error, a divergence, batches, or nothing yet."""
+
+    asked: FetchPartition
+    partition: Partition | None = None
+    error: TieredError | None = None
+    diverging: EpochEndOffset | None = None
+    records: FileSlice | None = None
+    segment_base_offset: int = -1
+
+
+@dataclass(slots=True)
+class Found:
+    """One look at all partitions of a question."""
+
+    topics: list[tuple[FetchTopic, list[Entry]]] = field(default_factory=list)
+    total_bytes: int = 0
+    is_urgent: bool = False
+    """There is something that the follower has to hear at once."""
+
+    def entries(self) -> list[Entry]:
+        return [entry for _, entries in self.topics for entry in entries]
+
+
+class FollowerAnswers:
+    """Answers followers of the partitions that this broker leads."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+
+    def look(self, asked: FetchRequest, *, is_first: bool) -> Found:
+        """What there is now. The first look at a question also takes over what it says of the follower."""
+        broker = self._broker
+        follower = InSyncReplica(asked.replica_id, asked.replica_epoch)
+        refusal = self._refusal(follower)
+        budget = asked.max_bytes
+        now_ms = broker.clock.monotonic_ms()
+        found = Found()
+        for topic in asked.topics:
+            entries: list[Entry] = []
+            for each in topic.partitions:
+                entry = Entry(each)
+                entries.append(entry)
+                try:
+                    if refusal is not None:
+                        raise refusal
+                    assert topic.topic_id is not None
+                    entry.partition = broker.topics.by_id(topic.topic_id).partition(each.partition)
+                    self._look_at(entry, entry.partition, follower, budget, found, now_ms if is_first else None)
+                except TieredError as error:
+                    entry.error = error
+                    found.is_urgent = True
+                except OSError as error:
+                    name = "a partition" if entry.partition is None else entry.partition.name
+                    broker.counters.disk_errors += 1
+                    log.error("%s cannot be read for a follower: %s", name, error)
+                    entry.error = LogDirFailed(f"{name} cannot be read from the leader's disk: {error}")
+                    found.is_urgent = True
+                if entry.records is not None:
+                    budget -= entry.records.length
+            found.topics.append((topic, entries))
+        return found
+
+    def _refusal(self, follower: InSyncReplica) -> TieredError | None:
+        """Why this process gets nothing: a newer one is registered under its id."""
+        known = self._broker.image.brokers.get(follower.broker_id)
+        if known is not None and known.broker_epoch > follower.broker_epoch:
+            return StaleBrokerEpoch(
+                f"broker {follower.broker_id} has registered again at epoch {known.broker_epoch}; the process of epoch "
+                f"{follower.broker_epoch} must stop"
+            )
+        return None
+
+    def _look_at(
+        self,
+        entry: Entry,
+        partition: Partition,
+        follower: InSyncReplica,
+        budget: int,
+        found: Found,
+        noted_at_ms: float | None,
+    ) -> None:
+        asked = entry.asked
+        partition.check_leader_epoch(asked.current_leader_epoch)
+        leadership = partition.require_leader()
+        if follower.broker_id not in leadership.replicas:
+            raise ReplicaNotAvailable(
+                f"{partition.name}: broker {follower.broker_id} is to hold no replica, as known here"
+            )
+        log_ = partition.log
+        offset = asked.fetch_offset
+        diverging = divergence(
+            log_.leader_epochs,
+            log_.log_end_offset,
+            fetch_offset=offset,
+            last_fetched_epoch=asked.last_fetched_epoch,
+        )
+        if diverging is not None:
+            entry.diverging = EpochEndOffset(*diverging)
+            found.is_urgent = True
+            return
+        match partition.plan_replica_read(offset):
+            case read_plan.OutOfRange():
+                raise OffsetOutOfRange(
+                    f"{partition.name}: offset {offset} is not in {partition.log_start_offset} to {log_.log_end_offset}"
+                )
+            case read_plan.Cold():
+                raise OffsetMovedToTieredStorage(
+                    f"{partition.name}: the local log begins at {log_.local_log_start_offset}, {offset} is in the store"
+                )
+            case read_plan.Hot():
+                self._note(partition, follower, offset, noted_at_ms)
+                if budget > 0 or found.total_bytes == 0:
+                    limit = max(0, min(budget, asked.partition_max_bytes))
+                    is_first = found.total_bytes == 0
+                    entry.records = log_.read(offset, limit, end_offset=log_.log_end_offset, min_one_batch=is_first)
+                    if entry.records is not None:
+                        entry.segment_base_offset = log_.segment_base_offset(offset)
+                        found.total_bytes += entry.records.length
+            case _:
+                self._note(partition, follower, offset, noted_at_ms)
+                known = asked.high_watermark
+                if known != HIGH_WATERMARK_NOT_SENT and known < min(offset, partition.high_watermark):
+                    found.is_urgent = True  # Consumers of the follower wait for it.
+
+    def _note(self, partition: Partition, follower: InSyncReplica, offset: int, noted_at_ms: float | None) -> None:
+        if noted_at_ms is None:
+            return
+        partition.note_fetch(follower, offset, noted_at_ms)
+        leadership = partition.leadership
+        assert leadership is not None
+        if leadership.may_join(follower, partition.high_watermark):
+            self._broker.replication.isr_changes.caught_up(partition)
+
+    def is_enough(self, found: Found, asked: FetchRequest) -> bool:
+        """Whether the follower should have the answer now."""
+        return found.is_urgent or found.total_bytes >= max(1, asked.min_bytes) or asked.max_wait_ms <= 0
+
+    async def wait(self, asked: FetchRequest, found: Found) -> Found:
+        """What there is when it is enough, or when the follower's patience is over. Cancelling it leaves nothing."""
+        clock = self._broker.clock
+        deadline_ms = clock.monotonic_ms() + min(asked.max_wait_ms, MAX_WAIT_MS)
+        while not self.is_enough(found, asked):
+            changed = await any_change(_waiters(found.entries()), deadline_ms - clock.monotonic_ms())
+            found = self.look(asked, is_first=False)
+            if not changed:
+                break
+        return found
+
+
+def _waiters(entries: Sequence[Entry]) -> list[Waiters]:
+    waiters: list[Waiters] = []
+    for entry in entries:
+        if entry.partition is not None:
+            waiters.append(entry.partition.growth)
+            if entry.asked.high_watermark != HIGH_WATERMARK_NOT_SENT:
+                waiters.append(entry.partition.waiters)
+    return waiters

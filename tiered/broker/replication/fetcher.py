@@ -1,0 +1,344 @@
+"""Follows partitions that one other broker leads: asks, writes what comes, asks again.
+
+Owns one connection and the order of its questions, one at a time for all partitions together. Must never write what
+was not asked in the partition's present leader epoch, from where its log ends (R8): an answer that comes late is
+dropped.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from tiered.broker.partition import Partition, Role
+from tiered.broker.replication import catch_up
+from tiered.broker.replication.channel import ReplicaChannel
+from tiered.broker.replication.replica_log import checked_runs
+from tiered.errors import Corrupt, LogDirFailed, RequestTimedOut, TieredError
+from tiered.ids import TopicId, TopicPartition
+from tiered.rules.divergence import Divergence, last_fetched_epoch
+from tiered.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse, FetchTopic
+from tiered.wire.fetch.values import HIGH_WATERMARK_NOT_SENT
+
+if TYPE_CHECKING:
+    from tiered.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+NONE, OFFSET_OUT_OF_RANGE, NOT_LEADER, FENCED_LEADER_EPOCH = 0, 1, 6, 74
+OFFSET_MOVED_TO_TIERED_STORAGE = 109
+FIRST_REST_MS = 10.0
+"""After an election leader and followers learn of it within moments of each other."""
+DISK_REST_MS = 1_000.0
+CORRUPT_REST_MS = 5_000.0
+STORE_REST_MS = 1_000.0
+LAST_WORD_MS = 50.0
+"""A question under way is given so long to be answered before it is broken off for another."""
+YIELD_BYTES = 1 << 20
+
+
+class Followed:
+    """One partition that is followed, and when it is asked for again."""
+
+    __slots__ = ("failures", "partition", "rest_until_ms")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.rest_until_ms = 0.0
+        self.failures = 0
+
+
+class Fetcher:
+    """One of this broker's connections to one leader."""
+
+    def __init__(self, broker: "Broker", leader_id: int, number: int) -> None:
+        self._broker = broker
+        self.leader_id = leader_id
+        self.number = number
+        self._followed: dict[TopicPartition, Followed] = {}
+        self._changed = asyncio.Event()
+        self._question: asyncio.Timeout | None = None
+        self._channel: ReplicaChannel | None = None
+        self._failures = 0
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    # What is followed
+
+    def follow(self, partition: Partition) -> None:
+        """Asks for the partition from now on; its row is new, so what kept it from being asked for is over."""
+        known = self._followed.get(partition.topic_partition)
+        if known is not None and known.partition is partition:
+            if known.rest_until_ms:
+                known.rest_until_ms = 0.0
+                self._interrupt()
+            return
+        self._followed[partition.topic_partition] = Followed(partition)
+        self._interrupt()
+
+    def leave(self, key: TopicPartition) -> None:
+        """Asks for the partition no more; an answer under way is dropped."""
+        self._followed.pop(key, None)
+
+    def reconnect(self) -> None:
+        """The leader is another process now, or at another address."""
+        self._failures = 0
+        if self._channel is not None:
+            self._channel.close()
+        self._changed.set()
+
+    def _interrupt(self) -> None:
+        """Lets the next question be asked soon: the leader may keep this one for half a second."""
+        self._changed.set()
+        question = self._question
+        if question is not None and not question.expired():
+            soon = asyncio.get_running_loop().time() + LAST_WORD_MS / 1000.0
+            when = question.when()
+            if when is None or when > soon:
+                question.reschedule(soon)
+
+    # The task
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        try:
+            while True:
+                try:
+                    await self._ask_once()
+                except TieredError as error:
+                    await self._pause(error)
+                except Exception:
+                    # A connection's boundary: a bug in one answer must not end all following for good.
+                    log.exception("following broker %d failed; trying again", self.leader_id)
+                    await self._pause(None)
+        finally:
+            self._close()
+
+    async def _pause(self, error: TieredError | None) -> None:
+        self._close()
+        self._failures += 1
+        self._broker.counters.replication_fetch_failures += 1
+        if self._failures == 1 and error is not None:
+            log.info("broker %d cannot be followed, trying again: %s", self.leader_id, error)
+        rest_ms = min(self._broker.settings.replica_fetch_backoff_ms, FIRST_REST_MS * 2.0 ** min(self._failures, 10))
+        self._changed.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(1.0, rest_ms) / 1000.0):
+                await self._changed.wait()
+
+    def _close(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    async def _ask_once(self) -> None:
+        self._changed.clear()
+        question, wait_ms = self._build()
+        if not question.topics:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if wait_ms is None else wait_ms / 1000.0):
+                    await self._changed.wait()
+            return
+        if self._channel is None:
+            leader = self._broker.image.brokers.get(self.leader_id)
+            if leader is None:
+                raise RequestTimedOut(f"broker {self.leader_id} is not registered")
+            self._channel = await self._broker.channels.open(leader)
+            if self._changed.is_set():
+                return  # There is more to ask for than when the question was made.
+        answer = await self._exchange(self._channel, question)
+        if answer is None:
+            return
+        self._failures = 0
+        await self._take(question, answer)
+
+    async def _exchange(self, channel: ReplicaChannel, question: FetchRequest) -> FetchResponse | None:
+        """The answer, or None when another question has become more urgent. The channel has a time limit."""
+        try:
+            async with asyncio.timeout(None) as self._question:
+                return await channel.fetch(question)
+        except TimeoutError:
+            self._close()  # Or its answer would be taken for the next one's.
+            return None
+        finally:
+            self._question = None
+
+    # The question
+
+    def _build(self) -> tuple[FetchRequest, float | None]:
+        """What is asked now, and in how many milliseconds a partition that rests may be; None if none rests."""
+        broker = self._broker
+        settings = broker.settings
+        now_ms = broker.clock.monotonic_ms()
+        wait_ms: float | None = None
+        by_topic: dict[TopicId, list[FetchPartition]] = {}
+        for key, followed in self._followed.items():
+            partition = followed.partition
+            if partition.role is not Role.FOLLOWER or partition.is_truncating:
+                continue
+            if followed.rest_until_ms > now_ms:
+                left_ms = followed.rest_until_ms - now_ms
+                wait_ms = left_ms if wait_ms is None else min(wait_ms, left_ms)
+                continue
+            log_ = partition.log
+            end_offset = log_.log_end_offset
+            by_topic.setdefault(key.topic_id, []).append(
+                FetchPartition(
+                    key.partition,
+                    partition.leader_epoch,
+                    end_offset,
+                    last_fetched_epoch(log_.leader_epochs, end_offset),
+                    log_.local_log_start_offset,
+                    settings.replica_fetch_max_bytes,
+                    None,
+                    # Whoever reads here wants to hear of what is committed without waiting for the next record.
+                    partition.high_watermark if len(partition.waiters) else HIGH_WATERMARK_NOT_SENT,
+                )
+            )
+        max_wait_ms = settings.replica_fetch_wait_max_ms
+        request = FetchRequest(
+            replica_id=broker.broker_id,
+            replica_epoch=broker.broker_epoch,
+            max_wait_ms=max_wait_ms if wait_ms is None else min(max_wait_ms, 1 + int(wait_ms)),
+            min_bytes=1,
+            max_bytes=settings.replica_fetch_response_max_bytes,
+            isolation_level=0,
+            session_id=0,
+            session_epoch=-1,
+            topics=[FetchTopic(None, topic_id, asked) for topic_id, asked in by_topic.items()],
+        )
+        return request, wait_ms
+
+    # The answer
+
+    async def _take(self, question: FetchRequest, answer: FetchResponse) -> None:
+        taken_bytes = 0
+        to_flush: list[Partition] = []
+        for followed, asked, result in list(self._pairs(question, answer)):
+            if not self._is_fresh(followed, asked):
+                continue
+            try:
+                appended_bytes = await self._take_one(followed, asked, result)
+            except LogDirFailed as error:
+                self._disk_failed(followed, error)
+                continue
+            except Corrupt as error:
+                log.error("%s", error)
+                self._rest(followed, CORRUPT_REST_MS)
+                continue
+            except TieredError as error:
+                log.warning("%s cannot be followed now: %s", followed.partition.name, error)
+                self._rest(followed, STORE_REST_MS)
+                continue
+            if appended_bytes:
+                # Behind the others, which may have got nothing because of it.
+                key = followed.partition.topic_partition
+                if self._followed.get(key) is followed:
+                    self._followed[key] = self._followed.pop(key)
+                if followed.partition.needs_flush:
+                    to_flush.append(followed.partition)
+                taken_bytes += appended_bytes
+                if taken_bytes >= YIELD_BYTES:
+                    taken_bytes = 0
+                    await asyncio.sleep(0)
+        for partition in to_flush:
+            with suppress(TieredError):  # The log itself remembers, and the next append says so.
+                await self._broker.flusher.flushed(partition.log, partition.log.log_end_offset)
+
+    def _pairs(
+        self, question: FetchRequest, answer: FetchResponse
+    ) -> Iterator[tuple[Followed, FetchPartition, FetchPartitionResult]]:
+        """What belongs together. What was not asked is passed over."""
+        asked = {
+            (topic.topic_id, partition.partition): partition
+            for topic in question.topics
+            for partition in topic.partitions
+        }
+        for topic in answer.topics:
+            if topic.topic_id is None:
+                continue
+            for result in topic.partitions:
+                found = asked.get((topic.topic_id, result.partition_index))
+                followed = self._followed.get(TopicPartition(TopicId(topic.topic_id), result.partition_index))
+                if found is not None and followed is not None:
+                    yield followed, found, result
+
+    def _is_fresh(self, followed: Followed, asked: FetchPartition) -> bool:
+        """Whether the partition still is as it was when it was asked for (R8)."""
+        partition = followed.partition
+        return (
+            self._followed.get(partition.topic_partition) is followed
+            and partition.role is Role.FOLLOWER
+            and not partition.is_truncating
+            and partition.leader_epoch == asked.current_leader_epoch
+            and partition.row is not None
+            and partition.row.leader == self.leader_id
+            and partition.log.log_end_offset == asked.fetch_offset
+        )
+
+    async def _take_one(self, followed: Followed, asked: FetchPartition, result: FetchPartitionResult) -> int:
+        """How many bytes were written. Raises TieredError."""
+        partition, code = followed.partition, result.error_code
+        if code == NONE and result.diverging_epoch is None:
+            followed.failures = 0
+            return self._append(followed, asked, result)
+        if code == NONE:
+            assert result.diverging_epoch is not None
+            await catch_up.truncate(self._broker, partition, Divergence(*result.diverging_epoch))
+        elif code == OFFSET_MOVED_TO_TIERED_STORAGE:
+            if not await catch_up.begin_after_cold(self._broker, partition):
+                self._rest_longer(followed)  # The feed has not told yet what the store holds.
+        elif code == OFFSET_OUT_OF_RANGE:
+            if not await catch_up.begin_at_log_start(self._broker, partition, result.log_start_offset):
+                self._rest_longer(followed)
+        else:
+            if code in (NOT_LEADER, FENCED_LEADER_EPOCH):
+                self._broker.feed.wake()
+            self._rest_longer(followed)
+        return 0
+
+    def _append(self, followed: Followed, asked: FetchPartition, result: FetchPartitionResult) -> int:
+        partition = followed.partition
+        appended_bytes = 0
+        records = result.records
+        if records is not None and len(records) > 0:  # type: ignore[arg-type]
+            runs = checked_runs(
+                memoryview(records),  # type: ignore[arg-type]
+                expected_offset=asked.fetch_offset,
+                latest_epoch=asked.last_fetched_epoch,
+                leader_epoch=asked.current_leader_epoch,
+                name=partition.name,
+            )
+            begins_segment = result.last_stable_offset == asked.fetch_offset
+            partition.append_fetched(runs, begins_segment=begins_segment, now_ms=self._broker.clock.now_ms())
+            appended_bytes = sum(run.size_bytes for run in runs)
+            self._broker.counters.replication_bytes_in += appended_bytes
+            row = partition.row
+            if row is not None and self._broker.broker_id in row.adding_replicas:
+                self._rest(followed, self._broker.replication.throttle.pause_ms(appended_bytes))
+        partition.learn_high_watermark(result.high_watermark)
+        return appended_bytes
+
+    def _rest(self, followed: Followed, rest_ms: float) -> None:
+        if rest_ms > 0:
+            followed.rest_until_ms = self._broker.clock.monotonic_ms() + rest_ms
+
+    def _rest_longer(self, followed: Followed) -> None:
+        """Each time in a row twice as long."""
+        followed.failures += 1
+        longest_ms = max(1.0, self._broker.settings.replica_fetch_backoff_ms)
+        self._rest(followed, min(longest_ms, FIRST_REST_MS * 2.0 ** min(followed.failures - 1, 10)))
+
+    def _disk_failed(self, followed: Followed, error: LogDirFailed) -> None:
+        """A full disk is waited for. After any other failure nothing can be known of what is on it (rule 8)."""
+        partition = followed.partition
+        self._broker.counters.disk_errors += 1
+        if partition.log.failed is None:
+            log.warning("%s: what the leader sent could not be written: %s", partition.name, error)
+            self._rest(followed, DISK_REST_MS)
+            return
+        log.error("%s: this replica stops until the broker is restarted: %s", partition.name, error)
+        self._followed.pop(partition.topic_partition, None)
+        self._broker.disk_failed(partition)

@@ -1,0 +1,45 @@
+"""The channel between real brokers: Kafka's Fetch over TCP.
+
+Owns one connection. Must never repeat a question: the follower decides when to ask again.
+"""
+
+from tiered.meta.brokers import BrokerRow
+from tiered.peer.answers import broker_error
+from tiered.peer.connection import Peer
+from tiered.wire.fetch import FetchRequest, FetchResponse
+
+TIMEOUT_MS = 5_000.0
+"""Beyond the wait that the question allows: a leader that is this late has stopped, or cannot be reached."""
+
+
+class PeerChannel:
+    """One follower's connection to one leader."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+
+    async def fetch(self, request: FetchRequest) -> FetchResponse:
+        """The leader's answer. Raises ConnectionLost, RequestTimedOut, CorruptAnswer, or what it refused all with."""
+        answer = await self._peer.fetch_as_replica(request)
+        if answer.error_code:
+            raise broker_error(answer.error_code, "a leader refused a follower's Fetch")
+        return answer
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self._peer.close()
+
+
+class PeerChannels:
+    """Opens connections under one broker's name: `broker-<id>-fetcher-<n>`."""
+
+    def __init__(self, broker_id: int) -> None:
+        self._broker_id = broker_id
+        self._opened = 0
+
+    async def open(self, leader: BrokerRow) -> PeerChannel:
+        """A connection to the address of the leader's registration. Raises ConnectionLost, RequestTimedOut."""
+        self._opened += 1
+        client_id = f"broker-{self._broker_id}-fetcher-{self._opened}"
+        peer = await Peer.connect(leader.host, leader.port, client_id=client_id, timeout_ms=TIMEOUT_MS)
+        return PeerChannel(peer)
