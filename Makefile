@@ -6,6 +6,8 @@ ARGS ?=
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 TEST_ARGS ?=
+MINUTES ?= 10
+SOAK_ARGS ?=
 
 PY := $(VENV)/bin/python
 # One stamp per content of what decides the installation, so that a second run has nothing to do.
@@ -17,7 +19,7 @@ DECODER := tiered/formats/_decode.c
 KERNEL := $(VENV)/.kernel
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test check fix demo bench soak interop fuzz kcat chromium screenshots install-check clean distclean
+.PHONY: help run install test check fix demo bench soak soak-tests interop fuzz kcat chromium screenshots install-check clean distclean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,7 +46,10 @@ demo: install ## the whole story with real flights: produce, tier, replay with S
 bench: install ## measure, beside a reference; JSON and a table in bench-results/; BENCH_ARGS="--quick"
 	@$(PY) -m benchmarks $(BENCH_ARGS)
 
-soak: install kcat ## faults for long; TIERED_KILLS=1000
+soak: install ## a cluster under rotating faults, and the proof that nothing broke; MINUTES=60 SOAK_ARGS="--seed 7"
+	@PYTHONPATH=. $(PY) -m tests.cluster.soak --minutes $(MINUTES) $(SOAK_ARGS)
+
+soak-tests: install kcat ## the long versions of single fault tests; TIERED_KILLS=1000
 	@$(PY) tests/steps.py soak $(TEST_ARGS)
 
 interop: install kcat ## clients from outside the Python registry; fails where they can't be had

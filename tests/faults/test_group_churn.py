@@ -16,7 +16,7 @@ from tests.faults.churn import Churn
 
 SESSION_S = 6.0
 WITHIN_S = SESSION_S + 1.0
-# What is promised is held in `make soak`; beside other tests on the same cores it may take longer.
+# What is promised is held in `make soak-tests`; beside other tests on the same cores it may take longer.
 WITHIN_BESIDE_OTHERS_S = SESSION_S + 15.0
 START_S = 60.0
 CONFIG = {"heartbeat.interval.ms": 300, "max.poll.interval.ms": 60_000}

@@ -1,6 +1,6 @@
 """kill -9 at random points under load: what was acknowledged stays, once, at its offset.
 
-`make soak` runs a hundred kills (TIERED_KILLS); `make test` a few.
+`make soak-tests` runs a hundred kills (TIERED_KILLS); `make test` a few.
 """
 
 import os

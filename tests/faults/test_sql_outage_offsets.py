@@ -1,5 +1,6 @@
 """SQL away for seconds: consumers go on fetching, commits fail with a retriable error and succeed afterwards, and
-no committed offset ever goes back. `make test` has short outages; `make soak` those of 30 s.
+no committed offset ever goes back. `make test` has short outages; `make soak-tests` those
+of 30 s.
 """
 
 import threading
