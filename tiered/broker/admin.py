@@ -1,14 +1,16 @@
 """Changes that people ask for: topics, partitions, configs, deleted records.
 
-Owns their order: check, commit in SQL, then apply to the broker's own view. What SQL did not commit never
-happened. Must never touch a segment or an object: it asks `segment_lifecycle`.
+Owns their order: check, commit in SQL, then wait until this broker's feed has applied it, as all others' do. What
+SQL did not commit never happened. Must never touch a segment or an object: it asks `segment_lifecycle`.
 """
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from sqlalchemy import Connection
 
 from tiered.broker.partition import Partition
 from tiered.broker.topics import Topic
@@ -36,6 +38,7 @@ from tiered.errors import (
 )
 from tiered.ids import TopicId, is_legal_topic_name
 from tiered.meta import settings, topics
+from tiered.rules import placement
 from tiered.runtime import new_uuid
 
 if TYPE_CHECKING:
@@ -88,27 +91,28 @@ class Admin:
         """The topic as created (or as it would be). Raises TopicExists, InvalidTopic, InvalidPartitions,
         InvalidReplicationFactor, InvalidReplicaAssignment, InvalidConfig, MetadataUnavailable.
         """
-        topic = self._checked(new)
+        assignments = self._assignments(new)
+        topic = self._checked(new, assignments)
         if validate_only:
             return topic
+        now_ms = self._broker.clock.now_ms()
         try:
-            row = await self._broker.database.run(
+            await self._broker.feed.commit(
                 lambda conn: topics.create(
                     conn,
-                    name=topic.name,
+                    name=new.name,
                     topic_id=topic.topic_id,
-                    assignments=[(self._broker.broker_id,)] * topic.partition_count,
+                    assignments=assignments,
                     configs=topic.overrides,
-                    now_ms=self._broker.clock.now_ms(),
+                    now_ms=now_ms,
                 )
             )
         except TopicExists:
-            # SQL has it and this broker has not: so it is not as SQL says, and must look.
-            self._broker.changes.outcome_unknown = True
+            # Another broker was faster: whoever asks next must find its topic here.
+            await self._broker.feed.refresh()
             raise
-        created = await self._broker.loader.open_new(topic)
-        self._broker.topics.put(created)
-        self._broker.cluster_changed(row.change_number)
+        self._broker.feed.check_opened(topic.topic_id)
+        created = self._broker.topics.by_id(topic.topic_id)
         log.info("created topic %s with %d partitions", created.name, created.partition_count)
         return created
 
@@ -119,13 +123,7 @@ class Admin:
         except TopicExists:
             return self._broker.topics.by_name(name)
 
-    def _checked(self, new: NewTopic) -> Topic:
-        known = self._broker.topics.find(new.name)
-        if known is not None:
-            raise TopicExists(f"topic {new.name} exists")
-        if not is_legal_topic_name(new.name):
-            raise InvalidTopic(f"{new.name[:80]!r} is no topic name: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'")
-        count = self._checked_count(new)
+    def _checked(self, new: NewTopic, assignments: Sequence[Sequence[int]]) -> Topic:
         overrides: dict[str, str] = {}
         for name, value in new.configs.items():
             if value is None:
@@ -134,39 +132,59 @@ class Admin:
         return Topic(
             name=new.name,
             topic_id=TopicId(new_uuid()),
-            partition_count=count,
+            partition_count=len(assignments),
             config=TopicConfig.of(overrides, self._broker.settings),
             overrides=overrides,
             partitions=(),
+            replication_factor=len(assignments[0]),
         )
 
-    def _checked_count(self, new: NewTopic) -> int:
+    def _assignments(self, new: NewTopic) -> list[tuple[int, ...]]:
+        """The replicas of each partition, as asked for or as the rules place them."""
+        if self._broker.topics.find(new.name) is not None:
+            raise TopicExists(f"topic {new.name} exists")
+        if not is_legal_topic_name(new.name):
+            raise InvalidTopic(f"{new.name[:80]!r} is no topic name: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'")
         if new.assignments:
             if new.partition_count != DEFAULT or new.replication_factor != DEFAULT:
                 raise InvalidRequest(f"topic {new.name}: give either assignments or counts, not both")
             if sorted(new.assignments) != list(range(len(new.assignments))):
                 raise InvalidReplicaAssignment(f"topic {new.name}: partitions must be numbered from 0 without gaps")
-            self._check_assignments(new.name, list(new.assignments.values()))
-            count = len(new.assignments)
-        else:
-            settings_ = self._broker.settings
-            count = settings_.num_partitions if new.partition_count == DEFAULT else new.partition_count
-            replicas = new.replication_factor
-            if replicas == DEFAULT:
-                replicas = settings_.default_replication_factor
-            if replicas != 1:
-                raise InvalidReplicationFactor(
-                    f"topic {new.name}: replication factor {replicas}, but there is 1 broker; use 1 (or -1)"
-                )
-        if not 1 <= count <= MAX_PARTITIONS_A_TOPIC:
-            raise InvalidPartitions(f"topic {new.name}: {count} partitions; 1 to {MAX_PARTITIONS_A_TOPIC} are possible")
-        return count
+            given = [tuple(new.assignments[number]) for number in range(len(new.assignments))]
+            self._check_assignments(new.name, given, replication_factor=len(given[0]))
+            self._check_count(new.name, len(given))
+            return given
+        settings_ = self._broker.settings
+        count = settings_.num_partitions if new.partition_count == DEFAULT else new.partition_count
+        self._check_count(new.name, count)
+        replicas = new.replication_factor
+        if replicas == DEFAULT:
+            replicas = settings_.default_replication_factor
+        return self._placed(new.name, count, replicas, start=len(self._broker.image.rows))
 
-    def _check_assignments(self, name: str, assignments: Sequence[Sequence[int]]) -> None:
+    def _check_count(self, name: str, count: int) -> None:
+        if not 1 <= count <= MAX_PARTITIONS_A_TOPIC:
+            raise InvalidPartitions(f"topic {name}: {count} partitions; 1 to {MAX_PARTITIONS_A_TOPIC} are possible")
+
+    def _placed(self, name: str, count: int, replication_factor: int, *, start: int) -> list[tuple[int, ...]]:
+        """New partitions on the brokers that are in service."""
+        live = [(row.broker_id, row.rack) for row in self._broker.image.live()]
+        try:
+            return placement.assign(count, replication_factor, live, start=start)
+        except InvalidReplicationFactor as error:
+            raise InvalidReplicationFactor(f"topic {name}: {error}") from error
+
+    def _check_assignments(self, name: str, assignments: Sequence[Sequence[int]], *, replication_factor: int) -> None:
+        registered = self._broker.image.brokers
         for replicas in assignments:
-            if tuple(replicas) != (self._broker.broker_id,):
+            if not replicas or len(set(replicas)) != len(replicas) or any(each not in registered for each in replicas):
                 raise InvalidReplicaAssignment(
-                    f"topic {name}: replicas {list(replicas)}, but the only broker is {self._broker.broker_id}"
+                    f"topic {name}: replicas {list(replicas)}; name each broker once, and only registered ones "
+                    f"({sorted(registered)})"
+                )
+            if len(replicas) != replication_factor:
+                raise InvalidReplicaAssignment(
+                    f"topic {name}: replicas {list(replicas)}; every partition of it has {replication_factor}"
                 )
 
     @_in_turn
@@ -179,8 +197,7 @@ class Admin:
         now_ms = self._broker.clock.now_ms()
         if self._broker.topics.find_id(topic.topic_id) is None:
             raise UnknownTopicOrPartition(f"topic {topic.name} does not exist")
-        current = self._broker.topics.by_id(topic.topic_id)
-        row = await self._broker.database.run(
+        await self._broker.feed.commit(
             lambda conn: topics.delete_topic(
                 conn,
                 topic.topic_id,
@@ -188,9 +205,6 @@ class Admin:
                 purge_after_ms=now_ms + topic.config.tiered_purge_grace_ms,
             )
         )
-        self._broker.topics.remove(current)
-        self._broker.cluster_changed(row.change_number)
-        await self._broker.loader.remove(current)
         log.info("deleted topic %s", topic.name)
 
     @_in_turn
@@ -206,22 +220,21 @@ class Admin:
             raise InvalidPartitions(
                 f"topic {topic.name} has {have} partitions: it can grow to {have + 1} to {MAX_PARTITIONS_A_TOPIC}"
             )
-        if assignments is not None:
-            if len(assignments) != count - have:
-                raise InvalidReplicaAssignment(f"topic {topic.name}: assign {count - have} new partitions")
-            self._check_assignments(topic.name, assignments)
+        replicas = current.replication_factor
+        if assignments is None:
+            rows = self._broker.image.rows_of(topic.topic_id)
+            assignments = self._placed(topic.name, count - have, replicas, start=len(rows))
+        elif len(assignments) != count - have:
+            raise InvalidReplicaAssignment(f"topic {topic.name}: assign {count - have} new partitions")
+        else:
+            self._check_assignments(topic.name, assignments, replication_factor=replicas)
         if validate_only:
             return
-        row = await self._broker.database.run(
-            lambda conn: topics.add_partitions(
-                conn,
-                topic.topic_id,
-                partition_count=count,
-                assignments=[(self._broker.broker_id,)] * (count - have),
-            )
+        added = assignments
+        await self._broker.feed.commit(
+            lambda conn: topics.add_partitions(conn, topic.topic_id, partition_count=count, assignments=added)
         )
-        self._broker.topics.put(await self._broker.loader.open_new(replace(current, partition_count=count)))
-        self._broker.cluster_changed(row.change_number)
+        self._broker.feed.check_opened(topic.topic_id)
 
     # Configs
 
@@ -245,14 +258,19 @@ class Admin:
             raise InvalidTopic(f"topic {topic.name} is internal: its configs are fixed")
         held = current.overrides if keep_others else {}
         overrides = changed(TOPIC_SETTINGS, held, steps, kind="topic config")
-        config = TopicConfig.of(overrides, self._broker.settings)
+        TopicConfig.of(overrides, self._broker.settings)
         if validate_only:
             return
-        row = await self._broker.database.run(lambda conn: topics.set_configs(conn, topic.topic_id, overrides))
-        self._broker.topics.put(replace(current, config=config, overrides=overrides))
-        for partition in current.partitions:
-            partition.configure(config)
-        self._broker.cluster_changed(row.change_number)
+
+        def alter(conn: Connection) -> None:
+            if not keep_others:
+                topics.set_configs(conn, topic.topic_id, overrides)
+                return
+            # Only what was asked for: another broker may be changing other configs of this topic.
+            values, removed = _difference(held, overrides)
+            topics.alter_configs(conn, topic.topic_id, values=values, removed=removed)
+
+        await self._broker.feed.commit(alter)
 
     @_in_turn
     async def alter_broker(
@@ -266,22 +284,27 @@ class Admin:
             dynamic_default=broker_settings.dynamic_default if name else texts,
             dynamic=texts if name else broker_settings.dynamic,
         )
-        reconfigured = [(topic, TopicConfig.of(topic.overrides, wanted)) for topic in self._broker.topics]
+        for topic in self._broker.topics:
+            TopicConfig.of(topic.overrides, wanted)
         if validate_only:
             return
         scope = self._broker.broker_id if name else None
-        await self._broker.database.run(lambda conn: settings.replace(conn, broker_id=scope, values=texts))
-        self._broker.settings = wanted
-        for topic, config in reconfigured:
-            self._broker.topics.put(replace(topic, config=config))
-            for partition in topic.partitions:
-                partition.configure(config)
+
+        def alter(conn: Connection) -> None:
+            if not keep_others:
+                settings.replace(conn, broker_id=scope, values=texts)
+                return
+            values, removed = _difference(held, texts)
+            settings.alter(conn, broker_id=scope, values=values, removed=removed)
+
+        await self._broker.feed.commit(alter)
 
     # Records
 
     @_in_turn
     async def delete_records(self, partition: Partition, offset: int) -> int:
-        """The new `log_start_offset`; raises OffsetOutOfRange above the high watermark."""
+        """The new `log_start_offset`; raises OffsetOutOfRange above the high watermark, NotLeader."""
+        partition.require_leader()
         wanted = partition.high_watermark if offset == HIGH_WATERMARK else offset
         if not 0 <= wanted <= partition.high_watermark:
             raise OffsetOutOfRange(
@@ -291,3 +314,9 @@ class Admin:
         if wanted > partition.log_start_offset:
             await self._broker.lifecycle.move_log_start(partition, wanted)
         return partition.log_start_offset
+
+
+def _difference(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """What leads from one to the other: new values, and names that have none any more."""
+    values = {name: value for name, value in after.items() if before.get(name) != value}
+    return values, [name for name in before if name not in after]

@@ -1,12 +1,11 @@
-"""One broker: its data folder, its stores, its topics and the work that never ends.
+"""One broker: its data folder, its stores, its view of the cluster and the work that never ends.
 
 Owns the composition and the order of start and stop. Must never decide anything about one partition: that
-is the work of `partition`, `segment_lifecycle` and `admin`.
+is the work of `partition`, `segment_lifecycle`, `feed` and `admin`.
 """
 
 import asyncio
 import logging
-from dataclasses import dataclass, replace
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
@@ -16,18 +15,28 @@ from tiered.broker import tier_plan
 from tiered.broker.admin import Admin
 from tiered.broker.changes import Changes
 from tiered.broker.checkpoints import CheckpointWriter
+from tiered.broker.controller import Controller
 from tiered.broker.data_folder import DataFolder
 from tiered.broker.disk_reserve import DiskReserve
+from tiered.broker.feed import ChangeFeed
 from tiered.broker.groups.coordinator import GroupCoordinator
+from tiered.broker.handover import hand_over
+from tiered.broker.heartbeats import Heartbeats
 from tiered.broker.housekeeping import Housekeeping
+from tiered.broker.image import ClusterImage
 from tiered.broker.lag_history import LagHistory
 from tiered.broker.partition import Partition
 from tiered.broker.partition_loader import PartitionLoader
+from tiered.broker.parts import BrokerParts
 from tiered.broker.producer_ids import ProducerIds
 from tiered.broker.record_reader import RecordReader
 from tiered.broker.record_writer import RecordWriter
+from tiered.broker.registration import Registration
+from tiered.broker.replication.channel import Channels
+from tiered.broker.replication.peer_channel import PeerChannels
+from tiered.broker.replication.replication import Replication
 from tiered.broker.reports import Reports
-from tiered.broker.segment_lifecycle import SegmentLifecycle, committed_segment
+from tiered.broker.segment_lifecycle import SegmentLifecycle
 from tiered.broker.tier_reader import TierReader
 from tiered.broker.topics import OFFSETS_TOPIC, Topic, Topics
 from tiered.cold.byte_budget import ByteBudget
@@ -36,32 +45,28 @@ from tiered.cold.object_store import open_store
 from tiered.cold.reader import ColdReader
 from tiered.cold.timed_store import TimedStore
 from tiered.config import BrokerSettings, ServeOptions, TopicConfig
-from tiered.errors import InvalidConfig, StaleBrokerEpoch, TieredError
-from tiered.formats.checkpoint import CommittedSegment
+from tiered.errors import StaleBrokerEpoch, TieredError
 from tiered.hot.file_system import RealFileSystem
 from tiered.hot.flusher import Flusher
 from tiered.ids import TopicId, TopicPartition
-from tiered.meta import brokers, cluster, partitions, segments, settings, topics
+from tiered.meta import brokers, liveness
 from tiered.meta.engine import Database
-from tiered.meta.partitions import PartitionRow
-from tiered.meta.segments import SegmentRow
-from tiered.meta.topics import TopicRow
 from tiered.metrics import CountersState
-from tiered.runtime import BlockingPool, Clock, new_uuid
+from tiered.runtime import BlockingPool, Clock
 
 log = logging.getLogger(__name__)
 
-TOPICS_AT_ONCE = 100
 LAST_WORDS_MS = 5_000
 RECOMPRESSING_BYTES = 128 << 20
 WILDCARD_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - compared with, never bound
 
 
 class Broker:
-    """A single broker. Between `start` and `stop` its parts may be used by both doors."""
+    """One broker. Between `start` and `stop` its parts may be used by both doors."""
 
-    def __init__(self, options: ServeOptions, clock: Clock) -> None:
+    def __init__(self, options: ServeOptions, clock: Clock, parts: BrokerParts | None = None) -> None:
         """Takes the data folder's lock; raises AlreadyRunning when another process has it."""
+        parts = parts or BrokerParts()
         self.options = options
         self.clock = clock
         self.settings: BrokerSettings = options.settings
@@ -69,15 +74,18 @@ class Broker:
         self.broker_id = options.broker_id
         self.rack = options.rack
         self.topics = Topics()
+        self.image = ClusterImage()
         # Neither connects to anything yet. A URL that is none must leave no lock behind.
-        self.database = Database.open(options.meta_url)
-        self.store = TimedStore(open_store(options.store_url, timeout_ms=self.settings.tiered_store_timeout_ms), clock)
+        self.database = parts.database or Database.open(options.meta_url)
+        store = parts.store or open_store(options.store_url, timeout_ms=self.settings.tiered_store_timeout_ms)
+        self.store = TimedStore(store, clock)
         self.data = DataFolder(options.data_dir)
         self.reserve = DiskReserve(self.data)
-        self.files = RealFileSystem()
+        self.files = parts.files or RealFileSystem()
         self.cluster_id = ""
         self.broker_epoch = -1
-        self.change_number = 0
+        self.is_alone = parts.database is None and self.database.dialect == "sqlite"
+        """Nobody else can have this catalogue: several brokers need PostgreSQL."""
         self.started_monotonic_ms = clock.monotonic_ms()
         self.serving = False
         self.waiting_partitions = 0
@@ -86,6 +94,8 @@ class Broker:
         self.replaced: StaleBrokerEpoch | None = None
         """Why this process must stop, once another one has taken its place."""
         self.facts: dict[str, str | None] = {}
+        self._failed: set[TopicPartition] = set()
+        self._tasks: asyncio.TaskGroup | None = None
         self._advertised = ("", 0)
 
         self.disk = BlockingPool("disk", threads=self.settings.num_io_threads)
@@ -104,6 +114,10 @@ class Broker:
         self.reader = TierReader(self.cold_reader, self.disk, self.counters)
         self.records = RecordReader(self.reader, clock)
         self.loader = PartitionLoader(self)
+        self.feed = ChangeFeed(self)
+        self.controller = Controller(self)
+        self.channels: Channels = parts.channels or PeerChannels(self.broker_id)
+        self.replication = Replication(self)
         self.lifecycle = SegmentLifecycle(self)
         self.checkpoints = CheckpointWriter(self)
         self.reports = Reports(self)
@@ -113,20 +127,24 @@ class Broker:
         self.record_writer = RecordWriter(self)
         self.groups = GroupCoordinator(self)
         self.lag = LagHistory(self)
+        self._registration = Registration(self, boot_id=parts.boot_id)
+        self._heartbeats = Heartbeats(self)
         self._housekeeping = Housekeeping(self)
 
     # Start and stop
 
-    async def start(self, tasks: asyncio.TaskGroup, *, advertised: tuple[str, int]) -> None:
+    async def start(
+        self, tasks: asyncio.TaskGroup, *, advertised: tuple[str, int], http: tuple[str, int] | None = None
+    ) -> None:
         """Ready to serve when it returns. Raises TieredError that says what to do.
 
         The object store is not asked: a broker starts while S3 is away.
         """
-        self._advertised = advertised
+        self._advertised, self._tasks = advertised, tasks
         await asyncio.to_thread(self.reserve.look)
         await asyncio.to_thread(self.database.migrate)
-        known = await self.database.run(self._register)
-        self.data.become_owned(self.cluster_id, self.broker_id)
+        registered = await self._registration.register(advertised=advertised, http=http)
+        self.cluster_id, self.broker_epoch = registered.cluster_id, registered.broker_epoch
         self.facts = {
             "broker.id": str(self.broker_id),
             "node.id": str(self.broker_id),
@@ -134,20 +152,25 @@ class Broker:
             "log.dirs": str(self.data.log_root),
             "advertised.listeners": f"PLAINTEXT://{advertised[0]}:{advertised[1]}",
         }
-        by_topic: dict[TopicId, list[PartitionRow]] = {}
-        for row in known.partitions:
-            by_topic.setdefault(TopicId(row.topic_id), []).append(row)
-        committed = self._committed_by_partition(known.segments)
+        # From here on the others count on this broker, however long its logs take.
+        self._heartbeats.start(tasks)
         await self.cold_reader.start(tasks)
         self.changes.start(tasks)
-        await self.loader.remove_deleted(known.tombstones)
-        for first in range(0, len(known.topics), TOPICS_AT_ONCE):
-            some = known.topics[first : first + TOPICS_AT_ONCE]
-            await asyncio.gather(*(self._open_topic(row, by_topic[TopicId(row.topic_id)], committed) for row in some))
+        await self.loader.remove_strays(registered.tombstones, registered.everything.partitions)
+        await self.feed.begin(registered.everything)
         self._list_offsets_topic()
+        self.replication.start(tasks)
+        self.feed.start(tasks)
         await self.groups.start(tasks)
+        self.controller.start(tasks)
         self._housekeeping.start(tasks)
         self.serving = True
+
+    async def hand_over(self) -> None:
+        """The beginning of a controlled shutdown: others lead what this broker led, which still answers."""
+        await self._heartbeats.stop()
+        await self.controller.stop()
+        await hand_over(self)
 
     def begin_stop(self) -> None:
         """From here on no write is taken; answers in progress still go out."""
@@ -158,10 +181,14 @@ class Broker:
 
     async def stop(self) -> None:
         """Flushes and closes everything; what cannot be done is logged, and made good at the next start."""
+        await self._heartbeats.stop()
+        await self.controller.stop()
         await self._housekeeping.stop()
+        await self.replication.stop()
         await self.groups.stop()
-        await self.loader.close_all()
-        for step in (self.checkpoints.write_stale, self.reports.write, self._fence):
+        await self.feed.stop()
+        is_flushed = await self.loader.close_all()
+        for step in (self.checkpoints.write_stale, self.reports.write, self._leave):
             try:
                 async with asyncio.timeout(LAST_WORDS_MS / 1000.0):
                     await step()
@@ -169,6 +196,8 @@ class Broker:
                 log.warning("at shutdown: a store did not answer in time; the next start makes it good")
             except TieredError as error:
                 log.warning("at shutdown: %s", error)
+        if is_flushed:
+            await self._registration.logs_flushed()
         await self.cold_reader.stop()
         await self.database.close()
         await asyncio.to_thread(self._close_pools)
@@ -199,82 +228,30 @@ class Broker:
         for pool in (self._downloads, self.uploads, self.disk, self.records):
             pool.close()
 
-    async def heartbeat(self) -> None:
-        """Says that this process lives; stops it when another one has registered under its id."""
-        now_ms = self.clock.now_ms()
-        try:
-            await self.database.run(
-                lambda conn: brokers.heartbeat(
-                    conn, broker_id=self.broker_id, broker_epoch=self.broker_epoch, now_ms=now_ms
-                )
-            )
-        except StaleBrokerEpoch as error:
-            log.critical("stopping: %s", error)
-            self.begin_stop()
-            self.replaced = error
-            self.must_stop.set()
+    def was_replaced(self, error: StaleBrokerEpoch) -> None:
+        """Stops this process: another one has registered under its id."""
+        log.critical("stopping: %s", error)
+        self.begin_stop()
+        self.replaced = error
+        self.must_stop.set()
 
-    def _register(self, conn: Connection) -> "_Known":
-        """One transaction: this process becomes the broker of its id and goes on leading its partitions."""
-        now_ms = self.clock.now_ms()
-        self.cluster_id = cluster.ensure(conn, cluster_id=str(new_uuid()), now_ms=now_ms).cluster_id
-        # Refused before anything is changed: a registration would stop the broker that belongs here.
-        self.data.require_own(self.cluster_id, self.broker_id)
-        for row in partitions.load_all(conn):
-            if row.leader != self.broker_id:
-                raise InvalidConfig(
-                    f"the catalogue belongs to broker {row.leader}: start with --broker-id {row.leader}, or give this "
-                    "broker a --meta URL of its own (clusters of several brokers are not served yet)"
-                )
-        host, port = self._advertised
-        self.broker_epoch = brokers.register(
-            conn,
-            broker_id=self.broker_id,
-            host=host,
-            port=port,
-            boot_id=str(new_uuid()),
-            clean_epoch=None,
-            rack=self.rack,
-        ).broker_epoch
-        stored = settings.load_all(conn)
-        self.settings = self.settings.with_dynamic(
-            dynamic_default=stored.get(None, {}), dynamic=stored.get(self.broker_id, {})
-        )
-        self.change_number = cluster.load(conn).change_number
-        return _Known(
-            topics=topics.load_all(conn),
-            partitions=partitions.load_all(conn),
-            segments=segments.load_committed(conn, replica=self.broker_id),
-            tombstones=tuple(TopicId(row.topic_id) for row in topics.list_tombstones(conn)),
-        )
+    def disk_failed(self, partition: Partition) -> None:
+        """The partition's log met an I/O error: the next start of this broker is not a clean one (rule 8)."""
+        if partition.topic_partition in self._failed:
+            return
+        self._failed.add(partition.topic_partition)
+        log.error("%s: %s", partition.name, partition.log.failed or "its disk failed")
+        if self._tasks is not None:
+            self._tasks.create_task(self._registration.log_failed())
 
-    async def _fence(self) -> None:
-        await self.database.run(
-            lambda conn: brokers.fence(conn, broker_id=self.broker_id, broker_epoch=self.broker_epoch)
-        )
+    async def _leave(self) -> None:
+        """Out of service until the next registration; the controller's lease is free at once."""
 
-    def _committed_by_partition(self, rows: tuple[SegmentRow, ...]) -> dict[TopicPartition, list[CommittedSegment]]:
-        found: dict[TopicPartition, list[CommittedSegment]] = {}
-        for row in rows:
-            key = TopicPartition(TopicId(row.topic_id), row.partition)
-            found.setdefault(key, []).append(committed_segment(row))
-        return found
+        def leave(conn: Connection) -> None:
+            liveness.release(conn, broker_id=self.broker_id, broker_epoch=self.broker_epoch)
+            brokers.fence(conn, broker_id=self.broker_id, broker_epoch=self.broker_epoch)
 
-    async def _open_topic(
-        self, row: TopicRow, rows: list[PartitionRow], committed: dict[TopicPartition, list[CommittedSegment]]
-    ) -> None:
-        topic = Topic(
-            name=row.name,
-            topic_id=TopicId(row.topic_id),
-            partition_count=row.partition_count,
-            config=TopicConfig.of(row.configs, self.settings),
-            overrides=row.configs,
-            partitions=(),
-        )
-        opened = await self.loader.open_rows(topic, rows, committed)
-        for partition in opened:
-            self.checkpoints.opened(partition)
-        self.topics.put(replace(topic, partitions=tuple(opened)))
+        await self.database.run(leave)
 
     def _list_offsets_topic(self) -> None:
         """Clients look for this topic; it has no log, because offsets live in SQL."""
@@ -302,10 +279,9 @@ class Broker:
         host, port = self._advertised
         return (local_host if host in WILDCARD_ADDRESSES else host), port
 
-    def cluster_changed(self, change_number: int) -> None:
-        """Topics or their configs are other than the bucket's checkpoint says."""
-        self.change_number = max(self.change_number, change_number)
-        self.checkpoints.cluster_changed()
+    def leads(self, partition: Partition) -> bool:
+        """Whether this broker is the partition's leader, as far as it knows."""
+        return partition.leadership is not None
 
     def upload_backlog(self) -> tuple[int, int]:
         """(bytes of closed segments that wait for their upload, age of the oldest in ms)"""
@@ -336,13 +312,3 @@ class Broker:
             "store_away": self.store.times.is_failing,
             "stale_checkpoints": self.checkpoints.stale_count,
         }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
-    """What SQL knows when a broker starts."""
-
-    topics: tuple[TopicRow, ...]
-    partitions: tuple[PartitionRow, ...]
-    segments: tuple[SegmentRow, ...]
-    tombstones: tuple[TopicId, ...]

@@ -1,6 +1,7 @@
 """Keeps the bucket's checkpoints up with SQL, so that the bucket is enough by itself.
 
-Owns which checkpoints are stale and what was written last. Must never hold up an upload or a request: what
+Owns which checkpoints are stale and what was written last. A partition's is its leader's to write, the cluster's is
+the controller's. Must never hold up an upload or a request: what
 cannot be written now stays stale and is written on a later tick. SQL decides, a checkpoint follows.
 """
 
@@ -30,11 +31,13 @@ class CheckpointWriter:
         self._broker = broker
         self._stale: dict[tuple[UUID, int], Partition] = {}
         self._cluster_is_stale = True
+        self._cluster_changes = 0
         self._turn = asyncio.Lock()
         self._is_failing = False
 
     def opened(self, partition: Partition) -> None:
-        """At start nobody knows whether the bucket was told of the last commit or retirement: it is told again."""
+        """Nobody knows whether the bucket was told of the last commit or retirement, here or by another leader: it
+        is told again."""
         if partition.cold_end_offset > 0:
             self.partition_changed(partition)
 
@@ -43,7 +46,9 @@ class CheckpointWriter:
         self._stale[where.topic_id, where.partition] = partition
 
     def cluster_changed(self) -> None:
+        """Topics or their configs are other than the bucket's checkpoint says, or may be."""
         self._cluster_is_stale = True
+        self._cluster_changes += 1
 
     def is_stale(self, topic_id: UUID, partition: int) -> bool:
         """True while the bucket's checkpoints may still name objects that SQL has retired."""
@@ -53,20 +58,23 @@ class CheckpointWriter:
 
     @property
     def cluster_is_stale(self) -> bool:
-        """True while the bucket may still list topics that are gone."""
-        return self._cluster_is_stale
+        """True while the bucket may still list topics that are gone, and this broker is the one to write it."""
+        return self._cluster_is_stale and self._broker.controller.is_leading
 
     @property
     def stale_count(self) -> int:
-        return len(self._stale) + self._cluster_is_stale
+        return len(self._stale) + self.cluster_is_stale
 
     async def write_stale(self) -> None:
         """Writes what is stale. A failure leaves it stale, is counted, and raises nothing."""
         async with self._turn:
             failures = self._broker.counters.checkpoint_failures
             was_stale = self.stale_count > 0
-            if self._cluster_is_stale:
+            if self.cluster_is_stale:
                 await self._write_cluster()
+            for key, partition in list(self._stale.items()):
+                if not self._broker.leads(partition):
+                    del self._stale[key]  # Its leader writes it, and begins with that when it is elected.
             for key, partition in list(self._stale.items())[:MAX_WRITES_A_ROUND]:
                 # Stale until it is written: whoever is about to delete an object asks meanwhile.
                 segments, log_start_offset = partition.committed, partition.log_start_offset
@@ -90,9 +98,9 @@ class CheckpointWriter:
 
     async def _write_cluster(self) -> None:
         broker = self._broker
-        number = broker.change_number
+        changes = self._cluster_changes
         checkpoint = ClusterCheckpoint(
-            version=number,
+            version=broker.image.change_number,
             cluster_id=broker.cluster_id,
             topics=tuple(
                 TopicEntry(
@@ -110,7 +118,7 @@ class CheckpointWriter:
         except TieredError as error:
             self._failed("the cluster", error)
         else:
-            self._cluster_is_stale = number != broker.change_number
+            self._cluster_is_stale = changes != self._cluster_changes
 
     async def _write_partition(self, partition: Partition) -> bool:
         """True when the bucket has it."""

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 REPORT_INTERVAL_MS = 5_000
-HEARTBEAT_INTERVAL_MS = 2_000
 SETTLE_INTERVAL_MS = 1_000
 FORGET_INTERVAL_MS = 3_600_000
 STALL_PROBE_MS = 100
@@ -45,6 +44,7 @@ class Housekeeping:
         self._failing: set[str] = set()
         self._stopping = False
         self._swept = False
+        self._forgot_ms: float | None = None
 
     def start(self, group: asyncio.TaskGroup) -> None:
         settings = self._broker.settings
@@ -54,14 +54,11 @@ class Housekeeping:
             (settings.tiered_checkpoint_interval_ms, self._broker.checkpoints.write_stale, "checkpoints"),
             (settings.log_retention_check_interval_ms, self._retention, "retention"),
             (settings.tiered_sweep_interval_ms, self._sweep, "sweeping the object store"),
-            (settings.tiered_sweep_interval_ms, self._broker.lifecycle.forget_deleted_topics, "ending deleted topics"),
-            (FORGET_INTERVAL_MS, self._broker.lifecycle.forget_purged, "forgetting purged segments"),
-            (FORGET_INTERVAL_MS, self._broker.lifecycle.abort_abandoned_uploads, "freeing parts of dead uploads"),
+            (settings.tiered_sweep_interval_ms, self._sweep_for_all, "sweeping for all brokers"),
             (SETTLE_INTERVAL_MS, self._broker.changes.settle, "settling unknown outcomes"),
             (settings.producer_id_expiration_check_interval_ms, self._expire_producers, "producer expiry"),
             (REPORT_INTERVAL_MS, self._broker.reports.write, "reports"),
             (settings.tiered_lag_sample_interval_ms, self._broker.lag.sample, "sampling the groups' lag"),
-            (HEARTBEAT_INTERVAL_MS, self._broker.heartbeat, "heartbeat"),
         ]
         for interval_ms, tick, name in plan:
             self._tasks.append(group.create_task(every(interval_ms, partial(self._quietly, tick, name), name=name)))
@@ -98,7 +95,10 @@ class Housekeeping:
             if number % YIELD_EVERY_PARTITIONS == YIELD_EVERY_PARTITIONS - 1:
                 await asyncio.sleep(0)
             self._roll(partition, now_ms)
-            self._upload(partition, now_ms)
+            if self._broker.leads(partition):
+                self._upload(partition, now_ms)
+            if partition.log.failed is not None:
+                self._broker.disk_failed(partition)
         await self._broker.flusher.flush_due([partition.log for partition in partitions])
         for partition in partitions:
             await self._flush_held_back(partition)
@@ -140,7 +140,10 @@ class Housekeeping:
         """Uploads the partition's closed segments, oldest first, until none is due or one fails."""
         key = partition.topic_partition
         try:
-            while (base_offset := tier_plan.next_upload(partition, self._broker.clock.now_ms())) is not None:
+            while (
+                self._broker.leads(partition)
+                and (base_offset := tier_plan.next_upload(partition, self._broker.clock.now_ms())) is not None
+            ):
                 await self._broker.lifecycle.upload(partition, base_offset)
                 self._failures.pop(key, None)
                 await self._broker.lifecycle.delete_local(partition)
@@ -163,8 +166,9 @@ class Housekeeping:
     async def _retention(self) -> None:
         for partition in list(self._broker.topics.partitions()):
             try:
-                tier_plan.roll_if_expired(partition, self._broker.clock.now_ms())
-                await self._broker.lifecycle.apply_retention(partition)
+                if self._broker.leads(partition):
+                    tier_plan.roll_if_expired(partition, self._broker.clock.now_ms())
+                    await self._broker.lifecycle.apply_retention(partition)
                 await self._broker.lifecycle.delete_local(partition)
             except (TieredError, OSError) as error:
                 log.warning("%s: retention could not be applied, it is tried again: %s", partition.name, error)
@@ -173,6 +177,18 @@ class Housekeeping:
         """The first round takes everything that an earlier process left; it does not hold up the start."""
         await self._broker.lifecycle.sweep(at_start=not self._swept)
         self._swept = True
+
+    async def _sweep_for_all(self) -> None:
+        """What one broker does for all: the controller."""
+        if not self._broker.controller.is_leading:
+            return
+        await self._broker.lifecycle.forget_deleted_topics()
+        await self._broker.lifecycle.sweep_of_the_dead()
+        now_ms = self._broker.clock.monotonic_ms()
+        if self._forgot_ms is None or now_ms - self._forgot_ms >= FORGET_INTERVAL_MS:
+            self._forgot_ms = now_ms
+            await self._broker.lifecycle.forget_purged()
+            await self._broker.lifecycle.abort_abandoned_uploads()
 
     async def _expire_producers(self) -> None:
         now_ms = self._broker.clock.now_ms()

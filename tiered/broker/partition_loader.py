@@ -7,19 +7,19 @@ Must never change SQL.
 import asyncio
 import logging
 import shutil
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from tiered.broker.partition import Partition, log_config
+from tiered.broker.segment_lifecycle import committed_segment
 from tiered.broker.topics import Topic
 from tiered.errors import TieredError
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.producer_snapshot import decode_producers
 from tiered.hot.log import Log
 from tiered.ids import TopicId, TopicPartition
-from tiered.meta import partitions
+from tiered.meta import segments
 from tiered.meta.partitions import PartitionRow
 
 if TYPE_CHECKING:
@@ -34,26 +34,14 @@ class PartitionLoader:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
 
-    async def open_new(self, topic: Topic) -> Topic:
-        """`topic` with its partitions opened; those it has already stay as they are."""
-        first = len(topic.partitions)
-        rows = await self._broker.database.run(
-            lambda conn: [partitions.load(conn, topic.topic_id, index) for index in range(first, topic.partition_count)]
-        )
-        opened = await self.open_rows(topic, rows, {})
-        return replace(topic, partitions=(*topic.partitions, *opened))
-
-    async def open_rows(
-        self, topic: Topic, rows: Sequence[PartitionRow], committed: dict[TopicPartition, list[CommittedSegment]]
-    ) -> list[Partition]:
-        """The partitions of `rows`, in their order. Raises CorruptFile or CorruptMetadata when data is missing."""
-        return list(await asyncio.gather(*(self._open(topic, row, committed) for row in rows)))
-
-    async def _open(
-        self, topic: Topic, row: PartitionRow, committed: dict[TopicPartition, list[CommittedSegment]]
-    ) -> Partition:
-        key = TopicPartition(topic.topic_id, row.partition)
-        segments = committed.get(key, [])
+    async def open(self, topic: Topic, row: PartitionRow, committed: Sequence[CommittedSegment] | None) -> Partition:
+        """The partition of `row`, without a role yet. `committed` are its segments in the store; None where they
+        have to be asked for. Raises LogDirFailed, MetadataUnavailable, and CorruptFile or CorruptMetadata when data
+        is missing.
+        """
+        key = row.topic_partition
+        if committed is None:
+            committed = await self._load_committed(row) if row.cold_end_offset > row.log_start_offset else ()
         local = await self._broker.disk.run(self._open_log, topic, key, row)
         partition = Partition(
             topic=topic.name,
@@ -62,26 +50,36 @@ class PartitionLoader:
             log=local,
             producers={entry.producer_id: entry for entry in local.recovery.producers},
             broker_id=self._broker.broker_id,
-            is_current=lambda _: True,  # There is no other broker yet.
+            is_current=self._broker.image.is_current,
             log_start_offset=row.log_start_offset,
             cold_end_offset=row.cold_end_offset,
-            committed=segments,
+            committed=committed,
             reserve=self._broker.reserve,
         )
-        if segments and _begins_anew(local, row.cold_end_offset):
+        if committed and self._must_be_whole(row) and _begins_anew(local, row.cold_end_offset):
             await self._continue_after_cold(partition)
-        partition.apply_row(row, broker_epoch=self._broker.broker_epoch)
         return partition
 
+    async def _load_committed(self, row: PartitionRow) -> list[CommittedSegment]:
+        rows = await self._broker.database.run(
+            lambda conn: segments.list_committed(conn, row.topic_id, row.partition, from_offset=row.log_start_offset)
+        )
+        # What was committed after the row comes with the feed.
+        return [committed_segment(each) for each in rows if each.end_offset <= row.cold_end_offset]
+
+    def _must_be_whole(self, row: PartitionRow) -> bool:
+        """Whether nobody else could bring what is missing here: a follower gets it from its leader."""
+        return row.leader == self._broker.broker_id
+
     def _open_log(self, topic: Topic, key: TopicPartition, row: PartitionRow) -> Log:
-        """A log that ends before what the store holds begins anew there: a lost disk, or a power loss that took
-        records which were uploaded but not flushed."""
+        """A leader's log that ends before what the store holds begins anew there: a lost disk, or a power loss that
+        took records which were uploaded but not flushed."""
         return Log.open(
             self._broker.data.log_of(key),
             self._broker.files,
             config=log_config(topic.config),
             log_start_offset=row.log_start_offset,
-            first_needed_offset=row.cold_end_offset,
+            first_needed_offset=row.cold_end_offset if self._must_be_whole(row) else row.log_start_offset,
             now_ms=self._broker.clock.now_ms(),
         )
 
@@ -109,35 +107,60 @@ class PartitionLoader:
 
     async def remove(self, topic: Topic) -> None:
         """Ends the partitions of a deleted topic and removes their local files."""
-        for partition in topic.partitions:
+        self._end(topic.partitions)
+        await self._broker.disk.run(self._remove_files, topic.partitions)
+        await self._broker.disk.run(
+            partial(shutil.rmtree, self._broker.data.log_root / str(topic.topic_id), ignore_errors=True)
+        )
+
+    async def remove_partitions(self, partitions: Sequence[Partition]) -> None:
+        """Ends partitions that other brokers hold from now on, and removes their local files."""
+        self._end(partitions)
+        await self._broker.disk.run(self._remove_files, partitions)
+
+    def _end(self, partitions: Sequence[Partition]) -> None:
+        for partition in partitions:
             partition.stop()
-        await self._broker.disk.run(self._remove_files, topic)
 
-    def _remove_files(self, topic: Topic) -> None:
-        for partition in topic.partitions:
+    def _remove_files(self, partitions: Sequence[Partition]) -> None:
+        for partition in partitions:
             partition.log.discard()
-        shutil.rmtree(self._broker.data.log_root / str(topic.topic_id), ignore_errors=True)
+            shutil.rmtree(self._broker.data.log_of(partition.topic_partition), ignore_errors=True)
 
-    async def remove_deleted(self, deleted: Sequence[TopicId]) -> None:
-        """Removes what a crash left of the local files of deleted topics."""
+    async def remove_strays(self, deleted: Collection[TopicId], rows: Iterable[PartitionRow]) -> None:
+        """Removes what an earlier process left of deleted topics, and of partitions that others hold by now.
+
+        A topic that the catalogue never heard of stays: the catalogue may be the one that is wrong.
+        """
         here = await self._broker.disk.run(self._broker.data.topics_on_disk)
-        for topic_id in set(here) & set(deleted):
-            log.info("removing the local files of the deleted topic %s", topic_id)
-            await self._broker.disk.run(
-                partial(shutil.rmtree, self._broker.data.log_root / str(topic_id), ignore_errors=True)
-            )
+        root = self._broker.data.log_root
+        strays = [root / str(topic_id) for topic_id in set(here) & set(deleted)]
+        strays += [
+            self._broker.data.log_of(row.topic_partition)
+            for row in rows
+            if row.topic_id in here and self._broker.broker_id not in row.replicas
+        ]
+        for path in strays:
+            if await self._broker.disk.run(path.exists):
+                log.info("removing local files that nobody asks for any more: %s", path)
+                await self._broker.disk.run(partial(shutil.rmtree, path, ignore_errors=True))
 
-    async def close_all(self) -> None:
-        """Flushes every log and marks it clean, several at a time; one that fails is logged and recovered later."""
+    async def close_all(self) -> bool:
+        """Flushes every log and marks it clean, several at a time; one that fails is logged and recovered later.
+
+        Whether everything is on the disk.
+        """
         found = list(self._broker.topics.partitions())
-        await asyncio.gather(*(self._close(partition) for partition in found))
+        return all(await asyncio.gather(*(self._close(partition) for partition in found)))
 
-    async def _close(self, partition: Partition) -> None:
+    async def _close(self, partition: Partition) -> bool:
         partition.stop()
         try:
             await self._broker.disk.run(partition.log.close, tuple(partition.producers.values()))
         except OSError as error:
             log.error("%s: not closed cleanly, the next start will recover it: %s", partition.name, error)
+            return False
+        return partition.log.failed is None
 
 
 def _begins_anew(local: Log, cold_end_offset: int) -> bool:

@@ -19,3 +19,5 @@ class BrokerParts:
     store: ObjectStore | None = None
     files: FileSystem | None = None
     channels: Channels | None = None
+    boot_id: str | None = None
+    """Another one after a boot of the machine, with which goes what was not flushed."""

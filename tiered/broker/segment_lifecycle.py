@@ -10,9 +10,11 @@ longer be committed, nor one that readers of the newest checkpoint may still ask
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
+
+from sqlalchemy import Connection
 
 from tiered.broker import tier_plan
 from tiered.broker.partition import Partition
@@ -75,6 +77,7 @@ class SegmentLifecycle:
             self._in_progress.discard(object_id)
             local.close()
         committed = committed_segment(row)
+        # The feed says so too; here it is known for certain, also when the feed is behind.
         partition.uploaded(committed)
         broker.counters.uploads_committed += 1
         broker.counters.uploaded_bytes += committed.size_bytes
@@ -158,8 +161,7 @@ class SegmentLifecycle:
                 conn, where.topic_id, where.partition, from_offset=partition.cold_end_offset
             )
         )
-        for row in rows:
-            partition.uploaded(committed_segment(row))
+        partition.learn_segments([committed_segment(row) for row in rows])
         if rows:
             self._broker.checkpoints.partition_changed(partition)
 
@@ -228,12 +230,13 @@ class SegmentLifecycle:
             await self.move_log_start(partition, wanted)
 
     async def move_log_start(self, partition: Partition, log_start_offset: int) -> None:
-        """`log_start_offset` in SQL first, with the rows below it retired, then here, then in the checkpoint."""
+        """`log_start_offset` in SQL first, with the rows below it retired; from there it comes here, to all other
+        replicas and to the checkpoint. Raises FencedLeaderEpoch when this broker leads no more."""
         broker = self._broker
         where = partition.topic_partition
         now_ms = broker.clock.now_ms()
         try:
-            await broker.database.run(
+            await broker.feed.commit(
                 lambda conn: segments.retire_before(
                     conn,
                     where.topic_id,
@@ -249,17 +252,6 @@ class SegmentLifecycle:
             broker.changes.outcome_unknown = True
             raise
         crash_point("retire.committed")
-        await self.moved_log_start(partition, log_start_offset)
-
-    async def moved_log_start(self, partition: Partition, log_start_offset: int) -> None:
-        """SQL has the new `log_start_offset`; now this broker, its disk and the checkpoint get it too.
-
-        Raises LogDirFailed; the disk's copy is then behind, which the next start makes good.
-        """
-        broker = self._broker
-        partition.moved_log_start(log_start_offset)
-        broker.checkpoints.partition_changed(partition)
-        await broker.disk.run(partition.log.set_log_start_offset, partition.log_start_offset)
 
     async def delete_local(self, partition: Partition) -> None:
         """Removes the local segments that local retention gives up; open readers keep their files."""
@@ -290,6 +282,19 @@ class SegmentLifecycle:
             log.info("swept %d unfinished uploads", len(orphans))
         await self._purge(now_ms)
 
+    async def sweep_of_the_dead(self) -> None:
+        """Removes what failed uploads left of brokers that are not in service: they may never come back."""
+        broker = self._broker
+        live = {row.broker_id for row in broker.image.live()}
+        before_ms = broker.clock.now_ms() - broker.settings.tiered_upload_timeout_ms
+        found = await broker.database.run(
+            lambda conn: segments.list_overdue_planned(conn, planned_before_ms=before_ms, limit=SWEEP_BATCH)
+        )
+        orphans = [(row.object_id, row.object_key) for row in found if row.owner not in live]
+        if orphans:
+            broker.counters.orphans_swept += await self._remove_orphans(orphans)
+            log.info("swept %d uploads that dead brokers left unfinished", len(orphans))
+
     async def abort_abandoned_uploads(self) -> None:
         """Frees the parts that killed uploads left in the store, where they cost money and nobody sees them."""
         broker = self._broker
@@ -301,14 +306,23 @@ class SegmentLifecycle:
             log.info("freed the parts of %d dead uploads", len(aborted))
 
     async def _purge(self, now_ms: int) -> None:
+        """Deletes what retention gave up: of partitions that this broker leads, and as controller of deleted topics."""
+        me = self._broker.broker_id
+        await self._purge_all(lambda conn: segments.list_purgeable(conn, now_ms=now_ms, leader=me, limit=SWEEP_BATCH))
+        if self._broker.controller.is_leading:
+            await self._purge_all(
+                lambda conn: segments.list_purgeable_of_deleted_topics(conn, now_ms=now_ms, limit=SWEEP_BATCH)
+            )
+
+    async def _purge_all(self, list_some: Callable[[Connection], Sequence[SegmentRow]]) -> None:
         for _ in range(PURGE_BATCHES):
-            if await self._purge_batch(now_ms) < SWEEP_BATCH:
+            if await self._purge_batch(list_some) < SWEEP_BATCH:
                 return
 
-    async def _purge_batch(self, now_ms: int) -> int:
+    async def _purge_batch(self, list_some: Callable[[Connection], Sequence[SegmentRow]]) -> int:
         """How many objects it deleted."""
         broker = self._broker
-        rows = await broker.database.run(lambda conn: segments.list_purgeable(conn, now_ms=now_ms, limit=SWEEP_BATCH))
+        rows = await broker.database.run(list_some)
         if not rows:
             return 0
         # No checkpoint may name an object that is gone: readers plan from them.
@@ -321,8 +335,9 @@ class SegmentLifecycle:
             crash_point("purge.deleted")
             gone.append(row.object_id)
         if gone:
+            purged_at_ms = broker.clock.now_ms()
             broker.counters.objects_purged += await broker.database.run(
-                lambda conn: segments.mark_purged(conn, gone, now_ms=now_ms)
+                lambda conn: segments.mark_purged(conn, gone, now_ms=purged_at_ms)
             )
         return len(gone)
 

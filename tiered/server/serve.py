@@ -12,7 +12,8 @@ import signal
 import sys
 from collections.abc import Callable
 
-from tiered.broker.broker import Broker
+from tiered.broker.broker import WILDCARD_ADDRESSES, Broker
+from tiered.broker.parts import BrokerParts
 from tiered.config import ServeOptions
 from tiered.errors import InvalidConfig, TieredError
 from tiered.runtime import Clock, SystemClock
@@ -29,9 +30,9 @@ STOP_GRACE_MS = 3_000.0
 class Server:
     """A broker with its two doors. `start`, then `stop`; the addresses are known in between."""
 
-    def __init__(self, options: ServeOptions, clock: Clock | None = None) -> None:
+    def __init__(self, options: ServeOptions, clock: Clock | None = None, parts: BrokerParts | None = None) -> None:
         self._options = options
-        self.broker = Broker(options, clock or SystemClock())
+        self.broker = Broker(options, clock or SystemClock(), parts)
         self._kafka = KafkaListener(
             Dispatch(self.broker, served_apis()),
             clock=self.broker.clock,
@@ -48,12 +49,14 @@ class Server:
         self.kafka_address = _bind(self._kafka.bind, (options.kafka_host, options.kafka_port), "--kafka")
         self.http_address = _bind(self._http.bind, (options.http_host, options.http_port), "--http")
         advertised = (options.advertise_host or self.kafka_address[0], options.advertise_port or self.kafka_address[1])
-        await self.broker.start(tasks, advertised=advertised)
+        http_host = advertised[0] if options.http_host in WILDCARD_ADDRESSES else options.http_host
+        await self.broker.start(tasks, advertised=advertised, http=(http_host, self.http_address[1]))
         self._kafka.start(tasks)
         self._http.open(tasks)
 
     async def stop(self, *, grace_ms: float = STOP_GRACE_MS) -> None:
-        """A controlled shutdown: no new work, answers in progress finish, logs are flushed and marked clean."""
+        """A controlled shutdown: others take over, answers in progress finish, logs are flushed and marked clean."""
+        await self.broker.hand_over()
         self.broker.begin_stop()
         await self._kafka.stop(grace_ms=grace_ms)
         await self._http.stop()

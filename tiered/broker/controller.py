@@ -1,0 +1,195 @@
+"""What one broker does for all: it fences who has fallen silent, and sees that every partition has a leader.
+
+Owns that work while the broker holds the lease. Every change is a compare-and-swap that decides on the rows as the
+transaction finds them, so two controllers at once do no harm (rule 10). Must never decide what a partition becomes:
+`rules.elections` does. One round at a time; a round that fails is begun again with the next heartbeat.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from tiered.broker import reassignments
+from tiered.errors import TieredError
+from tiered.ids import InSyncReplica, TopicPartition
+from tiered.meta import elections as stored
+from tiered.meta.partitions import PartitionRow
+from tiered.rules import elections
+from tiered.rules.replica_set import NO_LEADER, ReplicaSet, Standings
+
+if TYPE_CHECKING:
+    from tiered.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+YIELD_EVERY_PARTITIONS = 1_000
+
+
+class Controller:
+    """Begins its work with `lead`, which each heartbeat that holds the lease calls; ends it with `resign`."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._task: asyncio.Task[None] | None = None
+        self._beat = asyncio.Event()
+        self._is_leading = False
+        self._silent: tuple[InSyncReplica, ...] = ()
+        self._unsettled: set[TopicPartition] = set()
+        """Partitions that may lack a leader, or name one that is out of service."""
+        self._must_look_at_all = True
+        self._balanced_ms: float | None = None
+        self._failing: set[str] = set()
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether this broker holds the lease, as its last heartbeat saw it."""
+        return self._is_leading
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        self._task = group.create_task(self._work())
+
+    async def stop(self) -> None:
+        self.resign()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    # What heartbeats and the feed say
+
+    def lead(self, silent: Collection[InSyncReplica]) -> None:
+        """The lease is held; these registrations have fallen silent."""
+        if not self._is_leading:
+            self._is_leading = True
+            self._must_look_at_all = True
+            self._balanced_ms = self._broker.clock.monotonic_ms()
+            self._broker.checkpoints.cluster_changed()  # Who held it before may not have written the last one.
+            log.info("this broker is the controller now")
+        self._silent = tuple(silent)
+        self._beat.set()
+
+    def resign(self) -> None:
+        """The lease is not held, or that is not known."""
+        if self._is_leading:
+            self._is_leading = False
+            log.info("this broker is not the controller any more")
+
+    def changed(self, rows: Iterable[PartitionRow], *, brokers_changed: bool) -> None:
+        """The feed has applied these rows."""
+        self._must_look_at_all = self._must_look_at_all or brokers_changed
+        self._unsettled.update(row.topic_partition for row in rows)
+        if self._is_leading:
+            self._beat.set()
+
+    # The task
+
+    async def _work(self) -> None:
+        while True:
+            await self._beat.wait()
+            self._beat.clear()
+            if self._is_leading:
+                await self._quietly("fencing and electing", self._elect)
+                await self._quietly("giving partitions back to their preferred leaders", self._balance)
+                await self._quietly("reassigning partitions", lambda: reassignments.advance(self._broker))
+                await self._quietly("sharing the groups' slots", self._broker.groups.balance_slots)
+
+    async def _quietly(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
+        """SQL being away is no bug: one line when it begins, one when it ends."""
+        try:
+            await work()
+        except TieredError as error:
+            if name not in self._failing:
+                self._failing.add(name)
+                log.warning("controller: %s failed and is tried again and again: %s", name, error)
+        except Exception:
+            # A tick boundary: the next heartbeat begins anew.
+            log.exception("controller: %s failed in an unforeseen way", name)
+        else:
+            if name in self._failing:
+                self._failing.discard(name)
+                log.warning("controller: %s works again", name)
+
+    # Elections
+
+    async def _elect(self) -> None:
+        silent = tuple(each for each in self._silent if self._broker.image.is_current(each))
+        wanted = await self._unsettled_partitions()
+        if not silent and not wanted:
+            return
+        min_isr = self._min_isr()
+
+        def decide(row: PartitionRow, standings: Standings) -> ReplicaSet | None:
+            return elections.after_failure(row.replica_set, standings, min_isr=min_isr.get(row.topic_id, 1))
+
+        elected = await self._broker.database.run(
+            lambda conn: stored.change_replica_sets(conn, decide, fence=silent, only=None if silent else wanted)
+        )
+        self._silent = ()
+        self._broker.counters.brokers_fenced += len(elected.fenced)
+        for each in elected.fenced:
+            log.warning("broker %d is silent and was fenced: others lead what it led", each.broker_id)
+        await self._broker.feed.caught_up(elected.change_number)
+
+    async def _unsettled_partitions(self) -> list[TopicPartition]:
+        """Where an election would change something, as far as the image knows."""
+        image = self._broker.image
+        if self._must_look_at_all:
+            self._must_look_at_all = False
+            self._unsettled.update(image.rows)
+        looked_at, self._unsettled = self._unsettled, set()
+        min_isr = self._min_isr()
+        found = []
+        for number, key in enumerate(looked_at):
+            if number % YIELD_EVERY_PARTITIONS == YIELD_EVERY_PARTITIONS - 1:
+                await asyncio.sleep(0)
+            row = image.row(key)
+            if row is not None and elections.after_failure(
+                row.replica_set, image.standings, min_isr=min_isr.get(row.topic_id, 1)
+            ):
+                found.append(key)
+        self._unsettled.update(found)  # Until the feed has shown that they are settled.
+        return found
+
+    def _min_isr(self) -> dict[UUID, int]:
+        return {topic.topic_id: topic.config.min_insync_replicas for topic in self._broker.topics}
+
+    # Preferred leaders
+
+    async def _balance(self) -> None:
+        broker = self._broker
+        settings = broker.settings
+        now_ms = broker.clock.monotonic_ms()
+        due_ms = 1000.0 * settings.leader_imbalance_check_interval_seconds
+        if self._balanced_ms is not None and now_ms - self._balanced_ms < due_ms:
+            return
+        self._balanced_ms = now_ms
+        wanted = self._imbalanced() if settings.auto_leader_rebalance_enable else []
+        if not wanted:
+            return
+
+        def decide(row: PartitionRow, standings: Standings) -> ReplicaSet | None:
+            return elections.preferred(row.replica_set, standings)
+
+        elected = await broker.database.run(lambda conn: stored.change_replica_sets(conn, decide, only=wanted))
+        log.info("%d partitions went back to their preferred leaders", len(elected.changed))
+        await broker.feed.caught_up(elected.change_number)
+
+    def _imbalanced(self) -> list[TopicPartition]:
+        """Partitions led by others than they prefer, of brokers that have too many of these."""
+        image = self._broker.image
+        preferring: Counter[int] = Counter()
+        lacking: dict[int, list[TopicPartition]] = {}
+        for key, row in image.rows.items():
+            wanted = row.replicas[0]
+            preferring[wanted] += 1
+            if row.leader not in (wanted, NO_LEADER) and elections.preferred(row.replica_set, image.standings):
+                lacking.setdefault(wanted, []).append(key)
+        limit = self._broker.settings.leader_imbalance_per_broker_percentage
+        return [
+            key
+            for broker_id, keys in lacking.items()
+            if 100 * len(keys) > limit * preferring[broker_id]
+            for key in keys
+        ]

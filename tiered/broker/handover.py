@@ -1,0 +1,61 @@
+"""A controlled shutdown's first half (rule 9): what this broker leads goes to others while it still serves.
+
+Owns the order: everything flushed, then one transaction that takes this broker out of service and elects others,
+then a moment in which clients hear who leads now. Must never hold up a shutdown: what cannot be done in time is
+left to the others, who find this broker silent.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from tiered.errors import TieredError
+from tiered.ids import InSyncReplica
+from tiered.meta import elections as stored
+from tiered.meta.partitions import PartitionRow
+from tiered.rules import elections
+from tiered.rules.replica_set import ReplicaSet, Standings
+
+if TYPE_CHECKING:
+    from tiered.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+DEADLINE_MS = 5_000
+ANSWER_MS = 100
+"""So long this broker still answers after it has handed over: clients hear NOT_LEADER, and look who leads."""
+
+
+async def hand_over(broker: "Broker") -> None:
+    """Returns when others lead, as far as there are any, or when that took too long. Heartbeats have ended."""
+    if not broker.settings.controlled_shutdown_enable:
+        return
+    if all(row.broker_id == broker.broker_id for row in broker.image.live()):
+        return  # Nobody else could lead; the partitions wait for this broker.
+    try:
+        async with asyncio.timeout(DEADLINE_MS / 1000.0):
+            await _hand_over(broker)
+    except (TieredError, TimeoutError) as error:
+        log.warning(
+            "at shutdown: partitions were not handed over, others will find them: %s", str(error) or "it took too long"
+        )
+
+
+async def _hand_over(broker: "Broker") -> None:
+    # What followers have not fetched yet must not be the only copy that a power loss could take.
+    for partition in list(broker.topics.partitions()):
+        if broker.leads(partition) and partition.log.failed is None:
+            await broker.flusher.flushed(partition.log, partition.log.log_end_offset)
+    min_isr: dict[UUID, int] = {topic.topic_id: topic.config.min_insync_replicas for topic in broker.topics}
+
+    def decide(row: PartitionRow, standings: Standings) -> ReplicaSet | None:
+        return elections.after_failure(row.replica_set, standings, min_isr=min_isr.get(row.topic_id, 1))
+
+    me = InSyncReplica(broker.broker_id, broker.broker_epoch)
+    elected = await broker.database.run(
+        lambda conn: stored.change_replica_sets(conn, decide, fence=(me,)), deadline_ms=DEADLINE_MS
+    )
+    await broker.feed.caught_up(elected.change_number)
+    log.info("%d partitions were handed over", len(elected.changed))
+    await asyncio.sleep(ANSWER_MS / 1000.0)

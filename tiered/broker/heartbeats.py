@@ -1,0 +1,98 @@
+"""This broker's heartbeat: it says that it lives, and looks who else does.
+
+Owns the rhythm, the watch over all others, and the end of a process that was replaced. Every broker watches, so that
+whoever takes the controller's lease knows already who has fallen silent. Must never fence or elect: the controller
+does. While SQL is away nobody's silence counts, and nobody is fenced for it afterwards.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from tiered.errors import StaleBrokerEpoch, TieredError
+from tiered.ids import InSyncReplica
+from tiered.meta import liveness
+from tiered.meta.liveness import Pulse
+from tiered.rules.heartbeat_watch import HeartbeatWatchState
+from tiered.runtime import every
+
+if TYPE_CHECKING:
+    from tiered.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+ALONE_INTERVAL_MS = 2_000
+"""Nobody waits for the heartbeat of a broker that has its catalogue for itself, and each is a write to the disk."""
+SHORTEST_DEADLINE_MS = 500
+
+
+class Heartbeats:
+    """Beats between `start` and `stop`."""
+
+    def __init__(self, broker: "Broker") -> None:
+        settings = broker.settings
+        self._broker = broker
+        session_ms = float(settings.broker_session_timeout_ms)
+        self._interval_ms = float(settings.broker_heartbeat_interval_ms)
+        if broker.is_alone:
+            self._interval_ms = max(self._interval_ms, ALONE_INTERVAL_MS)
+        self._lease_ms = int(max(2.0 * self._interval_ms, session_ms - self._interval_ms))
+        self._deadline_ms = int(max(SHORTEST_DEADLINE_MS, self._interval_ms, session_ms / 2.0))
+        self._watch = HeartbeatWatchState(session_timeout_ms=session_ms, interval_ms=self._interval_ms)
+        self._task: asyncio.Task[None] | None = None
+        self._is_failing = False
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        self._task = group.create_task(every(self._interval_ms, self.beat, name="heartbeat"))
+
+    async def stop(self) -> None:
+        """No heartbeat is under way any more, and none follows."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def beat(self) -> None:
+        """One heartbeat, and what it saw."""
+        broker = self._broker
+        try:
+            pulse = await broker.database.run(
+                lambda conn: liveness.beat(
+                    conn, broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, lease_ms=self._lease_ms
+                ),
+                deadline_ms=self._deadline_ms,
+                ahead=True,
+            )
+        except StaleBrokerEpoch as error:
+            broker.was_replaced(error)
+        except TieredError as error:
+            self._watch.missed()
+            broker.controller.resign()
+            broker.counters.heartbeat_failures += 1
+            if not self._is_failing:
+                self._is_failing = True
+                log.warning("heartbeat failed and is tried again and again: %s", error)
+        else:
+            if self._is_failing:
+                self._is_failing = False
+                log.warning("heartbeat: works again")
+            self._took(pulse)
+
+    def _took(self, pulse: Pulse) -> None:
+        broker = self._broker
+        if pulse.was_fenced:
+            log.warning("this broker was silent for too long, and others took over; it serves again")
+        broker.image.controller_id = pulse.controller_id
+        broker.counters.newest_change_number = max(broker.counters.newest_change_number, pulse.change_number)
+        if pulse.change_number > broker.image.change_number:
+            broker.feed.wake()
+        in_service = [
+            (InSyncReplica(each.broker_id, each.broker_epoch), each.heartbeat_at_ms)
+            for each in pulse.beats
+            if not each.fenced and each.broker_id != broker.broker_id
+        ]
+        self._watch.look(in_service, broker.clock.monotonic_ms())
+        if pulse.is_controller:
+            broker.controller.lead(self._watch.silent())
+        else:
+            broker.controller.resign()

@@ -1,0 +1,202 @@
+"""How this process becomes the broker of its id, and what tells the next one that nothing of its log was lost.
+
+Owns the one transaction of a registration and the marker file (rule 8). A restart is clean when the marker names the
+epoch that SQL has for this broker, and the log cannot have lost anything since: the machine has not been booted
+again (the page cache outlives a kill), or everything was flushed by a controlled shutdown. Must never write the
+marker before the registration was answered, nor leave one where a log met an I/O error.
+"""
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection
+
+from tiered.errors import InvalidConfig, MetadataOutcomeUnknown
+from tiered.hot.file_system import read_whole, replace_file
+from tiered.ids import TopicId
+from tiered.meta import brokers, cluster, coordinator_slots, partitions, segments, settings, topics
+from tiered.meta.changes import ChangeSet
+from tiered.runtime import new_uuid
+
+if TYPE_CHECKING:
+    from tiered.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+MARKER_FILE = "registration.json"
+"""`{"version": 1, "broker_epoch": number, "boot_id": text, "flushed": boolean}`"""
+MAX_MARKER_BYTES = 4096
+ANSWER_TRIES = 3
+BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marker:
+    """What the last process of this folder could say of its log."""
+
+    broker_epoch: int
+    boot_id: str
+    flushed: bool
+
+    def clean_epoch(self, boot_id: str) -> int | None:
+        """The registration since which nothing was lost; None when something may have been."""
+        return self.broker_epoch if self.flushed or self.boot_id == boot_id else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """What a registration's transaction did and saw. `everything` is the catalogue as it was at its end."""
+
+    cluster_id: str
+    broker_epoch: int
+    was_clean: bool
+    everything: ChangeSet
+    tombstones: tuple[TopicId, ...]
+
+
+class Registration:
+    """One broker's registration and its marker."""
+
+    def __init__(self, broker: "Broker", *, boot_id: str | None) -> None:
+        self._broker = broker
+        self._boot_id = boot_id or read_boot_id()
+        self._incarnation_id = new_uuid()
+        self._path = str(broker.data.root / MARKER_FILE)
+        self._is_trusted = True
+
+    # The registration
+
+    async def register(self, *, advertised: tuple[str, int], http: tuple[str, int] | None) -> Registered:
+        """This process is the broker of its id from here on; an older one learns of it from its next heartbeat.
+
+        Raises InvalidConfig when the catalogue or the data folder belongs to somebody else, MetadataUnavailable.
+        """
+        broker = self._broker
+        marker = await broker.disk.run(self._read)
+        clean_epoch = None if marker is None else marker.clean_epoch(self._boot_id)
+        new_cluster_id, now_ms = str(new_uuid()), broker.clock.now_ms()
+
+        def register(conn: Connection) -> Registered:
+            cluster_id = cluster.ensure(conn, cluster_id=new_cluster_id, now_ms=now_ms).cluster_id
+            # Refused before anything is changed: a registration would stop the broker that belongs here.
+            broker.data.require_own(cluster_id, broker.broker_id)
+            self._require_alone(conn)
+            made = brokers.register(
+                conn,
+                broker_id=broker.broker_id,
+                host=advertised[0],
+                port=advertised[1],
+                http_host=None if http is None else http[0],
+                http_port=None if http is None else http[1],
+                rack=broker.rack,
+                boot_id=self._boot_id,
+                clean_epoch=clean_epoch,
+                incarnation_id=self._incarnation_id,
+            )
+            return Registered(
+                cluster_id=cluster_id,
+                broker_epoch=made.broker_epoch,
+                was_clean=made.was_clean,
+                everything=_everything(conn, broker.broker_id),
+                tombstones=tuple(TopicId(row.topic_id) for row in topics.list_tombstones(conn)),
+            )
+
+        registered = await self._answered(register)
+        broker.data.become_owned(registered.cluster_id, broker.broker_id)
+        await self._mark(registered.broker_epoch, flushed=False)
+        if marker is not None and not registered.was_clean:
+            log.warning("this broker's log may have lost its end: it follows before it leads where others are in sync")
+        return registered
+
+    async def _answered(self, register: Callable[[Connection], Registered]) -> Registered:
+        for _ in range(ANSWER_TRIES):
+            try:
+                return await self._broker.database.run(register)
+            except MetadataOutcomeUnknown as error:
+                # Under the same incarnation it is the same registration.
+                log.warning("whether this broker is registered is not known, it asks again: %s", error)
+        return await self._broker.database.run(register)
+
+    def _require_alone(self, conn: Connection) -> None:
+        if not self._broker.is_alone:
+            return
+        for row in brokers.load_all(conn):
+            if row.broker_id != self._broker.broker_id:
+                raise InvalidConfig(
+                    f"the catalogue belongs to broker {row.broker_id}: start with --broker-id {row.broker_id}, or give "
+                    "this broker a --meta URL of its own; several brokers share a catalogue on PostgreSQL alone"
+                )
+
+    # The marker
+
+    async def log_failed(self) -> None:
+        """A log met an I/O error: what is on the disk is not known any more, whatever is written from now on."""
+        if self._is_trusted:
+            self._is_trusted = False
+            await self._broker.disk.run(self._remove)
+
+    async def logs_flushed(self) -> None:
+        """Every log was flushed and closed, and nobody appends any more: the next start is clean on any machine."""
+        await self._mark(self._broker.broker_epoch, flushed=True)
+
+    async def _mark(self, broker_epoch: int, *, flushed: bool) -> None:
+        """An error only makes the next start unclean."""
+        if self._is_trusted:
+            marker = Marker(broker_epoch=broker_epoch, boot_id=self._boot_id, flushed=flushed)
+            await self._broker.disk.run(self._write, marker)
+
+    def _read(self) -> Marker | None:
+        data = read_whole(self._broker.files, self._path, max_bytes=MAX_MARKER_BYTES)
+        try:
+            found = json.loads(data or b"{}")
+            return Marker(
+                broker_epoch=int(found["broker_epoch"]), boot_id=str(found["boot_id"]), flushed=found["flushed"] is True
+            )
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None  # None yet, or damaged: nothing can be relied on.
+
+    def _write(self, marker: Marker) -> None:
+        fields = {"version": 1, "broker_epoch": marker.broker_epoch, "boot_id": marker.boot_id}
+        data = json.dumps({**fields, "flushed": marker.flushed}).encode()
+        try:
+            replace_file(self._broker.files, self._path, data, durable=True)
+        except OSError as error:
+            log.warning(
+                "%s cannot be written (%s): the next start takes this log for one that lost its end", self._path, error
+            )
+            self._remove()
+
+    def _remove(self) -> None:
+        files = self._broker.files
+        try:
+            files.unlink(self._path)
+            files.sync_directory(str(self._broker.data.root))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            log.error("%s cannot be removed (%s): remove it before this broker starts again", self._path, error)
+
+
+def read_boot_id() -> str:
+    """Another one after each boot of this machine; where that cannot be told, another one every time."""
+    try:
+        return BOOT_ID_FILE.read_text().strip()
+    except OSError:
+        return str(new_uuid())
+
+
+def _everything(conn: Connection, broker_id: int) -> ChangeSet:
+    """All that is not deleted, as one set of changes. Segments are those of partitions that the broker holds."""
+    return ChangeSet(
+        number=cluster.load(conn).change_number,
+        topics=topics.load_all(conn),
+        partitions=partitions.load_all(conn),
+        brokers=brokers.load_all(conn),
+        segments=segments.load_committed(conn, replica=broker_id),
+        broker_configs=settings.load_all(conn),
+        slots=coordinator_slots.changed_since(conn, -1),
+    )
