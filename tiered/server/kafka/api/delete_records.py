@@ -19,6 +19,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
             code, low_watermark = NONE, -1
             try:
                 partition = context.broker.topics.by_name(topic.name).partition(asked.partition_index)
+                partition.require_leader()
                 low_watermark = await context.broker.admin.delete_records(partition, asked.offset)
             except TieredError as error:
                 code = error_code(error)

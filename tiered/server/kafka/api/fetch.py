@@ -4,7 +4,8 @@ Long-polls until `min_bytes` are there, `max_wait_ms` has passed, or any partiti
 DelayedFetch). Limits follow KIP-74: whole batches, and the first non-empty partition gives at least one even
 above the limits. Partitions are served in the order of the request. Cold partitions are read in parallel
 within the same limits. Sessions (KIP-227) are declined: every answer has session id 0, so clients send full
-requests. Gaps: followers (a replica id) are not served.
+requests. A consumer that names its rack is sent to a follower in it (KIP-392), which serves it up to its own high
+watermark; any other reads from the leader alone. Followers themselves are answered by `follower_fetch`.
 """
 
 import asyncio
@@ -15,17 +16,19 @@ from typing import Any
 
 from tiered.broker.fetch_wait import any_change
 from tiered.broker.partition import Partition
+from tiered.broker.replication.nearest import nearest_replica
 from tiered.errors import (
     LogDirFailed,
     MalformedRequest,
+    OffsetNotAvailable,
     OffsetOutOfRange,
     TieredError,
     UnsupportedCompression,
-    UnsupportedVersion,
 )
 from tiered.file_slice import FileSlice
 from tiered.formats import record_batch
 from tiered.rules import read_plan
+from tiered.server.kafka import follower_fetch
 from tiered.server.kafka.dispatch import Api, RawRequest
 from tiered.server.kafka.error_mapping import (
     FETCH_SESSION_ID_NOT_FOUND,
@@ -42,6 +45,7 @@ log = logging.getLogger(__name__)
 READ_COMMITTED = 1
 NO_SESSION = 0
 FULL, SESSIONLESS = 0, -1
+LEADER = -1
 # A longer wait than any client asks for; it bounds how long a vanished client's wait can last.
 MAX_WAIT_MS = 600_000
 # Up to here copying a range costs less than a system call of its own.
@@ -66,6 +70,8 @@ class _Entry:
     error: TieredError | None = None
     records: FileSlice | bytes | None = None
     cold_max_bytes: int = 0
+    read_from: int = LEADER
+    """The replica that the consumer should read from, when that is not this one."""
 
 
 @dataclass(slots=True)
@@ -89,11 +95,11 @@ def handle(request: RawRequest) -> Parts | Coroutine[Any, Any, Parts | None] | N
     limit = broker.settings.tiered_max_partitions
     if sum(len(topic.partitions) for topic in asked.topics) > limit:
         raise MalformedRequest(f"a Fetch asks for more than {limit} partitions; more cannot be (tiered.max.partitions)")
-    if asked.replica_id >= 0:
-        raise UnsupportedVersion("followers are not served: this cluster has one broker")
     refusal = _session_error(asked)
     if refusal != NONE:
         return fetch.encode_fetch_response(request.context.api_version, request.correlation_id, refusal, NO_SESSION, [])
+    if asked.replica_id >= 0:
+        return follower_fetch.handle(request, asked)
     found = _look(request, asked)
     if _is_enough(found, asked) and not found.has_cold and _all_resident(request, found):
         return _answer(request, asked, found)
@@ -127,6 +133,14 @@ def _look(request: RawRequest, asked: FetchRequest) -> _Found:
                     known = topics.by_name(topic.name or "")
                 entry.partition = known.partition(each.partition)
                 entry.partition.check_leader_epoch(each.current_leader_epoch)
+                if entry.partition.leadership is None:
+                    _require_follower(entry.partition, each.fetch_offset, asked.rack_id)
+                elif asked.rack_id:
+                    nearest = nearest_replica(request.context.broker, entry.partition, asked.rack_id, each.fetch_offset)
+                    if nearest is not None:
+                        entry.read_from = nearest
+                        found.has_error = True  # Said at once, without records.
+                        continue
                 budget -= _look_at(entry, entry.partition, min(budget, each.partition_max_bytes), committed_only, found)
             except TieredError as error:
                 entry.error = error
@@ -136,6 +150,15 @@ def _look(request: RawRequest, asked: FetchRequest) -> _Found:
                 found.has_error = True
         found.topics.append((topic, entries))
     return found
+
+
+def _require_follower(partition: Partition, fetch_offset: int, rack_id: str) -> None:
+    """Returns when a consumer that wants to may read this replica. Raises NotLeader, OffsetNotAvailable."""
+    if not rack_id:
+        partition.require_leader()
+    partition.require_replica()
+    if fetch_offset > partition.log.log_end_offset:
+        raise OffsetNotAvailable(f"{partition.name}: offset {fetch_offset} is not on this replica yet; retry")
 
 
 def _look_at(entry: _Entry, partition: Partition, max_bytes: int, committed_only: bool, found: _Found) -> int:
@@ -296,6 +319,7 @@ def _result(entry: _Entry, asked: FetchRequest, version: int) -> FetchPartitionR
         partition.log_start_offset,
         entry.records,
         [] if asked.isolation_level == READ_COMMITTED else None,
+        entry.read_from,
     )
 
 

@@ -3,19 +3,21 @@
 -1 latest (the last stable offset for read_committed), -2 earliest, -3 the record of the greatest timestamp
 (v7), -4 the first local offset (v8), -5 the last tiered offset (v9), -6 the first offset that waits for its
 upload (v11). A timestamp later than every record answers offset -1 without an error. Times are looked up
-in both tiers. A special timestamp that the version does not have is UNSUPPORTED_VERSION.
+in both tiers. A special timestamp that the version does not have is UNSUPPORTED_VERSION. Only the leader answers,
+and OFFSET_NOT_AVAILABLE for what depends on the end until it knows how far its log is committed.
 """
 
 import logging
 from typing import Any
 
-from tiered.errors import LogDirFailed, TieredError, UnsupportedVersion
+from tiered.errors import LogDirFailed, OffsetNotAvailable, TieredError, UnsupportedVersion
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 log = logging.getLogger(__name__)
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+_KNOWN_AT_ONCE = (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
 _FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 
@@ -52,8 +54,11 @@ async def _offset(context: Context, topic: str, asked: Any, read_committed: bool
     wanted: int = asked.timestamp
     partition = context.broker.topics.by_name(topic).partition(asked.partition_index)
     partition.check_leader_epoch(getattr(asked, "current_leader_epoch", -1))
+    partition.require_leader()
     if context.api_version < _FIRST_VERSION.get(wanted, 1) or wanted < EARLIEST_PENDING_UPLOAD:
         raise UnsupportedVersion(f"timestamp {wanted} means nothing in ListOffsets version {context.api_version}")
+    if partition.is_withheld and wanted not in _KNOWN_AT_ONCE:
+        raise OffsetNotAvailable(f"{partition.name}: its new leader does not know yet where it ends; ask again")
     offsets = partition.offsets
     end = offsets.last_stable_offset if read_committed else offsets.high_watermark
     special = {

@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch (key 23), versions 2 to 4: where a leader epoch ended, for truncation checks (KIP-320).
 
-An epoch that this log never had answers (-1, -1), as Kafka does.
+An epoch that this log never had answers (-1, -1), as Kafka does. Only the leader answers.
 """
 
 from typing import Any
@@ -19,6 +19,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
             try:
                 partition = context.broker.topics.by_name(topic.topic).partition(asked.partition)
                 partition.check_leader_epoch(asked.current_leader_epoch)
+                partition.require_leader()
                 leader_epoch, end_offset = partition.end_of_leader_epoch(asked.leader_epoch)
             except TieredError as error:
                 code = error_code(error)

@@ -1,0 +1,97 @@
+"""Fetch as followers ask it: the door's side of `broker.replication.answer`.
+
+Owns the bytes of the answer. Only versions that name topics by id and carry the follower's broker epoch are served:
+nobody but brokers of this project asks. Must never note anything of a follower itself.
+"""
+
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from tiered.broker.replication.answer import Entry, Found
+from tiered.errors import LogDirFailed, OffsetOutOfRange, UnsupportedVersion
+from tiered.file_slice import FileSlice
+from tiered.server.kafka.dispatch import RawRequest
+from tiered.server.kafka.error_mapping import NONE, error_code
+from tiered.server.kafka.outbox import Parts
+from tiered.wire import fetch
+from tiered.wire.fetch import FetchPartitionResult, FetchRequest, FetchTopicResult
+
+log = logging.getLogger(__name__)
+
+NO_SESSION = 0
+# Up to here copying a range costs less than a system call of its own.
+COPY_BYTES = 16 << 10
+
+
+def handle(request: RawRequest, asked: FetchRequest) -> Parts | Coroutine[Any, Any, Parts | None]:
+    """The answer: at once when there is something to say."""
+    if request.context.api_version < fetch.FIRST_WITH_DIRECTORY_ID:
+        raise UnsupportedVersion(f"followers need Fetch version {fetch.FIRST_WITH_DIRECTORY_ID} or later")
+    answers = request.context.broker.replication.answers
+    found = answers.look(asked, is_first=True)
+    if answers.is_enough(found, asked) and _all_resident(request, found):
+        return _answer(request, found)
+    return _answer_later(request, asked, found)
+
+
+def _all_resident(request: RawRequest, found: Found) -> bool:
+    reader = request.context.broker.reader
+    return all(entry.records is None or reader.is_resident(entry.records) for entry in found.entries())
+
+
+async def _answer_later(request: RawRequest, asked: FetchRequest, found: Found) -> Parts:
+    broker = request.context.broker
+    found = await broker.replication.answers.wait(asked, found)
+    for entry in found.entries():
+        if entry.records is not None:
+            try:
+                await broker.reader.make_resident(entry.records)
+            except OSError as error:
+                _unreadable(request, entry, error)
+    return _answer(request, found)
+
+
+def _answer(request: RawRequest, found: Found) -> Parts:
+    results = [
+        FetchTopicResult(topic.name, topic.topic_id, [_result(request, entry) for entry in entries])
+        for topic, entries in found.topics
+    ]
+    request.context.broker.counters.replication_bytes_out += found.total_bytes
+    version = request.context.api_version
+    return fetch.encode_fetch_response(version, request.correlation_id, NONE, NO_SESSION, results)
+
+
+def _unreadable(request: RawRequest, entry: Entry, error: Exception) -> None:
+    name = "a partition" if entry.partition is None else entry.partition.name
+    request.context.broker.counters.disk_errors += 1
+    log.error("%s cannot be read for a follower: %s", name, error)
+    entry.records = None
+    entry.error = LogDirFailed(f"{name} cannot be read from the leader's disk: {error}")
+
+
+def _result(request: RawRequest, entry: Entry) -> FetchPartitionResult:
+    partition = entry.partition
+    number = entry.asked.partition
+    records: FileSlice | bytes | None = entry.records
+    if isinstance(records, FileSlice) and records.length <= COPY_BYTES:
+        try:
+            records = records.read()
+        except (OSError, EOFError) as error:
+            _unreadable(request, entry, error)
+    if entry.error is not None or partition is None:
+        log_start_offset = -1
+        if isinstance(entry.error, OffsetOutOfRange) and partition is not None:
+            log_start_offset = partition.log_start_offset  # Where the follower begins anew.
+        code = NONE if entry.error is None else error_code(entry.error)
+        return FetchPartitionResult(number, code, log_start_offset=log_start_offset)
+    return FetchPartitionResult(
+        number,
+        NONE,
+        partition.high_watermark,
+        entry.segment_base_offset,
+        partition.log_start_offset,
+        records,
+        None,
+        diverging_epoch=entry.diverging,
+    )
