@@ -52,6 +52,8 @@ async def _hand_over(broker: "Broker") -> None:
     def decide(row: PartitionRow, standings: Standings) -> ReplicaSet | None:
         return elections.after_failure(row.replica_set, standings, min_isr=min_isr.get(row.topic_id, 1))
 
+    # First the groups: their new coordinators are known before this broker is out of service.
+    await broker.groups.hand_over()
     me = InSyncReplica(broker.broker_id, broker.broker_epoch)
     elected = await broker.database.run(
         lambda conn: stored.change_replica_sets(conn, decide, fence=(me,)), deadline_ms=DEADLINE_MS
