@@ -30,7 +30,7 @@ DEADLINE_S = 60.0
 
 def _consume(settings: dict[str, Any], topic: str, log: Path, halt: threading.Event) -> None:
     """One consumer until told to stop. Lines: (kind, monotonic time, ...) with kinds assigned, revoked, lost, did,
-    failed and closed."""
+    committed, failed and closed."""
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def say(*words: Any) -> None:
@@ -63,10 +63,12 @@ def _consume(settings: dict[str, Any], topic: str, log: Path, halt: threading.Ev
         say("did", done)
         positions = [TopicPartition(topic, partition, max(offsets) + 1) for partition, offsets in done.items()]
         try:
-            consumer.commit(offsets=positions, asynchronous=False)
+            stored = consumer.commit(offsets=positions, asynchronous=False)
         except confluent_kafka.KafkaException as error:
             # Its partitions are being taken away, or the coordinator is: it goes on, and may see these again.
             say("failed", str(error))
+        else:
+            say("committed", {each.partition: each.offset for each in stored if each.error is None})
     consumer.close()
     say("closed")
 
@@ -256,6 +258,30 @@ class Group:
                 return found
             assert time.monotonic() < deadline, f"{len(missing)} never processed, such as {sorted(missing)[:5]}"
             time.sleep(0.1)
+
+    def check_commits(self, end: Mapping[int, int]) -> int:
+        """Whoever gets a partition begins at or after what was acknowledged before, and nothing of it is lost in the
+        `end`. How many commits there were."""
+        commits: dict[int, list[tuple[float, int]]] = {}
+        for events in self.events():
+            for event in events:
+                if event[0] == "committed":
+                    for partition, offset in event[2].items():
+                        commits.setdefault(int(partition), []).append((event[1], offset))
+        for partition, found in commits.items():
+            assert end[partition] >= max(offset for _, offset in found), f"partition {partition}: a commit was lost"
+        for events in self.events():
+            since: dict[int, float] = {}
+            for event in events:
+                if event[0] == "assigned":
+                    since |= dict.fromkeys(event[2], event[1])
+                elif event[0] == "did":
+                    for partition, offsets in ((int(name), each) for name, each in event[2].items()):
+                        if partition in since:
+                            assigned_at = since.pop(partition)
+                            before = [offset for at, offset in commits.get(partition, ()) if at < assigned_at]
+                            assert offsets[0] >= max(before, default=0), f"partition {partition} went back"
+        return sum(map(len, commits.values()))
 
     def check_overlaps(self) -> None:
         """No partition was used by two at once. Who is killed has what it had until then."""
