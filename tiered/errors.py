@@ -211,6 +211,10 @@ class InvalidReplicaAssignment(Invalid):
     """A manual assignment names unknown brokers or is incomplete."""
 
 
+class BrokerNotRegistered(Invalid):
+    """No broker has this id."""
+
+
 class NoReassignment(Invalid):
     """No reassignment of the partition is in progress."""
 

@@ -93,6 +93,11 @@ async def elect_unclean(broker: "Broker", only: Collection[TopicPartition]) -> E
     return await _applied(broker, done)
 
 
+async def unregister(broker: "Broker", broker_id: int) -> None:
+    """Forgets a broker that will not come back. Raises BrokerNotRegistered, PolicyViolation, MetadataUnavailable."""
+    await broker.feed.caught_up(await broker.database.run(lambda conn: reassignments.unregister(conn, broker_id)))
+
+
 async def _applied(broker: "Broker", done: Outcomes) -> Errors:
     await broker.feed.caught_up(done.change_number)
     return done.errors

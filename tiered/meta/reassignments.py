@@ -11,6 +11,7 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from tiered.errors import (
+    BrokerNotRegistered,
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
     InvalidReplicationFactor,
@@ -20,6 +21,8 @@ from tiered.errors import (
     UnknownTopicOrPartition,
 )
 from tiered.ids import TopicPartition
+from tiered.meta import brokers, partitions
+from tiered.meta.cluster import take_number
 from tiered.meta.elections import change_replica_sets
 from tiered.meta.partitions import PartitionRow
 from tiered.rules import elections, reassignment
@@ -117,6 +120,26 @@ def elect_unclean(conn: Connection, only: Collection[TopicPartition], *, may_los
         return after
 
     return _each(conn, only, step)
+
+
+def unregister(conn: Connection, broker_id: int) -> int:
+    """Forgets a broker; the change's number. Raises BrokerNotRegistered, and PolicyViolation for a broker that is in
+    service or that partitions name, for nobody would ever move them away.
+    """
+    change_number = take_number(conn)
+    found = next((each for each in brokers.load_all(conn) if each.broker_id == broker_id), None)
+    if found is None:
+        raise BrokerNotRegistered(f"no broker {broker_id} is registered")
+    if not found.fenced:
+        raise PolicyViolation(f"broker {broker_id} is in service: stop it first")
+    held = [row for row in partitions.load_all(conn) if broker_id in row.replicas]
+    if held:
+        raise PolicyViolation(
+            f"broker {broker_id} is a replica of {len(held)} partitions: move them first (`tiered brokers drain "
+            f"{broker_id}`)"
+        )
+    brokers.unregister(conn, broker_id=broker_id)
+    return change_number
 
 
 def _each(

@@ -2,6 +2,7 @@
 
 from tiered.server.kafka.api import (
     alter_configs,
+    alter_partition_reassignments,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -14,6 +15,7 @@ from tiered.server.kafka.api import (
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    elect_leaders,
     fetch,
     find_coordinator,
     heartbeat,
@@ -22,6 +24,7 @@ from tiered.server.kafka.api import (
     leave_group,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_commit,
     offset_delete,
@@ -29,6 +32,7 @@ from tiered.server.kafka.api import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    unregister_broker,
 )
 from tiered.server.kafka.dispatch import Api
 
@@ -57,8 +61,12 @@ _SERVED: tuple[Api, ...] = (
     alter_configs.INCREMENTAL_API,
     describe_log_dirs.API,
     create_partitions.API,
+    elect_leaders.API,
+    alter_partition_reassignments.API,
+    list_partition_reassignments.API,
     offset_delete.API,
     describe_cluster.API,
+    unregister_broker.API,
     consumer_group_heartbeat.API,
     consumer_group_describe.API,
 )

@@ -10,6 +10,7 @@ from tiered import errors
 
 NONE: Final = 0
 UNKNOWN_SERVER_ERROR: Final = -1
+LEADER_NOT_AVAILABLE: Final = 5
 UNSUPPORTED_VERSION: Final = 35
 FETCH_SESSION_ID_NOT_FOUND: Final = 70
 INVALID_FETCH_SESSION_EPOCH: Final = 71
@@ -18,7 +19,7 @@ COORDINATOR_NOT_AVAILABLE: Final = 15
 
 _CODES: Final[dict[type[BaseException], int]] = {
     errors.TieredError: UNKNOWN_SERVER_ERROR,
-    errors.Retriable: 5,  # LEADER_NOT_AVAILABLE: every client refreshes its metadata and tries again
+    errors.Retriable: LEADER_NOT_AVAILABLE,  # every client refreshes its metadata and tries again
     errors.UnknownTopicOrPartition: 3,
     errors.UnknownTopicId: 100,
     errors.NotLeader: 6,
@@ -61,6 +62,7 @@ _CODES: Final[dict[type[BaseException], int]] = {
     errors.InvalidPartitions: 37,
     errors.InvalidReplicationFactor: 38,
     errors.InvalidReplicaAssignment: 39,
+    errors.BrokerNotRegistered: 102,
     errors.NoReassignment: 85,
     errors.ElectionNotNeeded: 84,
     errors.InvalidConfig: 40,

@@ -2,7 +2,8 @@
 
 -1 partitions or replicas take the broker's defaults. `validate_only` checks and creates nothing. From v5 the
 answer carries the effective configs, from v7 the topic id. A name twice in one request is INVALID_REQUEST.
-More partitions than `tiered.max.partitions` in all are POLICY_VIOLATION.
+Replicas go to the brokers in service, spread over racks; a request may assign them itself, to any that are registered.
+More partitions than `tiered.max.partitions` for one broker are POLICY_VIOLATION.
 """
 
 from collections import Counter
@@ -64,7 +65,7 @@ async def _one(context: Context, reply: Any, asked: Any, times: int, validate_on
         error_code=NONE,
         error_message=None,
         num_partitions=topic.partition_count,
-        replication_factor=1,
+        replication_factor=topic.replication_factor,
         configs=[
             reply.CreatableTopicConfigs(
                 name=entry.name,

@@ -1,17 +1,20 @@
-"""DescribeCluster (key 60), versions 0 to 2: the brokers and the controller. Endpoint type 1 (brokers) only."""
+"""DescribeCluster (key 60), versions 0 to 2: the brokers and the controller. Endpoint type 1 (brokers) only.
+
+From v2 a request may ask for brokers that are out of service as well (KIP-1073).
+"""
 
 from typing import Any
 
 from tiered.errors import UnsupportedVersion
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, error_code
+from tiered.server.kafka.listed_brokers import controller_id, listed_brokers
 
 BROKERS = 1
 
 
 async def handle(context: Context, request: Any, reply: Any) -> Any:
     broker = context.broker
-    host, port = broker.address_for(context.connection.local_host)
     code, message = NONE, None
     endpoint_type = getattr(request, "endpoint_type", BROKERS)
     if endpoint_type != BROKERS:
@@ -23,11 +26,12 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
         error_message=message,
         endpoint_type=endpoint_type,
         cluster_id=broker.cluster_id,
-        controller_id=broker.broker_id,
+        controller_id=controller_id(context),
         brokers=[
             reply.DescribeClusterBroker(
-                broker_id=broker.broker_id, host=host, port=port, rack=broker.rack, is_fenced=False
+                broker_id=each.broker_id, host=each.host, port=each.port, rack=each.rack, is_fenced=each.is_fenced
             )
+            for each in listed_brokers(context, fenced=getattr(request, "include_fenced_brokers", False))
         ],
     )
 

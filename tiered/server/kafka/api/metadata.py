@@ -1,26 +1,33 @@
 """Metadata (key 3), versions 0 to 13: brokers, topics, partitions and leaders, from memory.
 
 Creates missing topics where the client (v4+) and the broker allow it, and answers with them at once.
-Illegal names are INVALID_TOPIC_EXCEPTION, each for itself. `__consumer_offsets` is listed as internal.
+Illegal names are INVALID_TOPIC_EXCEPTION, each for itself. `__consumer_offsets` is listed as internal; whoever
+coordinates the groups of a slot leads its partition. Brokers out of service are not listed; a partition that they led
+is LEADER_NOT_AVAILABLE until somebody else leads it. In sync are those that can be elected, placeholders are not.
 Gaps: authorized operations are not computed (no ACLs): the field keeps its "not asked" value.
 """
 
 from typing import Any
 
+from tiered.broker.broker import Broker
 from tiered.broker.topics import Topic
 from tiered.errors import InvalidRequest, TieredError, UnknownTopicOrPartition
-from tiered.ids import NO_TOPIC_ID
+from tiered.ids import NO_TOPIC_ID, InSyncReplica
+from tiered.meta.partitions import PartitionRow
+from tiered.rules.replica_set import NO_LEADER
 from tiered.server.kafka.api.create_topics import check_partitions
 from tiered.server.kafka.dispatch import Api, Context, in_turns
-from tiered.server.kafka.error_mapping import NONE, error_code
+from tiered.server.kafka.error_mapping import LEADER_NOT_AVAILABLE, NONE, error_code
+from tiered.server.kafka.listed_brokers import controller_id, listed_brokers
 
 # Each one is a transaction and a folder. Who asks for more gets the rest by asking again.
 MAX_CREATED_A_REQUEST = 100
 
+Isr = tuple[InSyncReplica, ...]
+
 
 async def handle(context: Context, request: Any, reply: Any) -> Any:
     broker = context.broker
-    host, port = broker.address_for(context.connection.local_host)
     if request.topics is None or (context.api_version == 0 and not request.topics):
         topics = [_described(context, reply, topic) async for topic in in_turns(broker.topics)]
     else:
@@ -37,9 +44,12 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
             to_create -= len(broker.topics) > before
     return reply.MetadataResponse(
         throttle_time=0,
-        brokers=[reply.MetadataResponseBroker(node_id=broker.broker_id, host=host, port=port, rack=broker.rack)],
+        brokers=[
+            reply.MetadataResponseBroker(node_id=each.broker_id, host=each.host, port=each.port, rack=each.rack)
+            for each in listed_brokers(context)
+        ],
         cluster_id=broker.cluster_id,
-        controller_id=broker.broker_id,
+        controller_id=controller_id(context),
         topics=topics,
         cluster_authorized_operations=-(1 << 31),
         error_code=NONE,
@@ -75,25 +85,50 @@ async def _asked(context: Context, reply: Any, asked: Any, *, may_create: bool) 
 
 
 def _described(context: Context, reply: Any, topic: Topic) -> Any:
-    me = [context.broker.broker_id]
-    epochs = [partition.leader_epoch for partition in topic.partitions] or [0] * topic.partition_count
+    broker = context.broker
+    if topic.is_internal:
+        partitions = [_coordinated(broker, reply, index) for index in range(topic.partition_count)]
+    else:
+        live = {each.broker_id for each in broker.image.live()}
+        in_sync: dict[Isr, tuple[int, ...]] = {}  # Partitions of one topic share a few: most of the work is here.
+        partitions = [_led(broker, reply, row, live, in_sync) for row in broker.image.rows_of(topic.topic_id)]
     return reply.MetadataResponseTopic(
         error_code=NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[
-            reply.MetadataResponsePartition(
-                error_code=NONE,
-                partition_index=index,
-                leader_id=context.broker.broker_id,
-                leader_epoch=leader_epoch,
-                replica_nodes=me,
-                isr_nodes=me,
-                offline_replicas=[],
-            )
-            for index, leader_epoch in enumerate(epochs)
-        ],
+        partitions=partitions,
+    )
+
+
+def _led(broker: Broker, reply: Any, row: PartitionRow, live: set[int], in_sync: dict[Isr, tuple[int, ...]]) -> Any:
+    members = in_sync.get(row.isr)
+    if members is None:
+        members = in_sync[row.isr] = broker.image.in_sync(row)
+    has_leader = row.leader in live
+    return reply.MetadataResponsePartition(
+        error_code=NONE if has_leader else LEADER_NOT_AVAILABLE,
+        partition_index=row.partition,
+        leader_id=row.leader if has_leader else NO_LEADER,
+        leader_epoch=row.leader_epoch,
+        replica_nodes=row.replicas,
+        isr_nodes=members,
+        offline_replicas=() if live.issuperset(row.replicas) else tuple(set(row.replicas) - live),
+    )
+
+
+def _coordinated(broker: Broker, reply: Any, slot: int) -> Any:
+    """A partition of `__consumer_offsets`, which has no log: its leader is who coordinates the slot's groups."""
+    owner = broker.image.slots.get(slot)
+    leader = broker.broker_id if owner is None else owner.broker_id
+    return reply.MetadataResponsePartition(
+        error_code=NONE,
+        partition_index=slot,
+        leader_id=leader,
+        leader_epoch=0,
+        replica_nodes=(leader,),
+        isr_nodes=(leader,),
+        offline_replicas=(),
     )
 
 

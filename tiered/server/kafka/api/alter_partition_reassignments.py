@@ -1,0 +1,74 @@
+"""AlterPartitionReassignments (key 45), versions 0 and 1: moves partitions to other brokers, or cancels that (KIP-455).
+
+The answer says that the moves have begun; ListPartitionReassignments shows those that have not ended. `replicas` of
+null cancel. Each partition has its own error; one that stands twice in the request is INVALID_REQUEST. A move that
+only drops replicas, or orders them anew, is complete at once. From v1 a request may forbid another replication
+factor. Gap: `__consumer_offsets` has no replicas, as its records live in SQL: INVALID_TOPIC_EXCEPTION.
+"""
+
+from collections import Counter
+from typing import Any
+
+from tiered.broker import reassignments
+from tiered.errors import InvalidRequest, TieredError
+from tiered.ids import TopicPartition
+from tiered.meta.reassignments import Target
+from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.error_mapping import NONE, error_code
+
+
+async def handle(context: Context, request: Any, reply: Any) -> Any:
+    broker = context.broker
+    may_resize = getattr(request, "allow_replication_factor_change", True)
+    times = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
+    errors: dict[tuple[str, int], TieredError | None] = {}
+    targets: dict[TopicPartition, Target | None] = {}
+    names: dict[TopicPartition, tuple[str, int]] = {}
+    async for topic in in_turns(request.topics):
+        for each in topic.partitions:
+            name = (topic.name, each.partition_index)
+            try:
+                if times[name] > 1:
+                    raise InvalidRequest(
+                        f"{topic.name}-{each.partition_index} stands {times[name]} times in the request"
+                    )
+                found = reassignments.named(broker.topics, *name)
+            except TieredError as error:
+                errors[name] = error
+                continue
+            targets[found] = None if each.replicas is None else tuple(each.replicas)
+            names[found] = name
+    code, message = NONE, None
+    try:
+        outcomes = await reassignments.alter(broker, targets, may_resize=may_resize)
+    except TieredError as error:
+        code, message = error_code(error), str(error)
+        errors |= dict.fromkeys(names.values(), error)
+    else:
+        errors |= {names[found]: error for found, error in outcomes.items()}
+    return reply.AlterPartitionReassignmentsResponse(
+        throttle_time=0,
+        allow_replication_factor_change=may_resize,
+        error_code=code,
+        error_message=message,
+        responses=[
+            reply.ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _answer(reply, each, errors[topic.name, each.partition_index]) for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _answer(reply: Any, asked: Any, error: TieredError | None) -> Any:
+    return reply.ReassignablePartitionResponse(
+        partition_index=asked.partition_index,
+        error_code=NONE if error is None else error_code(error),
+        error_message=None if error is None else str(error),
+    )
+
+
+API = Api(key=45, name="AlterPartitionReassignments", min_version=0, max_version=1, handle=handle)

@@ -1,0 +1,46 @@
+"""ListPartitionReassignments (key 46), version 0: the partitions that are being moved, from memory.
+
+Null topics mean all of them. What is not being moved, or does not exist, is left out, as in Kafka.
+"""
+
+from typing import Any
+
+from tiered.broker import reassignments
+from tiered.meta.partitions import PartitionRow
+from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.error_mapping import NONE
+
+
+async def handle(context: Context, request: Any, reply: Any) -> Any:
+    broker = context.broker
+    asked = None
+    if request.topics is not None:
+        asked = {(topic.name, index) for topic in request.topics for index in topic.partition_indexes}
+    by_topic: dict[str, list[PartitionRow]] = {}
+    for row in reassignments.under_way(broker):
+        topic = broker.topics.find_id(row.topic_id)
+        if topic is not None and (asked is None or (topic.name, row.partition) in asked):
+            by_topic.setdefault(topic.name, []).append(row)
+    return reply.ListPartitionReassignmentsResponse(
+        throttle_time=0,
+        error_code=NONE,
+        error_message=None,
+        topics=[
+            reply.OngoingTopicReassignment(
+                name=name,
+                partitions=[
+                    reply.OngoingPartitionReassignment(
+                        partition_index=row.partition,
+                        replicas=row.replicas,
+                        adding_replicas=row.adding_replicas,
+                        removing_replicas=row.removing_replicas,
+                    )
+                    for row in sorted(by_topic[name], key=lambda each: each.partition)
+                ],
+            )
+            for name in sorted(by_topic)
+        ],
+    )
+
+
+API = Api(key=46, name="ListPartitionReassignments", min_version=0, max_version=0, handle=handle)

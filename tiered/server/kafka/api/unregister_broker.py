@@ -1,0 +1,24 @@
+"""UnregisterBroker (key 64), version 0: forgets a broker that will not come back.
+
+Difference to Kafka: one that is in service, or that partitions still name, is refused (POLICY_VIOLATION), because
+nothing would ever be moved away from it. It comes back when it is started again.
+"""
+
+from typing import Any
+
+from tiered.broker import reassignments
+from tiered.errors import TieredError
+from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.error_mapping import NONE, error_code
+
+
+async def handle(context: Context, request: Any, reply: Any) -> Any:
+    code, message = NONE, None
+    try:
+        await reassignments.unregister(context.broker, request.broker_id)
+    except TieredError as error:
+        code, message = error_code(error), str(error)
+    return reply.UnregisterBrokerResponse(throttle_time=0, error_code=code, error_message=message)
+
+
+API = Api(key=64, name="UnregisterBroker", min_version=0, max_version=0, handle=handle)
