@@ -1,8 +1,8 @@
 """`tiered completion bash|zsh|fish`: a script that completes what is being typed, made from argparse's own tree.
 
 Owns the table of words that the scripts carry, and the few lines of each shell that look into it. The table is
-written once, so a key never starts Python, except where a topic's or a group's name is due: then the script asks
-`tiered topics list` or `tiered groups list`, for a moment and without a word when no broker answers.
+written once, so a key never starts Python, except where a topic's, a group's or a broker's name is due: then the script
+asks `tiered topics list`, `groups list` or `brokers list`, for a moment and without a word when no broker answers.
 
 A state is the command so far: "", "topics", "topics create". For each one the table has the words that may come
 (commands), its options, which options take a value, and what that value or a bare word may be.
@@ -16,10 +16,17 @@ from dataclasses import dataclass
 from tiered.cli.failure import EXIT_OK
 from tiered.cli.parser import build_parser
 
-FILES, FOLDERS, TOPICS, GROUPS = "@file", "@dir", "@topic", "@group"
+FILES, FOLDERS, TOPICS, GROUPS, BROKERS = "@file", "@dir", "@topic", "@group", "@broker"
 """What a value may be besides one of some words: the shells know how to find files, and a broker the rest."""
 
-_BY_METAVAR = {"FILE": FILES, "DIR": FOLDERS, "TOPIC": TOPICS, "TOPIC[:P,...]": TOPICS, "GROUP": GROUPS}
+_BY_METAVAR = {
+    "FILE": FILES,
+    "DIR": FOLDERS,
+    "TOPIC": TOPICS,
+    "TOPIC[:P,...]": TOPICS,
+    "GROUP": GROUPS,
+    "BROKER": BROKERS,
+}
 ASK_TIMEOUT_S = 2
 
 
@@ -190,6 +197,7 @@ _tiered_complete() {
       @dir) compopt -o filenames 2>/dev/null; mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -d -- "$current") ;;
       @topic) COMPREPLY+=($(compgen -W "$(_tiered_ask topics "${before[@]}")" -- "$current")) ;;
       @group) COMPREPLY+=($(compgen -W "$(_tiered_ask groups "${before[@]}")" -- "$current")) ;;
+      @broker) COMPREPLY+=($(compgen -W "$(_tiered_ask brokers "${before[@]}")" -- "$current")) ;;
       *) COMPREPLY+=($(compgen -W "$kind" -- "$current")) ;;
     esac
   done
@@ -223,6 +231,7 @@ _tiered_complete() {
       @dir) _files -/ ;;
       @topic) compadd -- ${(f)"$(_tiered_ask topics "${before[@]}")"} ;;
       @group) compadd -- ${(f)"$(_tiered_ask groups "${before[@]}")"} ;;
+      @broker) compadd -- ${(f)"$(_tiered_ask brokers "${before[@]}")"} ;;
       *) compadd -- "$kind" ;;
     esac
   done
@@ -260,6 +269,8 @@ def _fish_values(values: tuple[str, ...]) -> str:
         return "-f -a '(__tiered_ask topics)'"
     if GROUPS in values:
         return "-f -a '(__tiered_ask groups)'"
+    if BROKERS in values:
+        return "-f -a '(__tiered_ask brokers)'"
     return f"-f -a {_quoted(' '.join(values))}" if values else "-f"
 
 

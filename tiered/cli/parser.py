@@ -18,6 +18,7 @@ from tiered.cli.arguments import (
     number,
     positive,
 )
+from tiered.cli.broker_arguments import add_brokers, add_cluster, add_moves_of_topics
 from tiered.cli.group_arguments import add_groups
 from tiered.config import add_serve_arguments
 
@@ -43,6 +44,8 @@ def build_parser() -> argparse.ArgumentParser:
     _add_produce(commands)
     _add_consume(commands)
     add_groups(commands)
+    add_brokers(commands)
+    add_cluster(commands)
     _add_doctor(commands)
     _add_completion(commands)
     return parser
@@ -62,7 +65,7 @@ def _add_serve(commands: "Commands[Parser]") -> None:
 
 
 def _add_topics(commands: "Commands[Parser]") -> None:
-    topics = command(commands, "topics", None, "create, list, describe, alter and delete topics")
+    topics = command(commands, "topics", None, "create, list, describe, alter, move and delete topics")
     actions: Commands[Parser] = topics.add_subparsers(metavar="ACTION", title="actions")
 
     create = command(actions, "create", _topics_create, "create topics")
@@ -97,6 +100,7 @@ def _add_topics(commands: "Commands[Parser]") -> None:
 
     for parser in (create, listing, describe, alter, delete):
         broker_options(parser)
+    add_moves_of_topics(actions)
 
 
 def _add_segments(commands: "Commands[Parser]") -> None:

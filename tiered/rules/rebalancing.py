@@ -17,15 +17,19 @@ K = TypeVar("K", bound=Hashable)
 
 
 def emptied(
-    held: Mapping[K, Replicas], brokers: Sequence[tuple[int, str | None]], leaving: Collection[int]
+    held: Mapping[K, Replicas],
+    brokers: Sequence[tuple[int, str | None]],
+    leaving: Collection[int],
+    *,
+    closed: Collection[int] = (),
 ) -> dict[K, Replicas]:
     """The targets of the partitions that `leaving` hold replicas of, so that they hold none.
 
-    `brokers` are all that replicas may be put on, those that leave excepted, with their racks. Raises
+    `brokers` are all with their racks; those that are `closed` keep what they have and are given nothing. Raises
     InvalidReplicationFactor where a partition has more replicas than brokers are left.
     """
     carried = _CarriedState.of(held, brokers)
-    receivers = [broker_id for broker_id, _ in brokers if broker_id not in leaving]
+    receivers = [broker_id for broker_id, _ in brokers if broker_id not in leaving and broker_id not in closed]
     targets = {}
     for key, replicas in held.items():
         target = list(replicas)
@@ -37,7 +41,7 @@ def emptied(
             if not open_to:
                 raise InvalidReplicationFactor(
                     f"a partition has {len(replicas)} replicas, and only {len(receivers)} brokers would be left to "
-                    "hold them: add a broker, or give the topic a smaller replication factor first"
+                    "take them: start another broker, or give the topic a smaller replication factor first"
                 )
             carried.move(broker_id, carried.best(open_to, others, position), position, target)
         if tuple(target) != replicas:

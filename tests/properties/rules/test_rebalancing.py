@@ -91,3 +91,9 @@ def test_a_new_broker_gets_its_share_of_replicas_and_of_leaders_with_the_fewest_
     assert Counter(each for replicas in after.values() for each in replicas) == dict.fromkeys(range(1, 5), 45)
     leaders = Counter(replicas[0] for replicas in after.values())
     assert max(leaders.values()) - min(leaders.values()) <= 1
+
+
+def test_a_closed_broker_keeps_what_it_has_and_is_given_nothing() -> None:
+    brokers: Brokers = [(each, None) for each in range(1, 5)]
+    held = {0: (1, 2), 1: (2, 3), 2: (3, 1)}
+    assert emptied(held, brokers, [1], closed=[2]) == {0: (4, 2), 2: (3, 4)}

