@@ -27,7 +27,7 @@ def assign(
 
     Leaders go round all brokers, beginning with the one that `start` picks, so that another topic with another
     `start` begins elsewhere. Followers go to the racks that the partition has least of, then to the brokers that
-    have least so far, then to those that follow this leader least, so that a dead leader's work falls on many.
+    have least so far, then to those that were next to this leader least, so that a dead leader's work falls on many.
     """
     ring = _alternating([Place(*each) for each in brokers])
     if not 1 <= replication_factor <= len(ring):
@@ -66,7 +66,8 @@ class _Spread:
 
     ring: list[Place]
     replicas: Counter[int] = field(default_factory=Counter)
-    followers: Counter[tuple[int, int]] = field(default_factory=Counter)
+    followers: Counter[tuple[int, int, int]] = field(default_factory=Counter)
+    """How often a broker stands at a place behind a leader: the first of them takes over when it dies."""
 
     def next_partition(self, leader_at: int, replication_factor: int) -> tuple[int, ...]:
         leader = self.ring[leader_at].broker_id
@@ -80,12 +81,12 @@ class _Spread:
                 key=lambda place: (
                     racks[_rack(place)],
                     self.replicas[place.broker_id],
-                    self.followers[leader, place.broker_id],
+                    self.followers[leader, len(chosen), place.broker_id],
                 ),
             )
             open_places.remove(best)
             racks[_rack(best)] += 1
+            self.followers[leader, len(chosen), best.broker_id] += 1
             chosen.append(best.broker_id)
-            self.followers[leader, best.broker_id] += 1
         self.replicas.update(chosen)
         return tuple(chosen)

@@ -89,6 +89,12 @@ def test_a_dead_leaders_partitions_fall_to_all_others() -> None:
     assert sorted(next_in_line) == [2, 3, 4, 5]
 
 
+def test_with_a_replica_on_every_broker_the_next_in_line_differs_too() -> None:
+    brokers = [(1, None), (2, None), (3, None)]
+    next_in_line = Counter(replicas[1] for replicas in assign(6, 3, brokers, start=0) if replicas[0] == 1)
+    assert next_in_line == {2: 1, 3: 1}
+
+
 def test_processes_of_one_host_share_no_partition_while_there_is_another_host() -> None:
     brokers = [(1, "host-a"), (2, "host-a"), (3, "host-b"), (4, "host-b")]
     for replicas in assign(40, 2, brokers, start=3):
