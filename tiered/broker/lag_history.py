@@ -1,7 +1,8 @@
 """How far each group is behind, now and over the last two hours: for people, in this broker's memory.
 
 Owns a ring of samples for a bounded number of groups. A sample is one bounded question to SQL, held against the
-partitions in memory; while SQL is away the ring has a gap. Must never decide anything: no request waits for it but
+partitions in memory, and against their leaders' last reports where no replica is here; every broker takes its own
+samples, of all groups. While SQL is away the ring has a gap. Must never decide anything: no request waits for it but
 those that ask for it.
 """
 
@@ -14,7 +15,9 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from tiered.broker.positions import known_here, reported_position
 from tiered.errors import TieredError
+from tiered.ids import TopicId, TopicPartition
 from tiered.meta import group_lag
 from tiered.meta.group_lag import CommittedOffset
 
@@ -175,10 +178,14 @@ class LagHistory:
 
     def _partition_lags(self, rows: Iterator[CommittedOffset]) -> Iterator[PartitionLag]:
         for row in rows:
-            topic = self._broker.topics.find_id(row.topic_id)
-            if topic is None or row.partition >= len(topic.partitions):
+            topic, key = self._broker.topics.find_id(row.topic_id), TopicPartition(TopicId(row.topic_id), row.partition)
+            if topic is None or self._broker.image.row(key) is None:
                 continue  # Deleted; its offsets go with the next look for expired ones.
-            high_watermark = topic.partitions[row.partition].high_watermark
+            here = known_here(self._broker, key)
+            if here is not None:
+                high_watermark = here.high_watermark
+            else:
+                high_watermark = reported_position(self._broker, key, row.high_watermark).high_watermark
             yield PartitionLag(
                 topic=topic.name,
                 partition=row.partition,

@@ -1,6 +1,7 @@
 """What this broker tells SQL from time to time, so that people can SELECT it: local segments and positions.
 
-Owns the rhythm. Nothing here is ever read to decide anything, so a lost report does no harm.
+Owns the rhythm. Every broker reports the segments on its disk; how far a partition is, its leader alone. Nothing here
+is ever read to decide anything, so a lost report does no harm.
 """
 
 from typing import TYPE_CHECKING
@@ -46,6 +47,7 @@ class Reports:
                 log_end_offset=partition.log.log_end_offset,
             )
             for (topic_id, number), (partition, _) in changed.items()
+            if partition.leadership is not None
         ]
         scope = None if self._first else [*changed, *gone]
 
@@ -68,7 +70,8 @@ def _key(partition: Partition) -> tuple[UUID, int]:
 
 def _state(partition: Partition) -> tuple[object, ...]:
     log = partition.log
-    return log.local_log_start_offset, log.log_end_offset, len(log.segments), partition.high_watermark
+    leads = partition.leadership is not None
+    return log.local_log_start_offset, log.log_end_offset, len(log.segments), partition.high_watermark, leads
 
 
 def _segments(partition: Partition) -> list[LocalSegment]:

@@ -1,11 +1,13 @@
 """Following a topic: records of several partitions as they come, from any offset on, for one listener.
 
-Owns where the listener stands in each partition. Nothing is queued here: a listener that is slow is simply read
+Reads the replicas that this broker holds, its own followers' too, as far as they know what is committed.
+
+Owns where the listener stands in each of them. Nothing is queued here: a listener that is slow is simply read
 for later, so what it costs is one page of records. Must never skip a record without saying so.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -73,8 +75,27 @@ class Ended:
 Event: TypeAlias = Found | Behind | Ended
 
 
+def check_count(topic: Topic, count: int) -> None:
+    """Raises InvalidRequest when `count` partitions of the topic are more than one listener may follow."""
+    if count > MAX_PARTITIONS:
+        raise InvalidRequest(
+            f"a tail follows {MAX_PARTITIONS} partitions at most, {topic.name} has {topic.partition_count}: choose "
+            "some with partition=0,1,2"
+        )
+
+
+def ended(broker: "Broker", topic: Topic | None, name: str) -> Ended | None:
+    """Why nothing of the topic can be followed any more; None while it can."""
+    if not broker.serving:
+        return Ended(reason="shutting_down", message="the broker stops; connect again with the last event's id")
+    if topic is None:
+        return Ended(reason="topic_deleted", message=f"topic {name} was deleted")
+    return None
+
+
 class Tail:
-    """One listener. `positions` is where it stands: the next offset that it has not seen, by partition."""
+    """One listener. `positions` is where it stands: the next offset that it has not seen, by partition. Which
+    partitions these are does not change."""
 
     def __init__(
         self,
@@ -82,27 +103,19 @@ class Tail:
         topic: Topic,
         *,
         positions: Mapping[int, int],
-        takes_new_partitions: bool,
         committed_only: bool,
         wanted: Wanted | None,
         render: Callable[[int], Render],
     ) -> None:
-        """Raises InvalidRequest when there are too many partitions."""
         self.positions = dict(positions)
         self._broker = broker
         self.topic_id: TopicId = topic.topic_id
         self._name = topic.name
-        self._takes_new_partitions = takes_new_partitions
         self._committed_only = committed_only
         self._wanted = wanted
         self._render = render
         self._turn = 0
         self._rest_until_ms: dict[int, float] = {}
-        if len(self.positions) > MAX_PARTITIONS or (takes_new_partitions and topic.partition_count > MAX_PARTITIONS):
-            raise InvalidRequest(
-                f"a tail follows {MAX_PARTITIONS} partitions at most, {topic.name} has {topic.partition_count}: choose "
-                "some with partition=0,1,2"
-            )
 
     async def next(self, timeout_ms: float) -> Event | None:
         """What comes next; None when there is nothing for `timeout_ms`, though `positions` may have moved."""
@@ -110,11 +123,10 @@ class Tail:
         deadline_ms = clock.monotonic_ms() + timeout_ms
         while True:
             topic = self._broker.topics.find_id(self.topic_id)
-            end = self._end(topic)
+            end = ended(self._broker, topic, self._name)
             if end is not None:
                 return end
             assert topic is not None
-            self._take_new_partitions(topic)
             for number in self._in_turn():
                 event = await self._read(topic, number)
                 if event is not None:
@@ -126,45 +138,10 @@ class Tail:
                 left_ms = deadline_ms - clock.monotonic_ms()
                 if left_ms <= 0:
                     return None
-                waiters = [topic.partitions[number].waiters for number in self.positions]
+                hosted = (topic.hosted(number) for number in self.positions)
+                waiters = [partition.waiters for partition in hosted if partition is not None]
                 if await any_change(waiters, min(left_ms, LOOK_MS)):
                     await asyncio.sleep(GATHER_MS / 1000.0)
-
-    def lag(self) -> tuple[Missed, ...]:
-        """What the listener has not seen yet, by partition."""
-        topic = self._broker.topics.find_id(self.topic_id)
-        if topic is None:
-            return ()
-        ends = ((number, position, self._end_offset(topic, number)) for number, position in self.positions.items())
-        return tuple(
-            Missed(partition=number, from_offset=position, to_offset=end)
-            for number, position, end in ends
-            if end > position
-        )
-
-    def skip(self, missed: Iterable[Missed]) -> None:
-        """Goes on behind what was missed."""
-        for each in missed:
-            self.positions[each.partition] = each.to_offset
-
-    def _end(self, topic: Topic | None) -> Ended | None:
-        if not self._broker.serving:
-            return Ended(reason="shutting_down", message="the broker stops; connect again with the last event's id")
-        if topic is None:
-            return Ended(reason="topic_deleted", message=f"topic {self._name} was deleted")
-        if self._takes_new_partitions and topic.partition_count > MAX_PARTITIONS:
-            return Ended(
-                reason="too_many_partitions",
-                message=f"{topic.name} has {topic.partition_count} partitions now: choose some with partition=0,1,2",
-            )
-        return None
-
-    def _take_new_partitions(self, topic: Topic) -> None:
-        """From their start, so that nothing of them is missed."""
-        if self._takes_new_partitions:
-            for number, partition in enumerate(topic.partitions):
-                if number not in self.positions:
-                    self.positions[number] = partition.log_start_offset
 
     def _in_turn(self) -> list[int]:
         """All partitions, beginning with another one each time, so that a busy one does not starve the others."""
@@ -173,20 +150,25 @@ class Tail:
         return numbers[self._turn :] + numbers[: self._turn]
 
     def _end_offset(self, topic: Topic, number: int) -> int:
-        partition = topic.partitions[number]
+        partition = topic.hosted(number)
+        if partition is None:
+            return self.positions[number]
         return partition.last_stable_offset if self._committed_only else partition.high_watermark
 
     def _has_news(self, topic: Topic, number: int) -> bool:
         """True when a read would give something: records, or the reason why there are none."""
         if self._broker.clock.monotonic_ms() < self._rest_until_ms.get(number, 0.0):
             return False
-        position = self.positions[number]
-        return position != self._end_offset(topic, number)
+        return topic.hosted(number) is None or self.positions[number] != self._end_offset(topic, number)
 
     async def _read(self, topic: Topic, number: int) -> Event | None:
         if not self._has_news(topic, number):
             return None
-        partition, offset = topic.partitions[number], self.positions[number]
+        partition, offset = topic.hosted(number), self.positions[number]
+        if partition is None:
+            return self._unavailable(
+                number, f"{topic.name}-{number} is held by other brokers, and none of them leads it"
+            )
         try:
             page = await self._broker.records.read(
                 partition,

@@ -1,14 +1,17 @@
-"""Every group's committed offsets at one moment: what lag is computed from, for people.
+"""Every group's committed offsets at one moment, and how far partitions are: what lag is computed from, for people.
 
-Owns one bounded question. Nothing here decides anything; who needs a group's offsets to act asks `group_offsets`.
+Owns two bounded questions. Nothing here decides anything; who needs a group's offsets to act asks `group_offsets`.
 """
 
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
 from sqlalchemy import Connection, func, select
 
-from tiered.meta.tables import consumer_group, group_offset
+from tiered.meta.tables import consumer_group, group_offset, partition_position
+
+MAX_TOPICS_TO_FILTER = 100
 
 
 class CommittedOffset(NamedTuple):
@@ -19,6 +22,8 @@ class CommittedOffset(NamedTuple):
     partition: int
     offset: int
     committed_at_ms: int
+    high_watermark: int | None
+    """As the partition's leader last reported it."""
 
 
 def count(conn: Connection) -> int:
@@ -28,10 +33,29 @@ def count(conn: Connection) -> int:
 
 def load_all(conn: Connection, *, limit: int) -> tuple[CommittedOffset, ...]:
     """Up to `limit` committed offsets, by group."""
-    columns = group_offset.c
+    columns, positions = group_offset.c, partition_position.c
     statement = (
-        select(columns.group_id, columns.topic_id, columns.partition, columns.committed_offset, columns.committed_at_ms)
+        select(
+            columns.group_id,
+            columns.topic_id,
+            columns.partition,
+            columns.committed_offset,
+            columns.committed_at_ms,
+            positions.high_watermark,
+        )
+        .outerjoin(
+            partition_position, (positions.topic_id == columns.topic_id) & (positions.partition == columns.partition)
+        )
         .order_by(columns.group_id, columns.topic_id, columns.partition)
         .limit(limit)
     )
     return tuple(CommittedOffset(*row) for row in conn.execute(statement))
+
+
+def high_watermarks(conn: Connection, topic_ids: Collection[UUID]) -> Mapping[tuple[UUID, int], int]:
+    """What leaders last reported, by topic id and partition; those that never reported are missing."""
+    columns = partition_position.c
+    statement = select(columns.topic_id, columns.partition, columns.high_watermark)
+    if len(topic_ids) <= MAX_TOPICS_TO_FILTER:
+        statement = statement.where(columns.topic_id.in_(topic_ids))
+    return {(topic_id, partition): offset for topic_id, partition, offset in conn.execute(statement)}

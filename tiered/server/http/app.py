@@ -1,7 +1,7 @@
 """The HTTP server: the routes behind what guards them, on a socket.
 
 Owns the application's set-up and what becomes of an exception. Must never hold state of its own: every answer is
-read from the broker.
+read from the broker, or from another broker that must give it.
 """
 
 import asyncio
@@ -14,9 +14,12 @@ from aiohttp.web_protocol import RequestPayloadError
 from tiered.broker.broker import Broker
 from tiered.errors import TieredError
 from tiered.server.http import limits, openapi, security
+from tiered.server.http.cluster_view import VIEWS, ClusterViews
 from tiered.server.http.connection import HttpConnection, Refusal
 from tiered.server.http.failures import error_response, response_for
+from tiered.server.http.forward import CONNECTIONS, Connections
 from tiered.server.http.keys import BROKER
+from tiered.server.http.produce_elsewhere import ROUTER, RecordRouter
 from tiered.server.http.route import Handler
 from tiered.server.http.routes import ROUTES
 
@@ -31,7 +34,11 @@ def application(broker: Broker) -> web.Application:
     app[BROKER] = broker
     app[security.CSRF_TOKEN] = security.new_token()
     app[limits.REQUESTS] = limits.RequestsState()
+    app[VIEWS] = ClusterViews()
+    app[CONNECTIONS] = Connections()
+    app[ROUTER] = RecordRouter()
     app[openapi.DOCUMENT] = openapi.document_of(ROUTES)
+    app.on_cleanup.append(_close_connections)
     app.on_response_prepare.append(security.add_headers)
     for route in ROUTES:
         handler = limits.limited(route)
@@ -40,6 +47,10 @@ def application(broker: Broker) -> web.Application:
         else:
             app.router.add_route(route.method, route.path, handler)
     return app
+
+
+async def _close_connections(app: web.Application) -> None:
+    await app[CONNECTIONS].close()
 
 
 class HttpServer:

@@ -22,6 +22,15 @@ class NoSuchResource(errors.Invalid):
     """The path names a cluster, broker, config or member that is not here."""
 
 
+class RefusedElsewhere(errors.TieredError):
+    """What the broker that had to do it has answered instead."""
+
+    def __init__(self, message: str, *, status: int, error_code: int) -> None:
+        super().__init__(message)
+        self.status = status
+        self.error_code = error_code
+
+
 _STATUS: dict[type[errors.TieredError], int] = {
     errors.TieredError: 500,
     errors.Retriable: 503,
@@ -76,7 +85,16 @@ def response_for(request: web.Request, error: errors.TieredError) -> web.Respons
 
 def v3_status_and_code(error: errors.TieredError) -> tuple[int, int]:
     """(HTTP status, Confluent's code) for `error`."""
+    if isinstance(error, RefusedElsewhere):
+        return error.status, error.error_code
     return next(_V3[kind] for kind in type(error).__mro__ if kind in _V3)
+
+
+def v3_refusal(message: str, error_code: int) -> RefusedElsewhere:
+    """What another broker said of one record, with the status that its code stands for."""
+    status = next((status for status, code in _V3.values() if code == error_code), error_code)
+    status = status if 400 <= status <= 599 else 500
+    return RefusedElsewhere(message, status=status, error_code=error_code)
 
 
 def is_v3(request: web.Request) -> bool:

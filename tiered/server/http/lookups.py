@@ -5,11 +5,10 @@ Owns the few lookups that several routes share. Must never change anything.
 
 from aiohttp import web
 
-from tiered.broker.partition import Partition
 from tiered.broker.topics import Topic
 from tiered.errors import InvalidRequest
 from tiered.server.http.keys import BROKER
-from tiered.server.http.parameters import PARTITION, TOPIC
+from tiered.server.http.parameters import TOPIC
 
 
 def topic_of(request: web.Request) -> Topic:
@@ -23,8 +22,3 @@ def topic_with_records(request: web.Request) -> Topic:
     if topic.is_internal:
         raise InvalidRequest(f"topic {topic.name} is internal and has no log; committed offsets are at /api/v1/groups")
     return topic
-
-
-def partition_of(request: web.Request) -> Partition:
-    """The partition that the path names; raises UnknownTopicOrPartition."""
-    return topic_of(request).partition(PARTITION.of(request))

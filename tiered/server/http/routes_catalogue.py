@@ -1,6 +1,7 @@
 """`/api/v1/topics/{topic}/partitions/{partition}/segments`: where the data is.
 
-Answers from memory, so it works while SQL is away. Reads nothing but the broker's own view.
+Answers from the leader's memory, so it works while SQL is away; "hot" is what the leader has on its disk. While nobody
+leads, a replica here tells of its own.
 """
 
 from typing import Any
@@ -9,9 +10,11 @@ from aiohttp import web
 
 from tiered.broker.catalogue import CataloguedSegment, segments_of
 from tiered.server.http import schema
+from tiered.server.http.elsewhere import leader_elsewhere
+from tiered.server.http.forward import forward
 from tiered.server.http.keys import BROKER
 from tiered.server.http.long_list import json_with_list
-from tiered.server.http.lookups import partition_of
+from tiered.server.http.lookups import topic_of
 from tiered.server.http.parameters import PARTITION, TOPIC, query_number
 from tiered.server.http.route import Route, answers_json
 
@@ -46,9 +49,13 @@ _SEGMENTS = schema.record(
 )
 
 
-async def segments(request: web.Request) -> web.Response:
+async def segments(request: web.Request) -> web.StreamResponse:
     """At most 10,000 segments an answer; `?start_offset=` pages on from the last `end_offset`."""
-    partition = partition_of(request)
+    topic, number = topic_of(request), PARTITION.of(request)
+    to = leader_elsewhere(request, topic, number)
+    if to is not None:
+        return await forward(request, to)
+    partition = topic.partition(number)
     start_offset = _START.of(request)
     found = segments_of(partition, start_offset=start_offset, limit=MAX_SEGMENTS)
     fields = {

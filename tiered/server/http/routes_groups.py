@@ -1,6 +1,7 @@
 """`/api/v1/groups`: groups, their members, offsets and lag now and lately; resetting the offsets of an idle one.
 
-Committed offsets come from SQL, so these answer 503 while it is away; the lag's history comes from memory.
+A group is told of by its coordinator: other brokers pass the request on to it. Committed offsets come from SQL, so
+these answer 503 while it is away; the lag's history comes from any broker's memory.
 """
 
 from collections.abc import Mapping
@@ -13,13 +14,16 @@ from tiered.broker.groups.offsets import OffsetRow
 from tiered.broker.groups.values import GroupDescription, GroupSummary
 from tiered.broker.lag_history import SAMPLES, GroupLag
 from tiered.broker.offset_reset import Earliest, Latest, Target, ToOffset, ToTimestamp, reset_offsets
-from tiered.broker.partition import Partition
-from tiered.broker.topics import Topic
+from tiered.broker.positions import Position, positions_of
 from tiered.errors import InvalidRequest
 from tiered.ids import TopicPartition
 from tiered.server.http import schema
+from tiered.server.http.elsewhere import at_coordinator, coordinator_elsewhere, others
+from tiered.server.http.forward import ask_all, forward
 from tiered.server.http.keys import BROKER
+from tiered.server.http.logs_elsewhere import Logs
 from tiered.server.http.long_list import json_with_list
+from tiered.server.http.origin import is_forwarded
 from tiered.server.http.parameters import GROUP, json_of, query_number
 from tiered.server.http.route import Answer, Route, answers_json
 
@@ -81,13 +85,15 @@ _GROUPS = schema.record(
             schema.record(
                 {
                     **_SUMMARY_FIELDS,
+                    "coordinator": schema.integer("Which broker it is."),
                     "members": schema.integer(),
                     "lag": schema.nullable(schema.integer("Null when nothing is committed.")),
                     "topics": schema.array(schema.text()),
                 },
                 is_open=True,
             )
-        )
+        ),
+        "silent_brokers": schema.array(schema.integer(), "Their groups are missing: they did not answer in time."),
     },
     is_open=True,
 )
@@ -117,6 +123,7 @@ _OFFSET = schema.record(
 _GROUP = schema.record(
     {
         **_SUMMARY_FIELDS,
+        "coordinator": schema.integer("Which broker it is."),
         "lag": schema.nullable(schema.integer()),
         "members": schema.array(_MEMBER),
         "offsets": schema.array(_OFFSET),
@@ -140,19 +147,29 @@ _HISTORY = schema.record(
 
 
 async def groups(request: web.Request) -> web.Response:
+    """Every broker tells of those that it coordinates; who does not answer in time is named."""
     broker = request.app[BROKER]
     lags = await broker.lag.current()
-    found = sorted(await broker.groups.list_groups(), key=lambda each: each.group_id)
-    return await json_with_list({}, "groups", (_summary_fields(each, lags.get(each.group_id)) for each in found))
+    found = [_summary_fields(broker, each, lags.get(each.group_id)) for each in await broker.groups.list_groups()]
+    silent: list[int] = []
+    if not is_forwarded(request):
+        asked = others(broker)
+        answers = await ask_all(request, asked, "/api/v1/groups")
+        silent = [each.broker_id for each in asked if each.broker_id not in answers]
+        found += [each for answer in answers.values() for each in answer["groups"]]
+    # A slot on its way from one broker to another may be told of by both.
+    by_id = {str(each["group_id"]): each for each in found}
+    return await json_with_list({"silent_brokers": silent}, "groups", (by_id[group_id] for group_id in sorted(by_id)))
 
 
-def _summary_fields(group: GroupSummary, lag: GroupLag | None) -> dict[str, Any]:
+def _summary_fields(broker: Broker, group: GroupSummary, lag: GroupLag | None) -> dict[str, Any]:
     return {
         "group_id": group.group_id,
         "kind": group.kind.value,
         "state": group.state,
         "protocol_type": group.protocol_type,
         "members": group.member_count,
+        "coordinator": broker.broker_id,
         "lag": None if lag is None else lag.lag,
         "topics": [] if lag is None else lag.topics,
     }
@@ -163,7 +180,7 @@ async def group(request: web.Request) -> web.Response:
     group_id = GROUP.of(request)
     described = await broker.groups.describe(group_id)
     stored = await broker.groups.offsets.fetch(group_id)
-    offsets = _offsets(broker, described, stored)
+    offsets = await _offsets(broker, described, stored)
     lags = [each.lag for each in offsets if each.lag is not None]
     fields = {
         "group_id": group_id,
@@ -172,6 +189,7 @@ async def group(request: web.Request) -> web.Response:
         "protocol_type": described.protocol_type,
         "protocol_name": described.protocol_name,
         "generation": described.generation,
+        "coordinator": broker.broker_id,
         "lag": sum(lags) if lags else None,
         "members": [
             {
@@ -192,12 +210,15 @@ async def delete(request: web.Request) -> web.Response:
     return web.Response(status=204)
 
 
-async def lag(request: web.Request) -> web.Response:
+async def lag(request: web.Request) -> web.StreamResponse:
     broker = request.app[BROKER]
     group_id = GROUP.of(request)
     since_ms = broker.clock.now_ms() - _MINUTES.of(request) * MINUTE_MS
     samples = broker.lag.history(group_id, since_ms=since_ms)
     if not samples:
+        to = coordinator_elsewhere(request, group_id)
+        if to is not None:
+            return await forward(request, to)
         await broker.groups.describe(group_id)
     return web.json_response(
         {
@@ -215,7 +236,13 @@ async def reset(request: web.Request) -> web.Response:
     topic = broker.topics.by_name(body["topic"])
     dry_run = body.get("dry_run", False)
     changes = await reset_offsets(
-        broker, GROUP.of(request), topic, body.get("partitions"), _target(body["to"]), dry_run=dry_run
+        broker,
+        GROUP.of(request),
+        topic,
+        body.get("partitions"),
+        _target(body["to"]),
+        dry_run=dry_run,
+        logs=Logs(request),
     )
     return web.json_response(
         {
@@ -245,50 +272,45 @@ def _target(to: str | dict[str, int]) -> Target:
 class _Offset(NamedTuple):
     """One partition that the group has committed an offset of, or that `member_id` reads."""
 
-    partition: Partition
-    high_watermark: int
+    topic: str
+    partition: int
+    position: Position
     row: OffsetRow | None
     member_id: str | None
 
     @property
     def lag(self) -> int | None:
-        return None if self.row is None else max(0, self.high_watermark - self.row.committed_offset)
+        return None if self.row is None else max(0, self.position.high_watermark - self.row.committed_offset)
 
 
-def _offsets(broker: Broker, described: GroupDescription, stored: Mapping[TopicPartition, OffsetRow]) -> list[_Offset]:
+async def _offsets(
+    broker: Broker, described: GroupDescription, stored: Mapping[TopicPartition, OffsetRow]
+) -> list[_Offset]:
     """Committed offsets and assigned partitions, each once, by topic and partition."""
-    readers = {
-        (name, number): member.member_id
-        for member in described.members
-        for name, numbers in member.assignment.items()
-        for number in numbers
-    }
-    rows: dict[tuple[str, int], tuple[Topic, OffsetRow | None]] = {}
-    for name, number in readers:
-        topic = broker.topics.find(name)
-        if topic is not None:
-            rows[name, number] = (topic, None)
-    for key, row in stored.items():
+    readers: dict[TopicPartition, str] = {}
+    for member in described.members:
+        for name, numbers in member.assignment.items():
+            topic = broker.topics.find(name)
+            if topic is not None:
+                readers |= {TopicPartition(topic.topic_id, number): member.member_id for number in numbers}
+    positions = await positions_of(broker, {*readers, *stored})
+    found = []
+    for key, position in positions.items():
         topic = broker.topics.find_id(key.topic_id)
         if topic is not None:
-            rows[topic.name, key.partition] = (topic, row)
-    return [
-        _Offset(partition, partition.high_watermark, row, readers.get((name, number)))
-        for (name, number), (topic, row) in sorted(rows.items(), key=lambda item: item[0])
-        if number < len(topic.partitions)
-        for partition in (topic.partitions[number],)
-    ]
+            found.append(_Offset(topic.name, key.partition, position, stored.get(key), readers.get(key)))
+    return sorted(found, key=lambda each: (each.topic, each.partition))
 
 
 def _offset_fields(offset: _Offset) -> dict[str, Any]:
-    partition, row = offset.partition, offset.row
+    row = offset.row
     return {
-        "topic": partition.topic,
-        "partition": partition.topic_partition.partition,
+        "topic": offset.topic,
+        "partition": offset.partition,
         "committed_offset": None if row is None else row.committed_offset,
         "metadata": None if row is None else row.metadata,
-        "high_watermark": offset.high_watermark,
-        "log_start_offset": partition.log_start_offset,
+        "high_watermark": offset.position.high_watermark,
+        "log_start_offset": offset.position.log_start_offset,
         "lag": offset.lag,
         "committed_at_ms": None if row is None else row.committed_at_ms,
         "member_id": offset.member_id,
@@ -307,7 +329,7 @@ ROUTES = (
     Route(
         method="GET",
         path="/api/v1/groups/{group}",
-        handler=group,
+        handler=at_coordinator(GROUP, group),
         summary="One group with its members, offsets and lag.",
         tag=TAG,
         parameters=(GROUP,),
@@ -316,7 +338,7 @@ ROUTES = (
     Route(
         method="DELETE",
         path="/api/v1/groups/{group}",
-        handler=delete,
+        handler=at_coordinator(GROUP, delete),
         summary="Delete a group without members, and its offsets.",
         tag=TAG,
         parameters=(GROUP,),
@@ -334,7 +356,7 @@ ROUTES = (
     Route(
         method="POST",
         path="/api/v1/groups/{group}/offsets/reset",
-        handler=reset,
+        handler=at_coordinator(GROUP, reset),
         summary="Move the committed offsets of a group without members.",
         tag=TAG,
         parameters=(GROUP,),

@@ -1,6 +1,7 @@
 """`/api/v1/topics/{topic}/records`: a page of one partition's records, from both tiers.
 
-Owns what the query means. Reading, decoding and rendering happen in the broker's threads, within bounds.
+Owns what the query means. Asked of another broker, it is the leader's answer. Reading, decoding and rendering happen
+in the broker's threads, within bounds.
 """
 
 import asyncio
@@ -13,6 +14,8 @@ from tiered.broker.partition import Partition
 from tiered.broker.record_reader import Limits
 from tiered.errors import InvalidRequest
 from tiered.server.http import schema
+from tiered.server.http.elsewhere import leader_elsewhere
+from tiered.server.http.forward import forward
 from tiered.server.http.keys import BROKER
 from tiered.server.http.lookups import topic_with_records
 from tiered.server.http.parameters import TOPIC, query_number, query_text
@@ -84,7 +87,11 @@ _PAGE = schema.record(
 
 async def records(request: web.Request) -> web.StreamResponse:
     broker = request.app[BROKER]
-    partition = topic_with_records(request).partition(_PARTITION.of(request))
+    topic, number = topic_with_records(request), _PARTITION.of(request)
+    to = leader_elsewhere(request, topic, number)
+    if to is not None:
+        return await forward(request, to)
+    partition = topic.partition(number)
     committed_only = _ISOLATION.of(request) == READ_COMMITTED
     offset = await _start(broker, request, partition, committed_only)
     page = await broker.records.read(

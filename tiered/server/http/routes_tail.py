@@ -1,4 +1,4 @@
-"""`/api/v1/topics/{topic}/tail`: records as they come, as server-sent events.
+"""`/api/v1/topics/{topic}/tail`: records as they come, as server-sent events, whoever leads the partitions.
 
 Owns the form of the events and what becomes of a listener that does not read. The id of each event holds the next
 offset of every partition, so Last-Event-ID resumes without loss or repeats. Must never hold more than one page for
@@ -15,16 +15,18 @@ from aiohttp import web
 
 from tiered.broker.broker import Broker
 from tiered.broker.record_reader import Render, Wanted
-from tiered.broker.tail import Behind, Ended, Found, Missed, Tail
+from tiered.broker.tail import Behind, Ended, Found, Missed, Tail, check_count
 from tiered.broker.topics import Topic
-from tiered.errors import InvalidRequest
+from tiered.errors import InvalidRequest, NotLeader, UnknownTopicOrPartition
 from tiered.formats.record_batch import Record
 from tiered.server.http import schema
 from tiered.server.http.keys import BROKER
 from tiered.server.http.lookups import topic_with_records
 from tiered.server.http.parameters import TOPIC, query_number, query_text
+from tiered.server.http.partition_facts import facts_of
 from tiered.server.http.record_json import renderer
 from tiered.server.http.route import Answer, Route
+from tiered.server.http.topic_tail import TopicTail, open_tail
 
 LAST_EVENT_ID = "Last-Event-ID"
 CONTENT_TYPE = "text/event-stream"
@@ -59,30 +61,42 @@ _FIELD_BYTES = query_number(
     maximum=MAX_FIELD_BYTES,
     default=DEFAULT_FIELD_BYTES,
 )
+_FOR_LEADERS = (_KEY, _KEY_PREFIX, _ISOLATION, _FIELD_BYTES)
 _LAST_ID = query_text("last_event_id", "As the header Last-Event-ID, for clients that cannot set it.", max_length=4000)
 
 
 async def tail(request: web.Request) -> web.StreamResponse:
     broker = request.app[BROKER]
     topic = topic_with_records(request)
-    listener = Tail(
-        broker,
-        topic,
-        positions=_positions(request, topic),
-        takes_new_partitions=_PARTITION.find(request) is None,
-        committed_only=_ISOLATION.of(request) == READ_COMMITTED,
-        wanted=_wanted(_KEY.find(request), _KEY_PREFIX.find(request)),
-        render=_Renderers(_FIELD_BYTES.of(request)),
-    )
+    takes_new_partitions = _PARTITION.find(request) is None
+    committed_only = _ISOLATION.of(request) == READ_COMMITTED
+    wanted = _wanted(_KEY.find(request), _KEY_PREFIX.find(request))
+    render = _Renderers(_FIELD_BYTES.of(request))
+    if takes_new_partitions:
+        check_count(topic, topic.partition_count)
+    positions = await _positions(request, topic)
+    check_count(topic, len(positions))
+
+    def local(topic: Topic, positions: Mapping[int, int]) -> Tail:
+        return Tail(broker, topic, positions=positions, committed_only=committed_only, wanted=wanted, render=render)
+
     skips = _WHEN_BEHIND.of(request) == SKIP
     response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE, "X-Accel-Buffering": "no"})
     response.force_close()
     await response.prepare(request)
-    stream = _Stream(broker, request, response, listener, skips=skips)
-    try:
-        await stream.run()
-    except ConnectionResetError:
-        pass  # The listener has gone; it may come back with its last id.
+    async with open_tail(
+        request,
+        topic,
+        positions=positions,
+        takes_new_partitions=takes_new_partitions,
+        committed_only=committed_only,
+        local=local,
+        query={each.name: value for each in _FOR_LEADERS if (value := each.text_in(request)) is not None},
+    ) as listener:
+        try:
+            await _Stream(broker, request, response, listener, skips=skips).run()
+        except ConnectionResetError:
+            pass  # The listener has gone; it may come back with its last id.
     return response
 
 
@@ -90,7 +104,7 @@ class _Stream:
     """Events on their way to one listener."""
 
     def __init__(
-        self, broker: Broker, request: web.Request, response: web.StreamResponse, listener: Tail, *, skips: bool
+        self, broker: Broker, request: web.Request, response: web.StreamResponse, listener: TopicTail, *, skips: bool
     ) -> None:
         self._broker = broker
         self._request = request
@@ -131,7 +145,7 @@ class _Stream:
     async def _tell_slow(self) -> bool:
         """True while the listener is there. Says how far it is behind, and skips that if it wants so."""
         self._waited_ms = 0.0
-        missed = self._tail.lag()
+        missed = await self._tail.lag()
         # Less and less often while it does not catch up: one that reads a long past is slow all the time.
         self._slow_after_ms = 2 * self._slow_after_ms if missed else SLOW_MS
         if not missed:
@@ -161,7 +175,7 @@ class _Stream:
     async def _cut_off(self) -> None:
         """The last event lies behind all that was sent; if it is not fetched soon, the connection breaks."""
         message = "you have not read for too long; connect again with the id of the last event that you have read"
-        last = Behind(reason="cut_off", message=message, skipped=False, missed=self._tail.lag())
+        last = Behind(reason="cut_off", message=message, skipped=False, missed=await self._tail.lag())
         try:
             async with asyncio.timeout(LAST_WORDS_MS / 1000.0):
                 await self._response.write(self._behind(last))
@@ -242,21 +256,26 @@ def _wanted(key: str | None, prefix: str | None) -> Wanted | None:
     return None
 
 
-def _positions(request: web.Request, topic: Topic) -> dict[int, int]:
+async def _positions(request: web.Request, topic: Topic) -> dict[int, int]:
     """Where to begin in each partition: as the last event's id says, else as `from` does."""
     chosen = _chosen(_PARTITION.find(request), topic)
     resumed = _last_positions(request, topic)
-    committed_only = _ISOLATION.of(request) == READ_COMMITTED
+    end = "last_stable_offset" if _ISOLATION.of(request) == READ_COMMITTED else "high_watermark"
+    numbers = chosen if chosen is not None else list(range(topic.partition_count))
+    if all(number in resumed for number in numbers):
+        return {number: resumed[number] for number in numbers}
+    facts = {each["partition"]: each for each in await facts_of(request, topic)}
     found = {}
-    for number in chosen if chosen is not None else range(len(topic.partitions)):
-        partition = topic.partition(number)
+    for number in numbers:
         if number in resumed:
             found[number] = resumed[number]
         elif _FROM.of(request) == "earliest" or (resumed and chosen is None):
             # One that the last event did not know has come since then: none of it was seen.
-            found[number] = partition.log_start_offset
+            found[number] = facts[number]["log_start_offset"]
+        elif facts[number]["told_by"] is None:
+            raise NotLeader(f"where {topic.name}-{number} ends is not known: its leader does not answer; try again")
         else:
-            found[number] = partition.last_stable_offset if committed_only else partition.high_watermark
+            found[number] = facts[number][end]
     return found
 
 
@@ -267,7 +286,8 @@ def _chosen(text: str | None, topic: Topic) -> list[int] | None:
     if not all(_NUMBER.match(number) for number in numbers) or len(set(numbers)) != len(numbers):
         raise InvalidRequest(f"partition is {text[:80]!r}: it must be partition numbers, each once, like 0 or 0,3,4")
     for number in numbers:
-        topic.partition(int(number))
+        if int(number) >= topic.partition_count:
+            raise UnknownTopicOrPartition(f"{topic.name} has no partition {number}; it has {topic.partition_count}")
     return [int(number) for number in numbers]
 
 
@@ -282,7 +302,7 @@ def _last_positions(request: web.Request, topic: Topic) -> dict[int, int]:
         match = _POSITION.match(part)
         if match is None or int(match[1]) in found or int(match[2]) > schema.LONG_MAX:
             raise InvalidRequest(f"{LAST_EVENT_ID} is {text[:80]!r}: it must be the id of an event, like 0:15,1:7")
-        if int(match[1]) >= len(topic.partitions):
+        if int(match[1]) >= topic.partition_count:
             raise InvalidRequest(
                 f"{LAST_EVENT_ID} names partition {match[1]}, which {topic.name} does not have (any more): begin anew"
             )

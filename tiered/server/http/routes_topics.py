@@ -1,7 +1,7 @@
 """`/api/v1/topics`: every topic with its partitions; one with its configs; create, configure, delete.
 
-Reads the broker's own view, so it answers while SQL is away; what changes something goes through `admin`, as
-the same request of Kafka's protocol does.
+Reads the cluster's image and what the leaders know, so it answers while SQL is away; what changes something goes
+through `admin`, as the same request of Kafka's protocol does.
 """
 
 from typing import Any
@@ -10,15 +10,18 @@ from aiohttp import web
 
 from tiered.broker.admin import DEFAULT, MAX_PARTITIONS_A_TOPIC, NewTopic
 from tiered.broker.broker import Broker
-from tiered.broker.partition import Partition
 from tiered.broker.topics import Topic
 from tiered.config import ConfigChange, ConfigEntry, ConfigOperation
 from tiered.errors import InvalidRequest
 from tiered.server.http import schema
+from tiered.server.http.elsewhere import others
+from tiered.server.http.forward import ask_all
 from tiered.server.http.keys import BROKER
 from tiered.server.http.long_list import json_with_list
 from tiered.server.http.lookups import topic_of
+from tiered.server.http.origin import is_forwarded
 from tiered.server.http.parameters import TOPIC, json_of, query_flag
+from tiered.server.http.partition_facts import PARTITION, Facts, facts_here, facts_of, is_known_here, merged
 from tiered.server.http.route import Answer, Route, answers_json
 from tiered.server.kafka.api.create_topics import check_partitions
 
@@ -57,34 +60,16 @@ _CONFIG = schema.record(
     },
     is_open=True,
 )
-_PARTITION = schema.record(
-    {
-        "partition": schema.integer(),
-        "leader": schema.integer(),
-        "isr": schema.array(schema.integer()),
-        "replicas": schema.array(schema.integer()),
-        "leader_epoch": schema.integer(),
-        "log_start_offset": schema.integer(),
-        "local_log_start_offset": schema.integer(),
-        "cold_end_offset": schema.integer(),
-        "overdue_end_offset": schema.integer("From cold_end_offset up to here uploads are late; equal if none is."),
-        "high_watermark": schema.integer(),
-        "last_stable_offset": schema.integer(),
-        "log_end_offset": schema.integer(),
-        "local_bytes": schema.integer(),
-        "cold_bytes": schema.integer(),
-        "failed": schema.nullable(schema.text("Why its log takes no more writes.")),
-    },
-    is_open=True,
-)
 _TOPIC_FIELDS = {
     "topic": schema.text(),
     "topic_id": schema.text(),
     "internal": schema.boolean(),
     "partition_count": schema.integer(),
     "replication_factor": schema.integer(),
+    "under_replicated": schema.integer("Partitions with a replica that is not in sync."),
+    "offline": schema.integer("Partitions without a leader."),
     "record_count": schema.integer("How many offsets there are: at least as many as records."),
-    "local_bytes": schema.integer(),
+    "local_bytes": schema.integer("On one broker for each partition; replicas are not added up."),
     "cold_bytes": schema.integer(),
     "tier_records": schema.record(
         {
@@ -95,7 +80,7 @@ _TOPIC_FIELDS = {
         },
         description="How many offsets are where.",
     ),
-    "partitions": schema.array(_PARTITION),
+    "partitions": schema.array(PARTITION),
 }
 _TOPIC = schema.record(_TOPIC_FIELDS, optional=("partitions",), is_open=True)
 _WITH_PARTITIONS = query_flag("partitions", "Whether each topic comes with its partitions.", default=True)
@@ -105,13 +90,33 @@ _TOPIC_WITH_CONFIGS = schema.record({**_TOPIC_FIELDS, "configs": schema.array(_C
 async def topics(request: web.Request) -> web.Response:
     broker = request.app[BROKER]
     left_out = () if _WITH_PARTITIONS.of(request) else ("partitions",)
-    found = (topic_fields(broker, topic) for topic in broker.topics)
+    told = await _told_elsewhere(request)
+    found = (
+        topic_fields(topic, merged(facts_here(broker, topic), told.get(topic.name, {}))) for topic in broker.topics
+    )
     items = ({name: fields[name] for name in fields if name not in left_out} for fields in found)
     return await json_with_list({}, "topics", items)
 
 
+async def _told_elsewhere(request: web.Request) -> dict[str, dict[int, list[Facts]]]:
+    """What other brokers tell of their partitions, by topic and broker. Nobody is asked where a replica here knows."""
+    broker = request.app[BROKER]
+    wanted = set()
+    if not is_forwarded(request):
+        for topic in broker.topics:
+            for row in broker.image.rows_of(topic.topic_id):
+                if not is_known_here(broker, topic, row.partition):
+                    wanted.add(row.leader)
+    asked = [each for each in others(broker) if each.broker_id in wanted]
+    told: dict[str, dict[int, list[Facts]]] = {}
+    for broker_id, answer in (await ask_all(request, asked, "/api/v1/topics")).items():
+        for each in answer["topics"]:
+            told.setdefault(each["topic"], {})[broker_id] = each["partitions"]
+    return told
+
+
 async def topic(request: web.Request) -> web.Response:
-    return web.json_response(_with_configs(request.app[BROKER], topic_of(request)))
+    return web.json_response(await _with_configs(request, topic_of(request)))
 
 
 async def create(request: web.Request) -> web.Response:
@@ -126,7 +131,7 @@ async def create(request: web.Request) -> web.Response:
     )
     check_partitions(broker, max(1, new.partition_count))
     made = await broker.admin.create_topic(new, validate_only=validate_only)
-    return web.json_response(_with_configs(broker, made), status=200 if validate_only else 201)
+    return web.json_response(await _with_configs(request, made), status=200 if validate_only else 201)
 
 
 async def alter_configs(request: web.Request) -> web.Response:
@@ -153,40 +158,21 @@ async def delete(request: web.Request) -> web.Response:
     return web.Response(status=204)
 
 
-def topic_fields(broker: Broker, topic: Topic) -> dict[str, Any]:
+def topic_fields(topic: Topic, partitions: list[Facts]) -> dict[str, Any]:
     """A topic in JSON. `record_count` is what its offsets allow: an upper bound."""
-    partitions = [partition_fields(broker, partition) for partition in topic.partitions]
     return {
         "topic": topic.name,
         "topic_id": str(topic.topic_id),
         "internal": topic.is_internal,
         "partition_count": topic.partition_count,
-        "replication_factor": 1,
+        "replication_factor": topic.replication_factor,
+        "under_replicated": sum(each["under_replicated"] for each in partitions),
+        "offline": sum(each["leader"] < 0 for each in partitions),
         "record_count": sum(each["high_watermark"] - each["log_start_offset"] for each in partitions),
         "local_bytes": sum(each["local_bytes"] for each in partitions),
         "cold_bytes": sum(each["cold_bytes"] for each in partitions),
         "tier_records": _tier_records(partitions),
         "partitions": partitions,
-    }
-
-
-def partition_fields(broker: Broker, partition: Partition) -> dict[str, Any]:
-    return {
-        "partition": partition.topic_partition.partition,
-        "leader": broker.broker_id,
-        "isr": [broker.broker_id],
-        "replicas": [broker.broker_id],
-        "leader_epoch": partition.leader_epoch,
-        "log_start_offset": partition.log_start_offset,
-        "local_log_start_offset": partition.log.local_log_start_offset,
-        "cold_end_offset": partition.cold_end_offset,
-        "overdue_end_offset": broker.overdue_end_offset(partition),
-        "high_watermark": partition.high_watermark,
-        "last_stable_offset": partition.last_stable_offset,
-        "log_end_offset": partition.log.log_end_offset,
-        "local_bytes": partition.log.size_bytes,
-        "cold_bytes": partition.cold_bytes,
-        "failed": partition.log.failed,
     }
 
 
@@ -205,8 +191,9 @@ def _tier_records(partitions: list[dict[str, Any]]) -> dict[str, int]:
     return found
 
 
-def _with_configs(broker: Broker, topic: Topic) -> dict[str, Any]:
-    return {**topic_fields(broker, topic), "configs": _configs(broker, topic)}
+async def _with_configs(request: web.Request, topic: Topic) -> dict[str, Any]:
+    partitions = await facts_of(request, topic)
+    return {**topic_fields(topic, partitions), "configs": _configs(request.app[BROKER], topic)}
 
 
 def _configs(broker: Broker, topic: Topic) -> list[dict[str, Any]]:

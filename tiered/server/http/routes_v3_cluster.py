@@ -1,6 +1,6 @@
 """`/v3/clusters` and their brokers, in Confluent's shapes.
 
-Answers from memory. There is one cluster: this broker's.
+Answers from memory. There is one cluster: this broker's. Its brokers are those in service.
 """
 
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from aiohttp import web
 from tiered.broker.broker import Broker
 from tiered.server.http.failures import NoSuchResource
 from tiered.server.http.keys import BROKER
+from tiered.server.http.origin import origin_of
 from tiered.server.http.route import Route, answers_json
 from tiered.server.http.schema import integer, nullable, text
 from tiered.server.http.v3 import (
@@ -21,7 +22,6 @@ from tiered.server.http.v3 import (
     Links,
     cluster_of,
     list_schema,
-    origin_of,
     resource_schema,
 )
 
@@ -32,6 +32,7 @@ _CLUSTER = resource_schema(
         ("controller", "acls", "brokers", "broker_configs", "consumer_groups", "topics", "partition_reassignments"),
         LINK,
     ),
+    optional=("controller",),
 )
 _BROKER = resource_schema(
     "KafkaBroker",
@@ -63,31 +64,33 @@ async def _cluster(request: web.Request) -> web.Response:
 
 async def _brokers(request: web.Request) -> web.Response:
     broker, links = cluster_of(request), Links(request)
-    return await links.listing("KafkaBroker", ("brokers",), [_broker_fields(request, broker, links)])
+    items = [_broker_fields(request, links, row.broker_id) for row in broker.image.live()]
+    return await links.listing("KafkaBroker", ("brokers",), items)
 
 
 async def _broker(request: web.Request) -> web.Response:
-    broker = broker_of(request)
-    return web.json_response(_broker_fields(request, broker, Links(request)))
+    _, number = broker_of(request)
+    return web.json_response(_broker_fields(request, Links(request), number))
 
 
-def broker_of(request: web.Request) -> Broker:
-    """The broker, when the path names it and its cluster."""
+def broker_of(request: web.Request) -> tuple[Broker, int]:
+    """This broker, and the id of the one that the path names, which is in service."""
     broker = cluster_of(request)
     asked = BROKER_ID.of(request)
-    if asked != broker.broker_id:
-        raise NoSuchResource(f"broker {asked} cannot be found: broker {broker.broker_id} is the only one")
-    return broker
+    live = [row.broker_id for row in broker.image.live()]
+    if asked not in live:
+        raise NoSuchResource(f"broker {asked} is not in service; those that are: {', '.join(map(str, live))}")
+    return broker, asked
 
 
 def _cluster_fields(request: web.Request) -> Mapping[str, Any]:
-    links = Links(request)
+    links, controller_id = Links(request), request.app[BROKER].image.controller_id
     return links.resource(
         "KafkaCluster",
         (),
         "",
         {
-            "controller": links.link("brokers", request.app[BROKER].broker_id),
+            **({"controller": links.link("brokers", controller_id)} if controller_id >= 0 else {}),
             "acls": links.link("acls"),
             "brokers": links.link("brokers"),
             "broker_configs": links.link("broker-configs"),
@@ -98,10 +101,8 @@ def _cluster_fields(request: web.Request) -> Mapping[str, Any]:
     )
 
 
-def _broker_fields(request: web.Request, broker: Broker, links: Links) -> Mapping[str, Any]:
-    sockname = request.get_extra_info("sockname")
-    host, port = broker.address_for(sockname[0] if sockname else "")
-    number = broker.broker_id
+def _broker_fields(request: web.Request, links: Links, number: int) -> Mapping[str, Any]:
+    host, port, rack = address_of(request, number)
     return links.resource(
         "KafkaBroker",
         ("brokers", number),
@@ -110,11 +111,21 @@ def _broker_fields(request: web.Request, broker: Broker, links: Links) -> Mappin
             "broker_id": number,
             "host": host,
             "port": port,
-            "rack": broker.rack,
+            "rack": rack,
             "configs": links.link("brokers", number, "configs"),
             "partition_replicas": links.link("brokers", number, "partition-replicas"),
         },
     )
+
+
+def address_of(request: web.Request, number: int) -> tuple[str, int, str | None]:
+    """(host, port, rack) where Kafka clients reach a registered broker: us on the address that this one came by."""
+    broker = request.app[BROKER]
+    if number == broker.broker_id:
+        sockname = request.get_extra_info("sockname")
+        return *broker.address_for(sockname[0] if sockname else ""), broker.rack
+    row = broker.image.brokers[number]
+    return row.host, row.port, row.rack
 
 
 ROUTES = (

@@ -5,13 +5,14 @@ once (`:alter`), all or nothing. Owns no setting: `config` does.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aiohttp import web
 
 from tiered.config import ConfigChange, ConfigEntry, ConfigOperation
 from tiered.errors import InvalidRequest
+from tiered.server.http.elsewhere import at_broker
 from tiered.server.http.failures import NoSuchResource
 from tiered.server.http.parameters import Parameter, json_of
 from tiered.server.http.route import Answer, Route, answers_json
@@ -92,8 +93,8 @@ def _topic(request: web.Request) -> _Configured:
 
 
 def _broker(request: web.Request) -> _Configured:
-    broker = broker_of(request)
-    number = str(broker.broker_id)
+    broker, asked = broker_of(request)
+    number = str(asked)
 
     async def alter(steps: Sequence[ConfigChange], validate_only: bool) -> None:
         await broker.admin.alter_broker(number, steps, keep_others=True, validate_only=validate_only)
@@ -102,7 +103,7 @@ def _broker(request: web.Request) -> _Configured:
         kind="KafkaBrokerConfig",
         pieces=("brokers", number, "configs"),
         name=f"broker={number}",
-        owner={"broker_id": broker.broker_id},
+        owner={"broker_id": asked},
         entries=lambda: broker.admin.describe_broker(number),
         alter=alter,
     )
@@ -252,6 +253,11 @@ def _step(name: str, value: str | None, operation: str | None) -> ConfigChange:
     return ConfigChange(name=name, operation=ConfigOperation.SET, value=value)
 
 
+def _of_a_broker(path: str, *rest: Any, **named: Any) -> tuple[Route, ...]:
+    """The routes of one broker's configs, answered by that broker: its options and static settings are its own."""
+    return tuple(replace(route, handler=at_broker(BROKER_ID, route.handler)) for route in _routes(path, *rest, **named))
+
+
 ROUTES = (
     *_routes(
         TOPIC_PATH + "/configs",
@@ -261,7 +267,7 @@ ROUTES = (
         kind="KafkaTopicConfig",
         owner={"topic_name": text()},
     ),
-    *_routes(
+    *_of_a_broker(
         CLUSTER_PATH + "/brokers/{broker_id}/configs",
         _broker,
         (CLUSTER_ID, BROKER_ID),

@@ -1,6 +1,7 @@
 """`/v3/clusters/{cluster_id}/consumer-groups`: groups and their consumers, in Confluent's shapes.
 
-Groups that are not in memory come from SQL, so these may answer 503 while it is away. Lags: `routes_v3_lags`.
+A group is described by its coordinator: other brokers pass the request on to it. Groups that are not in memory come
+from SQL, so these may answer 503 while it is away. Lags: `routes_v3_lags`.
 """
 
 import re
@@ -11,7 +12,10 @@ from aiohttp import web
 
 from tiered.broker.broker import Broker
 from tiered.broker.groups.values import GroupDescription, GroupKind, GroupSummary, MemberDescription
+from tiered.server.http.elsewhere import at_coordinator, others
 from tiered.server.http.failures import NoSuchResource
+from tiered.server.http.forward import ask_everybody
+from tiered.server.http.origin import is_forwarded
 from tiered.server.http.route import Answer, Route, answers_json
 from tiered.server.http.schema import boolean, integer, nullable, text
 from tiered.server.http.v3 import (
@@ -43,6 +47,7 @@ _GROUP = resource_schema(
         "consumers": LINK,
         "lag_summary": LINK,
     },
+    optional=("coordinator",),
 )
 _CONSUMER = resource_schema(
     "KafkaConsumer",
@@ -68,9 +73,17 @@ _ASSIGNMENT = resource_schema(
 
 
 async def _list(request: web.Request) -> web.Response:
+    """Every broker lists those that it coordinates. One that does not answer makes the whole a 503."""
     broker, links = cluster_of(request), Links(request)
-    groups = sorted(await broker.groups.list_groups(), key=lambda each: each.group_id)
-    items = [_group_fields(broker, links, group, _assignor_in_memory(broker, group)) for group in groups]
+    items = [
+        _group_fields(broker, links, group, _assignor_in_memory(broker, group))
+        for group in await broker.groups.list_groups()
+    ]
+    if not is_forwarded(request):
+        path = f"/v3/clusters/{broker.cluster_id}/consumer-groups"
+        for answer in (await ask_everybody(request, others(broker), path)).values():
+            items += answer["data"]
+    items.sort(key=lambda each: str(each["consumer_group_id"]))
     return await links.listing("KafkaConsumerGroup", ("consumer-groups",), items)
 
 
@@ -136,6 +149,7 @@ def _group_fields(
     broker: Broker, links: Links, group: GroupSummary | GroupDescription, assignor: str
 ) -> Mapping[str, Any]:
     pieces = ("consumer-groups", group.group_id)
+    coordinator = broker.groups.slot_leader(broker.groups.slot(group.group_id))
     return links.resource(
         "KafkaConsumerGroup",
         pieces,
@@ -146,7 +160,7 @@ def _group_fields(
             "partition_assignor": assignor,
             "state": _WORD.sub("_", group.state).upper(),
             "type": group.kind.value.upper(),
-            "coordinator": links.link("brokers", broker.broker_id),
+            **({"coordinator": links.link("brokers", coordinator)} if coordinator >= 0 else {}),
             "consumers": links.link(*pieces, "consumers"),
             "lag_summary": links.link(*pieces, "lag-summary"),
         },
@@ -204,7 +218,7 @@ ROUTES = (
     Route(
         method="GET",
         path=GROUP_PATH,
-        handler=_get,
+        handler=at_coordinator(GROUP_ID, _get),
         tag=TAG,
         summary="One group.",
         parameters=OF_GROUP,
@@ -213,7 +227,7 @@ ROUTES = (
     Route(
         method="DELETE",
         path=GROUP_PATH,
-        handler=_delete,
+        handler=at_coordinator(GROUP_ID, _delete),
         tag=TAG,
         summary="Delete a group without members, and its offsets.",
         parameters=OF_GROUP,
@@ -222,7 +236,7 @@ ROUTES = (
     Route(
         method="GET",
         path=GROUP_PATH + "/consumers",
-        handler=_consumers,
+        handler=at_coordinator(GROUP_ID, _consumers),
         tag=TAG,
         summary="The members of a group.",
         parameters=OF_GROUP,
@@ -231,7 +245,7 @@ ROUTES = (
     Route(
         method="GET",
         path=_CONSUMER_PATH,
-        handler=_consumer,
+        handler=at_coordinator(GROUP_ID, _consumer),
         tag=TAG,
         summary="One member.",
         parameters=(*OF_GROUP, CONSUMER_ID),
@@ -240,7 +254,7 @@ ROUTES = (
     Route(
         method="GET",
         path=_CONSUMER_PATH + "/assignments",
-        handler=_assignments,
+        handler=at_coordinator(GROUP_ID, _assignments),
         tag=TAG,
         summary="The partitions that a member reads.",
         parameters=(*OF_GROUP, CONSUMER_ID),

@@ -1,7 +1,7 @@
 """How far consumer groups are behind, by partition and in all, in Confluent's shapes.
 
-Lags are held against the high watermark, which is what Confluent calls the log's end here. Committed offsets come
-from SQL, so these answer 503 while it is away.
+Lags are held against the high watermark, which is what Confluent calls the log's end here. Answered by the group's
+coordinator. Committed offsets come from SQL, so these answer 503 while it is away.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,13 @@ from aiohttp import web
 
 from tiered.broker.broker import Broker
 from tiered.broker.groups.values import GroupDescription, MemberDescription
-from tiered.broker.partition import Partition
+from tiered.broker.positions import positions_of
+from tiered.server.http.elsewhere import at_coordinator
 from tiered.server.http.failures import NoSuchResource
 from tiered.server.http.route import Route, answers_json
 from tiered.server.http.routes_v3_groups import GROUP_PATH, OF_GROUP, TAG, described, pieces_of
 from tiered.server.http.schema import integer, nullable, text
-from tiered.server.http.v3 import LINK, PARTITION_ID, TOPIC_NAME, Links, list_schema, resource_schema
+from tiered.server.http.v3 import GROUP_ID, LINK, PARTITION_ID, TOPIC_NAME, Links, list_schema, resource_schema
 
 _CONSUMER_OF_NOBODY = ""
 
@@ -56,17 +57,15 @@ _LAG_SUMMARY = resource_schema(
 class _Lag:
     """A committed offset held against its partition; `member` reads it, if anybody does."""
 
-    partition: Partition
+    topic: str
+    number: int
+    high_watermark: int
     committed_offset: int
     member: MemberDescription | None
 
     @property
-    def number(self) -> int:
-        return self.partition.topic_partition.partition
-
-    @property
     def lag(self) -> int:
-        return max(0, self.partition.high_watermark - self.committed_offset)
+        return max(0, self.high_watermark - self.committed_offset)
 
 
 async def _lags(request: web.Request) -> web.Response:
@@ -80,7 +79,7 @@ async def _lag(request: web.Request) -> web.Response:
     broker, group = await described(request)
     name, number = TOPIC_NAME.of(request), PARTITION_ID.of(request)
     for lag in await _lags_of(broker, group):
-        if (lag.partition.topic, lag.number) == (name, number):
+        if (lag.topic, lag.number) == (name, number):
             return web.json_response(_lag_fields(Links(request), group, lag))
     raise NoSuchResource(f"group {group.group_id} has committed no offset for {name[:249]}-{number}")
 
@@ -97,12 +96,12 @@ async def _lag_summary(request: web.Request) -> web.Response:
         "max_lag_consumer_id": member_id,
         "max_lag_instance_id": instance_id,
         "max_lag_client_id": client_id,
-        "max_lag_topic_name": worst.partition.topic,
+        "max_lag_topic_name": worst.topic,
         "max_lag_partition_id": worst.number,
         "max_lag": worst.lag,
         "total_lag": sum(each.lag for each in lags),
         "max_lag_consumer": links.link(*pieces_of(group), "consumers", member_id),
-        "max_lag_partition": links.link("topics", worst.partition.topic, "partitions", worst.number),
+        "max_lag_partition": links.link("topics", worst.topic, "partitions", worst.number),
     }
     pieces, name = (*pieces_of(group), "lag-summary"), f"consumer-group={group.group_id}/lag-summary"
     return web.json_response(links.resource("KafkaConsumerGroupLagSummary", pieces, name, fields))
@@ -116,18 +115,22 @@ async def _lags_of(broker: Broker, group: GroupDescription) -> Sequence[_Lag]:
         for topic, numbers in member.assignment.items()
         for number in numbers
     }
+    stored = await broker.groups.offsets.fetch(group.group_id)
+    positions = await positions_of(broker, stored)
     found = []
-    for key, row in (await broker.groups.offsets.fetch(group.group_id)).items():
+    for key, row in stored.items():
         topic = broker.topics.find_id(key.topic_id)
-        if topic is not None and key.partition < len(topic.partitions):
+        if topic is not None and key in positions:
             found.append(
                 _Lag(
-                    partition=topic.partitions[key.partition],
+                    topic=topic.name,
+                    number=key.partition,
+                    high_watermark=positions[key].high_watermark,
                     committed_offset=row.committed_offset,
                     member=readers.get((topic.name, key.partition)),
                 )
             )
-    return sorted(found, key=lambda each: (each.partition.topic, each.number))
+    return sorted(found, key=lambda each: (each.topic, each.number))
 
 
 def _names(member: MemberDescription | None) -> tuple[str, str | None, str]:
@@ -138,7 +141,7 @@ def _names(member: MemberDescription | None) -> tuple[str, str | None, str]:
 
 
 def _lag_fields(links: Links, group: GroupDescription, lag: _Lag) -> Mapping[str, Any]:
-    topic = lag.partition.topic
+    topic = lag.topic
     member_id, instance_id, client_id = _names(lag.member)
     return links.resource(
         "KafkaConsumerLag",
@@ -149,7 +152,7 @@ def _lag_fields(links: Links, group: GroupDescription, lag: _Lag) -> Mapping[str
             "topic_name": topic,
             "partition_id": lag.number,
             "current_offset": lag.committed_offset,
-            "log_end_offset": lag.partition.high_watermark,
+            "log_end_offset": lag.high_watermark,
             "lag": lag.lag,
             "consumer_id": member_id,
             "instance_id": instance_id,
@@ -162,7 +165,7 @@ ROUTES = (
     Route(
         method="GET",
         path=GROUP_PATH + "/lag-summary",
-        handler=_lag_summary,
+        handler=at_coordinator(GROUP_ID, _lag_summary),
         tag=TAG,
         summary="The group's lag in all, and where it is largest.",
         parameters=OF_GROUP,
@@ -171,7 +174,7 @@ ROUTES = (
     Route(
         method="GET",
         path=GROUP_PATH + "/lags",
-        handler=_lags,
+        handler=at_coordinator(GROUP_ID, _lags),
         tag=TAG,
         summary="The group's lag by partition.",
         parameters=OF_GROUP,
@@ -180,7 +183,7 @@ ROUTES = (
     Route(
         method="GET",
         path=GROUP_PATH + "/lags/{topic_name}/partitions/{partition_id}",
-        handler=_lag,
+        handler=at_coordinator(GROUP_ID, _lag),
         tag=TAG,
         summary="The group's lag in one partition.",
         parameters=(*OF_GROUP, TOPIC_NAME, PARTITION_ID),

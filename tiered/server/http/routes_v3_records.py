@@ -1,8 +1,9 @@
 """POST `/v3/clusters/{cluster_id}/topics/{topic_name}/records`: producing over HTTP, in Confluent's shapes.
 
 A body is one record, or several JSON objects that follow each other; each is answered, in their order. One record
-alone is answered with the status of its outcome; several with 200 and a code each. A body of unknown length
-(chunked) is answered while it comes, for as long as it comes: a connection kept open is a producer.
+alone is answered with the status of its outcome; several with 200 and a code each. Records of partitions that other
+brokers lead are written by these, and answered in their places. A body of unknown length (chunked) is answered while
+it comes, for as long as it comes: a connection kept open is a producer.
 Gaps: no schema registry, so the types are BINARY (base64), JSON and STRING; no compression.
 """
 
@@ -11,7 +12,6 @@ import binascii
 import json
 from base64 import b64decode
 from collections.abc import AsyncIterator, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from aiohttp import web
@@ -23,7 +23,9 @@ from tiered.ids import TopicId
 from tiered.server.http.failures import v3_status_and_code
 from tiered.server.http.json_stream import JsonSplitter
 from tiered.server.http.keys import BROKER
+from tiered.server.http.origin import is_forwarded
 from tiered.server.http.parameters import body_of, parsed
+from tiered.server.http.produce_elsewhere import MAX_ADDED_BYTES, ROUTER
 from tiered.server.http.route import JSON, Route, answers_json
 from tiered.server.http.routes_v3_topics import TOPIC_PATH, topic_of
 from tiered.server.http.schema import (
@@ -38,6 +40,7 @@ from tiered.server.http.schema import (
     record,
     text,
 )
+from tiered.server.http.timestamps import text_of, timestamp_ms_of
 from tiered.server.http.v3 import CLUSTER_ID, TOPIC_NAME
 
 MAX_BODY_BYTES = 4 << 20
@@ -49,7 +52,6 @@ PIECE_BYTES = 16 << 10
 RECORDS_A_TURN = 100
 MAX_HEADERS = 1000
 _BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NULL: Schema = {"type": "null"}
 _UNUSED = ("subject", "subject_name_strategy", "schema_id", "schema_version", "schema")
 
@@ -100,7 +102,9 @@ async def _produce(request: web.Request) -> web.StreamResponse:
         raise InvalidTopic(f"topic {topic.name} is internal: clients may not write to it")
     if request.content_length is None and request.can_read_body:
         return await _produce_stream(request, topic.topic_id)
-    objects = await _objects(await body_of(request, MAX_BODY_BYTES))
+    # What another broker passes on has the numbers of its partitions in it besides.
+    max_bytes = MAX_BODY_BYTES + (MAX_ADDED_BYTES if is_forwarded(request) else 0)
+    objects = await _objects(await body_of(request, max_bytes), max_bytes)
     reports = [each async for each in _reports(request, topic.topic_id, objects)]
     if len(reports) == 1:
         report = reports[0]
@@ -110,9 +114,9 @@ async def _produce(request: web.Request) -> web.StreamResponse:
     return web.Response(body=b"".join(map(_line, reports)), content_type=JSON)
 
 
-async def _objects(body: bytes) -> list[bytes]:
+async def _objects(body: bytes, max_bytes: int) -> list[bytes]:
     """The records of a body that is there as a whole."""
-    splitter = JsonSplitter(MAX_BODY_BYTES)
+    splitter = JsonSplitter(max_bytes)
     found: list[bytes] = []
     for piece in _pieces(body):
         found += splitter.feed(piece)
@@ -174,7 +178,8 @@ async def _end_with(response: web.StreamResponse, error: TieredError) -> None:
 async def _reports(
     request: web.Request, topic_id: TopicId, objects: Sequence[bytes]
 ) -> AsyncIterator[dict[str, Any] | TieredError]:
-    """What became of each record. The topic is looked up anew each time: a stream may outlive what it was."""
+    """What became of each record, whoever wrote it. The topic is looked up anew each time: a stream may outlive what
+    it was."""
     broker = request.app[BROKER]
     for first in range(0, len(objects), MAX_RECORDS_AT_ONCE):
         asked = []
@@ -184,7 +189,8 @@ async def _reports(
             asked.append(_asked(each))
         topic = broker.topics.by_id(topic_id)
         wanted = [each[1] for each in asked if not isinstance(each, TieredError)]
-        outcomes = iter(await broker.record_writer.write(topic, wanted) if wanted else [])
+        bodies = [each[0] for each in asked if not isinstance(each, TieredError)]
+        outcomes = iter(await request.app[ROUTER].write(request, topic, wanted, bodies) if wanted else [])
         for outcome in asked:
             if isinstance(outcome, TieredError):
                 yield outcome
@@ -209,7 +215,7 @@ def _asked(raw: bytes) -> tuple[dict[str, Any], NewRecord] | TieredError:
                 for each in body.get("headers", ())
             ),
             partition=body.get("partition_id"),
-            timestamp_ms=_timestamp_ms(body.get("timestamp")),
+            timestamp_ms=timestamp_ms_of(body.get("timestamp")),
         )
     except InvalidRequest as error:
         return error
@@ -250,30 +256,14 @@ def _base64(data: str | None, where: str) -> bytes | None:
         raise InvalidRequest(f"{where} is no base64: encode the bytes, or use the type STRING or JSON") from None
 
 
-def _timestamp_ms(given: str | None) -> int | None:
-    if given is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(given)
-        if moment.tzinfo is None:
-            raise ValueError
-        timestamp_ms = (moment - _EPOCH) // timedelta(milliseconds=1)
-    except (ValueError, OverflowError):
-        timestamp_ms = -1
-    if timestamp_ms < 0:
-        raise InvalidRequest(f"timestamp is {given[:40]!r}: write it from 1970 on, as in 2026-01-31T12:00:00.123Z")
-    return timestamp_ms
-
-
 def _report(cluster_id: str, topic: str, body: dict[str, Any], sent: NewRecord, written: Written) -> dict[str, Any]:
-    moment = _EPOCH + timedelta(milliseconds=written.timestamp_ms)
     return {
         "error_code": 200,
         "cluster_id": cluster_id,
         "topic_name": topic,
         "partition_id": written.partition,
         "offset": written.offset,
-        "timestamp": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "timestamp": text_of(written.timestamp_ms),
         **{
             name: {"type": body[name]["type"], "size": len(content)}
             for name, content in (("key", sent.key), ("value", sent.value))

@@ -1,18 +1,20 @@
 """`/v3/clusters/{cluster_id}/topics`: topics, their partitions and replicas, in Confluent's shapes.
 
-Reads the broker's own view; what changes something goes through `admin`, with the checks of the wire.
+Reads the cluster's image, so every broker answers alike; what changes something goes through `admin`, with the
+checks of the wire.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
 
 from tiered.broker.admin import DEFAULT, MAX_PARTITIONS_A_TOPIC, NewTopic
 from tiered.broker.broker import Broker
-from tiered.broker.partition import Partition
 from tiered.broker.topics import Topic
-from tiered.errors import InvalidRequest
+from tiered.errors import InvalidRequest, UnknownTopicOrPartition
+from tiered.ids import TopicPartition
 from tiered.server.http.failures import NoSuchResource
 from tiered.server.http.parameters import json_of
 from tiered.server.http.route import Answer, Route, answers_json
@@ -72,6 +74,7 @@ _TOPIC = resource_schema(
 _PARTITION = resource_schema(
     "KafkaPartition",
     {"topic_name": text(), "partition_id": integer(), "leader": LINK, "replicas": LINK, "reassignment": LINK},
+    optional=("leader",),
 )
 _REPLICA = resource_schema(
     "KafkaReplica",
@@ -92,10 +95,41 @@ def topic_of(request: web.Request) -> tuple[Broker, Topic]:
     return broker, broker.topics.by_name(TOPIC_NAME.of(request))
 
 
-def partition_of(request: web.Request) -> tuple[Broker, Partition]:
-    """The broker and the partition that the path names."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Partition:
+    """A partition as the image has it. `leader` is None while nobody leads it."""
+
+    topic: str
+    number: int
+    leader: int | None
+    in_sync: tuple[int, ...]
+    replicas: tuple[int, ...]
+
+    @property
+    def pieces(self) -> tuple[object, ...]:
+        return ("topics", self.topic, "partitions", self.number)
+
+
+def _partitions_of(broker: Broker, topic: Topic) -> Iterator[_Partition]:
+    for row in broker.image.rows_of(topic.topic_id):
+        leader = broker.image.leader_of(TopicPartition(topic.topic_id, row.partition))
+        yield _Partition(
+            topic=topic.name,
+            number=row.partition,
+            leader=None if leader is None else leader.broker_id,
+            in_sync=broker.image.in_sync(row),
+            replicas=row.replicas,
+        )
+
+
+def _partition_of(request: web.Request) -> _Partition:
+    """The partition that the path names."""
     broker, topic = topic_of(request)
-    return broker, topic.partition(PARTITION_ID.of(request))
+    asked = PARTITION_ID.of(request)
+    for each in _partitions_of(broker, topic):
+        if each.number == asked:
+            return each
+    raise UnknownTopicOrPartition(f"{topic.name} has no partition {asked}")
 
 
 async def _list(request: web.Request) -> web.Response:
@@ -150,35 +184,41 @@ async def _grow(request: web.Request) -> web.Response:
 async def _partitions(request: web.Request) -> web.Response:
     broker, topic = topic_of(request)
     links = Links(request)
-    fields = (_partition_fields(broker, links, partition) for partition in topic.partitions)
+    fields = (_partition_fields(links, each) for each in _partitions_of(broker, topic))
     return await links.listing("KafkaPartition", ("topics", topic.name, "partitions"), fields)
 
 
 async def _partition(request: web.Request) -> web.Response:
-    broker, partition = partition_of(request)
-    return web.json_response(_partition_fields(broker, Links(request), partition))
+    return web.json_response(_partition_fields(Links(request), _partition_of(request)))
 
 
 async def _replicas(request: web.Request) -> web.Response:
-    broker, partition = partition_of(request)
-    links = Links(request)
-    pieces = (*_pieces(partition), "replicas")
-    return await links.listing("KafkaReplica", pieces, [_replica_fields(broker, links, partition)])
+    partition, links = _partition_of(request), Links(request)
+    fields = (_replica_fields(links, partition, broker_id) for broker_id in partition.replicas)
+    return await links.listing("KafkaReplica", (*partition.pieces, "replicas"), fields)
 
 
 async def _replica(request: web.Request) -> web.Response:
-    broker, partition = partition_of(request)
+    partition = _partition_of(request)
     asked = BROKER_ID.of(request)
-    if asked != broker.broker_id:
-        raise NoSuchResource(f"{partition.name} has no replica on broker {asked}: it is on broker {broker.broker_id}")
-    return web.json_response(_replica_fields(broker, Links(request), partition))
+    if asked not in partition.replicas:
+        have = ", ".join(map(str, partition.replicas))
+        raise NoSuchResource(
+            f"{partition.topic}-{partition.number} has no replica on broker {asked}: it is on broker {have}"
+        )
+    return web.json_response(_replica_fields(Links(request), partition, asked))
 
 
 async def _replicas_of_broker(request: web.Request) -> web.Response:
-    broker = broker_of(request)
+    broker, number = broker_of(request)
     links = Links(request)
-    fields = (_replica_fields(broker, links, partition) for partition in broker.topics.partitions())
-    return await links.listing("KafkaReplica", ("brokers", broker.broker_id, "partition-replicas"), fields)
+    fields = (
+        _replica_fields(links, partition, number)
+        for topic in broker.topics
+        for partition in _partitions_of(broker, topic)
+        if number in partition.replicas
+    )
+    return await links.listing("KafkaReplica", ("brokers", number, "partition-replicas"), fields)
 
 
 def _topic_fields(links: Links, topic: Topic) -> Mapping[str, Any]:
@@ -189,7 +229,7 @@ def _topic_fields(links: Links, topic: Topic) -> Mapping[str, Any]:
         {
             "topic_name": topic.name,
             "is_internal": topic.is_internal,
-            "replication_factor": 1,
+            "replication_factor": topic.replication_factor,
             "partitions_count": topic.partition_count,
             "partitions": links.link("topics", topic.name, "partitions"),
             "configs": links.link("topics", topic.name, "configs"),
@@ -199,39 +239,35 @@ def _topic_fields(links: Links, topic: Topic) -> Mapping[str, Any]:
     )
 
 
-def _pieces(partition: Partition) -> tuple[object, ...]:
-    return ("topics", partition.topic, "partitions", partition.topic_partition.partition)
-
-
-def _partition_fields(broker: Broker, links: Links, partition: Partition) -> Mapping[str, Any]:
-    number, pieces = partition.topic_partition.partition, _pieces(partition)
+def _partition_fields(links: Links, partition: _Partition) -> Mapping[str, Any]:
+    pieces = partition.pieces
+    leader = {} if partition.leader is None else {"leader": links.link(*pieces, "replicas", partition.leader)}
     return links.resource(
         "KafkaPartition",
         pieces,
-        f"topic={partition.topic}/partition={number}",
+        f"topic={partition.topic}/partition={partition.number}",
         {
             "topic_name": partition.topic,
-            "partition_id": number,
-            "leader": links.link(*pieces, "replicas", broker.broker_id),
+            "partition_id": partition.number,
+            **leader,
             "replicas": links.link(*pieces, "replicas"),
             "reassignment": links.link(*pieces, "reassignment"),
         },
     )
 
 
-def _replica_fields(broker: Broker, links: Links, partition: Partition) -> Mapping[str, Any]:
-    number = partition.topic_partition.partition
+def _replica_fields(links: Links, partition: _Partition, broker_id: int) -> Mapping[str, Any]:
     return links.resource(
         "KafkaReplica",
-        (*_pieces(partition), "replicas", broker.broker_id),
-        f"topic={partition.topic}/partition={number}/replica={broker.broker_id}",
+        (*partition.pieces, "replicas", broker_id),
+        f"topic={partition.topic}/partition={partition.number}/replica={broker_id}",
         {
             "topic_name": partition.topic,
-            "partition_id": number,
-            "broker_id": broker.broker_id,
-            "is_leader": True,
-            "is_in_sync": True,
-            "broker": links.link("brokers", broker.broker_id),
+            "partition_id": partition.number,
+            "broker_id": broker_id,
+            "is_leader": broker_id == partition.leader,
+            "is_in_sync": broker_id in partition.in_sync,
+            "broker": links.link("brokers", broker_id),
         },
     )
 

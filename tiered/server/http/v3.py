@@ -15,6 +15,7 @@ from tiered.broker.broker import Broker
 from tiered.server.http.failures import NoSuchResource
 from tiered.server.http.keys import BROKER
 from tiered.server.http.long_list import json_with_list
+from tiered.server.http.origin import origin_of
 from tiered.server.http.parameters import path_number, path_text
 from tiered.server.http.schema import Schema, array, nullable, record, text
 
@@ -32,9 +33,11 @@ _METADATA = record({"self": text("A URL."), "resource_name": nullable(text())}, 
 _LIST_METADATA = record({"self": text("A URL."), "next": nullable(text())})
 
 
-def resource_schema(kind: str, fields: Mapping[str, Schema]) -> Schema:
+def resource_schema(kind: str, fields: Mapping[str, Schema], *, optional: Sequence[str] = ()) -> Schema:
     """One resource of this kind."""
-    return record({"kind": text(allowed=(kind,)), "metadata": _METADATA, "cluster_id": text(), **fields})
+    return record(
+        {"kind": text(allowed=(kind,)), "metadata": _METADATA, "cluster_id": text(), **fields}, optional=optional
+    )
 
 
 def list_schema(item: Schema) -> Schema:
@@ -84,12 +87,3 @@ class Links:
         """A whole list of resources; `kind` is that of an item."""
         metadata = {"self": self.url(*pieces), "next": None}
         return await json_with_list({"kind": f"{kind}List", "metadata": metadata}, "data", items)
-
-
-def origin_of(request: web.Request) -> str:
-    """Scheme, host and port that the client used. `security` has checked the Host header."""
-    host = request.headers.get("Host")
-    if host is None:  # HTTP/1.0. aiohttp would ask the resolver for a name here, and block.
-        address, port = request.get_extra_info("sockname")[:2]
-        host = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-    return f"{request.scheme}://{host}"
