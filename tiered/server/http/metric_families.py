@@ -5,7 +5,6 @@ Reads counters, never resets one. Labels whose values people choose (topics, gro
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 
 from tiered import __version__
 from tiered.broker.broker import Broker
@@ -14,17 +13,19 @@ from tiered.broker.partition import Partition
 from tiered.broker.process_facts import ProcessFacts
 from tiered.broker.topics import Topic
 from tiered.metrics import CallTimes
+from tiered.server.http.cluster_view import ClusterView, feed_lag, replica_lag
 from tiered.server.http.limits import RequestsState
 from tiered.server.http.prometheus import NO_LABELS, Family, counter, gauge
 
 
-def families(broker: Broker, facts: ProcessFacts, requests: RequestsState) -> Iterator[Family]:
+def families(broker: Broker, view: ClusterView, facts: ProcessFacts, requests: RequestsState) -> Iterator[Family]:
     """Everything, in the order of the document."""
     yield from _traffic(broker)
     yield from _requests(broker, requests)
+    yield from _replication(broker, view)
     yield from _tiers(broker)
     yield from _dependencies(broker)
-    yield from _sizes(broker, facts)
+    yield from _sizes(broker, view, facts)
     yield from _process(broker, facts)
     yield from _by_name(broker)
 
@@ -78,12 +79,75 @@ def _requests(broker: Broker, requests: RequestsState) -> Iterator[Family]:
         documentation="Time to answer an HTTP request, by route; streams are left out.",
         histograms=[({"route": route}, each) for route, each in sorted(counters.http_latency.items())],
     )
+    yield Family(
+        name="tiered_http_forwarded_total",
+        kind="counter",
+        documentation="Requests that this broker made to others for its own HTTP clients, by outcome.",
+        samples=[({"outcome": outcome}, counters.http_forwarded[outcome]) for outcome in ("answered", "failed")],
+    )
     yield gauge("tiered_http_requests_in_progress", "HTTP requests being answered now.", requests.bounded)
     yield gauge("tiered_http_streams", "HTTP answers and requests without an end that are open now.", requests.streams)
     yield counter("tiered_group_rebalances_total", "Rebalances of groups.", counters.group_rebalances)
     yield counter(
         "tiered_group_members_expired_total", "Members that left by being silent.", counters.group_members_expired
     )
+
+
+def _replication(broker: Broker, view: ClusterView) -> Iterator[Family]:
+    counters, me = broker.counters, broker.broker_id
+    yield gauge("tiered_leader_count", "Partitions led by this broker.", view.leaders.get(me, 0))
+    yield gauge(
+        "tiered_under_replicated_partitions",
+        "Partitions led here with a replica that is not in sync.",
+        view.under_replicated_here,
+    )
+    yield gauge(
+        "tiered_under_min_isr_partitions",
+        "Partitions led here with fewer in sync than min.insync.replicas.",
+        view.under_min_isr_here,
+    )
+    yield gauge(
+        "tiered_replicas_not_in_sync",
+        "Replicas elsewhere, of partitions led here, that are not in sync.",
+        view.replicas_not_in_sync_here,
+    )
+    yield gauge("tiered_offline_partitions", "Partitions of the cluster without a leader.", view.offline)
+    yield gauge("tiered_reassigning_partitions", "Partitions of the cluster that are moving.", view.reassigning)
+    yield gauge("tiered_live_brokers", "Brokers in service.", len(view.live))
+    yield gauge("tiered_fenced_brokers", "Registered brokers that are out of service.", len(view.fenced))
+    yield gauge("tiered_is_controller", "1 while this broker is the controller.", broker.image.controller_id == me)
+    yield gauge(
+        "tiered_replica_lag", "Records that the slowest follower of a partition led here lacks.", replica_lag(broker)
+    )
+    yield gauge("tiered_feed_lag", "Changes of the cluster that are not applied here yet.", feed_lag(broker))
+    yield counter("tiered_isr_shrinks_total", "Replicas that left an ISR here.", counters.isr_shrinks)
+    yield counter("tiered_isr_expands_total", "Replicas that joined an ISR here.", counters.isr_expands)
+    yield counter(
+        "tiered_isr_change_failures_total",
+        "ISR changes that SQL refused or did not answer.",
+        counters.isr_change_failures,
+    )
+    yield counter("tiered_leader_elections_total", "Elections seen, of any partition.", counters.leader_elections)
+    yield counter(
+        "tiered_unclean_elections_total",
+        "Elections of a replica that may lack records, made here as the controller.",
+        counters.unclean_elections,
+    )
+    yield counter("tiered_brokers_fenced_total", "Brokers fenced here as the controller.", counters.brokers_fenced)
+    yield counter("tiered_replication_in_bytes_total", "Bytes appended as a follower.", counters.replication_bytes_in)
+    yield counter("tiered_replication_out_bytes_total", "Bytes sent to followers.", counters.replication_bytes_out)
+    yield counter(
+        "tiered_replication_fetch_failures_total",
+        "Fetches from a leader that failed.",
+        counters.replication_fetch_failures,
+    )
+    yield counter(
+        "tiered_replica_truncations_total",
+        "Times a replica dropped what its leader does not have.",
+        counters.replica_truncations,
+    )
+    yield counter("tiered_heartbeat_failures_total", "Heartbeats that SQL did not take.", counters.heartbeat_failures)
+    yield counter("tiered_feed_failures_total", "Reads of the feed that failed.", counters.feed_failures)
 
 
 def _tiers(broker: Broker) -> Iterator[Family]:
@@ -160,12 +224,13 @@ def _calls(times: CallTimes, name: str, documentation: str, of_failures: str) ->
     )
 
 
-def _sizes(broker: Broker, facts: ProcessFacts) -> Iterator[Family]:
+def _sizes(broker: Broker, view: ClusterView, facts: ProcessFacts) -> Iterator[Family]:
     partitions = list(broker.topics.partitions())
     yield gauge("tiered_topics", "Topics.", len(broker.topics))
-    yield gauge("tiered_partitions", "Partitions led by this broker.", len(partitions))
-    failed = sum(each.log.failed is not None for each in partitions)
-    yield gauge("tiered_failed_partitions", "Partitions whose log takes no more writes.", failed)
+    yield gauge("tiered_partitions", "Partitions of the cluster.", view.partitions)
+    yield gauge("tiered_replicas", "Replicas that this broker holds.", len(partitions))
+    failed = sum(each.log.failed is not None or each.halted is not None for each in partitions)
+    yield gauge("tiered_failed_partitions", "Replicas here whose log takes no more writes.", failed)
     yield gauge("tiered_local_bytes", "Bytes of the local tier.", sum(each.log.size_bytes for each in partitions))
     yield gauge("tiered_disk_free_bytes", "Free bytes of the data folder's disk.", facts.disk_free_bytes)
     yield gauge("tiered_disk_total_bytes", "Size of the data folder's disk.", facts.disk_total_bytes)
@@ -201,14 +266,18 @@ def _process(broker: Broker, facts: ProcessFacts) -> Iterator[Family]:
 
 
 def _by_name(broker: Broker) -> Iterator[Family]:
-    """What has a line for each topic, partition or group: as many as the setting allows, by name."""
+    """What has a line for each topic, partition or group: as many as the setting allows, by name.
+
+    Partitions are told by their leader, and groups by their coordinator, so that sums over brokers are right.
+    """
     limit = broker.settings.tiered_metrics_max_series
     topics = sorted((each for each in broker.topics if not each.is_internal), key=lambda each: each.name)
-    partitions = list(islice((each for topic in topics for each in topic.partitions), limit))
+    led = [each for topic in topics for each in topic.partitions if each.leadership is not None]
+    partitions = led[:limit]
     yield from _of_topics(topics[:limit])
     yield from _of_partitions(partitions)
-    groups = broker.lag.latest
-    lags = _lags_by_topic(islice(groups.values(), limit))
+    groups = [each for each in broker.lag.latest.values() if broker.groups.is_ours(each.group_id)]
+    lags = _lags_by_topic(groups[:limit])
     yield Family(
         name="tiered_group_lag",
         kind="gauge",
@@ -217,7 +286,7 @@ def _by_name(broker: Broker) -> Iterator[Family]:
     )
     omitted = {
         "topics": max(0, len(topics) - limit),
-        "partitions": sum(len(topic.partitions) for topic in topics) - len(partitions),
+        "partitions": len(led) - len(partitions),
         # A group that has lines for some of its topics only is not told whole.
         "groups": max(0, len(groups) - limit) + len({group for (group, _), _ in lags[limit:]}),
     }

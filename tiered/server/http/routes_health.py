@@ -1,11 +1,12 @@
 """`/healthz`: the process is alive. `/readyz`: it serves, and its disk, SQL and object store do too.
 
-`/readyz` answers 200 while produce and fetch work, and names what does not in its body: losing SQL or the
-object store stops neither.
+`/readyz` answers 200 while produce and fetch work here, and names what does not in its body: losing SQL or the
+object store stops neither, and other brokers' trouble is not this one's. A broker that is fenced is not ready.
 """
 
 from aiohttp import web
 
+from tiered.server.http.cluster_view import VIEWS, health_of
 from tiered.server.http.keys import BROKER
 from tiered.server.http.route import Answer, Route, answers_json
 from tiered.server.http.schema import array, boolean, integer, record, text
@@ -19,6 +20,14 @@ HEALTH = record(
         "disk_full": boolean("True while writes are refused to keep a reserve."),
         "upload_backlog_bytes": integer("Bytes of closed segments that wait for their upload."),
         "stale_checkpoints": integer("Checkpoints in the bucket that are older than what they describe."),
+        "fenced": boolean("True while the cluster holds this broker for out of service: it leads nothing."),
+        "controller_id": integer("-1 while no broker has the controller's lease.", minimum=-1),
+        "live_brokers": array(integer()),
+        "fenced_brokers": array(integer()),
+        "offline_partitions": integer("Without a leader, in the whole cluster."),
+        "under_replicated_partitions": integer("With a replica that is not in sync, in the whole cluster."),
+        "under_min_isr_partitions": integer("Those that refuse writes with acks=all, in the whole cluster."),
+        "feed_lag": integer("Numbers of the cluster's changes that this broker has not applied yet."),
     },
     is_open=True,
 )
@@ -29,8 +38,9 @@ async def _healthz(_request: web.Request) -> web.Response:
 
 
 async def _readyz(request: web.Request) -> web.Response:
-    health = request.app[BROKER].health()
-    status = 200 if health["serving"] else 503
+    broker = request.app[BROKER]
+    health = health_of(broker, request.app[VIEWS].of(broker))
+    status = 200 if health["serving"] and not health["fenced"] else 503
     return web.json_response(health, status=status)
 
 
@@ -51,7 +61,7 @@ ROUTES = (
         summary="Says whether the broker serves, and what an operator should look at.",
         answers={
             200: Answer(description="It serves.", schema=HEALTH),
-            503: Answer(description="It starts or stops.", schema=HEALTH),
+            503: Answer(description="It starts, stops, or is fenced.", schema=HEALTH),
         },
     ),
 )

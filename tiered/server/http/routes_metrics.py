@@ -8,6 +8,7 @@ import asyncio
 from aiohttp import web
 
 from tiered.broker.process_facts import read_process_facts
+from tiered.server.http.cluster_view import VIEWS
 from tiered.server.http.keys import BROKER
 from tiered.server.http.limits import REQUESTS
 from tiered.server.http.metric_families import families
@@ -20,7 +21,8 @@ async def _metrics(request: web.Request) -> web.Response:
     broker = request.app[BROKER]
     facts = await broker.disk.run(read_process_facts, broker.data.root)
     body = bytearray()
-    for family in families(broker, facts, request.app[REQUESTS]):
+    view = request.app[VIEWS].of(broker)
+    for family in families(broker, view, facts, request.app[REQUESTS]):
         body += text_of([family]).encode("utf-8", "replace")
         await asyncio.sleep(0)  # There may be many partitions, and somebody else's turn comes in between.
     return web.Response(body=bytes(body), headers={"Content-Type": CONTENT_TYPE})

@@ -5,11 +5,13 @@ import { get } from "./api.js";
 import { closeDialog } from "./dialog.js";
 import { h, render } from "./dom.js";
 import { duration } from "./format.js";
+import { healthWord } from "./health.js";
 import { notice, state } from "./parts.js";
 import { poll } from "./poll.js";
 import { link, parse } from "./router.js";
 import { stripDefs } from "./strip.js";
 import { applyTheme, themeSwitch } from "./theme.js";
+import { brokersView } from "../views/brokers.js";
 import { costView } from "../views/cost.js";
 import { groupView } from "../views/group.js";
 import { groupsView } from "../views/groups.js";
@@ -21,7 +23,7 @@ import { topicsView } from "../views/topics.js";
 const TICK_MS = 1_000;
 const DRAW_MS = 120;
 const PAUSE_TIMES = 4;
-const SECTIONS = [["", "Overview"], ["topics", "Topics"], ["groups", "Groups"], ["cost", "Cost"]];
+const SECTIONS = [["", "Overview"], ["topics", "Topics"], ["groups", "Groups"], ["brokers", "Brokers"], ["cost", "Cost"]];
 
 let view = null;
 let route = { path: [], query: {} };
@@ -76,6 +78,7 @@ function viewOf([section, ...rest], context) {
   if (section === "topics" && rest.length <= 2) return topicView(context, rest[0], rest[1] || "partitions");
   if (section === "groups" && rest.length === 0) return groupsView(context);
   if (section === "groups" && rest.length === 1) return groupView(context, rest[0]);
+  if (section === "brokers" && rest.length === 0) return brokersView(context);
   if (section === "cost" && rest.length === 0) return costView(context);
   return {
     title: () => "Not found",
@@ -94,17 +97,14 @@ function top() {
     h("nav", { "aria-label": "Sections" },
       h("ul", { class: "nav" }, SECTIONS.map(([path, name]) =>
         h("li", null, h("a", { href: `#/${path}`, "aria-current": (route.path[0] || "") === path ? "page" : null }, name))))),
-    h("div", { class: "end" }, h("a", { href: "#/", class: "health", "aria-label": `Cluster: ${health()[1]}` }, state(...health())), themeSwitch()),
+    h("div", { class: "end" }, h("a", { href: "#/brokers", class: "health", "aria-label": `Cluster: ${health()[1]}` }, state(...health())), themeSwitch()),
   ];
 }
 
 function health() {
   if (cluster.data === null) return cluster.error ? ["bad", "No answer"] : ["quiet", "Asking"];
   if (cluster.error) return ["bad", "No answer"];
-  const found = cluster.data.health;
-  if (!found.serving || found.failed_partitions?.length || found.disk_full) return ["bad", found.serving ? "Trouble" : "Not serving"];
-  if (found.sql_away || found.store_away) return ["warn", "Degraded"];
-  return ["good", "Healthy"];
+  return healthWord(cluster.data);
 }
 
 function bottom() {

@@ -40,7 +40,7 @@ export function groupView({ query, changed }, id) {
     const isIdle = data !== null && data.members.length === 0;
     const page = [head({
       crumbs: [["Groups", "#/groups"]], title: id, source: group,
-      subtitle: data && `${data.kind === "consumer" ? "new protocol (KIP-848)" : "classic protocol"}${data.protocol_name ? `, ${data.protocol_name}` : ""}, generation ${whole(data.generation ?? 0)}`,
+      subtitle: data && `${data.kind === "consumer" ? "new protocol (KIP-848)" : "classic protocol"}${data.protocol_name ? `, ${data.protocol_name}` : ""}, generation ${whole(data.generation ?? 0)}, coordinated by broker ${data.coordinator}`,
       actions: data && [h("button", { type: "button", id: "reset-offsets", disabled: !isIdle || data.offsets.length === 0, "aria-describedby": isIdle ? null : "why-not",
         on: { click: () => resetOffsets(id, data, { changed: () => { lag.refresh(); return group.refresh(); } }) } }, "Reset offsets")],
     })];

@@ -3,7 +3,7 @@
 import { get } from "../js/api.js";
 import { h } from "../js/dom.js";
 import { counted, whole } from "../js/format.js";
-import { command, head, panel, state, trouble } from "../js/parts.js";
+import { command, head, notice, panel, state, trouble } from "../js/parts.js";
 import { poll } from "../js/poll.js";
 import { link } from "../js/router.js";
 import { makeTable } from "../js/table.js";
@@ -39,6 +39,7 @@ export function groupsView({ query, changed, cluster }) {
     return [
       head({ title: "Consumer groups", source: groups, subtitle: found && counted(found.length, "group") }),
       trouble(groups),
+      groups.data?.silent_brokers.length > 0 && notice("warn", `The groups of broker ${groups.data.silent_brokers.join(", ")} are missing: it did not answer.`),
       found && found.length > 0 && h("div", { class: "bar", key: "bar" }, table.search("Find a group by its name or a topic")),
       found && panel("All groups", {}, table.draw(found, { stale: groups.isStale })),
     ];

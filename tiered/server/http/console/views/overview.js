@@ -4,11 +4,12 @@ import { get } from "../js/api.js";
 import { spark } from "../js/chart.js";
 import { h } from "../js/dom.js";
 import { counted, duration, size, sizeParts, whole } from "../js/format.js";
-import { command, figure, head, panel, sized, sizeFigure, state, trouble } from "../js/parts.js";
+import { command, figure, head, panel, sized, sizeFigure, trouble } from "../js/parts.js";
 import { poll } from "../js/poll.js";
 import { link } from "../js/router.js";
 import { legend, topicStrip } from "../js/strip.js";
 import { plainTable } from "../js/table.js";
+import { brokersPanel, healthPanel } from "./brokers.js";
 
 const MAX_RATES = 120;
 const SHOWN = 8;
@@ -27,7 +28,7 @@ export function overviewView({ cluster, changed }) {
       h("dl", { class: "figures", key: "figures" },
         figure("Topics", whole(totals.topics), "", counted(totals.partitions, "partition")),
         figure("Groups", whole(totals.groups), "", counted(totals.connections_open, "open connection")),
-        sizeFigure("On disk (hot)", totals.local_bytes, "the newest records, read fastest"),
+        sizeFigure("On disk (hot)", totals.local_bytes, cluster.data.brokers.length > 1 ? "all replicas of the newest records" : "the newest records, read fastest"),
         sizeFigure("In the object store (cold)", totals.cold_bytes, "some of it is on disk too"),
         rateFigure("Produced", rates.produced, totals.produced_bytes),
         rateFigure("Fetched", rates.fetched, totals.fetched_bytes)),
@@ -52,10 +53,11 @@ function makeRates() {
     fetched: [],
     take(source) {
       const { totals } = source.data;
-      const now = { atMs: source.loadedAt, uptime: totals.uptime_ms, produced: totals.produced_bytes, fetched: totals.fetched_bytes };
+      // Who told: a broker that comes, goes or was started anew changes the sums by all that it has counted.
+      const told = source.data.brokers.filter((each) => each.totals !== null);
+      const now = { atMs: source.loadedAt, uptime: totals.uptime_ms, produced: totals.produced_bytes, fetched: totals.fetched_bytes, told };
       if (last?.atMs === now.atMs) return;
-      // A broker that was started anew counts from 0 again.
-      if (last !== null && now.uptime > last.uptime) {
+      if (last !== null && now.uptime > last.uptime && areTheSame(last.told, told)) {
         for (const name of ["produced", "fetched"]) {
           rates[name].push(((now[name] - last[name]) * 1000) / (now.uptime - last.uptime));
           if (rates[name].length > MAX_RATES) rates[name].shift();
@@ -67,49 +69,16 @@ function makeRates() {
   return rates;
 }
 
+function areTheSame(before, after) {
+  return before.length === after.length && after.every((each, place) =>
+    each.broker_id === before[place].broker_id && each.totals.uptime_ms >= before[place].totals.uptime_ms);
+}
+
 function rateFigure(name, values, total) {
-  const note = [`${size(total)} since the broker started`, spark(values)];
+  const note = [`${size(total)} since the start`, spark(values)];
   if (values.length === 0) return figure(name, "…", "", note);
   const [amount, unit] = sizeParts(values[values.length - 1]);
   return figure(name, amount, `${unit}/s`, note);
-}
-
-/** What an operator looks at, each as a state and a sentence. */
-export function healthPanel({ health }) {
-  const failed = health.failed_partitions || [];
-  const checks = [
-    ["Serving", health.serving ? ["good", "Yes"] : ["bad", "No"], health.serving ? "Produce and fetch are answered." : "Clients are refused: the broker starts, stops, or has lost its disk. Its log says which."],
-    ["Disk", health.disk_full ? ["bad", "Almost full"] : ["good", "Has room"], health.disk_full ? "Producing is refused until there is room: free space, or lower local.retention.bytes." : "Producing is accepted."],
-    ["Partitions", failed.length ? ["bad", `${failed.length} failed`] : ["good", "All writable"], failed.length ? `Their disk refused a write: ${failed.slice(0, 5).join(", ")}. Repair the disk, then restart the broker.` : "No log has failed."],
-    ["Uploads", ...uploads(health)],
-    ["Checkpoints", health.stale_checkpoints ? ["quiet", `${whole(health.stale_checkpoints)} to write`] : ["good", "Up to date"], health.stale_checkpoints ? "The bucket does not describe the newest state yet; it is written every few seconds." : "The bucket alone says what is in it."],
-  ];
-  if ("sql_away" in health) {
-    checks.push(["SQL catalogue", health.sql_away ? ["bad", "Away"] : ["good", "Reachable"], health.sql_away ? "Produce and fetch go on; topics cannot be changed, and offset commits fail until it is back." : "Topics, offsets and segments are recorded."]);
-  }
-  if ("store_away" in health) {
-    checks.push(["Object store", health.store_away ? ["bad", "Away"] : ["good", "Reachable"], health.store_away ? "Hot records are served; cold ones cannot be read, and uploads wait on disk." : "Uploads and cold reads work."]);
-  }
-  return panel("Health", {}, h("ul", { class: "checks" }, checks.map(([name, found, text]) =>
-    h("li", null, h("div", null, h("h3", null, name), state(...found)), h("p", null, text)))));
-}
-
-function uploads(health) {
-  const waiting = health.upload_backlog_bytes || 0;
-  const age = health.upload_backlog_age_ms;
-  if (waiting === 0) return [["good", "Nothing waits"], "Every closed segment that belongs in the object store is there."];
-  const late = age !== undefined && age > 10 * 60_000;
-  return [late ? ["warn", `${size(waiting)} wait`] : ["good", `${size(waiting)} wait`],
-    `Closed segments that are only on disk${age === undefined ? "" : `; the oldest for ${duration(age)}`}. ${late ? "Look at the object store and at remote.copy.lag.ms." : ""}`];
-}
-
-function brokersPanel({ brokers }) {
-  return panel("Brokers", {}, plainTable("Brokers", [
-    { name: "Broker", cell: (each) => [String(each.broker_id), each.is_controller && [" ", h("span", { class: "tag" }, "controller")]] },
-    { name: "Kafka", cell: (each) => h("span", { class: "mono breaks" }, `${each.host}:${each.port}`) },
-    { name: "Rack", wide: true, cell: (each) => each.rack || h("span", { class: "soft" }, "none") },
-    { name: "State", cell: (each) => (each.serving ? state("good", "serving") : state("bad", "not serving")) },
-  ], brokers, (each) => each.broker_id));
 }
 
 function largest(topics) {

@@ -3,7 +3,8 @@
 import { get, part } from "../js/api.js";
 import { h } from "../js/dom.js";
 import { counted, size, whole } from "../js/format.js";
-import { copy, figure, head, moment, notice, panel, sized, trouble } from "../js/parts.js";
+import { brokerState } from "../js/health.js";
+import { copy, figure, head, moment, notice, panel, sized, state, trouble } from "../js/parts.js";
 import { poll } from "../js/poll.js";
 import { link } from "../js/router.js";
 import { largeStrip, legend, segmentKind, tierMark } from "../js/strip.js";
@@ -12,7 +13,7 @@ import { followersOf, positionsIn } from "./positions.js";
 
 const KINDS = { hot: "hot", active: "hot, being written", both: "both", cold: "cold", overdue: "hot, upload overdue" };
 
-export function partitionView({ query, changed }, name, number) {
+export function partitionView({ query, changed, cluster }, name, number) {
   const path = `api/v1/topics/${part(name)}`;
   const segments = poll((signal) => get(`${path}/partitions/${part(number)}/segments`, { signal }), { everyMs: 5_000, changed });
   const topic = poll((signal) => get(path, { signal }), { everyMs: 5_000, changed });
@@ -50,12 +51,14 @@ export function partitionView({ query, changed }, name, number) {
         figure("In the object store up to", whole(data.cold_end_offset), "", coldShare(data)),
         figure("On disk from", whole(data.local_log_start_offset), "", about && size(about.local_bytes)),
         figure("High watermark", whole(data.high_watermark), "", data.log_end_offset > data.high_watermark ? `log end ${whole(data.log_end_offset)}` : "everything written can be read"),
-        about && figure("Leader", String(about.leader), "", `epoch ${about.leader_epoch}; in sync: ${about.isr.join(", ")} of ${about.replicas.join(", ")}`)),
+        about && figure("Leader", about.leader < 0 ? state("bad", "none") : String(about.leader), "", `epoch ${about.leader_epoch}; in sync: ${about.isr.join(", ") || "none"} of ${about.replicas.join(", ")}`)),
+      about && about.told_by === null && notice("warn", "The leader does not answer: these offsets are what the catalogue has."),
       about?.failed && notice("bad", `This log takes no more writes: ${about.failed}`),
       data.segments.length >= 10_000 && notice("warn", "Only the oldest 10,000 segments are shown."),
       panel("Where its offsets are", { about: "upper lane: local disk · lower lane: object store" }, h("div", { class: "panel-body" },
         data.log_end_offset > data.log_start_offset ? largeStrip(data, standing) : h("p", { class: "soft" }, "No records."),
         legend(["hot", "active", "both", "cold", "overdue", "consumer"]))),
+      about && about.replicas.length > 1 && replicasPanel(about, cluster.data?.brokers || []),
       standing.length > 0 && panel("Where groups stand", {}, plainTable("Where groups stand", [
         { name: "Group", cell: (each) => h("a", { href: link(["groups", each.group]), class: "breaks" }, each.group) },
         { name: "Committed", right: true, cell: (each) => whole(each.offset) },
@@ -68,6 +71,23 @@ export function partitionView({ query, changed }, name, number) {
   }
 
   return { title: () => `${name}, partition ${number}`, draw, stop() { segments.stop(); topic.stop(); followers.stop(); } };
+}
+
+/** Each replica with its broker; the first one is preferred as leader. */
+function replicasPanel(about, brokers) {
+  const rows = about.replicas.map((id, place) => ({ id, place, broker: brokers.find((each) => each.broker_id === id) }));
+  return panel("Replicas", { about: "the first is preferred as leader" }, plainTable("Replicas", [
+    { name: "Broker", cell: ({ id }) => h("a", { href: "#/brokers" }, String(id)) },
+    { name: "Role", cell: ({ id }) => [id === about.leader ? "leader" : "follower", movingTag(about, id)] },
+    { name: "In sync", cell: ({ id }) => (about.isr.includes(id) ? state("good", "in sync") : state("warn", "not in sync")) },
+    { name: "Broker's state", cell: ({ broker }) => (broker ? state(...brokerState(broker)) : state("bad", "not registered")) },
+    { name: "Rack", wide: true, cell: ({ broker }) => broker?.rack || h("span", { class: "soft" }, "none") },
+  ], rows, ({ id }) => id));
+}
+
+function movingTag(about, id) {
+  if (about.adding_replicas.includes(id)) return [" ", h("span", { class: "tag" }, "being added")];
+  return about.removing_replicas.includes(id) && [" ", h("span", { class: "tag" }, "being removed")];
 }
 
 function objectKey(segment) {

@@ -25,7 +25,7 @@ export function topicView(context, name, tab) {
     const data = topic.data;
     const page = [head({
       crumbs: [["Topics", "#/topics"]], title: name, source: topic,
-      subtitle: data && `${counted(data.partition_count, "partition")}, ${data.record_count === 0 ? "no records" : `up to ${counted(data.record_count, "record")}`}, ${size(data.local_bytes)} on disk, ${size(data.cold_bytes)} in the object store`,
+      subtitle: data && `${counted(data.partition_count, "partition")}${data.replication_factor > 1 ? `, ${data.replication_factor} replicas each` : ""}, ${data.record_count === 0 ? "no records" : `up to ${counted(data.record_count, "record")}`}, ${size(data.local_bytes)} on disk, ${size(data.cold_bytes)} in the object store`,
     })];
     if (topic.error?.status === 404) {
       return [...page, notice("bad", topic.error.message), h("p", null, h("a", { href: "#/topics" }, "See the topics that exist"))];
@@ -50,7 +50,8 @@ function partitionsTab({ name, query, changed, topic, followers }) {
     keyOf: (each) => each.partition,
     words: (each) => String(each.partition),
     columns: [
-      { id: "partition", name: "Partition", sort: (each) => each.partition, cell: (each) => h("a", { href: link(["topics", name, "partitions", each.partition]) }, String(each.partition)) },
+      { id: "partition", name: "Partition", sort: (each) => each.partition, cell: (each) => [
+        h("a", { href: link(["topics", name, "partitions", each.partition]) }, String(each.partition)), marksOf(each)] },
       { id: "where", name: "Where its offsets are", class: "strip-cell", cell: (each) => smallStrip(each, standing(each)) },
       { id: "start", name: "First", right: true, wide: true, sort: (each) => each.log_start_offset, cell: (each) => whole(each.log_start_offset) },
       { id: "end", name: "End", right: true, sort: (each) => each.high_watermark, cell: (each) => whole(each.high_watermark) },
@@ -58,6 +59,7 @@ function partitionsTab({ name, query, changed, topic, followers }) {
       { id: "store", name: "Object store", right: true, wide: true, sort: (each) => each.cold_bytes, cell: (each) => sized(each.cold_bytes) },
       { id: "leader", name: "Leader", right: true, wide: true, sort: (each) => each.leader, cell: (each) => leaderOf(each) },
       { id: "isr", name: "In sync", wide: true, sort: (each) => each.isr.length, cell: inSync },
+      { id: "replicas", name: "Replicas", wide: true, cell: (each) => each.replicas.join(", ") },
     ],
     empty: () => h("p", { class: "empty" }, "This topic has no log: what clients look for here is kept in SQL, see the groups."),
   });
@@ -73,15 +75,25 @@ function partitionsTab({ name, query, changed, topic, followers }) {
   return { draw, stop() {} };
 }
 
+/** What is wrong with the partition, where it is seen on a phone too. */
+function marksOf(partition) {
+  const marks = [];
+  if (partition.leader < 0) marks.push(state("bad", "offline"));
+  else if (partition.under_min_isr) marks.push(state("bad", "below minimum"));
+  else if (partition.under_replicated) marks.push(state("warn", "under-replicated"));
+  if (partition.adding_replicas.length || partition.removing_replicas.length) marks.push(h("span", { class: "tag" }, "moving"));
+  return marks.map((mark) => h("div", null, mark));
+}
+
 function leaderOf(partition) {
   return partition.leader < 0 ? state("bad", "none") : `${partition.leader}`;
 }
 
 function inSync(partition) {
-  const missing = partition.replicas.length - partition.isr.length;
   if (partition.failed) return state("bad", "disk failed");
-  if (missing > 0) return state("warn", `${partition.isr.length} of ${partition.replicas.length}`);
-  return state("good", `${partition.isr.length} of ${partition.replicas.length}`);
+  const count = `${partition.isr.length} of ${partition.replicas.length}`;
+  const names = partition.replicas.length > 1 ? `: ${partition.isr.join(", ") || "none"}` : "";
+  return state(partition.under_min_isr ? "bad" : partition.under_replicated ? "warn" : "good", count + names);
 }
 
 /** Teaches the next command. */

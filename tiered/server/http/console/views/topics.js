@@ -3,7 +3,7 @@
 import { get } from "../js/api.js";
 import { h } from "../js/dom.js";
 import { counted, whole } from "../js/format.js";
-import { command, head, panel, sized, trouble } from "../js/parts.js";
+import { command, head, panel, sized, state, trouble } from "../js/parts.js";
 import { poll } from "../js/poll.js";
 import { link, refine } from "../js/router.js";
 import { legend, topicStrip } from "../js/strip.js";
@@ -19,7 +19,7 @@ export function topicsView({ query, changed, go }) {
     words: (each) => each.topic,
     columns: [
       { id: "topic", name: "Topic", sort: (each) => each.topic, cell: (each) => [
-        h("a", { href: link(["topics", each.topic]), class: "breaks" }, each.topic), each.internal && [" ", h("span", { class: "tag" }, "internal")]] },
+        h("a", { href: link(["topics", each.topic]), class: "breaks" }, each.topic), each.internal && [" ", h("span", { class: "tag" }, "internal")], troubleOf(each)] },
       { id: "partitions", name: "Partitions", right: true, sort: (each) => each.partition_count, cell: (each) => whole(each.partition_count) },
       { id: "records", name: "Records, up to", right: true, wide: true, sort: (each) => each.record_count, cell: (each) => whole(each.record_count) },
       { id: "disk", name: "On disk", right: true, sort: (each) => each.local_bytes, cell: (each) => sized(each.local_bytes) },
@@ -41,6 +41,11 @@ export function topicsView({ query, changed, go }) {
       found && h("div", { class: "bar", key: "bar" }, table.search("Find a topic"), legend(["hot", "both", "cold", "overdue"])),
       found && panel("All topics", {}, table.draw(found, { stale: topics.isStale })),
     ];
+  }
+
+  function troubleOf(topic) {
+    if (topic.offline > 0) return h("div", null, state("bad", `${counted(topic.offline, "partition")} offline`));
+    return topic.under_replicated > 0 && h("div", null, state("warn", `${counted(topic.under_replicated, "partition")} under-replicated`));
   }
 
   if (query.new === "1") {

@@ -1,0 +1,87 @@
+// How the cluster is, in one word and in sentences, from what /api/v1/cluster says. Pure. Owns what counts as trouble.
+
+import { counted, duration, size, whole } from "./format.js";
+
+const LATE_UPLOAD_MS = 10 * 60_000;
+const MANY = 5;
+
+/** [kind, word] for the head of the page. */
+export function healthWord(data) {
+  const found = combined(data);
+  if (!found.serving) return ["bad", "Not serving"];
+  if (found.failed.length || found.full.length || found.offline_partitions || found.under_min_isr_partitions) return ["bad", "Trouble"];
+  if (found.sql_away || found.store_away || found.missing.length || found.under_replicated_partitions) return ["warn", "Degraded"];
+  return ["good", "Healthy"];
+}
+
+/** [kind, word] of one broker. */
+export function brokerState(broker) {
+  if (broker.state === "fenced") return ["bad", "fenced"];
+  if (broker.state === "silent") return ["warn", "no answer"];
+  return broker.serving ? ["good", "live"] : ["bad", "not serving"];
+}
+
+/** What an operator looks at: [name, [kind, word], sentence, names of partitions]. */
+export function checksOf(data) {
+  const found = combined(data);
+  const several = data.brokers.length > 1;
+  const checks = [
+    ["Serving", found.serving ? ["good", "Yes"] : ["bad", "No"], found.serving ? "Produce and fetch are answered." : "Clients are refused here: the broker starts, stops, is fenced, or has lost its disk. Its log says which."],
+  ];
+  if (several) checks.push(["Brokers", ...brokers(found, data)], ["Replicas", ...replicas(found)]);
+  checks.push(
+    ["Disk", found.full.length ? ["bad", "Almost full"] : ["good", "Has room"], found.full.length ? `Producing is refused${several ? ` by broker ${found.full.join(", ")}` : ""} until there is room: free space, or lower local.retention.bytes.` : "Producing is accepted."],
+    ["Partitions", ...partitions(found)],
+    ["Uploads", ...uploads(found)],
+    ["Checkpoints", found.stale ? ["quiet", `${whole(found.stale)} to write`] : ["good", "Up to date"], found.stale ? "The bucket does not describe the newest state yet; it is written every few seconds." : "The bucket alone says what is in it."],
+    ["SQL catalogue", found.sql_away ? ["bad", "Away"] : ["good", "Reachable"], found.sql_away ? `Produce and fetch go on; topics cannot be changed${several ? ", nobody can be elected" : ""}, and offset commits fail until it is back.` : "Topics, offsets and segments are recorded."],
+    ["Object store", found.store_away ? ["bad", "Away"] : ["good", "Reachable"], found.store_away ? "Hot records are served; cold ones cannot be read, and uploads wait on disk." : "Uploads and cold reads work."]);
+  return checks;
+}
+
+/** What all brokers that answered say, as one. */
+function combined({ brokers, health }) {
+  const told = brokers.map((each) => each.health).filter(Boolean);
+  const several = brokers.length > 1;
+  const sum = (name) => told.reduce((total, each) => total + (each[name] || 0), 0);
+  return {
+    ...health,
+    serving: health.serving && !health.fenced,
+    missing: brokers.filter((each) => each.state !== "live"),
+    failed: told.flatMap((each) => each.failed_partitions.map((name) => (several ? `${name} on broker ${each.broker}` : name))),
+    full: told.filter((each) => each.disk_full).map((each) => each.broker),
+    waiting: sum("upload_backlog_bytes"),
+    waitingMs: Math.max(0, ...told.map((each) => each.upload_backlog_age_ms || 0)),
+    stale: sum("stale_checkpoints"),
+    sql_away: told.some((each) => each.sql_away),
+    store_away: told.some((each) => each.store_away),
+  };
+}
+
+function brokers(found, data) {
+  const controller = found.controller_id < 0 ? " There is no controller now: nobody can be elected." : "";
+  const word = `${data.brokers.length - found.missing.length} of ${data.brokers.length}`;
+  if (found.missing.length === 0) return [[controller ? "warn" : "good", word], `All are in service.${controller}`];
+  const names = found.missing.map((each) => `${each.broker_id} (${brokerState(each)[1]})`).join(", ");
+  return [["warn", word], `Missing: ${names}. Their partitions are led by others as long as one in sync is left.${controller}`];
+}
+
+function replicas(found) {
+  if (found.offline_partitions) return [["bad", `${counted(found.offline_partitions, "partition")} offline`], "No replica that has every acknowledged record is alive: bring back a broker that has one.", found.offline];
+  if (found.under_min_isr_partitions) return [["bad", `${counted(found.under_min_isr_partitions, "partition")} below minimum`], "Fewer replicas are in sync than min.insync.replicas: acks=all is refused there.", found.under_min_isr];
+  if (found.under_replicated_partitions) return [["warn", `${counted(found.under_replicated_partitions, "partition")} under-replicated`], "Everything works; a replica is away, or catches up.", found.under_replicated];
+  return [["good", "All in sync"], found.reassigning_partitions ? `${counted(found.reassigning_partitions, "partition")} are on the move.` : "Each replica has what its leader has."];
+}
+
+function partitions({ failed }) {
+  if (failed.length === 0) return [["good", "All writable"], "No log has failed."];
+  const names = failed.slice(0, MANY).join(", ");
+  return [["bad", `${failed.length} failed`], `Their disk refused a write: ${names}. Repair the disk, then restart the broker.`];
+}
+
+function uploads({ waiting, waitingMs }) {
+  if (waiting === 0) return [["good", "Nothing waits"], "Every closed segment that belongs in the object store is there."];
+  const late = waitingMs > LATE_UPLOAD_MS;
+  return [late ? ["warn", `${size(waiting)} wait`] : ["good", `${size(waiting)} wait`],
+    `Closed segments that are only on disk; the oldest for ${duration(waitingMs)}. ${late ? "Look at the object store and at remote.copy.lag.ms." : ""}`];
+}
