@@ -14,19 +14,20 @@ class Waiters:
     __slots__ = ("_futures",)
 
     def __init__(self) -> None:
-        self._futures: set[asyncio.Future[bool]] = set()
+        # In the order in which they came: a set would wake them by their addresses, and no run would be like another.
+        self._futures: dict[asyncio.Future[bool], None] = {}
 
     def add(self, future: "asyncio.Future[bool]") -> None:
-        self._futures.add(future)
+        self._futures[future] = None
 
     def discard(self, future: "asyncio.Future[bool]") -> None:
-        self._futures.discard(future)
+        self._futures.pop(future, None)
 
     def wake(self) -> None:
         """Lets every waiter look again. Cheap when there is none."""
         if not self._futures:
             return
-        futures, self._futures = self._futures, set()
+        futures, self._futures = self._futures, {}
         for future in futures:
             if not future.done():
                 future.set_result(True)
