@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from tests.catalogue import HOUR_MS, NOW_MS, create_topic, elect, open_ready, segment_plan
+from tests.catalogue import HOUR_MS, NOW_MS, create_topic, elect, open_ready, register, segment_plan
 from tiered.errors import FencedLeaderEpoch, Invalid, LostRace, UnknownTopicOrPartition
 from tiered.meta import partitions, segments, topics
 from tiered.meta.engine import Database
@@ -258,6 +258,40 @@ def test_objects_are_purgeable_after_their_grace_and_purged_once(database: Datab
     assert database.run_sync(lambda conn: segments.newest_ever_committed(conn, topic_id, 0)) is None
 
 
+def test_each_leader_purges_its_own_and_somebody_what_nobody_leads(database: Database, topic_id: UUID) -> None:
+    database.run_sync(lambda conn: register(conn, 2))
+    other = database.run_sync(lambda conn: create_topic(conn, "other", assignments=[(2, 1)])).topic_id
+    gone = database.run_sync(lambda conn: create_topic(conn, "gone", assignments=[(2,)])).topic_id
+    mine, theirs, nobodys = (add(database, each, 0, 10).object_id for each in (topic_id, other, gone))
+    for each in (topic_id, other):
+        retire(database, each, 10)
+    database.run_sync(lambda conn: topics.delete_topic(conn, gone, now_ms=NOW_MS, purge_after_ms=NOW_MS + 2 * HOUR_MS))
+
+    def purgeable(leader: int | None, hours: int = 3) -> set[UUID]:
+        now_ms = NOW_MS + hours * HOUR_MS
+        rows = database.run_sync(lambda conn: segments.list_purgeable(conn, now_ms=now_ms, leader=leader))
+        return {row.object_id for row in rows}
+
+    def of_deleted_topics(hours: int, limit: int = 10) -> set[UUID]:
+        now_ms = NOW_MS + hours * HOUR_MS
+        rows = database.run_sync(
+            lambda conn: segments.list_purgeable_of_deleted_topics(conn, now_ms=now_ms, limit=limit)
+        )
+        return {row.object_id for row in rows}
+
+    assert purgeable(1) == {mine}
+    assert purgeable(2) == {theirs}
+    assert purgeable(3) == set()
+    assert purgeable(1, hours=0) == set()
+    assert purgeable(None) == {mine, theirs, nobodys}
+    assert of_deleted_topics(1) == set()
+    assert of_deleted_topics(2) == {nobodys}
+    assert of_deleted_topics(2, limit=0) == set()
+    # Whoever leads next goes on.
+    database.run_sync(lambda conn: elect(conn, other, 1))
+    assert (purgeable(1), purgeable(2)) == ({mine, theirs}, set())
+
+
 def test_a_live_segment_is_never_marked_purged(database: Database, topic_id: UUID) -> None:
     row = add(database, topic_id, 0, 10)
     assert database.run_sync(lambda conn: segments.mark_purged(conn, [row.object_id], now_ms=NOW_MS)) == 0
@@ -322,11 +356,29 @@ def test_uploads_to_sweep_are_found_by_owner_and_by_deadline(database: Database,
     assert overdue(NOW_MS + HOUR_MS + 1) == [mine.object_id]
     assert overdue(NOW_MS + 3 * HOUR_MS) == [mine.object_id, others.object_id]
 
+    def of_anybody(before: int, limit: int = 10) -> list[UUID]:
+        rows = database.run_sync(
+            lambda conn: segments.list_overdue_planned(conn, planned_before_ms=before, limit=limit)
+        )
+        return [row.object_id for row in rows]
 
-def test_committed_rows_are_listed_from_an_offset_and_for_a_leader(database: Database, topic_id: UUID) -> None:
+    assert of_anybody(NOW_MS) == []
+    assert of_anybody(NOW_MS + 1) == [mine.object_id]
+    assert of_anybody(NOW_MS + 2 * HOUR_MS) == [mine.object_id, others.object_id]
+    assert of_anybody(NOW_MS + 2 * HOUR_MS, limit=1) == [mine.object_id]
+    # Abandoned ones too: who abandoned them may have died before it deleted what the store held.
+    database.run_sync(lambda conn: segments.abandon(conn, [mine.object_id], now_ms=NOW_MS))
+    assert of_anybody(NOW_MS + 1) == [mine.object_id]
+
+
+def test_committed_rows_are_listed_from_an_offset_and_for_a_replica(database: Database, topic_id: UUID) -> None:
     rows = [add(database, topic_id, base, base + 10) for base in (0, 10, 20)]
     other = database.run_sync(lambda conn: create_topic(conn, "other")).topic_id
     elsewhere = add(database, other, 0, 7)
+    for broker_id in (2, 11):  # a list that names 11 does not name 1
+        database.run_sync(lambda conn, broker_id=broker_id: register(conn, broker_id))
+    shared = database.run_sync(lambda conn: create_topic(conn, "shared", assignments=[(2, 11), (11,)])).topic_id
+    followed = add(database, shared, 0, 5)
 
     def listed(from_offset: int, limit: int | None = None) -> list[SegmentRow]:
         return list(
@@ -340,7 +392,10 @@ def test_committed_rows_are_listed_from_an_offset_and_for_a_leader(database: Dat
     assert listed(19, limit=1) == rows[1:2]
     assert listed(30) == []
     assert set(database.run_sync(lambda conn: segments.load_committed(conn, replica=1))) == {*rows, elsewhere}
-    assert database.run_sync(lambda conn: segments.load_committed(conn, replica=2)) == ()
+    for follower in (2, 11):
+        found = database.run_sync(lambda conn, follower=follower: segments.load_committed(conn, replica=follower))
+        assert found == (followed,)
+    assert database.run_sync(lambda conn: segments.load_committed(conn, replica=3)) == ()
     database.run_sync(lambda conn: topics.delete_topic(conn, other, now_ms=NOW_MS, purge_after_ms=NOW_MS))
     assert database.run_sync(lambda conn: segments.load_committed(conn, replica=1)) == tuple(rows)
 
