@@ -79,7 +79,8 @@ class PartitionLoader:
             self._broker.files,
             config=log_config(topic.config),
             log_start_offset=row.log_start_offset,
-            first_needed_offset=row.cold_end_offset if self._must_be_whole(row) else row.log_start_offset,
+            # A follower's log may begin anywhere below what the store holds, and end there too: it fetches the rest.
+            first_needed_offset=row.cold_end_offset if self._must_be_whole(row) else None,
             now_ms=self._broker.clock.now_ms(),
         )
 
