@@ -15,37 +15,32 @@ What is done, and why (measured; see docs/adr/0005):
 
 import asyncio
 import logging
-import socket
 import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, InternalError, OperationalError
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.pool import QueuePool, StaticPool
 
-from tiered.errors import InvalidConfig, MetadataOutcomeUnknown, MetadataUnavailable
-from tiered.meta import cluster
+from tiered.errors import MetadataOutcomeUnknown, MetadataUnavailable
+from tiered.meta import connections
 from tiered.meta.call import Call, DeadlinePassed
 from tiered.meta.listener import Listener, PostgresListener, SilentListener
 from tiered.metrics import CallTimes
 from tiered.runtime import BlockingPool, crash_point, jittered_backoff_ms
 
 if TYPE_CHECKING:
-    import psycopg
+    pass
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DEFAULT_DEADLINE_MS = 10_000
-MAX_POSTGRES_CONNECTIONS = 4
 MAX_WAITING_CALLS = 1_000
 MAX_WAITING_AHEAD = 4
-MAX_IDLE_IN_CHANGE_MS = 3_000
 MAX_TRIES = 6
 FIRST_BACKOFF_MS = 5.0
 MAX_BACKOFF_MS = 200.0
@@ -54,7 +49,6 @@ MAX_CAUSE_CHARS = 300
 SERIALIZATION_FAILURE = "40001"
 DEADLOCK_DETECTED = "40P01"
 INSUFFICIENT_PRIVILEGE = "42501"
-_SOCKET = "tiered_socket"
 
 
 class Database:
@@ -71,7 +65,7 @@ class Database:
         self._is_sqlite = engine.dialect.name == "sqlite"
         # One connection means one call at a time, whichever thread brings it.
         self._turn = threading.Lock() if self._is_sqlite else nullcontext()
-        threads = 1 if self._is_sqlite else MAX_POSTGRES_CONNECTIONS
+        threads = 1 if self._is_sqlite else connections.MAX_POSTGRES_CONNECTIONS
         self._pool = BlockingPool("meta", threads=threads, max_waiting=MAX_WAITING_CALLS)
         self._ahead = BlockingPool("meta-ahead", threads=1, max_waiting=MAX_WAITING_AHEAD)
         self._listeners: list[Listener] = []
@@ -88,10 +82,7 @@ class Database:
         counts, and its parameters can stand in the URL's query. Raises `InvalidConfig` for any other URL;
         the message never holds a password.
         """
-        parsed = _parse(url)
-        if parsed.get_backend_name() == "sqlite":
-            return cls(_sqlite_engine(parsed, deadline_ms=deadline_ms), deadline_ms=deadline_ms)
-        return cls(_postgres_engine(parsed, deadline_ms=deadline_ms), deadline_ms=deadline_ms)
+        return cls(connections.engine_for(url, deadline_ms=deadline_ms), deadline_ms=deadline_ms)
 
     @property
     def name(self) -> str:
@@ -140,7 +131,11 @@ class Database:
         """
         if self._is_sqlite:
             return SilentListener()
-        listener = PostgresListener(self._connect_to_listen, on_change, name=self.name)
+        listener = PostgresListener(
+            lambda: connections.connect_to_listen(self._engine, deadline_ms=self._deadline_ms),
+            on_change,
+            name=self.name,
+        )
         self._listeners.append(listener)
         return listener
 
@@ -173,14 +168,6 @@ class Database:
         timer.cancel()
         with self._turn:
             self._engine.dispose()
-
-    def _connect_to_listen(self) -> "psycopg.Connection[Any]":
-        import psycopg
-
-        positional, parameters = self._engine.dialect.create_connect_args(self._engine.url)
-        assert not positional
-        parameters.update(_postgres_arguments(self._engine.url, deadline_ms=self._deadline_ms))
-        return psycopg.connect(**parameters, autocommit=True)
 
     async def _timed(self, operation: str, call: Call[T], deadline_ms: int | None, pool: BlockingPool) -> T:
         loop = asyncio.get_running_loop()
@@ -240,7 +227,7 @@ class Database:
         with self._engine.connect() as conn:
             if call.snapshot and not self._is_sqlite:  # SQLite's transactions always are snapshots
                 conn.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-            call.attach(self._cutter(conn))
+            call.attach(connections.cutter(conn))
             try:
                 with conn.begin():
                     value = call.fn(conn)
@@ -250,15 +237,6 @@ class Database:
                 return value
             finally:
                 call.detach()
-
-    def _cutter(self, conn: Connection) -> Callable[[], None]:
-        """What ends the call's statement from another thread, for good."""
-        if self._is_sqlite:
-            driver = conn.connection.driver_connection
-            assert isinstance(driver, sqlite3.Connection)
-            return driver.interrupt
-        # Closing libpq's connection under a thread that waits on it is not safe; shutting its socket is.
-        return lambda sock=conn.connection.info[_SOCKET]: _shut(sock)  # type: ignore[misc]
 
     def _may_repeat(self, error: DBAPIError, call: Call[Any], attempt: int) -> bool:
         if call.expired or attempt + 1 >= MAX_TRIES or self._closing.is_set():
@@ -290,105 +268,6 @@ class Database:
 
 
 _BACKOFF: dict[str, float] = {"first_ms": FIRST_BACKOFF_MS, "max_ms": MAX_BACKOFF_MS}
-
-
-def _parse(url: str) -> URL:
-    # `from None` throughout: the parser's own message can hold a piece of the password.
-    wanted = "use sqlite:///path or postgresql://user@host/database"
-    try:
-        parsed = make_url(url)
-    except (ArgumentError, ValueError):
-        raise InvalidConfig(f"the metadata URL cannot be parsed: {wanted}") from None
-    if parsed.drivername == "sqlite":
-        if not parsed.database or parsed.database == ":memory:":
-            raise InvalidConfig("the metadata URL names no file: use sqlite:///path")
-        return parsed
-    if parsed.drivername in {"postgresql", "postgres", "postgresql+psycopg"}:
-        return parsed.set(drivername="postgresql+psycopg")
-    raise InvalidConfig(f"the metadata URL begins with {parsed.drivername}, which is not supported: {wanted}")
-
-
-def _sqlite_engine(url: URL, *, deadline_ms: int) -> Engine:
-    engine = create_engine(
-        url,
-        poolclass=StaticPool,
-        hide_parameters=True,
-        # The one connection is used by one thread at a time, though not always the same.
-        connect_args={"check_same_thread": False, "timeout": deadline_ms / 1000.0, "isolation_level": None},
-    )
-
-    @event.listens_for(engine, "connect")
-    def set_up(connection: sqlite3.Connection, _record: object) -> None:
-        (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
-        # A file system without shared memory keeps the rollback journal, which needs one sync more.
-        connection.execute(f"PRAGMA synchronous={'FULL' if mode == 'wal' else 'EXTRA'}")
-        connection.execute("PRAGMA foreign_keys=ON")
-
-    @event.listens_for(engine, "begin")
-    def begin(conn: Connection) -> None:
-        # The driver begins nothing by itself (isolation_level None). IMMEDIATE: a transaction that starts
-        # as a reader and then writes can fail with SQLITE_BUSY where no waiting helps.
-        conn.exec_driver_sql("BEGIN IMMEDIATE")
-
-    return engine
-
-
-def _postgres_arguments(url: URL, *, deadline_ms: int) -> dict[str, Any]:
-    """What libpq is told, but for what the URL says itself."""
-    # A stopped client that holds a row lock would block every writer: the server ends it. One that holds the feed's,
-    # well before those who wait for it give up (`cluster.take_number`).
-    options = (
-        f"-c statement_timeout={deadline_ms} -c lock_timeout={max(1, deadline_ms // 2)} "
-        f"-c idle_in_transaction_session_timeout={deadline_ms} "
-        f"-c {cluster.MAX_IDLE_SETTING}={min(deadline_ms, MAX_IDLE_IN_CHANGE_MS)}"
-    )
-    arguments: dict[str, Any] = {
-        "application_name": "tiered",
-        "connect_timeout": str(max(2, deadline_ms // 2000)),  # libpq's smallest is 2 s
-        "target_session_attrs": "read-write",  # Control state is never read from a replica
-        "tcp_user_timeout": str(deadline_ms),
-        "keepalives_idle": "10",
-        "keepalives_interval": "5",
-        "keepalives_count": "3",
-    }
-    given = {key: value for key, value in url.query.items() if isinstance(value, str)}
-    arguments = {key: value for key, value in arguments.items() if key not in given}
-    arguments["options"] = f"{options} {given.get('options', '')}".rstrip()
-    return arguments
-
-
-def _postgres_engine(url: URL, *, deadline_ms: int) -> Engine:
-    try:
-        engine = create_engine(
-            url,
-            poolclass=QueuePool,
-            pool_size=MAX_POSTGRES_CONNECTIONS + 1,  # one for calls that go ahead
-            max_overflow=0,
-            pool_timeout=deadline_ms / 1000.0,
-            hide_parameters=True,
-            connect_args=_postgres_arguments(url, deadline_ms=deadline_ms),
-        )
-    except ModuleNotFoundError as error:
-        raise InvalidConfig("PostgreSQL needs the driver psycopg: pip install 'tiered[postgres]'") from error
-
-    @event.listens_for(engine, "connect")
-    def keep_socket(connection: Any, record: Any) -> None:
-        record.info[_SOCKET] = socket.fromfd(connection.fileno(), socket.AF_UNIX, socket.SOCK_STREAM)
-
-    @event.listens_for(engine, "close")
-    def close_socket(_connection: object, record: Any) -> None:
-        sock = record.info.pop(_SOCKET, None)
-        if sock is not None:
-            sock.close()
-
-    return engine
-
-
-def _shut(sock: socket.socket) -> None:
-    try:
-        sock.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass  # The server was faster.
 
 
 def _sqlstate(error: DBAPIError) -> str | None:

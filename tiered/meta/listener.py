@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tiered.meta.cluster import CHANNEL
+from tiered.meta.connections import shut
 from tiered.runtime import jittered_backoff_ms
 
 if TYPE_CHECKING:
@@ -119,12 +120,8 @@ class PostgresListener:
 
     def _cut(self) -> None:
         with self._lock:
-            if self._socket is None:
-                return
-            try:
-                self._socket.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass  # The server was faster.
+            if self._socket is not None:
+                shut(self._socket)
 
     def _say_that_it_failed(self, error: Exception) -> None:
         if not self._is_failing and not self._closing.is_set():

@@ -1,0 +1,154 @@
+"""Connections to SQLite and PostgreSQL, and the settings that make them safe.
+
+Owns what a URL means, and what each connection is told when it is made. Must never run a statement about the catalogue.
+The reasons are in `engine` and in docs/adr/0005.
+"""
+
+import socket
+import sqlite3
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.pool import QueuePool, StaticPool
+
+from tiered.errors import InvalidConfig
+from tiered.meta.cluster import MAX_IDLE_SETTING
+
+if TYPE_CHECKING:
+    import psycopg
+
+MAX_POSTGRES_CONNECTIONS = 4
+MAX_IDLE_IN_CHANGE_MS = 3_000
+_SOCKET = "tiered_socket"
+
+
+def engine_for(url: str, *, deadline_ms: int) -> Engine:
+    """An engine that has connected to nothing yet. Raises `InvalidConfig`; the message never holds a password."""
+    parsed = _parse(url)
+    if parsed.get_backend_name() == "sqlite":
+        return _sqlite_engine(parsed, deadline_ms=deadline_ms)
+    return _postgres_engine(parsed, deadline_ms=deadline_ms)
+
+
+def connect_to_listen(engine: Engine, *, deadline_ms: int) -> "psycopg.Connection[Any]":
+    """A connection to the same PostgreSQL under the same settings, without transactions and in nobody's pool."""
+    import psycopg
+
+    positional, parameters = engine.dialect.create_connect_args(engine.url)
+    assert not positional
+    parameters.update(_postgres_arguments(engine.url, deadline_ms=deadline_ms))
+    return psycopg.connect(**parameters, autocommit=True)
+
+
+def cutter(conn: Connection) -> Callable[[], None]:
+    """What ends the connection's statement from another thread, for good."""
+    if conn.dialect.name == "sqlite":
+        driver = conn.connection.driver_connection
+        assert isinstance(driver, sqlite3.Connection)
+        return driver.interrupt
+    # Closing libpq's connection under a thread that waits on it is not safe; shutting its socket is.
+    sock: socket.socket = conn.connection.info[_SOCKET]
+    return lambda: shut(sock)
+
+
+def shut(sock: socket.socket) -> None:
+    """Ends both directions of a connection, whoever waits on it."""
+    try:
+        sock.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # The server was faster.
+
+
+def _parse(url: str) -> URL:
+    # `from None` throughout: the parser's own message can hold a piece of the password.
+    wanted = "use sqlite:///path or postgresql://user@host/database"
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        raise InvalidConfig(f"the metadata URL cannot be parsed: {wanted}") from None
+    if parsed.drivername == "sqlite":
+        if not parsed.database or parsed.database == ":memory:":
+            raise InvalidConfig("the metadata URL names no file: use sqlite:///path")
+        return parsed
+    if parsed.drivername in {"postgresql", "postgres", "postgresql+psycopg"}:
+        return parsed.set(drivername="postgresql+psycopg")
+    raise InvalidConfig(f"the metadata URL begins with {parsed.drivername}, which is not supported: {wanted}")
+
+
+def _sqlite_engine(url: URL, *, deadline_ms: int) -> Engine:
+    engine = create_engine(
+        url,
+        poolclass=StaticPool,
+        hide_parameters=True,
+        # The one connection is used by one thread at a time, though not always the same.
+        connect_args={"check_same_thread": False, "timeout": deadline_ms / 1000.0, "isolation_level": None},
+    )
+
+    @event.listens_for(engine, "connect")
+    def set_up(connection: sqlite3.Connection, _record: object) -> None:
+        (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+        # A file system without shared memory keeps the rollback journal, which needs one sync more.
+        connection.execute(f"PRAGMA synchronous={'FULL' if mode == 'wal' else 'EXTRA'}")
+        connection.execute("PRAGMA foreign_keys=ON")
+
+    @event.listens_for(engine, "begin")
+    def begin(conn: Connection) -> None:
+        # The driver begins nothing by itself (isolation_level None). IMMEDIATE: a transaction that starts
+        # as a reader and then writes can fail with SQLITE_BUSY where no waiting helps.
+        conn.exec_driver_sql("BEGIN IMMEDIATE")
+
+    return engine
+
+
+def _postgres_arguments(url: URL, *, deadline_ms: int) -> dict[str, Any]:
+    """What libpq is told, but for what the URL says itself."""
+    # A stopped client that holds a row lock would block every writer: the server ends it. One that holds the feed's,
+    # well before those who wait for it give up (`cluster.take_number`).
+    options = (
+        f"-c statement_timeout={deadline_ms} -c lock_timeout={max(1, deadline_ms // 2)} "
+        f"-c idle_in_transaction_session_timeout={deadline_ms} "
+        f"-c {MAX_IDLE_SETTING}={min(deadline_ms, MAX_IDLE_IN_CHANGE_MS)}"
+    )
+    arguments: dict[str, Any] = {
+        "application_name": "tiered",
+        "connect_timeout": str(max(2, deadline_ms // 2000)),  # libpq's smallest is 2 s
+        "target_session_attrs": "read-write",  # Control state is never read from a replica
+        "tcp_user_timeout": str(deadline_ms),
+        "keepalives_idle": "10",
+        "keepalives_interval": "5",
+        "keepalives_count": "3",
+    }
+    given = {key: value for key, value in url.query.items() if isinstance(value, str)}
+    arguments = {key: value for key, value in arguments.items() if key not in given}
+    arguments["options"] = f"{options} {given.get('options', '')}".rstrip()
+    return arguments
+
+
+def _postgres_engine(url: URL, *, deadline_ms: int) -> Engine:
+    try:
+        engine = create_engine(
+            url,
+            poolclass=QueuePool,
+            pool_size=MAX_POSTGRES_CONNECTIONS + 1,  # one for calls that go ahead
+            max_overflow=0,
+            pool_timeout=deadline_ms / 1000.0,
+            hide_parameters=True,
+            connect_args=_postgres_arguments(url, deadline_ms=deadline_ms),
+        )
+    except ModuleNotFoundError as error:
+        raise InvalidConfig("PostgreSQL needs the driver psycopg: pip install 'tiered[postgres]'") from error
+
+    @event.listens_for(engine, "connect")
+    def keep_socket(connection: Any, record: Any) -> None:
+        record.info[_SOCKET] = socket.fromfd(connection.fileno(), socket.AF_UNIX, socket.SOCK_STREAM)
+
+    @event.listens_for(engine, "close")
+    def close_socket(_connection: object, record: Any) -> None:
+        sock = record.info.pop(_SOCKET, None)
+        if sock is not None:
+            sock.close()
+
+    return engine
