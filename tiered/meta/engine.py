@@ -1,6 +1,6 @@
 """One transaction on a thread, with a deadline: how everything in this project talks to SQL.
 
-Owns the connections, their settings, the retries, and what an SQL error means to a caller. Must never
+Owns the calls, their retries, and what an SQL error means to a caller; `connections` makes what they run on. Must never
 hold a statement about the catalogue: those are functions `f(conn, ...)` in the modules beside this one.
 
 What is done, and why (measured; see docs/adr/0005):
@@ -19,7 +19,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, OperationalError
@@ -31,9 +31,6 @@ from tiered.meta.call import Call, DeadlinePassed
 from tiered.meta.listener import Listener, PostgresListener, SilentListener
 from tiered.metrics import CallTimes
 from tiered.runtime import BlockingPool, crash_point, jittered_backoff_ms
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
