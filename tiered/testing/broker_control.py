@@ -1,4 +1,4 @@
-"""`c.broker`: stopping, killing and starting the broker of a test cluster, always on the same ports and data.
+"""`c.broker`, `c.brokers`: stop, kill and start a broker of a test cluster, always on the same ports and data.
 
 Owns which life the broker is in. Must never change what is on disk.
 """
@@ -11,9 +11,11 @@ from tiered.testing.lives import BrokerEndedError, Life
 class BrokerControl:
     """Used from one thread at a time."""
 
-    def __init__(self, begin: Callable[[], Life]) -> None:
+    def __init__(self, begin: Callable[[int], Life], broker_id: int = 1) -> None:
         self._begin = begin
         self._life: Life | None = None
+        self.broker_id = broker_id
+        """Its number in the cluster: what clients are told, and what `replicas` and `leader` say."""
 
     @property
     def is_running(self) -> bool:
@@ -30,7 +32,7 @@ class BrokerControl:
     def start(self) -> None:
         """Starts the broker again, on the data that it left. Nothing happens when it runs."""
         if self._life is None:
-            life = self._begin()
+            life = self._begin(self.broker_id)
             life.start()
             self._life = life
 

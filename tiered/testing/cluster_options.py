@@ -25,14 +25,19 @@ QUICK_SETTINGS: Mapping[str, str] = {
     "tiered.sweep.interval.ms": "200",
     # A store that was made slow must not hold a test up for longer than this.
     "tiered.store.timeout.ms": "5000",
+    # With several brokers: how soon one that was killed is missed. A loaded machine must not make one seem dead.
+    "broker.heartbeat.interval.ms": "100",
+    "broker.session.timeout.ms": "1000",
 }
 """Where a test cluster differs from `tiered serve`; `settings=` wins over each of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What the test asked for, checked."""
+    """What the test asked for, checked: one broker's part of it."""
 
+    broker_id: int
+    rack: str
     data: Path
     kafka_port: int
     http_port: int
@@ -50,17 +55,25 @@ class Told:
             data_dir=self.data,
             meta_url=self.sql_url,
             store_url=self.store_url,
-            rack="test",
+            broker_id=self.broker_id,
+            rack=self.rack,
             settings=BrokerSettings.of(self.settings),
         )
 
 
-def settings_of(settings: Mapping[str, object], topic_defaults: Mapping[str, object]) -> dict[str, str]:
+def settings_of(
+    settings: Mapping[str, object], topic_defaults: Mapping[str, object], *, brokers: int = 1
+) -> dict[str, str]:
     """The broker settings of a test cluster: the quick ones, then the defaults of topics, then `settings`.
 
-    Raises InvalidConfig for a topic config that is unknown or has no default at a broker.
+    Topics of several brokers have up to three replicas, of which one may be missing. Raises InvalidConfig for a topic
+    config that is unknown or has no default at a broker.
     """
     merged = dict(QUICK_SETTINGS)
+    if brokers > 1:
+        merged["default.replication.factor"] = str(min(3, brokers))
+    if brokers > 2:
+        merged["min.insync.replicas"] = "2"
     merged |= {_broker_name(name): text_of(value) for name, value in topic_defaults.items()}
     merged |= {name: text_of(value) for name, value in settings.items()}
     return merged

@@ -1,4 +1,4 @@
-"""A cluster for the length of a test: its folder, its ports, its object store and its broker.
+"""A cluster for the length of a test: its folder, its ports, its object store and its brokers.
 
 Owns all of these from start to stop, and leaves nothing behind: no thread, no descriptor, no file. Must never
 import the broker before one is started, and never touch the caller's event loop.
@@ -6,7 +6,8 @@ import the broker before one is started, and never touch the caller's event loop
 
 import socket
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -18,8 +19,10 @@ from tiered.testing.cluster_options import Told, settings_of, text_of
 if TYPE_CHECKING:
     from tiered.testing.faulty_s3 import FaultyS3
     from tiered.testing.lives import Life
+    from tiered.testing.shared_catalogue import SharedDatabase
 
 CATALOGUE = "meta.db"
+MAX_BROKERS = 16
 
 
 def cluster(
@@ -36,24 +39,28 @@ def cluster(
 ) -> "LocalCluster":
     """A cluster that starts at `with` (or `async with`, or `.start()`) and is gone afterwards.
 
+    - `brokers`: how many. Several share one catalogue; topics have three replicas then, where there are as many.
     - `topics`: {name: partitions} to create at once.
     - `topic_defaults`: topic configs, such as {"retention.ms": 1000}, for topics that do not say.
     - `settings`: broker settings under Kafka's names, over those of `QUICK_SETTINGS`.
     - `s3="moto"`: objects go to an S3 server in this process, whose faults are `c.s3`. Needs `tiered[testing]`.
     - `store`, `sql`: the URL of another object store (a local folder is the default) or catalogue (SQLite).
     - `data`: a folder to keep; without it a temporary one is made and removed.
-    - `in_process=False`: the broker is a process of its own, and `c.broker.kill()` is SIGKILL.
+    - `in_process=False`: each broker is a process of its own, and `kill()` is SIGKILL. Several need `sql`.
     """
-    if brokers != 1:
+    if not 1 <= brokers <= MAX_BROKERS:
+        raise ValueError(f"brokers={brokers} is not possible: 1 to {MAX_BROKERS} are")
+    if brokers > 1 and not in_process and sql is None:
         raise ValueError(
-            f"brokers={brokers} is not possible: clusters of several brokers come with replication, which this version "
-            "does not have; use brokers=1"
+            "in_process=False with several brokers needs PostgreSQL, for SQLite is one process's alone: give "
+            'sql="postgresql://USER@HOST/DB", or let them live in this process'
         )
     if s3 not in (None, "moto"):
         raise ValueError(f's3={s3!r} is not known: use s3="moto", or store="s3://…" for a server of your own')
     if s3 is not None and store is not None:
         raise ValueError('s3="moto" makes a store of its own: leave store away')
     return LocalCluster(
+        brokers=brokers,
         topics=dict(topics or {}),
         topic_defaults=dict(topic_defaults or {}),
         settings=dict(settings or {}),
@@ -71,6 +78,7 @@ class LocalCluster:
     def __init__(
         self,
         *,
+        brokers: int,
         topics: dict[str, int],
         topic_defaults: dict[str, object],
         settings: dict[str, object],
@@ -90,9 +98,12 @@ class LocalCluster:
         self._in_process = in_process
         self._stack = ExitStack()
         self._s3: FaultyS3 | None = None
-        self._told: Told | None = None
-        self.broker = BrokerControl(self._begin)
-        """Stops, kills and starts the broker."""
+        self._catalogue: SharedDatabase | None = None
+        self._told: tuple[Told, ...] = ()
+        self.brokers = tuple(BrokerControl(self._begin, index + 1) for index in range(brokers))
+        """Stop, kill and start one of them: the first has `broker_id` 1."""
+        self.broker = self.brokers[0]
+        """Stops, kills and starts the broker, or the first of several."""
 
     # Start and stop
 
@@ -120,14 +131,18 @@ class LocalCluster:
         await asyncio.to_thread(self.stop)
 
     def start(self) -> Self:
-        """Returns when the broker serves and `topics` exist. Raises TieredError or OSError when it cannot."""
-        if self._told is not None:
+        """Returns when all brokers serve and `topics` exist. Raises TieredError or OSError when they cannot."""
+        if self._told:
             raise RuntimeError("this cluster runs already; cluster() makes another one")
         with ExitStack() as stack:
             self._told = self._prepare(stack)
             stack.callback(self._forget)
-            stack.callback(self.broker.stop)
-            self.broker.start()
+            stack.callback(self._stop_brokers)
+            self._at_once(BrokerControl.start)
+            if len(self.brokers) > 1:
+                from tiered.testing import topics
+
+                topics.run(topics.all_met(self.bootstrap))
             for name, partitions in self._topics.items():
                 self.create_topic(name, partitions=partitions)
             if self._s3 is not None:
@@ -139,8 +154,21 @@ class LocalCluster:
         """Ends everything, whatever state the test has left it in. Harmless twice."""
         self._stack.close()
 
-    def _prepare(self, stack: ExitStack) -> Told:
-        settings = settings_of(self._settings, self._topic_defaults)
+    def _stop_brokers(self) -> None:
+        self._at_once(BrokerControl.stop)
+
+    def _at_once(self, step: Callable[[BrokerControl], None]) -> None:
+        """The step for every broker, also where it fails for one; raises what failed first."""
+        if len(self.brokers) == 1:
+            step(self.broker)
+            return
+        with ThreadPoolExecutor(len(self.brokers), thread_name_prefix="tiered-testing") as threads:
+            steps = [threads.submit(step, each) for each in self.brokers]
+        for each in steps:
+            each.result()
+
+    def _prepare(self, stack: ExitStack) -> tuple[Told, ...]:
+        settings = settings_of(self._settings, self._topic_defaults, brokers=len(self.brokers))
         data = self._given_data
         if data is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tiered-", ignore_cleanup_errors=True))
@@ -152,13 +180,26 @@ class LocalCluster:
 
             (data / CATALOGUE).write_bytes(fresh_catalogue())
         in_url = quote(str(data))
-        return Told(
-            data=data,
-            kafka_port=_kept_port(stack),
-            http_port=_kept_port(stack),
-            settings=settings,
-            sql_url=self._sql or f"sqlite:///{in_url}/{CATALOGUE}",
-            store_url=self._store or (self._start_s3(stack) if self._with_s3 else f"file://{in_url}/objects"),
+        sql_url = self._sql or f"sqlite:///{in_url}/{CATALOGUE}"
+        if len(self.brokers) > 1 and sql_url.startswith("sqlite:"):
+            from tiered.testing.shared_catalogue import SharedDatabase
+
+            self._catalogue = SharedDatabase.of(sql_url)
+            stack.callback(self._catalogue.close_sync)
+        store_url = self._store or (self._start_s3(stack) if self._with_s3 else f"file://{in_url}/objects")
+        is_alone = len(self.brokers) == 1
+        return tuple(
+            Told(
+                broker_id=each.broker_id,
+                rack="test" if is_alone else f"rack-{each.broker_id}",
+                data=data if is_alone else data / f"broker-{each.broker_id}",
+                kafka_port=_kept_port(stack),
+                http_port=_kept_port(stack),
+                settings=settings,
+                sql_url=sql_url,
+                store_url=store_url,
+            )
+            for each in self.brokers
         )
 
     def _start_s3(self, stack: ExitStack) -> str:
@@ -170,53 +211,64 @@ class LocalCluster:
         self._s3 = stack.enter_context(faulty_s3(stack.enter_context(moto_s3(bucket))))
         return f"s3://{bucket}/test?region={REGION}&endpoint_url={self._s3.url}"
 
-    def _begin(self) -> "Life":
-        assert self._told is not None
+    def _begin(self, broker_id: int) -> "Life":
+        told = self._running[broker_id - 1]
+        told.data.mkdir(exist_ok=True)
         if self._in_process:
             from tiered.testing.thread_life import ThreadLife
 
             if not self._with_s3:
-                return ThreadLife(self._told, nullcontext)
+                return ThreadLife(told, nullcontext, self._catalogue)
             from tiered.testing.moto_s3 import aws_environment
 
-            return ThreadLife(self._told, aws_environment)
+            return ThreadLife(told, aws_environment, self._catalogue)
         from tiered.testing.process_life import ProcessLife
 
-        return ProcessLife(self._told, self.aws_environ if self._with_s3 else {})
+        return ProcessLife(told, self.aws_environ if self._with_s3 else {})
 
     def _forget(self) -> None:
-        self._told = self._s3 = None
+        self._told = ()
+        self._s3 = self._catalogue = None
 
     # Where it is
 
     @property
     def bootstrap(self) -> str:
-        """`bootstrap.servers` of Kafka clients. The same before and after a restart."""
-        return f"127.0.0.1:{self._running.kafka_port}"
+        """`bootstrap.servers` of Kafka clients: every broker. The same before and after a restart."""
+        return ",".join(f"127.0.0.1:{each.kafka_port}" for each in self._running)
 
     @property
     def http_url(self) -> str:
-        """Health, metrics, the catalogue and the console. The first request takes longer: it imports the server."""
-        return f"http://127.0.0.1:{self._running.http_port}"
+        """Health, metrics, the catalogue and the console, of the first broker that runs. The first request takes
+
+        longer: it imports the server.
+        """
+        return self.http_urls[next((at for at, each in enumerate(self.brokers) if each.is_running), 0)]
+
+    @property
+    def http_urls(self) -> tuple[str, ...]:
+        """The same of each broker."""
+        return tuple(f"http://127.0.0.1:{each.http_port}" for each in self._running)
 
     @property
     def store_url(self) -> str:
         """The object store as Spark's option `store` takes it."""
-        return self._running.store_url
+        return self._running[0].store_url
 
     @property
     def sql_url(self) -> str:
         """The catalogue as SQLAlchemy takes it; docs/sql.md says what may be selected."""
-        return self._running.sql_url
+        return self._running[0].sql_url
 
     @property
     def data(self) -> Path:
-        """The broker's data folder."""
-        return self._running.data
+        """The data folder of the broker; of several, the folder that `broker-1` and the others are in."""
+        first = self._running[0].data
+        return first if len(self.brokers) == 1 else first.parent
 
     @property
-    def _running(self) -> Told:
-        if self._told is None:
+    def _running(self) -> tuple[Told, ...]:
+        if not self._told:
             raise RuntimeError("this cluster is not running: use `with cluster() as c:`, or call start()")
         return self._told
 
@@ -233,7 +285,7 @@ class LocalCluster:
     def s3_bucket(self) -> str:
         """The bucket's name."""
         assert self.s3 is not None
-        return self._running.store_url.removeprefix("s3://").partition("/")[0]
+        return self._running[0].store_url.removeprefix("s3://").partition("/")[0]
 
     @property
     def aws_environ(self) -> dict[str, str]:
@@ -251,9 +303,18 @@ class LocalCluster:
     # Topics
 
     def create_topic(
-        self, name: str | None = None, *, partitions: int = 1, configs: Mapping[str, object] | None = None
+        self,
+        name: str | None = None,
+        *,
+        partitions: int = 1,
+        replicas: int | None = None,
+        configs: Mapping[str, object] | None = None,
     ) -> str:
-        """The topic's name, once it exists; without a name a new one is given. Raises BrokerError."""
+        """The topic's name, once it exists; without a name a new one is given. Raises BrokerError.
+
+        `replicas` of each partition are as many as there are brokers, and three at most, unless it says so.
+        """
+        from tiered.peer.topic_admin import BROKERS_DEFAULT
         from tiered.testing import topics
 
         if name is None:
@@ -261,7 +322,8 @@ class LocalCluster:
 
             name = f"topic-{new_uuid().hex[:12]}"
         texts = {key: text_of(value) for key, value in (configs or {}).items()}
-        topics.run(topics.create(self.bootstrap, name, partitions, texts))
+        replication_factor = BROKERS_DEFAULT if replicas is None else replicas
+        topics.run(topics.create(self.bootstrap, name, partitions, texts, replication_factor=replication_factor))
         return name
 
     def tier(self, topic: str, *, keep_local: bool = True, timeout_s: float = 30.0) -> None:
@@ -273,7 +335,8 @@ class LocalCluster:
         from tiered.testing import topics
 
         def is_written_down() -> bool:
-            return bool(self.health()["stale_checkpoints"] == 0)
+            running = [each.life.health() for each in self.brokers if each.is_running]
+            return bool(running) and all(each["stale_checkpoints"] == 0 for each in running)
 
         topics.run(
             topics.tier(
@@ -282,7 +345,7 @@ class LocalCluster:
         )
 
     def health(self) -> dict[str, Any]:
-        """What `/readyz` says."""
+        """What `/readyz` says of the broker, or of the first of several."""
         return self.broker.life.health()
 
 

@@ -87,7 +87,8 @@ class ProcessLife:
         told = self._told
         command = [sys.executable, "-m", "tiered.cli", "serve", "--data", str(told.data)]
         command += ["--kafka", f"127.0.0.1:{told.kafka_port}", "--http", f"127.0.0.1:{told.http_port}"]
-        command += ["--meta", told.sql_url, "--store", told.store_url, "--rack", "test"]
+        command += ["--meta", told.sql_url, "--store", told.store_url]
+        command += ["--broker-id", str(told.broker_id), "--rack", told.rack]
         for name, value in told.settings.items():
             command += ["--set", f"{name}={value}"]
         return command

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 from tiered.testing.lives import START_TIMEOUT_S, STOP_TIMEOUT_S, BrokerEndedError
 
 if TYPE_CHECKING:
+    from tiered.broker.parts import BrokerParts
     from tiered.server.serve import Server
     from tiered.testing.cluster_options import Told
+    from tiered.testing.shared_catalogue import SharedDatabase
 
 # A test's consumer often still waits for records when its broker ends: nobody reads the answer.
 STOP_GRACE_MS = 100.0
@@ -30,10 +32,19 @@ class _End(Enum):
 
 
 class ThreadLife:
-    """One broker, one thread, one loop. `environment` is entered while the broker looks for credentials."""
+    """One broker, one thread, one loop. `environment` is entered while the broker looks for credentials.
 
-    def __init__(self, told: "Told", environment: Callable[[], AbstractContextManager[None]]) -> None:
+    `catalogue` is that of several brokers; one by itself opens its own.
+    """
+
+    def __init__(
+        self,
+        told: "Told",
+        environment: Callable[[], AbstractContextManager[None]],
+        catalogue: "SharedDatabase | None" = None,
+    ) -> None:
         self._told = told
+        self._catalogue = catalogue
         self._environment = environment
         self._ready: Future[None] = Future()
         self._ended: Future[None] = Future()
@@ -111,7 +122,7 @@ class ThreadLife:
         self._end = asyncio.get_running_loop().create_future()
         async with asyncio.TaskGroup() as tasks:
             limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-            server = self._server = Server(self._told.serve_options())
+            server = self._server = Server(self._told.serve_options(), parts=self._parts())
             resource.setrlimit(resource.RLIMIT_NOFILE, limit)
             try:
                 await asyncio.to_thread(self._take_credentials, server)
@@ -130,6 +141,13 @@ class ThreadLife:
                 await server.stop(grace_ms=STOP_GRACE_MS)
         if server.broker.replaced is not None:
             raise BrokerEndedError(str(server.broker.replaced))
+
+    def _parts(self) -> "BrokerParts | None":
+        if self._catalogue is None:
+            return None
+        from tiered.broker.parts import BrokerParts
+
+        return BrokerParts(database=self._catalogue.beside())
 
     def _take_credentials(self, server: "Server") -> None:
         """Clients of S3 read the environment when they are made: that is now, not whenever the first upload comes."""

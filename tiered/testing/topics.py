@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tiered.peer import Cluster, broker_error
-from tiered.peer.topic_admin import alter_configs, create_topics
+from tiered.peer import Cluster, broker_error, parse_bootstrap
+from tiered.peer.topic_admin import BROKERS_DEFAULT, alter_configs, create_topics
 from tiered.runtime import SystemClock
 
 T = TypeVar("T")
@@ -34,12 +34,30 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         return thread.submit(asyncio.run, work).result()
 
 
-async def create(bootstrap: str, name: str, partitions: int, configs: Mapping[str, str]) -> None:
+async def create(
+    bootstrap: str, name: str, partitions: int, configs: Mapping[str, str], *, replication_factor: int = BROKERS_DEFAULT
+) -> None:
     """Makes the topic. Raises BrokerError with the broker's reason."""
     async with Cluster(bootstrap, timeout_ms=TIMEOUT_MS) as cluster:
-        (made,) = await create_topics(cluster, [name], partitions=partitions, configs=configs)
+        (made,) = await create_topics(
+            cluster, [name], partitions=partitions, replication_factor=replication_factor, configs=configs
+        )
         if made.error_code:
             raise broker_error(made.error_code, f"topic {name} was not made: {made.error_message or 'no reason given'}")
+
+
+async def all_met(bootstrap: str) -> None:
+    """Returns when each of the brokers knows all of them. Raises TimeoutError."""
+    addresses = parse_bootstrap(bootstrap)
+    async with asyncio.timeout(TIMEOUT_MS / 1000.0), asyncio.TaskGroup() as tasks:
+        for host, port in addresses:
+            tasks.create_task(_has_met(host, port, len(addresses)))
+
+
+async def _has_met(host: str, port: int, brokers: int) -> None:
+    async with Cluster([(host, port)], timeout_ms=TIMEOUT_MS) as cluster:
+        while len((await cluster.metadata([])).brokers) < brokers:
+            await asyncio.sleep(POLL_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
