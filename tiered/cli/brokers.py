@@ -88,7 +88,12 @@ def run_drain(arguments: argparse.Namespace) -> int:
                 closed=described.brokers.keys() - taking,
             )
         except InvalidReplicationFactor as error:
-            raise CommandFailed(str(error)) from error
+            (topic, _), replicas = max(held.items(), key=lambda each: len(each[1]))
+            raise CommandFailed(
+                f"{topic} has {len(replicas)} replicas, and only {counted(len(taking), 'broker')} would be left to "
+                f"hold them: start another broker, or give it fewer with `tiered topics reassign {topic} --to N,... "
+                "--replication-factor N`"
+            ) from error
         names = ", ".join(map(str, sorted(leaving)))
         words = f"broker {names}" if len(leaving) == 1 else f"brokers {names}"
         return await carry_out(
