@@ -178,6 +178,8 @@ class Fetcher:
             partition = followed.partition
             if partition.role is not Role.FOLLOWER or partition.is_truncating:
                 continue
+            if followed.rest_until_ms <= now_ms and self._is_added(partition):
+                self._rest(followed, broker.replication.throttle.pause_ms(0))
             if followed.rest_until_ms > now_ms:
                 left_ms = followed.rest_until_ms - now_ms
                 wait_ms = left_ms if wait_ms is None else min(wait_ms, left_ms)
@@ -315,11 +317,14 @@ class Fetcher:
             partition.append_fetched(runs, begins_segment=begins_segment, now_ms=self._broker.clock.now_ms())
             appended_bytes = sum(run.size_bytes for run in runs)
             self._broker.counters.replication_bytes_in += appended_bytes
-            row = partition.row
-            if row is not None and self._broker.broker_id in row.adding_replicas:
+            if self._is_added(partition):
                 self._rest(followed, self._broker.replication.throttle.pause_ms(appended_bytes))
         partition.learn_high_watermark(result.high_watermark)
         return appended_bytes
+
+    def _is_added(self, partition: Partition) -> bool:
+        row = partition.row
+        return row is not None and self._broker.broker_id in row.adding_replicas
 
     def _rest(self, followed: Followed, rest_ms: float) -> None:
         if rest_ms > 0:
