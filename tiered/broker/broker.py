@@ -18,6 +18,7 @@ from tiered.broker.checkpoints import CheckpointWriter
 from tiered.broker.controller import Controller
 from tiered.broker.data_folder import DataFolder
 from tiered.broker.disk_reserve import DiskReserve
+from tiered.broker.failed_replicas import FailedReplicas
 from tiered.broker.feed import ChangeFeed
 from tiered.broker.groups.coordinator import GroupCoordinator
 from tiered.broker.handover import hand_over
@@ -48,7 +49,7 @@ from tiered.config import BrokerSettings, ServeOptions, TopicConfig
 from tiered.errors import StaleBrokerEpoch, TieredError
 from tiered.hot.file_system import RealFileSystem
 from tiered.hot.flusher import Flusher
-from tiered.ids import TopicId, TopicPartition
+from tiered.ids import TopicId
 from tiered.meta import brokers, liveness
 from tiered.meta.engine import Database
 from tiered.metrics import CountersState
@@ -94,7 +95,6 @@ class Broker:
         self.replaced: StaleBrokerEpoch | None = None
         """Why this process must stop, once another one has taken its place."""
         self.facts: dict[str, str | None] = {}
-        self._failed: set[TopicPartition] = set()
         self._tasks: asyncio.TaskGroup | None = None
         self._advertised = ("", 0)
 
@@ -118,6 +118,7 @@ class Broker:
         self.controller = Controller(self)
         self.channels: Channels = parts.channels or PeerChannels(self.broker_id)
         self.replication = Replication(self)
+        self.failed_replicas = FailedReplicas(self)
         self.lifecycle = SegmentLifecycle(self)
         self.checkpoints = CheckpointWriter(self)
         self.reports = Reports(self)
@@ -237,9 +238,9 @@ class Broker:
 
     def disk_failed(self, partition: Partition) -> None:
         """The partition's log met an I/O error: the next start of this broker is not a clean one (rule 8)."""
-        if partition.topic_partition in self._failed:
+        if partition.topic_partition in self.failed_replicas:
             return
-        self._failed.add(partition.topic_partition)
+        self.failed_replicas.add(partition.topic_partition)
         log.error("%s: %s", partition.name, partition.log.failed or "its disk failed")
         if self._tasks is not None:
             self._tasks.create_task(self._registration.log_failed())

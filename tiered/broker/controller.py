@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from tiered.broker import reassignments
+from tiered.config import TopicConfig
 from tiered.errors import TieredError
 from tiered.ids import InSyncReplica, TopicPartition
 from tiered.meta import elections as stored
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 YIELD_EVERY_PARTITIONS = 1_000
+NO_CONFIG = TopicConfig()
 
 
 class Controller:
@@ -118,16 +120,14 @@ class Controller:
         wanted = await self._unsettled_partitions()
         if not silent and not wanted:
             return
-        min_isr = self._min_isr()
-
-        def decide(row: PartitionRow, standings: Standings) -> ReplicaSet | None:
-            return elections.after_failure(row.replica_set, standings, min_isr=min_isr.get(row.topic_id, 1))
-
+        decide = self._decision()
         elected = await self._broker.database.run(
             lambda conn: stored.change_replica_sets(conn, decide, fence=silent, only=None if silent else wanted)
         )
         self._silent = ()
-        self._broker.counters.brokers_fenced += len(elected.fenced)
+        counters = self._broker.counters
+        counters.brokers_fenced += len(elected.fenced)
+        counters.unclean_elections += sum(self._was_unclean(row) for row in elected.changed)
         for each in elected.fenced:
             log.warning("broker %d is silent and was fenced: others lead what it led", each.broker_id)
         await self._broker.feed.caught_up(elected.change_number)
@@ -139,21 +139,37 @@ class Controller:
             self._must_look_at_all = False
             self._unsettled.update(image.rows)
         looked_at, self._unsettled = self._unsettled, set()
-        min_isr = self._min_isr()
+        decide = self._decision()
         found = []
         for number, key in enumerate(looked_at):
             if number % YIELD_EVERY_PARTITIONS == YIELD_EVERY_PARTITIONS - 1:
                 await asyncio.sleep(0)
             row = image.row(key)
-            if row is not None and elections.after_failure(
-                row.replica_set, image.standings, min_isr=min_isr.get(row.topic_id, 1)
-            ):
+            if row is not None and decide(row, image.standings) is not None:
                 found.append(key)
         self._unsettled.update(found)  # Until the feed has shown that they are settled.
         return found
 
-    def _min_isr(self) -> dict[UUID, int]:
-        return {topic.topic_id: topic.config.min_insync_replicas for topic in self._broker.topics}
+    def _was_unclean(self, row: PartitionRow) -> bool:
+        """Whether somebody leads who was not in sync, as far as the image knew."""
+        before = self._broker.image.row(row.topic_partition)
+        was_unclean = before is not None and row.leader != NO_LEADER and before.replica_set.member(row.leader) is None
+        if was_unclean:
+            log.error("partition %s was given to broker %d, which lacks records", row.topic_partition, row.leader)
+        return was_unclean
+
+    def _decision(self) -> Callable[[PartitionRow, Standings], ReplicaSet | None]:
+        """What a failure makes of a partition, by its topic's settings as they are now."""
+        configs: dict[UUID, TopicConfig] = {topic.topic_id: topic.config for topic in self._broker.topics}
+
+        def decide(row: PartitionRow, standings: Standings) -> ReplicaSet | None:
+            before, config = row.replica_set, configs.get(row.topic_id, NO_CONFIG)
+            after = elections.after_failure(before, standings, min_isr=config.min_insync_replicas)
+            if config.unclean_leader_election_enable and (after or before).leader == NO_LEADER:
+                return elections.unclean(before, standings) or after
+            return after
+
+        return decide
 
     # Preferred leaders
 

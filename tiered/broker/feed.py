@@ -344,8 +344,10 @@ class ChangeFeed:
             if row.topic_partition not in self._unopened:
                 log.error("%s-%d cannot be opened; it is tried again: %s", topic.name, row.partition, error)
             self._unopened[row.topic_partition] = error
+            broker.failed_replicas.add(row.topic_partition)
             return None
-        self._unopened.pop(row.topic_partition, None)
+        if self._unopened.pop(row.topic_partition, None) is not None:
+            broker.failed_replicas.discard(row.topic_partition)
         partition.apply_row(row, broker_epoch=broker.broker_epoch)
         broker.checkpoints.opened(partition)
         return partition

@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 
 REPORT_INTERVAL_MS = 5_000
 SETTLE_INTERVAL_MS = 1_000
+RESIGN_INTERVAL_MS = 500
 FORGET_INTERVAL_MS = 3_600_000
 STALL_PROBE_MS = 100
 # After a failed upload a partition rests, longer each time, so that an absent store is not hammered.
@@ -56,6 +57,7 @@ class Housekeeping:
             (settings.tiered_sweep_interval_ms, self._sweep, "sweeping the object store"),
             (settings.tiered_sweep_interval_ms, self._sweep_for_all, "sweeping for all brokers"),
             (SETTLE_INTERVAL_MS, self._broker.changes.settle, "settling unknown outcomes"),
+            (RESIGN_INTERVAL_MS, self._broker.failed_replicas.resign, "giving up failed replicas"),
             (settings.producer_id_expiration_check_interval_ms, self._expire_producers, "producer expiry"),
             (REPORT_INTERVAL_MS, self._broker.reports.write, "reports"),
             (settings.tiered_lag_sample_interval_ms, self._broker.lag.sample, "sampling the groups' lag"),

@@ -14,6 +14,9 @@ from dataclasses import replace
 from tiered.ids import InSyncReplica
 from tiered.rules.replica_set import NO_LEADER, ReplicaSet, Standings, is_current
 
+NO_REGISTRATION = -1
+"""The epoch of a member that only keeps a place, although its broker is in service."""
+
 
 def registered(
     before: ReplicaSet, standings: Standings, *, broker_id: int, previous_epoch: int | None, is_clean: bool
@@ -56,6 +59,22 @@ def after_failure(before: ReplicaSet, standings: Standings, *, min_isr: int) -> 
         isr = tuple(each for each in isr if each not in gone)
     after = before if len(isr) == len(before.isr) else replace(before, isr=isr)
     return _changed(before, _elected(after, standings))
+
+
+def resigned(before: ReplicaSet, standings: Standings, *, broker_id: int, min_isr: int) -> ReplicaSet | None:
+    """Without the replica of `broker_id`, which its disk has let down while the broker serves on.
+
+    None where nobody else can lead. Where the ISR would be smaller than `min(min_isr, len(replicas))` the replica
+    keeps its place under no registration (rule 3): it comes back as any other that has to catch up.
+    """
+    member = before.member(broker_id)
+    others = [each for each in before.electable(standings) if each != broker_id]
+    if member is None or member.broker_epoch == NO_REGISTRATION or not others:
+        return None
+    isr = tuple(each for each in before.isr if each != member)
+    if len(isr) < min(min_isr, len(before.replicas)):
+        isr = (*isr, InSyncReplica(broker_id, NO_REGISTRATION))
+    return _changed(before, _elected(replace(before, isr=isr), standings))
 
 
 def preferred(before: ReplicaSet, standings: Standings) -> ReplicaSet | None:
