@@ -55,6 +55,7 @@ def _check_sends(history: Sequence[Operation], names: dict[int, str], verdict: V
     found = verdict.found
     sent: dict[int, Operation] = {}
     by_offset: dict[tuple[int, int], Operation] = {}
+    values = {partition: set(log.values()) for partition, log in verdict.logs.items()}
     for operation in history:
         if operation.kind not in (Kind.SEND, Kind.SEND_ACKS_1):
             continue
@@ -67,6 +68,11 @@ def _check_sends(history: Sequence[Operation], names: dict[int, str], verdict: V
             verdict.failed += operation.outcome is Outcome.FAIL
             continue
         verdict.acknowledged += 1
+        if operation.offset < 0:
+            if operation.value not in values.get(operation.partition, ()):
+                words = f"{names[operation.partition]}: {_words(operation.value)}, acknowledged with a later one"
+                found.add(Violation.LOST, f"{words}, is nowhere")
+            continue
         place = (operation.partition, operation.offset)
         if place in by_offset:
             found.add(Violation.TWO_VALUES, f"{_where(names, *place)}: two sends were acknowledged there")

@@ -37,6 +37,7 @@ class Kind(IntEnum):
 
 class Outcome(IntEnum):
     OK = 1
+    """A send without an offset is acknowledged by a later one's success: it is somewhere before that one."""
     FAIL = 2
     UNKNOWN = 3
 
@@ -111,7 +112,8 @@ class HistoryWriter:
 
     def flush(self) -> None:
         with self._lock:
-            self._file.flush()
+            if not self._file.closed:
+                self._file.flush()
 
     def close(self) -> None:
         self._file.close()

@@ -32,7 +32,9 @@ QUICK: dict[str, Any] = {
     "retry.backoff.max.ms": 200,
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 200,
-    "log_level": 0,
+    # Fatal errors and little else.
+    "log_level": 3,
+    "log.connection.close": False,
 }
 """A client that notices soon, so that what is measured is the cluster."""
 
@@ -80,7 +82,7 @@ class Sender(threading.Thread):
             due += 1 / self.plan.per_second
             self._send()
             while (left := due - time.monotonic()) > 0 and not self._halt.is_set():
-                self._producer.poll(min(left, TICK_S))
+                self._poll(min(left, TICK_S))
             if left < -1.0:
                 due = time.monotonic()
 
@@ -98,7 +100,7 @@ class Sender(threading.Thread):
                 on_delivery=lambda error, message: self._delivered(value, error, message),
             )
         except BufferError:
-            self._producer.poll(TICK_S)
+            self._poll(TICK_S)
             return
         except confluent_kafka.KafkaException as error:
             self._begin_anew(str(error))
@@ -106,11 +108,16 @@ class Sender(threading.Thread):
         self._open[value] = (index, started_us)
         self._sequence += 1
 
+    def _poll(self, timeout_s: float) -> None:
+        try:
+            self._producer.poll(timeout_s)
+        except (SystemError, confluent_kafka.KafkaException) as error:
+            # How the client raises a fatal error, and whatever a callback raised.
+            self._begin_anew(str(error))
+
     def _begin_anew(self, words: str) -> None:
         """A fatal error ends a producer; what it had under way is unknown."""
-        self.fatal.append(words)
-        self._producer.purge()
-        self._producer.poll(1.0)
+        self.fatal.append(f"producer {self.plan.client}: {words}")
         self._give_up()
         self._producer = self._make()
 
@@ -118,9 +125,13 @@ class Sender(threading.Thread):
         index, started_us = self._open.pop(value, (-1, 0))
         if index < 0:
             return
+        offset = NO_OFFSET
         if error is None:
             outcome = Outcome.OK
             self.acknowledged += 1
+            # None where a later batch's success acknowledged this one too, whose own answer was an error.
+            if (told := message.offset()) is not None and told >= 0:
+                offset = told
         else:
             outcome = Outcome.FAIL if error.code() in CERTAIN else Outcome.UNKNOWN
         self._history.add(
@@ -130,7 +141,7 @@ class Sender(threading.Thread):
             started_us=started_us,
             ended_us=now_us(),
             outcome=outcome,
-            offset=message.offset() if error is None else NO_OFFSET,
+            offset=offset,
             value=value,
         )
 
@@ -138,7 +149,10 @@ class Sender(threading.Thread):
         """Stops sending and waits; how many records have no outcome by then. They are unknown."""
         self._halt.set()
         self.join(timeout_s)
-        self._producer.flush(timeout_s)
+        try:
+            self._producer.flush(timeout_s)
+        except (SystemError, confluent_kafka.KafkaException) as error:
+            self.fatal.append(f"producer {self.plan.client}, at its end: {error}")
         left = len(self._open)
         self._give_up()
         return left

@@ -111,7 +111,7 @@ class Soak:
 
     def _wait_for_reads(self, clients: Child) -> None:
         deadline = time.monotonic() + 60
-        while not all((progress := clients.ask({"do": "progress"}))["read"].values()):
+        while not (progress := clients.ask({"do": "progress"}))["all_read"]:
             assert time.monotonic() < deadline, f"clients did not begin within a minute: {progress}"
             time.sleep(0.2)
 

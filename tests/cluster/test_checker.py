@@ -101,6 +101,13 @@ def test_an_acknowledged_write_that_is_gone_everywhere_is_lost(run: Run) -> None
     assert run.violations() == {Violation.LOST}
 
 
+def test_a_write_that_was_acknowledged_with_a_later_one_is_somewhere_or_lost(run: Run) -> None:
+    run.history[0] = run.sent(FIRST, NO_OFFSET)
+    assert run.violations() == set()
+    run.history.append(run.sent(value_of(3, 0), NO_OFFSET))
+    assert run.violations() == {Violation.LOST}
+
+
 def test_an_acknowledged_write_that_moved_is_lost(run: Run) -> None:
     run.history[0] = run.sent(FIRST, 2)
     assert Violation.LOST in run.violations()

@@ -97,6 +97,7 @@ class Workload:
         return {
             "acknowledged": {sender.plan.client: sender.acknowledged for sender in self._senders},
             "read": {reader.plan.client: sum(reader.positions.values()) for reader in self._readers},
+            "all_read": not self._behind(dict.fromkeys(range(len(self._partitions)), 1)),
             "fatal": [words for sender in self._senders for words in sender.fatal],
             "errors": [words for reader in self._readers for words in reader.errors],
         }
