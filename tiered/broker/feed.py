@@ -194,6 +194,7 @@ class ChangeFeed:
         if brokers_changed:
             broker.replication.brokers_changed()
         broker.replication.rows_applied(touched)
+        image.put_slots(found.slots)
         broker.groups.slots_changed(found.slots)
         broker.controller.changed(rows, brokers_changed=brokers_changed)
         for topic_id in deleted:
