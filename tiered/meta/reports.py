@@ -61,7 +61,10 @@ def replace_local_segments(
 
 
 def report_positions(conn: Connection, positions: Sequence[PartitionPosition], *, now_ms: int) -> None:
-    """Stores the newest positions of these partitions."""
+    """Stores the newest positions of these partitions.
+
+    In the key's order: an old and a new leader that both report never wait for each other.
+    """
     if not positions:
         return
     statement = insert_for(conn, partition_position)
@@ -69,4 +72,5 @@ def report_positions(conn: Connection, positions: Sequence[PartitionPosition], *
         index_elements=["topic_id", "partition"],
         set_={name: statement.excluded[name] for name in ("high_watermark", "log_end_offset", "updated_at_ms")},
     )
-    conn.execute(statement, [{**asdict(each), "updated_at_ms": now_ms} for each in positions])
+    ordered = sorted(positions, key=lambda each: (each.topic_id, each.partition))
+    conn.execute(statement, [{**asdict(each), "updated_at_ms": now_ms} for each in ordered])

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping, Select, delete, exists, insert, select, update
+from sqlalchemy import Connection, RowMapping, Select, Table, delete, exists, insert, select, tuple_, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from tiered.errors import (
@@ -143,7 +143,7 @@ def delete_topic(conn: Connection, topic_id: UUID, *, now_ms: int, purge_after_m
     )
     segments.retire_topic(conn, topic_id, now_ms=now_ms, purge_after_ms=purge_after_ms, change_number=number)
     for reports in (group_offset, local_segment, partition_position):
-        conn.execute(delete(reports).where(reports.c.topic_id == topic_id))
+        _delete_what_nobody_writes(conn, reports, [topic_id])
     return load(conn, topic_id)
 
 
@@ -172,6 +172,8 @@ def forget_deleted(
         .limit(limit)
     )
     found = tuple(conn.execute(statement).scalars())
+    for reports in (local_segment, partition_position):
+        _delete_what_nobody_writes(conn, reports, found)
     for table in (segment, partition, topic_config, topic):
         conn.execute(delete(table).where(table.c.topic_id.in_(found)))
     return found
@@ -235,6 +237,17 @@ def load_living(conn: Connection, topic_id: UUID) -> TopicRow:
 def _is_forgettable(deleted_before_ms: int) -> tuple[ColumnElement[bool], ...]:
     holds_objects = exists().where(segment.c.topic_id == topic.c.topic_id, segment.c.state != SegmentState.PURGED)
     return topic.c.deleted_at_ms < deleted_before_ms, ~holds_objects
+
+
+def _delete_what_nobody_writes(conn: Connection, table: Table, topic_ids: Sequence[UUID]) -> None:
+    """Those rows of the topics that no other transaction has locked; the others would come after the deletion anyway.
+
+    Commits of groups and reports take no number, so waiting for their rows here could be a deadlock, and a coordinator
+    that hangs could hold up everybody.
+    """
+    keys = tuple(table.primary_key.columns)
+    free = select(*keys).where(table.c.topic_id.in_(topic_ids)).with_for_update(skip_locked=True)
+    conn.execute(delete(table).where(tuple_(*keys).in_(free)))
 
 
 def _touched(conn: Connection, topic_id: UUID, number: int) -> TopicRow:
