@@ -1,15 +1,17 @@
 """One client connection: bytes in, frames in order, bytes out. No asyncio transport stands in between.
 
-Owns the socket, its borrowed receive buffer and its outbox. Frames are handled one at a time and answered
-in request order. A buffer is borrowed only while bytes of an unfinished frame are in it, so that an idle
-connection costs a socket and a small object. Files go out with sendfile. Must never interpret a request:
-that is dispatch's work. Whatever a client sends, only its own connection ends.
+Owns the socket, its borrowed receive buffer and its outbox. Frames are handled one at a time and answered in
+request order; only those whose answer merely waits for others let the next ones be handled. A buffer is borrowed
+only while bytes of an unfinished frame are in it, so that an idle connection costs a socket and a small object.
+Files go out with sendfile. Must never interpret a request: that is dispatch's work. Whatever a client sends, only
+its own connection ends.
 """
 
 import asyncio
 import logging
 import socket
 import struct
+from collections import deque
 from collections.abc import Coroutine
 from typing import Any
 
@@ -17,7 +19,7 @@ from tiered.errors import MalformedRequest, Throttled, TieredError
 from tiered.file_slice import FileSlice
 from tiered.server.kafka.buffers import BufferPool
 from tiered.server.kafka.foreign import foreign_protocol
-from tiered.server.kafka.frame_handler import FrameHandler
+from tiered.server.kafka.frame_handler import FrameHandler, Overlapping
 from tiered.server.kafka.outbox import Outbox, Parts
 
 log = logging.getLogger(__name__)
@@ -30,6 +32,8 @@ HELD_HIGH_BYTES = 1 << 20
 REQUESTS_A_TURN = 256
 # A turn of one connection sends at most this much, so that a fast reader does not hold up the others.
 SEND_TURN_BYTES = 4 << 20
+# Answers of one connection that wait for others; with so many no further request is begun.
+MAX_OVERLAPPING = 128
 RECEIVE_BYTES = 256 << 10
 # A frame's buffer grows as its bytes arrive: the length alone, which anyone can claim, allocates nothing.
 EARNEST_BYTES = 64 << 10
@@ -41,6 +45,17 @@ LARGEST_KEPT_BYTES = 8 << 20
 _length_at = struct.Struct(">i").unpack_from
 _api_key_at = struct.Struct(">h").unpack_from
 PRODUCE_KEY = 0
+
+
+class _Turn:
+    """The place of one answer among those that wait."""
+
+    __slots__ = ("is_known", "parts", "task")
+
+    def __init__(self, parts: Parts | None = None, *, is_known: bool) -> None:
+        self.is_known = is_known
+        self.parts = parts
+        self.task: asyncio.Task[None] | None = None
 
 
 class Connection:
@@ -62,6 +77,7 @@ class Connection:
         "_socket",
         "_start",
         "_task",
+        "_turns",
         "_writing",
         "client_id",
         "client_software",
@@ -93,6 +109,8 @@ class Connection:
         self._reading = False
         self._writing = False
         self._task: asyncio.Task[None] | None = None
+        self._turns: deque[_Turn] = deque()
+        """Answers in the order of their requests, from the first one that is not known yet."""
         self.closed = False
         self.client_id: str | None = None
         self.client_software = ""
@@ -107,12 +125,12 @@ class Connection:
     @property
     def busy(self) -> bool:
         """A request is being handled, or an answer waits to be sent."""
-        return self._busy or bool(self._outbox)
+        return self._busy or bool(self._turns) or bool(self._outbox)
 
     @property
     def handling(self) -> bool:
         """A request is being handled now; a long poll counts."""
-        return self._busy
+        return self._busy or bool(self._turns)
 
     @property
     def unsent_bytes(self) -> int:
@@ -137,6 +155,9 @@ class Connection:
         self._socket.close()
         if self._task is not None:
             self._task.cancel()
+        for turn in self._turns:
+            if turn.task is not None:
+                turn.task.cancel()
         self._handler.closed(self)
 
     def reset(self) -> None:
@@ -182,7 +203,7 @@ class Connection:
             return
         turns_left = REQUESTS_A_TURN
         try:
-            while not self._busy and self._may_answer():
+            while not self._busy and len(self._turns) < MAX_OVERLAPPING and self._may_answer():
                 available = self._end - self._start
                 if available < 4:
                     break
@@ -226,35 +247,84 @@ class Connection:
         if answer is None:
             return
         if isinstance(answer, list):
-            self.send(answer)
+            self._send_in_turn(answer)
+        elif isinstance(answer, Overlapping):
+            turn = _Turn(is_known=False)
+            self._turns.append(turn)
+            turn.task = self._run(self._answer_in_turn(turn, answer.work), answer.work)
         else:
             self._busy = True
-            work = answer
-            self._task = self._handler.run(self._answer_later(work))
-            # The task may be cancelled before its first step: then nobody has awaited the work, which would complain.
-            self._task.add_done_callback(lambda _: work.close())
+            self._task = self._run(self._answer_later(answer), answer)
+
+    def _run(self, work: Coroutine[Any, Any, None], inner: Coroutine[Any, Any, Parts | None]) -> asyncio.Task[None]:
+        task = self._handler.run(work)
+        # The task may be cancelled before its first step: then nobody has awaited the work, which would complain.
+        task.add_done_callback(lambda _: inner.close())
+        return task
 
     async def _answer_later(self, work: Coroutine[Any, Any, Parts | None]) -> None:
         answer: Parts | None = None
-        failed = True
         try:
-            answer = await work
-            failed = False
-        except TieredError as error:
-            self._handler.complain("connection from %s closed: %s", self.host, error)
-        except Exception:
-            log.exception("connection from %s closed: a request failed in an unforeseen way", self.host)
+            answer = await self._answer_of(work)
         finally:
             self._task = None  # From here on `close` has nobody to cancel.
-            if failed:
-                self.close()
         if self.closed:
             return
         self._busy = False
         self.partial_since_ms = None  # What waited behind this request had no chance to go on.
         if answer is not None:
-            self.send(answer)
+            self._send_in_turn(answer)
         self._handle_frames()
+
+    async def _answer_in_turn(self, turn: _Turn, work: Coroutine[Any, Any, Parts | None]) -> None:
+        try:
+            turn.parts = await self._answer_of(work)
+        finally:
+            turn.task = None
+        turn.is_known = True
+        if self.closed:
+            return
+        was_full = len(self._turns) >= MAX_OVERLAPPING
+        while self._turns and self._turns[0].is_known:
+            parts = self._turns.popleft().parts
+            if parts is not None:
+                self.send(parts)
+        if was_full and len(self._turns) < MAX_OVERLAPPING and not self._busy:
+            self.partial_since_ms = None
+            self._handle_frames()
+
+    async def _answer_of(self, work: Coroutine[Any, Any, Parts | None]) -> Parts | None:
+        """What `work` gives. Whatever it raises ends this connection and no other."""
+        failed = True
+        try:
+            answer = await work
+            failed = False
+            return answer
+        except TieredError as error:
+            self._handler.complain("connection from %s closed: %s", self.host, error)
+        except Exception:
+            log.exception("connection from %s closed: a request failed in an unforeseen way", self.host)
+        finally:
+            if failed:
+                self._close_from_within()
+        return None
+
+    def _close_from_within(self) -> None:
+        """As `close`, called by one of the tasks that `close` would cancel: it has to live a little longer."""
+        current = asyncio.current_task()
+        if self._task is current:
+            self._task = None
+        for turn in self._turns:
+            if turn.task is current:
+                turn.task = None
+        self.close()
+
+    def _send_in_turn(self, parts: Parts) -> None:
+        """Sends an answer after those of earlier requests."""
+        if self._turns:
+            self._turns.append(_Turn(parts, is_known=True))
+        else:
+            self.send(parts)
 
     def _keep_rest(self, buffer: memoryview) -> None:
         """Keeps what is left of an unfinished frame, with room for more of it; gives an empty buffer back."""

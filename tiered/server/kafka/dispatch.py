@@ -6,13 +6,14 @@ behaviour of an API: that is in `api/<api>.py`.
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from tiered.broker.broker import Broker
 from tiered.errors import MalformedRequest, Throttled, UnsupportedVersion
 from tiered.server.kafka.connection import Connection
+from tiered.server.kafka.frame_handler import Answer
 from tiered.server.kafka.outbox import Parts
 from tiered.wire import frames, messages
 
@@ -49,7 +50,7 @@ class RawRequest(NamedTuple):
     correlation_id: int
 
 
-RawHandler = Callable[[RawRequest], Parts | Coroutine[Any, Any, Parts | None] | None]
+RawHandler = Callable[[RawRequest], Answer]
 MessageHandler = Callable[[Context, Any, Any], Awaitable[Any]]
 
 
@@ -81,9 +82,7 @@ class Dispatch:
         self._large_turns = asyncio.Semaphore(LARGE_AT_ONCE)
         self._large_bytes = 0
 
-    def handle(
-        self, connection: Connection, buffer: memoryview, position: int, end: int
-    ) -> Parts | Coroutine[Any, Any, Parts | None] | None:
+    def handle(self, connection: Connection, buffer: memoryview, position: int, end: int) -> Answer:
         """The answer to one frame's request; see `connection.FrameHandler`.
 
         Raises MalformedRequest and UnsupportedVersion for what ends the connection.

@@ -5,12 +5,26 @@ Owns the shape alone; the listener implements it.
 
 import asyncio
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tiered.server.kafka.outbox import Parts
 
 if TYPE_CHECKING:
     from tiered.server.kafka.connection import Connection
+
+
+class Overlapping(NamedTuple):
+    """An answer that only waits for others: the connection's next requests may be handled meanwhile.
+
+    Answers go out in the order of the requests all the same. For work whose effect on everybody else is over:
+    Produce, once its batches are in the log.
+    """
+
+    work: Coroutine[Any, Any, Parts | None]
+
+
+Answer = Parts | Coroutine[Any, Any, Parts | None] | Overlapping | None
+"""An answer, a coroutine that gives it and holds up the connection's next requests, or None for no answer."""
 
 
 class FrameHandler(Protocol):
@@ -22,10 +36,8 @@ class FrameHandler(Protocol):
     unsent_bytes: int
     """Bytes of answers in memory that clients have not taken; connections keep the count."""
 
-    def handle(
-        self, connection: "Connection", buffer: memoryview, position: int, end: int
-    ) -> Parts | Coroutine[Any, Any, Parts | None] | None:
-        """The answer, or a coroutine that gives it, or None for no answer.
+    def handle(self, connection: "Connection", buffer: memoryview, position: int, end: int) -> Answer:
+        """The answer, now or later.
 
         The coroutine must not touch `buffer`. Raises TieredError when the connection must end.
         """

@@ -22,7 +22,7 @@ from tiered.server.kafka.buffers import BufferPool
 from tiered.server.kafka.complaints import Complaints
 from tiered.server.kafka.connection import Connection
 from tiered.server.kafka.dispatch import Dispatch
-from tiered.server.kafka.outbox import Parts
+from tiered.server.kafka.frame_handler import Answer
 
 log = logging.getLogger(__name__)
 
@@ -107,9 +107,7 @@ class KafkaListener:
 
     # connection.FrameHandler
 
-    def handle(
-        self, connection: Connection, buffer: memoryview, position: int, end: int
-    ) -> Parts | Coroutine[Any, Any, Parts | None] | None:
+    def handle(self, connection: Connection, buffer: memoryview, position: int, end: int) -> Answer:
         return self._dispatch.handle(connection, buffer, position, end)
 
     def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -8,9 +8,8 @@ Gaps: no transactions; a transactional batch is refused with INVALID_TXN_STATE.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
 
 from tiered.broker.acknowledge import acknowledged, is_acknowledged
 from tiered.broker.partition import Appended, Partition
@@ -28,6 +27,7 @@ from tiered.errors import (
 from tiered.formats import record_batch
 from tiered.server.kafka.dispatch import Api, RawRequest, framed
 from tiered.server.kafka.error_mapping import error_code
+from tiered.server.kafka.frame_handler import Answer, Overlapping
 from tiered.server.kafka.outbox import Parts
 from tiered.wire import produce
 from tiered.wire.produce import PartitionResult, ProduceRequest, ProduceTopic, RecordError, TopicResult
@@ -51,7 +51,7 @@ _NONE_FAILED: Mapping[int, TieredError] = MappingProxyType({})
 Wait = tuple[Partition, Appended, list[PartitionResult], int]
 
 
-def handle(request: RawRequest) -> Parts | Coroutine[Any, Any, Parts | None] | None:
+def handle(request: RawRequest) -> Answer:
     """The answer: at once where nothing has to wait for disk or followers, nor for a batch to be compressed anew."""
     context = request.context
     asked = produce.decode_produce_request(request.buffer, request.position, request.end, context.api_version)
@@ -68,7 +68,7 @@ def handle(request: RawRequest) -> Parts | Coroutine[Any, Any, Parts | None] | N
 
 def _append_all(
     request: RawRequest, asked: ProduceRequest, failed: Mapping[int, TieredError] = _NONE_FAILED
-) -> Parts | Coroutine[Any, Any, Parts | None] | None:
+) -> Parts | Overlapping | None:
     """Appends every batch; `failed` tells of those, by position, that are refused beforehand."""
     context = request.context
     broker = context.broker
@@ -98,7 +98,7 @@ def _append_all(
     if refused is not None and asked.acks == NO_ACKS:
         raise refused  # Nobody waits for an answer: a closed connection is how the client learns of it.
     if waits:
-        return _answer_when_stored(request, asked, results, waits, started_ms)
+        return Overlapping(_answer_when_stored(request, asked, results, waits, started_ms))
     broker.counters.request_latency["Produce"].observe(broker.clock.monotonic_ms() - started_ms)
     return None if asked.acks == NO_ACKS else _answer(request, results)
 
@@ -151,7 +151,7 @@ async def _answer_recompressed(
         ]
         whole = memoryview(bytearray().join(pieces))
         answer = _append_all(request._replace(buffer=whole), asked._replace(topics=topics), failed)
-    return await answer if isinstance(answer, Coroutine) else answer
+    return await answer.work if isinstance(answer, Overlapping) else answer
 
 
 def _recompressed(buffer: memoryview, position: int, end: int, codec: int) -> bytearray:
