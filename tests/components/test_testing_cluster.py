@@ -143,7 +143,8 @@ def test_settings_topic_defaults_and_configs_reach_the_broker() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"brokers": 3}, ValueError, "several brokers come with replication"),
+        ({"brokers": 0}, ValueError, "1 to 16 are"),
+        ({"brokers": 3, "in_process": False}, ValueError, "needs PostgreSQL"),
         ({"s3": "minio"}, ValueError, "moto"),
         ({"s3": "moto", "store": "file:///x"}, ValueError, "leave store away"),
         ({"settings": {"no.such": 1}}, InvalidConfig, "no.such"),
@@ -274,7 +275,9 @@ def left_since(before: set[str], *, patience_s: float = 10.0) -> set[str]:
     return left
 
 
-@pytest.mark.parametrize(("options", "count"), [({}, 20), ({"s3": "moto"}, 6)], ids=["folder", "moto"])
+@pytest.mark.parametrize(
+    ("options", "count"), [({}, 20), ({"s3": "moto"}, 6), ({"brokers": 3}, 3)], ids=["folder", "moto", "three-brokers"]
+)
 def test_many_clusters_leave_no_thread_and_no_descriptor(options: dict[str, object], count: int) -> None:
     folders = set()
 
