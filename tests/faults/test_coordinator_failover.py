@@ -7,6 +7,7 @@ brokers' session time-out and its members' next steps; a coordinator that was re
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
@@ -125,19 +126,21 @@ class Stage:
         self.watch = OffsetWatch(cluster.engine)
         self.took_s: dict[str, list[float]] = {}
         self._protocol = protocol
+        self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        self.group.__enter__()
-        for _ in range(WORKERS):
-            self.group.start(EACH, **self._protocol)
-        self.group.wait_members(WORKERS * EACH, PARTITIONS)
-        self.load.begin(records_per_s=400)
-        self.watch.__enter__()
+        with ExitStack() as stack:
+            stack.enter_context(self.group)
+            for _ in range(WORKERS):
+                self.group.start(EACH, **self._protocol)
+            self.group.wait_members(WORKERS * EACH, PARTITIONS)
+            self.load.begin(records_per_s=400)
+            stack.enter_context(self.watch)
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.watch.__exit__()
-        self.group.__exit__()
+        self._stack.close()
 
     def whole_again(self, blow: str, since: float) -> None:
         """Everybody has joined the new coordinator, and every partition has one owner who lives."""
