@@ -38,7 +38,7 @@ from tiered.errors import (
 )
 from tiered.ids import TopicId, is_legal_topic_name
 from tiered.meta import settings, topics
-from tiered.rules import placement
+from tiered.rules import placement, reassignment
 from tiered.runtime import new_uuid
 
 if TYPE_CHECKING:
@@ -91,7 +91,14 @@ class Admin:
         """The topic as created (or as it would be). Raises TopicExists, InvalidTopic, InvalidPartitions,
         InvalidReplicationFactor, InvalidReplicaAssignment, InvalidConfig, MetadataUnavailable.
         """
-        assignments = self._assignments(new)
+        try:
+            assignments = self._assignments(new)
+        except (InvalidReplicationFactor, InvalidReplicaAssignment):
+            if self._broker.is_alone:
+                raise
+            # A broker that has just said that it is ready may not have been heard of here.
+            await self._broker.feed.refresh()
+            assignments = self._assignments(new)
         topic = self._checked(new, assignments)
         if validate_only:
             return topic
@@ -220,9 +227,10 @@ class Admin:
             raise InvalidPartitions(
                 f"topic {topic.name} has {have} partitions: it can grow to {have + 1} to {MAX_PARTITIONS_A_TOPIC}"
             )
-        replicas = current.replication_factor
+        rows = self._broker.image.rows_of(topic.topic_id)
+        # As partition 0 has them: a reassignment may have changed how many.
+        replicas = len(reassignment.target_of(rows[0].replica_set)) if rows else current.replication_factor
         if assignments is None:
-            rows = self._broker.image.rows_of(topic.topic_id)
             assignments = self._placed(topic.name, count - have, replicas, start=len(rows))
         elif len(assignments) != count - have:
             raise InvalidReplicaAssignment(f"topic {topic.name}: assign {count - have} new partitions")
