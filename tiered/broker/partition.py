@@ -154,8 +154,11 @@ class Partition:
 
     def _role_in(self, row: PartitionRow, broker_epoch: int) -> Role:
         if row.leader == self.broker_id:
-            # A row from before this process registered makes nobody a leader.
-            return Role.LEADER if InSyncReplica(self.broker_id, broker_epoch) in row.isr else Role.NONE
+            # A row from before this process registered makes nobody a leader, and nobody begins to lead with a log
+            # that has failed: where it ends is not known any more.
+            goes_on = self.leadership is not None and self.leadership.leader_epoch == row.leader_epoch
+            is_fit = InSyncReplica(self.broker_id, broker_epoch) in row.isr and (goes_on or self.log.failed is None)
+            return Role.LEADER if is_fit else Role.NONE
         return Role.FOLLOWER if row.leader != NOBODY and self.broker_id in row.replicas else Role.NONE
 
     def _lead(self, row: PartitionRow, me: InSyncReplica) -> None:
