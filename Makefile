@@ -19,7 +19,7 @@ DECODER := tiered/formats/_decode.c
 KERNEL := $(VENV)/.kernel
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test check fix demo bench soak soak-tests interop fuzz kcat chromium screenshots install-check clean distclean
+.PHONY: help run install test check fix demo bench soak soak-tests sim mutants interop fuzz kcat chromium screenshots install-check clean distclean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,12 @@ soak: install ## a cluster under rotating faults, and the proof that nothing bro
 
 soak-tests: install kcat ## the long versions of single fault tests; TIERED_KILLS=1000
 	@$(PY) tests/steps.py soak $(TEST_ARGS)
+
+sim: install ## a cluster in virtual time under seeded faults; SEEDS=10000, or SEED=123 TRACE=1
+	@PYTHONPATH=. $(PY) -m tests.simulation --seeds $(or $(SEEDS),200) $(if $(SEED),--seed $(SEED)) $(if $(TRACE),--trace) $(SIM_ARGS)
+
+mutants: install ## plant bugs, one for each rule of replication; the simulation must catch every one
+	@PYTHONPATH=. $(PY) -m tests.simulation.mutants $(SIM_ARGS)
 
 interop: install kcat ## clients from outside the Python registry; fails where they can't be had
 	@$(PY) tests/steps.py interop $(TEST_ARGS)

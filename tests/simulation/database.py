@@ -116,6 +116,7 @@ class SqlServer:
         catalogue.begin_anew()
         self._waiting: deque[_Request] = deque()
         self._is_locked = False
+        self._open: tuple[Any, Connection] | None = None
         self._listeners: dict[tuple[str, int], tuple[Process, Callable[[], None]]] = {}
         self._change_number = 0
         self.on_change: Callable[[], None] = lambda: None
@@ -188,6 +189,7 @@ class SqlServer:
         if self.commits_late and rng.random() < self.commits_late:
             self.late_commits += 1
             self._is_locked = True
+            self._open = transaction, conn
             self._later(rng.random() * 1.5 * DEADLINE_MS / 1000.0, self._commit_late, request, conn, transaction, value)
             return
         transaction.commit()
@@ -198,6 +200,7 @@ class SqlServer:
     def _commit_late(self, request: _Request, conn: Connection, transaction: Any, value: object) -> None:
         transaction.commit()
         conn.close()
+        self._open = None
         self._is_locked = False
         self._committed()
         self._answer(request, value, failed=False)
@@ -227,6 +230,21 @@ class SqlServer:
         if not request.answer.done():
             request.answer.set_exception(MetadataUnavailable("the database refuses connections; nothing was changed"))
 
+    def change_now(self, fn: Callable[[Connection], T]) -> T:
+        """A change that somebody makes who is no part of the run, at this very moment."""
+        with self.catalogue.engine.connect() as conn, conn.begin():
+            value = fn(conn)
+        self._committed()
+        return value
+
+    def abandon(self) -> None:
+        """The run is over: a COMMIT that is still on its way never comes."""
+        if self._open is not None:
+            transaction, conn = self._open
+            transaction.rollback()
+            conn.close()
+            self._open = None
+
     # The feed's wake-up calls
 
     def _committed(self) -> None:
@@ -255,7 +273,7 @@ class SimDatabase(Database):
         self._machine = machine
         self._process = process
 
-    async def _run(self, call: Call[T], deadline_ms: int | None) -> T:
+    async def _run(self, call: Call[T], deadline_ms: int | None, pool: object = None) -> T:
         request = self._server.ask(self._machine, self._process, call)
         try:
             async with asyncio.timeout((deadline_ms or DEADLINE_MS) / 1000.0):

@@ -34,13 +34,12 @@ class Process:
         self._held: list[asyncio.Handle] = []
         self.context = contextvars.Context()
         self.context.run(PROCESS.set, self)
-        self.tasks: list[asyncio.Task[Any]] = []
+        self.partitions: list[Any] = []
+        """The product's `Partition` objects that were made in this process."""
 
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str | None = None) -> "asyncio.Task[T]":
         """A task of this process."""
-        task = self.loop.create_task(work, name=name, context=self.context)
-        self.tasks.append(task)
-        return task
+        return self.loop.create_task(work, name=name, context=self.context)
 
     def call_later(self, seconds: float, callback: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
         return self.loop.call_later(seconds, callback, *args, context=self.context)
@@ -61,7 +60,6 @@ class Process:
     def kill(self) -> None:
         """SIGKILL: nothing of this process ever runs again."""
         self.is_dead = True
-        self._held.clear()
 
     def __repr__(self) -> str:
         return self.name
@@ -90,6 +88,8 @@ class SimLoop(asyncio.BaseEventLoop):
         """What nobody handled: exceptions that reached the loop."""
         self.slow_threads: dict[int, float] = {}
         """Seconds that calls in a process's threads take at least, by the process's number."""
+        self.steps_taken: list[str] | None = None
+        """Each step in words, where somebody wants to compare two runs."""
         self.set_exception_handler(self._note_failure)
 
     # What asyncio's own code asks of a loop
@@ -115,12 +115,16 @@ class SimLoop(asyncio.BaseEventLoop):
         if not ready:
             while scheduled and scheduled[0]._cancelled:
                 heapq.heappop(scheduled)._scheduled = False
+                self._timer_cancelled_count -= 1
             if scheduled:
                 if scheduled[0]._when > self._now:
                     self._now = scheduled[0]._when
                     self._steps_now = 0
             elif not self._stopping:  # type: ignore[attr-defined]
                 raise Stuck("nothing is left to happen, and somebody waits")
+        if self._timer_cancelled_count > 100 and 2 * self._timer_cancelled_count > len(scheduled):
+            self._drop_cancelled()
+            scheduled = self._scheduled
         now = self._now
         while scheduled and scheduled[0]._when <= now:
             handle = heapq.heappop(scheduled)
@@ -141,16 +145,32 @@ class SimLoop(asyncio.BaseEventLoop):
             if process is None:
                 handle._run()
                 continue
-            if process.is_dead:
-                continue
-            if process.is_paused:
+            if process.is_dead or process.is_paused:
+                # A dead one's are kept too: what a destructor would do at this moment, kill -9 never does.
                 process.hold(handle)
                 continue
             digest = (digest * 1_000_003 + hash(now) + process.number) & _MASK
+            if self.steps_taken is not None:
+                self.steps_taken.append(f"{now:.6f} {process.name} {handle!r}")
             handle._run()
             if after is not None:
                 after(process)
         self.digest = digest
+
+    def _drop_cancelled(self) -> None:
+        """Most timers are deadlines that nothing ever meets."""
+        kept = []
+        for handle in self._scheduled:  # type: ignore[has-type]
+            if handle._cancelled:
+                handle._scheduled = False
+            else:
+                kept.append(handle)
+        heapq.heapify(kept)
+        self._scheduled = kept
+        self._timer_cancelled_count = 0
+
+    def _check_closed(self) -> None:
+        """A run that is over may be asked for more by what the garbage collector finds of it; nothing runs any more."""
 
     # Threads
 

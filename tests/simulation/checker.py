@@ -1,0 +1,392 @@
+"""Sees everything: every replica's log, every high watermark, every change in SQL, every answer to a client.
+
+Owns the invariants R1 to R9 of the design, each checked at the moment at which it could be broken. It keeps one
+ledger for each partition: what has ever been below a high watermark, which must never change again. Must never
+look at time (R11), nor change anything.
+"""
+
+import json
+import sqlite3
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from uuid import UUID
+
+from tests.simulation.loop import Process
+from tiered.broker.partition import Partition
+from tiered.hot.log import Log
+from tiered.ids import TopicPartition
+
+Entry = tuple[int, int]
+"""One record's place: the leader epoch and the CRC of the batch that holds it. No two batches of a run are equal."""
+
+
+class Violation(Exception):
+    """An invariant does not hold. The message begins with its name."""
+
+
+class Batch(NamedTuple):
+    """What a client has sent: who, and as which of its batches. A batch is one producer's next sequence."""
+
+    producer: int
+    sequence: int
+    records: int
+
+
+@dataclass(slots=True, eq=False)
+class Replica:
+    """One machine's copy of one partition: what its page cache holds from `start` on."""
+
+    machine: str
+    start: int = 0
+    entries: list[Entry] = field(default_factory=list)
+    has_failed: bool = False
+    """A change of the log was not carried out: it must never lead again, and counts for nothing."""
+    verified: int = 0
+    """Agrees with the ledger below this offset."""
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.entries)
+
+    def between(self, first: int, end: int) -> list[Entry]:
+        return self.entries[max(0, first - self.start) : max(0, end - self.start)]
+
+
+@dataclass(slots=True, eq=False)
+class Book:
+    """One partition: what is committed, and everybody's copy."""
+
+    key: TopicPartition
+    name: str = ""
+    ledger: list[Entry] = field(default_factory=list)
+    replicas: dict[str, Replica] = field(default_factory=dict)
+    leaders: dict[int, str] = field(default_factory=dict)
+    """Who leads in each epoch, as SQL says and as brokers behave."""
+    row: "Row | None" = None
+    sequences: dict[int, int] = field(default_factory=dict)
+    """The last sequence of each producer in the ledger."""
+    acknowledged: int = 0
+    reported: tuple[int, int] = (-1, -1)
+    """The leader epoch and the high watermark that a client was told last."""
+
+
+class Row(NamedTuple):
+    """What SQL says of a partition."""
+
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[tuple[int, int], ...]
+    log_start_offset: int
+    cold_end_offset: int
+
+
+class Checker:
+    """One run's. Raises Violation out of whatever the run is doing."""
+
+    def __init__(self) -> None:
+        self.books: dict[TopicPartition, Book] = {}
+        self.batches: dict[int, Batch] = {}
+        """By their CRC."""
+        self.lossy: set[str] = set()
+        """Machines that have lost power or their disk, until they registered again: their copies may be short."""
+        self.registrations: dict[int, tuple[int, bool]] = {}
+        """The current broker epoch by broker id, and whether it is fenced, as SQL says."""
+        self.alive: dict[str, int] = {}
+        """The broker epoch with which the machine's present process serves."""
+        self.elections = 0
+        self.acknowledged = 0
+        self.polled = 0
+        self.truncations = 0
+        self.isr_changes = 0
+        self._change_number = -1
+        self._seen: dict[Partition, tuple[int, int, bool]] = {}
+
+    # Logs
+
+    def registered(self, machine: str, broker_epoch: int) -> None:
+        """The machine's process serves under this registration: from now on it must hold what its copies stand for."""
+        self.alive[machine] = broker_epoch
+        self.lossy.discard(machine)
+        for book in self.books.values():
+            self._check_members(book, f"{machine} has registered with epoch {broker_epoch}")
+
+    def wiped(self, machine: str) -> None:
+        for book in self.books.values():
+            book.replicas.pop(machine, None)
+
+    def book(self, key: TopicPartition) -> Book:
+        found = self.books.get(key)
+        if found is None:
+            found = self.books[key] = Book(key)
+        return found
+
+    def replica_of(self, directory: str) -> tuple[Book, Replica]:
+        """The copy in a directory `…/<machine>/log/<topic id>/<partition>`."""
+        parts = directory.split("/")
+        book = self.book(TopicPartition(UUID(parts[-2]), int(parts[-1])))  # type: ignore[arg-type]
+        machine = parts[-4]
+        replica = book.replicas.get(machine)
+        if replica is None:
+            replica = book.replicas[machine] = Replica(machine)
+        return book, replica
+
+    def log_opened(self, log: Log) -> None:
+        """A restart: the copy is what recovery has found."""
+        from tiered.formats.record_batch import whole_batches
+
+        book, replica = self.replica_of(log.directory)
+        replica.start = log.segments[0].base_offset
+        replica.entries = entries = []
+        replica.verified = 0
+        replica.has_failed = False
+        for segment in log.segments:
+            with open(segment.path, "rb") as file:
+                data = file.read()[: segment.size_bytes]
+            for _, header in whole_batches(data, 0, len(data)):
+                entries.extend([(header.partition_leader_epoch, header.crc)] * (header.last_offset_delta + 1))
+        self._check_members(book)
+
+    def appended(self, log: Log, entries: list[Entry]) -> None:
+        _, replica = self.replica_of(log.directory)
+        replica.entries.extend(entries)
+        if replica.end != log.log_end_offset:
+            raise Violation(f"the log in {log.directory} ends at {log.log_end_offset}, the checker's at {replica.end}")
+
+    def cut(self, log: Log) -> None:
+        """The log was truncated, begun anew, or lost its beginning."""
+        book, replica = self.replica_of(log.directory)
+        if log.failed is not None:
+            replica.has_failed = True
+            return
+        start, end = log.segments[0].base_offset, log.log_end_offset
+        if start >= replica.end or start < replica.start:
+            replica.entries, replica.start = [], start
+        elif start > replica.start:
+            del replica.entries[: start - replica.start]
+            replica.start = start
+        if end < replica.end:
+            self.truncations += 1
+            del replica.entries[end - start :]
+        replica.verified = min(replica.verified, replica.end)
+        self._check_members(book)
+
+    # What a process does
+
+    def look(self, process: Process, partitions: list[Partition]) -> None:
+        """After each step of the process: have its high watermarks or roles changed?"""
+        seen = self._seen
+        for partition in partitions:
+            now = (partition.high_watermark, partition.leader_epoch, partition.leadership is not None)
+            before = seen.get(partition)
+            if now == before:
+                continue
+            seen[partition] = now
+            book = self.book(partition.topic_partition)
+            replica = self.replica_of(partition.log.directory)[1]
+            if now[2] and (before is None or now[1:] != before[1:]):
+                self._leads(book, process.name, now[1])
+                if replica.has_failed:
+                    raise Violation(f"R7: {process.name} begins to lead {book.name} with a log that has failed")
+            if before is None or now[0] > before[0]:
+                self._committed(book, replica, now[0], partition)
+
+    def _leads(self, book: Book, machine: str, leader_epoch: int) -> None:
+        known = book.leaders.setdefault(leader_epoch, machine)
+        if known != machine:
+            raise Violation(f"R1: {book.name} is led by {known} and by {machine} in leader epoch {leader_epoch}")
+
+    def _committed(self, book: Book, replica: Replica, high_watermark: int, partition: Partition) -> None:
+        """`replica` has moved its high watermark there."""
+        who = f"{replica.machine} in leader epoch {partition.leader_epoch}"
+        if high_watermark > replica.end:
+            raise Violation(
+                f"R4: {book.name}: {who} has a high watermark of {high_watermark} beyond its log's end {replica.end}"
+            )
+        ledger = book.ledger
+        self._verify(book, replica, min(high_watermark, len(ledger)), f"R4: the high watermark of {who}")
+        first = len(ledger)
+        if high_watermark <= first:
+            return
+        if partition.leadership is None:
+            raise Violation(
+                f"R8: {book.name}: {who} follows, and has a high watermark of {high_watermark} that no "
+                f"leader ever had: {first} is committed"
+            )
+        new = replica.between(first, high_watermark)
+        if len(new) != high_watermark - first:
+            raise Violation(f"R2: {book.name}: {who} commits from {first} on, and its log begins at {replica.start}")
+        ledger.extend(new)
+        replica.verified = high_watermark
+        self._check_sequences(book, first, new)
+        self._check_members(book, f"{who} has moved the high watermark to {high_watermark}")
+
+    def _check_sequences(self, book: Book, first: int, new: list[Entry]) -> None:
+        """Idempotent producers: each batch once, in their order."""
+        previous = book.ledger[first - 1][1] if first else None
+        for place, (_, crc) in enumerate(new):
+            if crc == previous:
+                continue
+            previous = crc
+            batch = self.batches.get(crc)
+            if batch is None:
+                raise Violation(f"{book.name}: nobody ever sent the batch at offset {first + place}")
+            if batch.producer < 0:
+                continue  # acks=1, and not idempotent
+            last = book.sequences.get(batch.producer, -1)
+            if batch.sequence != last + 1:
+                kind = "duplicate" if batch.sequence <= last else "reordered or lost"
+                raise Violation(
+                    f"{kind}: {book.name}: producer {batch.producer} has batch {batch.sequence} at offset "
+                    f"{first + place}, after its batch {last}"
+                )
+            book.sequences[batch.producer] = batch.sequence
+
+    def _verify(self, book: Book, replica: Replica, end: int, what: str) -> None:
+        """That the copy agrees with what is committed, below `end`."""
+        first = max(replica.verified, replica.start)
+        if end <= first:
+            return
+        mine, committed = replica.between(first, end), book.ledger[first:end]
+        if mine != committed:
+            place = next(
+                (index for index, pair in enumerate(zip(mine, committed, strict=False)) if pair[0] != pair[1]),
+                len(mine),
+            )
+            found = mine[place] if place < len(mine) else "nothing"
+            raise Violation(
+                f"{what}: {book.name}: offset {first + place} is committed as {committed[place]} and {replica.machine} "
+                f"has {found}"
+            )
+        replica.verified = end
+
+    # Elections
+
+    def sql_changed(self, driver: sqlite3.Connection) -> None:
+        """A change was committed: R1, and whether everybody who can be elected holds everything (R2, R3, R7)."""
+        for broker_id, epoch, fenced in driver.execute("SELECT broker_id, broker_epoch, fenced FROM broker"):
+            self.registrations[broker_id] = epoch, bool(fenced)
+        since = self._change_number
+        rows = driver.execute(
+            "SELECT topic_id, partition, leader, leader_epoch, partition_epoch, isr, log_start_offset, "
+            "cold_end_offset, change_number FROM partition WHERE change_number > ?",
+            (since,),
+        ).fetchall()
+        for topic_id, number, leader, leader_epoch, partition_epoch, isr, start, cold, change in rows:
+            self._change_number = max(self._change_number, change)
+            book = self.book(TopicPartition(UUID(topic_id), number))  # type: ignore[arg-type]
+            members = tuple((int(member[0]), int(member[1])) for member in json.loads(isr))
+            self._row_changed(book, Row(leader, leader_epoch, partition_epoch, members, start, cold))
+        for book in self.books.values():
+            self._check_members(book, "after a change in SQL")
+
+    def _row_changed(self, book: Book, row: Row) -> None:
+        before, book.row = book.row, row
+        if before is not None:
+            if row.leader_epoch < before.leader_epoch or row.partition_epoch < before.partition_epoch:
+                raise Violation(f"R1: {book.name}: epochs went back in SQL from {before} to {row}")
+            if row.leader != before.leader and row.leader_epoch == before.leader_epoch:
+                raise Violation(f"R1: {book.name} has another leader in leader epoch {row.leader_epoch}")
+            if row.isr != before.isr:
+                self.isr_changes += 1
+            if row.log_start_offset < before.log_start_offset or row.cold_end_offset < before.cold_end_offset:
+                raise Violation(f"{book.name}: offsets went back in SQL from {before} to {row}")
+        if row.leader != -1 and (before is None or row.leader_epoch != before.leader_epoch):
+            self.elections += 1
+            self._leads(book, f"b{row.leader}", row.leader_epoch)
+        if row.cold_end_offset > len(book.ledger):
+            raise Violation(
+                f"T1: {book.name}: {row.cold_end_offset} is in the store, and only {len(book.ledger)} is committed"
+            )
+
+    def _check_members(self, book: Book, why: str = "") -> None:
+        """R2, R3, R7: whoever could be elected holds the committed prefix."""
+        row = book.row
+        if row is None:
+            return
+        end = len(book.ledger)
+        for broker_id, epoch in row.isr:
+            if self.registrations.get(broker_id, (-1, False))[0] != epoch:
+                continue  # A placeholder
+            machine = f"b{broker_id}"
+            if self.alive.get(machine) != epoch and machine in self.lossy:
+                continue  # Dead with loss: as it registers again it is known to be
+            replica = book.replicas.get(machine)
+            if replica is None:
+                if end and row.cold_end_offset < end:
+                    raise Violation(f"R2: {book.name}: {machine} can be elected and holds nothing; {why}")
+                continue
+            if replica.verified == end or replica.has_failed:
+                continue
+            if max(replica.start, row.log_start_offset) > max(row.cold_end_offset, row.log_start_offset):
+                raise Violation(
+                    f"R2: {book.name}: {machine} can be elected and its log begins at {replica.start}, where the "
+                    f"store ends at {row.cold_end_offset}; {why}"
+                )
+            if replica.end < end:
+                raise Violation(
+                    f"R2: {book.name}: {machine} can be elected (epoch {epoch}) and its log ends at {replica.end}, "
+                    f"where {end} is committed; {why}"
+                )
+            self._verify(book, replica, end, f"R2: {machine} can be elected; {why}")
+
+    # Clients
+
+    def was_acknowledged(self, key: TopicPartition, crc: int, base_offset: int, count: int) -> None:
+        """A producer with acks=all was told so (R5)."""
+        book = self.book(key)
+        self.acknowledged += count
+        book.acknowledged = max(book.acknowledged, base_offset + count)
+        found = book.ledger[base_offset : base_offset + count]
+        if len(found) != count:
+            raise Violation(
+                f"R5: {book.name}: offsets {base_offset} to {base_offset + count - 1} were acknowledged, and "
+                f"{len(book.ledger)} is committed"
+            )
+        if any(entry[1] != crc for entry in found):
+            raise Violation(f"R5: {book.name}: other records are committed at the acknowledged offset {base_offset}")
+
+    def was_read(self, key: TopicPartition, base_offset: int, count: int, entry: Entry) -> None:
+        """A consumer was given this batch (R6)."""
+        book = self.book(key)
+        self.polled += count
+        found = book.ledger[base_offset : base_offset + count]
+        if len(found) != count:
+            raise Violation(
+                f"R6: {book.name}: a consumer read offsets {base_offset} to {base_offset + count - 1}, and "
+                f"{len(book.ledger)} is committed"
+            )
+        if any(each != entry for each in found):
+            raise Violation(
+                f"R6: {book.name}: a consumer read {entry} at offset {base_offset}, committed is {found[0]}"
+            )
+
+    def was_reported(self, key: TopicPartition, leader_epoch: int, high_watermark: int) -> None:
+        """A client that goes by leader epochs was told where the partition ends (R9)."""
+        book = self.book(key)
+        epoch, before = book.reported
+        if leader_epoch >= epoch:
+            if high_watermark < before:
+                raise Violation(
+                    f"R9: {book.name}: the end was reported as {before} in leader epoch {epoch} and then as "
+                    f"{high_watermark} in {leader_epoch}"
+                )
+            book.reported = leader_epoch, high_watermark
+
+    # At the end
+
+    def check_converged(self, live: list[str]) -> None:
+        """After healing: every copy is the same and holds all that was acknowledged."""
+        for book in self.books.values():
+            if book.row is None:
+                continue
+            for machine in live:
+                replica = book.replicas.get(machine)
+                if replica is None:
+                    raise Violation(f"{book.name}: {machine} has no copy after healing")
+                if replica.end != len(book.ledger):
+                    raise Violation(
+                        f"R4: {book.name}: after healing {machine} ends at {replica.end}, where {len(book.ledger)} is "
+                        "committed"
+                    )
+                self._verify(book, replica, len(book.ledger), "R4: after healing")

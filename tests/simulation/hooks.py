@@ -1,0 +1,136 @@
+"""Where the checker and the run's seed enter the product's code: wrappers around a log's changes, and randomness.
+
+Installed once in a process that simulates, for the run that is `CURRENT`. Must never change what a function does.
+"""
+
+import asyncio
+import random
+import uuid
+from collections.abc import Callable
+from random import Random
+from typing import Any, ClassVar
+
+from sqlalchemy import Connection
+
+from tests.simulation.checker import Checker, Entry, Violation
+from tests.simulation.loop import PROCESS, SimTaskGroup
+from tiered import runtime
+from tiered.broker import disk_reserve, housekeeping
+from tiered.broker.partition import Partition
+from tiered.formats.record_batch import read_header
+from tiered.hot.log import Log
+from tiered.meta import changes, cluster
+from tiered.meta.changes import ChangeSet
+
+
+class Hooks:
+    """The run that the wrappers report to."""
+
+    checker: Checker | None = None
+    report: Callable[[str], None] = print
+    """Takes a violation: product code that ends up here must not swallow it."""
+    rng: Random = Random(0)
+    answers: ClassVar[dict[tuple[int, int], ChangeSet]] = {}
+    """Of the change feed, in this run."""
+    is_installed = False
+
+
+def _check(what: str, *args: Any) -> None:
+    checker = Hooks.checker
+    if checker is not None:
+        try:
+            getattr(checker, what)(*args)
+        except Violation as violation:
+            Hooks.report(str(violation))
+
+
+def install() -> None:
+    """Harmless to repeat."""
+    if Hooks.is_installed:
+        return
+    Hooks.is_installed = True
+    _install_randomness()
+    _install_log()
+    _install_partition()
+    _install_feed()
+    housekeeping.STALL_PROBE_MS = 3_600_000  # Nothing ever blocks this loop
+    disk_reserve.RESERVE_BYTES = 0  # A file of 4 MiB for each start of each broker is what the disk would be busy with
+
+
+def _install_randomness() -> None:
+    runtime.uuid4 = lambda: uuid.UUID(int=Hooks.rng.getrandbits(128), version=4)  # type: ignore[attr-defined]
+
+    class Seeded:
+        @staticmethod
+        def uniform(low: float, high: float) -> float:
+            return Hooks.rng.uniform(low, high)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(random, name)
+
+    runtime.random = Seeded()  # type: ignore[attr-defined, assignment]
+    asyncio.TaskGroup = SimTaskGroup  # type: ignore[misc]
+
+
+def _install_feed() -> None:
+    """All brokers ask the same question after every change: in one state of the database it has one answer."""
+    plain = changes.since
+
+    def since(conn: Connection, number: int) -> ChangeSet:
+        now = cluster.load(conn).change_number
+        found = Hooks.answers.get((number, now))
+        if found is None:
+            found = Hooks.answers[number, now] = plain(conn, number)
+        return found
+
+    changes.since = since
+
+
+def _install_log() -> None:
+    plain_open = Log.open.__func__  # type: ignore[attr-defined]
+
+    def open_(cls: type[Log], *args: Any, **kwargs: Any) -> Log:
+        log: Log = plain_open(cls, *args, **kwargs)
+        _check("log_opened", log)
+        return log
+
+    Log.open = classmethod(open_)  # type: ignore[assignment]
+
+    plain_append = Log.append
+
+    def append(log: Log, buffer: memoryview, position: int, end: int, headers: Any, **kwargs: Any) -> Any:
+        answer = plain_append(log, buffer, position, end, headers, **kwargs)
+        entries: list[Entry] = []
+        for at, _ in headers:
+            header = read_header(buffer, at, end)
+            entries.extend([(header.partition_leader_epoch, header.crc)] * (header.last_offset_delta + 1))
+        _check("appended", log, entries)
+        return answer
+
+    Log.append = append  # type: ignore[method-assign, assignment]
+    for name in ("truncate_to", "truncate_fully_and_start_at", "delete_local_before"):
+        setattr(Log, name, _then_cut(getattr(Log, name)))
+
+
+def _then_cut(plain: Callable[..., Any]) -> Callable[..., Any]:
+    def changed(log: Log, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return plain(log, *args, **kwargs)
+        finally:
+            _check("cut", log)
+
+    return changed
+
+
+def _install_partition() -> None:
+    plain_init = Partition.__init__
+
+    def init(partition: Partition, **kwargs: Any) -> None:
+        plain_init(partition, **kwargs)
+        process = PROCESS.get()
+        if process is not None:
+            process.partitions.append(partition)
+            if Hooks.checker is not None:
+                Hooks.checker.book(partition.topic_partition).name = partition.name
+
+    Partition.__init__ = init  # type: ignore[method-assign, assignment]

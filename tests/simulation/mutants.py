@@ -1,0 +1,363 @@
+"""Planted bugs: each breaks one rule in the product's code, in this process only, and the simulation must find it.
+
+Owns the list of bugs and the search for a seed that shows each one. The product's code stays as it is: a bug is
+another function put in the place of one, for as long as a `with` block lasts. Zero violations would prove little if
+these were not found.
+"""
+
+import argparse
+import multiprocessing
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+from tests.simulation import runner
+from tiered.broker import tier_plan
+from tiered.broker.partition import Partition, Role
+from tiered.broker.registration import Marker, Registration
+from tiered.broker.replication import acknowledgements, answer, catch_up, fetcher, isr_changes, leadership
+from tiered.meta import partitions, segments
+from tiered.meta.tables import segment
+from tiered.rules import elections, isr
+from tiered.rules.replica_set import ReplicaSet
+
+Patches = list[tuple[Any, str, Any]]
+"""What is put in whose place: owner, name, substitute."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    name: str
+    breaks: str
+    """The rule or invariant, and how."""
+    patches: Callable[[], Patches]
+
+
+class _NeverRaised(Exception):
+    """In the place of an error that a bug does not know."""
+
+
+def _unknown_is_failure() -> Patches:
+    return [(isr_changes, "MetadataOutcomeUnknown", _NeverRaised)]
+
+
+def _blind_swap() -> Patches:
+    plain = partitions.change_isrs
+
+    def change(conn: Any, *, broker_id: int, broker_epoch: int, changes: Any) -> Any:
+        from dataclasses import replace
+
+        now = [
+            replace(each, expected_partition_epoch=partitions.load(conn, each.topic_id, each.partition).partition_epoch)
+            for each in changes
+        ]
+        return plain(conn, broker_id=broker_id, broker_epoch=broker_epoch, changes=now)
+
+    return [(partitions, "change_isrs", change)]
+
+
+def _settles_by_reading() -> Patches:
+    """Reads the row, and takes the present state of an open change for its outcome."""
+    plain = isr_changes.IsrChanges.round
+
+    async def round_(self: Any) -> bool:
+        for key, (partition, of) in list(self._unsettled.items()):
+            where = partition.topic_partition
+            row = await self._broker.database.read(
+                lambda conn, where=where: partitions.load(conn, where.topic_id, where.partition)
+            )
+            if partition.leadership is of and row.partition_epoch == of.pending_since_epoch:
+                of.settle()
+                partition.advance_high_watermark()
+            self._unsettled.pop(key, None)
+        return await plain(self)
+
+    return [(isr_changes.IsrChanges, "round", round_)]
+
+
+def _fetch_epoch_unchecked() -> Patches:
+    def is_fresh(self: Any, followed: Any, asked: Any) -> bool:
+        partition = followed.partition
+        return (
+            self._followed.get(partition.topic_partition) is followed
+            and partition.role is Role.FOLLOWER
+            and not partition.is_truncating
+        )
+
+    return [
+        (Partition, "check_leader_epoch", lambda self, claimed: None),
+        (fetcher.Fetcher, "_is_fresh", is_fresh),
+    ]
+
+
+def _truncates_to_high_watermark() -> Patches:
+    async def truncate(broker: Any, partition: Any, found: Any) -> None:
+        offset = min(partition.high_watermark, partition.log.log_end_offset)
+        log_ = partition.log
+
+        def cut() -> Any:
+            log_.truncate_to(offset)
+            return log_.producers_at_end()
+
+        await catch_up._in_thread(broker, partition, cut)
+
+    return [(catch_up, "truncate", truncate)]
+
+
+def _elects_placeholders() -> Patches:
+    def electable(self: ReplicaSet, standings: Any) -> tuple[int, ...]:
+        found = {each.broker_id for each in self.isr if not standings[each.broker_id].fenced}
+        return tuple(broker_id for broker_id in self.replicas if broker_id in found)
+
+    def can_lead(replicas: ReplicaSet, standings: Any, broker_id: int) -> bool:
+        return broker_id in electable(replicas, standings)
+
+    def role_in(self: Any, row: Any, broker_epoch: int) -> Any:
+        if row.leader == self.broker_id:
+            return Role.LEADER
+        return Role.FOLLOWER if row.leader != -1 else Role.NONE
+
+    return [
+        (ReplicaSet, "electable", electable),
+        (elections, "_can_lead", can_lead),
+        (Partition, "_role_in", role_in),
+    ]
+
+
+def _shrinks_below_min_isr() -> Patches:
+    plain_after, plain_without = elections.after_failure, isr.without
+    return [
+        (elections, "after_failure", lambda before, standings, *, min_isr: plain_after(before, standings, min_isr=1)),
+        (isr, "without", lambda committed, leaving, min_isr: plain_without(committed, leaving, 1)),
+        (isr, "effective_min_isr", lambda min_insync_replicas, replica_count: 1),
+        (Partition, "is_under_min_isr", False),
+    ]
+
+
+def _joins_without_broker_epoch() -> Patches:
+    """A restart is taken for the process that it replaced."""
+    from tiered.broker.image import ClusterImage
+
+    def fetched(self: Any, broker_id: int) -> Any:
+        return self._fetched.get(broker_id)
+
+    plain = isr.high_watermark
+
+    def high_watermark(**values: Any) -> int:
+        held = {
+            member.broker_id: isr.Fetched(member.broker_epoch, values["fetched"][member.broker_id].offset)
+            for member in isr.maximal(values["committed"], values["pending"])
+            if member.broker_id in values["fetched"]
+        }
+        return plain(**{**values, "fetched": held})
+
+    return [
+        (partitions, "is_current", lambda member, standings: True),
+        (ClusterImage, "is_current", lambda self, member: True),
+        (isr, "high_watermark", high_watermark),
+        (leadership.Leadership, "fetched_by", fetched),
+    ]
+
+
+def _acknowledges_on_append() -> Patches:
+    async def reached(self: Any, end_offset: int, timeout_ms: float) -> bool:
+        return True
+
+    return [(acknowledgements.Acknowledgements, "reached", reached)]
+
+
+def _registers_everybody_as_clean() -> Patches:
+    return [(Marker, "clean_epoch", lambda self, boot_id: self.broker_epoch)]
+
+
+def _keeps_the_marker() -> Patches:
+    async def log_failed(self: Any) -> None:
+        return None
+
+    return [(Registration, "log_failed", log_failed)]
+
+
+def _deletes_before_commit() -> Patches:
+    def before(partition: Any, now_ms: int) -> int:
+        return partition.log.active_base_offset  # type: ignore[no-any-return]
+
+    return [(tier_plan, "local_delete_before", before)]
+
+
+def _zombie_commits_segments() -> Patches:
+    plain = segments.commit
+
+    def commit(conn: Any, object_id: Any, *, leader_epoch: int, now_ms: int, size_bytes: int | None = None) -> Any:
+        row = segments.load(conn, object_id)
+        current = partitions.load(conn, row.topic_id, row.partition).leader_epoch
+        conn.execute(segment.update().where(segment.c.object_id == object_id).values(leader_epoch=current))
+        return plain(conn, object_id, leader_epoch=current, now_ms=now_ms, size_bytes=size_bytes)
+
+    return [(segments, "commit", commit)]
+
+
+def _uploads_uncommitted() -> Patches:
+    """T1: what is above the high watermark goes to the store too."""
+
+    class Everything:
+        def __get__(self, partition: Any, owner: Any) -> int:
+            return partition.log.log_end_offset  # type: ignore[no-any-return]
+
+    return [(Partition, "last_stable_offset", Everything())]
+
+
+MUTANTS = (
+    Mutant(
+        name="pending_isr_ignored",
+        breaks="R3, rule 4: the high watermark counts the committed ISR and not the one that is being written",
+        patches=lambda: [(isr, "maximal", lambda committed, pending: committed)],
+    ),
+    Mutant(
+        name="unknown_is_failure",
+        breaks="rule 7: a compare-and-swap whose outcome is unknown is taken for one that failed",
+        patches=_unknown_is_failure,
+    ),
+    Mutant(
+        name="settled_by_a_read",
+        breaks="rule 7: an unknown outcome is settled by a read, which a late COMMIT overtakes",
+        patches=_settles_by_reading,
+    ),
+    Mutant(
+        name="blind_swap",
+        breaks="rule 1: the compare-and-swap does not compare partition_epoch",
+        patches=_blind_swap,
+    ),
+    Mutant(
+        name="fetch_epoch_unchecked",
+        breaks="R8: fetches and answers of another leader epoch count",
+        patches=_fetch_epoch_unchecked,
+    ),
+    Mutant(
+        name="joins_before_epoch_start",
+        breaks="rule 5: a follower joins the ISR without the leader's log as it was at the election",
+        patches=lambda: [
+            (isr, "may_join", lambda fetched, *, high_watermark, epoch_start_offset: fetched.offset >= high_watermark)
+        ],
+    ),
+    Mutant(
+        name="joins_below_high_watermark",
+        breaks="rule 5: a follower joins the ISR without what was committed in this epoch",
+        patches=lambda: [
+            (
+                isr,
+                "may_join",
+                lambda fetched, *, high_watermark, epoch_start_offset: fetched.offset >= epoch_start_offset,
+            )
+        ],
+    ),
+    Mutant(
+        name="truncates_to_high_watermark",
+        breaks="rule 6: a follower cuts its log to its own high watermark",
+        patches=_truncates_to_high_watermark,
+    ),
+    Mutant(
+        name="divergence_unchecked",
+        breaks="rule 6: the leader does not look whether a follower's log is a prefix of its own",
+        patches=lambda: [(answer, "divergence", lambda *args, **kwargs: None)],
+    ),
+    Mutant(
+        name="unclean_is_clean",
+        breaks="rule 8, R7: a restart after a power loss is taken for a clean one",
+        patches=_registers_everybody_as_clean,
+    ),
+    Mutant(
+        name="elects_placeholders",
+        breaks="rule 2: a member whose registration is not the recorded one is elected",
+        patches=_elects_placeholders,
+    ),
+    Mutant(
+        name="shrinks_below_min_isr",
+        breaks="rule 3: the ISR shrinks to one replica where min.insync.replicas is 2",
+        patches=_shrinks_below_min_isr,
+    ),
+    Mutant(
+        name="broker_epoch_unchecked",
+        breaks="rules 4 and 5: what an earlier process of a broker has fetched counts for the present one",
+        patches=_joins_without_broker_epoch,
+    ),
+    Mutant(
+        name="acknowledged_on_append",
+        breaks="R5: acks=all answers when the leader has the record",
+        patches=_acknowledges_on_append,
+    ),
+    Mutant(
+        name="high_watermark_not_withheld",
+        breaks="R9: a new leader tells the high watermark that it knew as a follower",
+        patches=lambda: [(Partition, "is_withheld", False)],
+    ),
+    Mutant(
+        name="deletes_before_commit",
+        breaks="T4: local segments go before the store has them",
+        patches=_deletes_before_commit,
+    ),
+    Mutant(
+        name="zombie_commits_segments",
+        breaks="an old leader's upload is committed in a newer leader epoch",
+        patches=_zombie_commits_segments,
+    ),
+    Mutant(
+        name="uploads_uncommitted",
+        breaks="T1: segments above the high watermark are uploaded",
+        patches=_uploads_uncommitted,
+    ),
+)
+
+
+@contextmanager
+def planted(mutant: Mutant) -> Iterator[None]:
+    """The product has this bug inside the block."""
+    with ExitStack() as stack:
+        for owner, name, substitute in mutant.patches():
+            stack.enter_context(patch.object(owner, name, substitute))
+        yield
+
+
+def hunt(mutant: Mutant, seeds: range) -> tuple[int, str, float] | None:
+    """The first seed that shows the bug, what it shows, and after how many seconds."""
+    started = time.monotonic()
+    for seed in seeds:
+        with planted(mutant):
+            outcome = runner.run_seed(seed)
+        if outcome.violation is not None:
+            return seed, outcome.violation, time.monotonic() - started
+    return None
+
+
+def _hunt(task: tuple[str, int]) -> tuple[str, tuple[int, str, float] | None]:
+    name, seeds = task
+    return name, hunt(next(each for each in MUTANTS if each.name == name), range(seeds))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make mutants")
+    parser.add_argument("--seeds", type=int, default=2000, help="after so many a bug has survived")
+    parser.add_argument("--only", default="", help="these mutants, with commas")
+    parser.add_argument("--workers", type=int, default=None)
+    told = parser.parse_args()
+    runner.stable_hashes()
+    wanted = [each for each in MUTANTS if not told.only or each.name in told.only.split(",")]
+    survived = []
+    with multiprocessing.get_context("fork").Pool(told.workers, maxtasksperchild=1) as pool:
+        for name, found in pool.imap_unordered(_hunt, [(each.name, told.seeds) for each in wanted]):
+            breaks = next(each.breaks for each in wanted if each.name == name)
+            if found is None:
+                survived.append(name)
+                print(f"SURVIVED {told.seeds} seeds: {name} ({breaks})", flush=True)
+            else:
+                seed, violation, seconds = found
+                print(f"caught in seed {seed} after {seconds:.1f} s: {name} ({breaks})\n    {violation}", flush=True)
+    print(f"{len(wanted) - len(survived)} of {len(wanted)} planted bugs caught")
+    return 1 if survived else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,19 @@
+"""A produce request as a broker's door carries it out, without the door."""
+
+from tiered.broker.acknowledge import acknowledged, is_acknowledged
+from tiered.broker.broker import Broker
+from tiered.errors import UnknownTopicOrPartition
+from tiered.ids import TopicPartition
+
+
+async def produce(broker: Broker, key: TopicPartition, batch: bytes, acks: int, timeout_ms: int) -> int:
+    """The offset that the batch got, once it is acknowledged. Raises TieredError."""
+    topic = broker.topics.find_id(key.topic_id)
+    if topic is None:
+        raise UnknownTopicOrPartition("not here yet")
+    partition = topic.partition(key.partition)
+    data = memoryview(bytearray(batch))
+    appended = partition.append(data, 0, len(data), acks=acks, now_ms=broker.clock.now_ms())
+    if not is_acknowledged(partition, appended, acks):
+        await acknowledged(broker, partition, appended, acks=acks, timeout_ms=timeout_ms)
+    return appended.base_offset

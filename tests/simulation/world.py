@@ -1,0 +1,467 @@
+"""One run: three brokers, their clients and everything that goes wrong, from a seed to a verdict.
+
+Owns the composition and the phases: the cluster starts, works under faults, is healed, and must then converge.
+Must never use anything that differs between two runs of one seed.
+"""
+
+import asyncio
+import gc
+import logging
+import shutil
+import sys
+import tempfile
+import zlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from tests.simulation import hooks
+from tests.simulation.checker import Checker, Violation
+from tests.simulation.clients import ALL, Client, Consumer, Producer
+from tests.simulation.clock import EPOCH_MS
+from tests.simulation.committers import Committer
+from tests.simulation.database import Catalogue, SqlServer
+from tests.simulation.loop import NOBODY, PROCESS, Process, SimLoop, Stuck
+from tests.simulation.machine import Machine
+from tests.simulation.nemesis import Nemesis
+from tests.simulation.network import Network
+from tests.simulation.store import Bucket
+from tiered.broker.broker import Broker
+from tiered.broker.replication.answer import Entry
+from tiered.config import BrokerSettings
+from tiered.errors import TieredError
+from tiered.hot.segment_files import SHARED_OPEN_SEGMENTS
+from tiered.ids import TopicId, TopicPartition
+from tiered.meta import topics
+from tiered.server.kafka.error_mapping import error_code
+from tiered.wire.fetch import FetchPartitionResult, FetchRequest, FetchResponse, FetchTopicResult
+
+SETTINGS = {
+    "broker.heartbeat.interval.ms": "700",
+    "broker.session.timeout.ms": "2500",
+    "replica.lag.time.max.ms": "2000",
+    "replica.fetch.wait.max.ms": "1000",
+    "replica.fetch.backoff.ms": "100",
+    "tiered.upload.interval.ms": "1000",
+    "tiered.checkpoint.interval.ms": "4000",
+    "log.retention.check.interval.ms": "10000",
+    "leader.imbalance.check.interval.seconds": "7",
+    "tiered.lag.sample.interval.ms": "600000",
+    "offsets.topic.num.partitions": "4",
+}
+TOPIC = {
+    "min.insync.replicas": "2",
+    "segment.bytes": "2500",
+    "local.retention.bytes": "4000",
+    "message.timestamp.after.max.ms": str(30 * 24 * 3_600_000),
+    "index.interval.bytes": "200",
+}
+START_S = 30.0
+CONVERGE_S = 60.0
+LAST_MESSAGES_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How large a run is. Times in virtual seconds."""
+
+    brokers: int = 3
+    partitions: int = 2
+    faults_s: float = 18.0
+    fault_every_s: float = 1.8
+    batches_per_second: float = 2.5
+    poll_s: float = 0.8
+    groups: int = 1
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """What became of one seed."""
+
+    seed: int
+    violation: str | None = None
+    digest: int = 0
+    steps: int = 0
+    virtual_s: float = 0.0
+    acknowledged: int = 0
+    polled: int = 0
+    elections: int = 0
+    isr_changes: int = 0
+    truncations: int = 0
+    unavailable: int = 0
+    faults: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    trace: list[str] = field(default_factory=list)
+
+
+class World:
+    """Everything that one run consists of."""
+
+    def __init__(self, seed: int, catalogue: Catalogue, *, plan: Plan | None = None, traces: bool = False) -> None:
+        self.seed = seed
+        self.rng = Random(seed)
+        self.plan = plan or Plan()
+        self.loop = SimLoop(Random(self.rng.random()))
+        self.context = NOBODY
+        self.network = Network(self.loop, Random(self.rng.random()))
+        self.sql = SqlServer(self.loop, Random(self.rng.random()), self.network, catalogue)
+        self.bucket = Bucket()
+        self.checker = Checker()
+        self.nemesis = Nemesis(self, Random(self.rng.random()))
+        self.machines: dict[int, Machine] = {}
+        self.clients: list[Client] = []
+        self.stops_producing = False
+        self.is_over = False
+        self.counts: Counter[str] = Counter()
+        self._traces = traces
+        self._lines: list[str] = []
+        self._digest = 0
+        self._violation: str | None = None
+        self._driver = catalogue.driver
+        folder = "/dev/shm" if Path("/dev/shm").is_dir() else None
+        self._root = Path(tempfile.mkdtemp(prefix="tiered-sim-", dir=folder))
+        self._everything_read: asyncio.Event | None = None
+
+    # What everybody tells
+
+    def now_ms(self) -> int:
+        return EPOCH_MS + int(self.loop.time() * 1000.0)
+
+    def trace(self, who: str, what: str) -> None:
+        self._digest = zlib.crc32(f"{self.loop.time():.6f} {who} {what}".encode(), self._digest)
+        if self._traces:
+            self._lines.append(f"{self.loop.time():9.4f} {who:8} {what}")
+
+    def violate(self, message: str) -> None:
+        """Ends the run."""
+        raise Violation(message)
+
+    def serving(self, machine: Machine) -> None:
+        """The machine's process has registered and opened its logs."""
+        broker = machine.broker
+        assert broker is not None
+        self.trace(machine.name, f"serves with epoch {broker.broker_epoch}")
+        self.checker.registered(machine.name, broker.broker_epoch)
+
+    def note_exit(self, machine: Machine, error: BaseException | None) -> None:
+        if error is None:
+            return
+        for each in _leaves(error):
+            if not isinstance(each, (TieredError, OSError, asyncio.CancelledError)):
+                self.violation_outside(f"{machine.name} ended with a bug: {each!r}", each)
+            self.counts[f"exit: {type(each).__name__}"] += 1
+
+    def violation_outside(self, message: str, error: BaseException | None = None) -> None:
+        """As `violate`, where an exception would not reach the run."""
+        if self._violation is None:
+            self._violation = message
+            if error is not None and self._traces:
+                import traceback
+
+                self._lines.extend("".join(traceback.format_exception(error)).splitlines())
+        self.loop.stop()
+
+    def produce_failed(self, client: Client, error: Exception) -> None:
+        self.counts[f"produce: {type(error).__name__}"] += 1
+        self._check_error(error)
+
+    def fetch_failed(self, client: Client, error: Exception) -> None:
+        self.counts[f"fetch: {type(error).__name__}"] += 1
+        self._check_error(error)
+
+    def _check_error(self, error: Exception) -> None:
+        from tiered.errors import Corrupt, OutOfOrderSequence
+
+        if isinstance(error, OutOfOrderSequence) or (isinstance(error, Corrupt) and "halted" not in str(error)):
+            self.violate(f"a client was told {type(error).__name__}: {error}")
+
+    async def answer_fetch(self, broker: Broker, request: FetchRequest) -> FetchResponse:
+        """A follower's question, as the leader's door has it answered; the records as bytes of their own."""
+        answers = broker.replication.answers
+        found = answers.look(request, is_first=True)
+        found = await answers.wait(request, found)
+        topics = [
+            FetchTopicResult(None, topic.topic_id, [_result(entry) for entry in entries])
+            for topic, entries in found.topics
+        ]
+        return FetchResponse(0, 0, 0, topics)
+
+    # The run
+
+    def run(self) -> Outcome:
+        hooks.install()
+        hooks.Hooks.checker, hooks.Hooks.rng = self.checker, Random(self.rng.random())
+        hooks.Hooks.answers.clear()
+        hooks.Hooks.report = self.violation_outside
+        SHARED_OPEN_SEGMENTS.__init__()  # type: ignore[misc]
+        self.sql.on_change = self._sql_changed
+        self.loop.after_step = self._look
+        handler = _Complaints(self)
+        product = logging.getLogger("tiered")
+        level, product.propagate = product.level, False
+        product.setLevel(logging.DEBUG if self._traces else logging.ERROR)
+        product.addHandler(handler)
+        hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            self._run()
+        finally:
+            hooks.Hooks.checker = None
+            outcome = self._outcome()
+            self._tear_down()
+            product.removeHandler(handler)
+            logging.disable(logging.CRITICAL)  # What coroutines that are thrown away say to that
+            gc.collect()
+            logging.disable(logging.NOTSET)
+            product.setLevel(level)
+            product.propagate = True
+            sys.unraisablehook = hook
+            if was_enabled:
+                gc.enable()
+        return outcome
+
+    def _run(self) -> None:
+        main = self.loop.create_task(self._story())
+        try:
+            self.loop.run_until_complete(main)
+        except (Violation, Stuck) as violation:
+            self._violation = self._violation or str(violation)
+        except RuntimeError as error:
+            if self._violation is None:
+                self._violation = f"the run ended early: {error}"
+        except Exception as error:  # A bug of ours or theirs: the seed is reported either way
+            import traceback
+
+            self._violation = self._violation or f"{error!r}"
+            self._lines.extend(traceback.format_exc().splitlines())
+        if self._violation is None and self.loop.failures:
+            self._violation = f"nobody handled: {self.loop.failures[0]}"
+
+    def _look(self, process: Process) -> None:
+        if process.partitions:
+            try:
+                self.checker.look(process, process.partitions)
+            except Violation as violation:
+                self.violation_outside(str(violation))
+
+    def _sql_changed(self) -> None:
+        try:
+            self.checker.sql_changed(self._driver)
+        except Violation as violation:
+            self.violation_outside(str(violation))
+
+    async def _story(self) -> None:
+        settings = BrokerSettings.of(SETTINGS)
+        for broker_id in range(1, self.plan.brokers + 1):
+            self.machines[broker_id] = Machine(self, broker_id, self._root, settings)
+        for machine in self.machines.values():
+            machine.start()
+        await self._until(self._all_serve, START_S, "the start")
+        keys = self._create_topic()
+        work = self._start_clients(keys)
+        await asyncio.sleep(1.0)
+        await self.nemesis.run(self.loop.time() + self.plan.faults_s)
+        self.trace("nemesis", "heals")
+        self.nemesis.heal()
+        await asyncio.sleep(1.0)
+        self.stops_producing = True
+        await self._converge(work)
+        for client in self.clients:
+            if isinstance(client, Committer):
+                await self._until(client.check, 10.0, "asking for a committed offset")
+        self.is_over = True
+        for task in work:
+            task.cancel()
+        failed = [task.exception() for task in work if task.done() and not task.cancelled() and task.exception()]
+        if failed:
+            raise failed[0]  # type: ignore[misc]
+        if not self.counts["unavailable at the end"]:
+            self.checker.check_converged([machine.name for machine in self.machines.values()])
+
+    async def _all_serve(self) -> bool:
+        return all(machine.is_serving for machine in self.machines.values())
+
+    def _create_topic(self) -> list[TopicPartition]:
+        """Through SQL, as an admin request would on a broker."""
+        topic_id = UUID(int=self.rng.getrandbits(128), version=4)
+        ids = sorted(self.machines)
+        assignments = [ids[number % len(ids) :] + ids[: number % len(ids)] for number in range(self.plan.partitions)]
+
+        def create(conn: Connection) -> None:
+            topics.create(
+                conn, name="sim", topic_id=topic_id, assignments=assignments, configs=TOPIC, now_ms=self.now_ms()
+            )
+
+        self.sql.change_now(create)
+        return [TopicPartition(TopicId(topic_id), number) for number in range(self.plan.partitions)]
+
+    def _start_clients(self, keys: list[TopicPartition]) -> list["asyncio.Task[None]"]:
+        number = 0
+        work: list[Producer | Consumer | Committer] = []
+        for key in keys:
+            for acks in (ALL, ALL, 1):
+                producer = Producer(self, number, key, acks=acks)
+                self.clients.append(producer)
+                work.append(producer)
+                number += 1
+            consumer = Consumer(self, number, key)
+            self.clients.append(consumer)
+            work.append(consumer)
+            number += 1
+        for _ in range(self.plan.groups):
+            committer = Committer(self, number, keys[0])
+            self.clients.append(committer)
+            work.append(committer)
+            number += 1
+        tasks = []
+        for client in work:
+            process = Process(self.loop, client.name)
+            tasks.append(process.spawn(self._client(client)))
+        return tasks
+
+    async def _client(self, client: "Producer | Consumer | Committer") -> None:
+        try:
+            await client.run()
+        except Violation as violation:
+            self.violation_outside(str(violation))
+
+    async def _until(self, condition: Callable[[], Awaitable[bool]], seconds: float, what: str) -> None:
+        deadline = self.loop.time() + seconds
+        while not await condition():
+            if self.loop.time() > deadline:
+                raise Violation(f"liveness: {what} took more than {seconds:g} s")
+            await asyncio.sleep(0.1)
+
+    async def _converge(self, work: list["asyncio.Task[None]"]) -> None:
+        """Producers get their last answers, everybody serves and is in sync, everything is committed and read."""
+        deadline = self.loop.time() + CONVERGE_S
+        producing = [task for task, client in zip(work, self.clients, strict=True) if not isinstance(client, Consumer)]
+        settled_s: float | None = None
+        while True:
+            why = self._is_unsettled() if all(task.done() for task in producing) else "producers wait for answers"
+            now = self.loop.time()
+            if why is not None:
+                settled_s = None
+            elif settled_s is None:
+                settled_s = now
+            elif now - settled_s > LAST_MESSAGES_S:  # What was on its way has arrived.
+                return
+            if now > deadline:
+                if self._is_out_of_replicas():
+                    self.counts["unavailable at the end"] += 1
+                    return
+                raise Violation(f"liveness: {CONVERGE_S:g} s after healing {why}")
+            await asyncio.sleep(0.2)
+
+    def _is_unsettled(self) -> str | None:
+        for machine in self.machines.values():
+            if not machine.is_serving:
+                return f"{machine.name} does not serve"
+        for book in self.checker.books.values():
+            row = book.row
+            if row is None:
+                continue
+            if row.leader == -1:
+                return f"nobody leads {book.name}"
+            current = {number for number, epoch in row.isr if self.checker.registrations[number][0] == epoch}
+            if current != set(self.machines):
+                return f"the ISR of {book.name} is {row.isr}, registrations are {self.checker.registrations}"
+            for replica in book.replicas.values():
+                if replica.end != len(book.ledger):
+                    return f"{replica.machine} ends {book.name} at {replica.end}, where {len(book.ledger)} is committed"
+        for client in self.clients:
+            if isinstance(client, Consumer) and client.position != len(self.checker.book(client.key).ledger):
+                book = self.checker.book(client.key)
+                return f"a consumer of {book.name} is at {client.position} of {len(book.ledger)}"
+        return None
+
+    def _is_out_of_replicas(self) -> bool:
+        """Whether some partition has nobody who could be elected: two losses at once, which no design survives."""
+        return any(
+            book.row is not None
+            and book.row.leader == -1
+            and all(self.checker.registrations[number][0] != epoch for number, epoch in book.row.isr)
+            for book in self.checker.books.values()
+        )
+
+    # The end
+
+    def _outcome(self) -> Outcome:
+        checker = self.checker
+        if self._violation is not None and self._traces:
+            self._lines.append(f"{self.loop.time():9.4f} {'VIOLATION':8} {self._violation}")
+        return Outcome(
+            seed=self.seed,
+            violation=self._violation,
+            digest=(self._digest << 64) ^ self.loop.digest,
+            steps=self.loop.steps,
+            virtual_s=self.loop.time(),
+            acknowledged=checker.acknowledged,
+            polled=checker.polled,
+            elections=checker.elections,
+            isr_changes=checker.isr_changes,
+            truncations=checker.truncations,
+            faults=dict(self.nemesis.faults),
+            counts=dict(self.counts),
+            trace=self._lines,
+        )
+
+    def _tear_down(self) -> None:
+        for task in asyncio.all_tasks(self.loop):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+        for machine in self.machines.values():
+            if machine.is_up:
+                assert machine.process is not None
+                machine._end(machine.process)
+        self.sql.abandon()
+        self.loop.close()
+        SHARED_OPEN_SEGMENTS.__init__()  # type: ignore[misc]
+        shutil.rmtree(self._root, ignore_errors=True)
+
+
+class _Complaints(logging.Handler):
+    """What the product logs: lines of the trace, and a violation where it speaks of a bug."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        process = PROCESS.get()
+        world = self._world
+        who = process.name if process is not None else "-"
+        if world._traces:
+            world._lines.append(f"{world.loop.time():9.4f} {who:8} {record.levelname.lower()}: {record.getMessage()}")
+        if record.exc_info is not None and record.exc_info[1] is not None:
+            world.violation_outside(
+                f"{who} logged a bug: {record.getMessage()}: {record.exc_info[1]!r}", record.exc_info[1]
+            )
+        elif record.levelno >= logging.CRITICAL and "stopping:" not in record.getMessage():
+            world.violation_outside(f"{who}: {record.getMessage()}")
+
+
+def _result(entry: Entry) -> FetchPartitionResult:
+    partition = entry.partition
+    return FetchPartitionResult(
+        entry.asked.partition,
+        0 if entry.error is None else error_code(entry.error),
+        -1 if partition is None else partition.high_watermark,
+        entry.segment_base_offset,
+        -1 if partition is None else partition.log_start_offset,
+        None if entry.records is None else bytearray(entry.records.read()),
+        None,
+        -1,
+        entry.diverging,
+    )
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for each in error.exceptions for leaf in _leaves(each)]
+    return [error]
