@@ -97,7 +97,7 @@ async def _in_thread(broker: "Broker", partition: Partition, change: Callable[[]
     try:
         producers = await _to_the_end(asyncio.ensure_future(broker.disk.run(_carried_out, change)))
     finally:
-        partition.end_truncation(producers)
+        partition.log_truncated(producers)
         broker.replication.rows_applied([partition])  # What waited may have made somebody else its leader.
 
 

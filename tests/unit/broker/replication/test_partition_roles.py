@@ -188,7 +188,7 @@ def test_a_row_waits_for_the_end_of_a_truncation(follower: Partition) -> None:
     follower.begin_truncation()
     tell(follower, row(leader=2, epoch=1))
     assert (follower.role, follower.leader_epoch) == (Role.FOLLOWER, 0)
-    follower.end_truncation(())
+    follower.log_truncated(())
     assert (follower.role, follower.leader_epoch) == (Role.LEADER, 1)
 
 
@@ -212,7 +212,7 @@ def test_a_follower_cuts_what_only_the_dead_leader_had(
     assert found == Divergence(0, 1)
     leader.begin_truncation()
     leader.log.truncate_to(truncation_offset(leader.log.leader_epochs, end, found))
-    leader.end_truncation(leader.log.producers_at_end())
+    leader.log_truncated(leader.log.producers_at_end())
     fetch(follower, leader)
     assert bytes_of(leader) == bytes_of(follower)
     assert 9 not in leader.producers
