@@ -91,9 +91,9 @@ async def topics(request: web.Request) -> web.Response:
     broker = request.app[BROKER]
     left_out = () if _WITH_PARTITIONS.of(request) else ("partitions",)
     told = await _told_elsewhere(request)
-    found = (
-        topic_fields(topic, merged(facts_here(broker, topic), told.get(topic.name, {}))) for topic in broker.topics
-    )
+    # In an order that is the same at every broker.
+    by_name = sorted(broker.topics, key=lambda each: each.name)
+    found = (topic_fields(each, merged(facts_here(broker, each), told.get(each.name, {}))) for each in by_name)
     items = ({name: fields[name] for name in fields if name not in left_out} for fields in found)
     return await json_with_list({}, "topics", items)
 

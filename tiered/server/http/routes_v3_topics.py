@@ -110,6 +110,11 @@ class _Partition:
         return ("topics", self.topic, "partitions", self.number)
 
 
+def _by_name(broker: Broker) -> list[Topic]:
+    """Every topic, in an order that is the same at every broker."""
+    return sorted(broker.topics, key=lambda topic: topic.name)
+
+
 def _partitions_of(broker: Broker, topic: Topic) -> Iterator[_Partition]:
     for row in broker.image.rows_of(topic.topic_id):
         leader = broker.image.leader_of(TopicPartition(topic.topic_id, row.partition))
@@ -134,7 +139,7 @@ def _partition_of(request: web.Request) -> _Partition:
 
 async def _list(request: web.Request) -> web.Response:
     broker, links = cluster_of(request), Links(request)
-    return await links.listing("KafkaTopic", ("topics",), (_topic_fields(links, topic) for topic in broker.topics))
+    return await links.listing("KafkaTopic", ("topics",), (_topic_fields(links, topic) for topic in _by_name(broker)))
 
 
 async def _get(request: web.Request) -> web.Response:
@@ -214,7 +219,7 @@ async def _replicas_of_broker(request: web.Request) -> web.Response:
     links = Links(request)
     fields = (
         _replica_fields(links, partition, number)
-        for topic in broker.topics
+        for topic in _by_name(broker)
         for partition in _partitions_of(broker, topic)
         if number in partition.replicas
     )

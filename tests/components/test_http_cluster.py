@@ -1,0 +1,443 @@
+"""HTTP in a cluster of three: every route answers at any broker, whoever leads, coordinates or holds what it is about.
+
+One cluster for all tests of this file; each begins with all three in service.
+"""
+
+import json
+import urllib.error
+import urllib.request
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.broker_process import BrokerProcess
+from tests.clients.http_api import Answer, ask
+from tests.clients.listener import Event, Listener
+from tests.components.brokers import Brokers
+from tests.postgres import PostgresDatabases
+
+pytest_plugins = ["tests.postgres"]
+
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": 0,
+    "tiered.upload.interval.ms": 100,
+    "tiered.tail.heartbeat.interval.ms": 300,
+    "broker.heartbeat.interval.ms": 200,
+    "broker.session.timeout.ms": 2_000,
+}
+PARTITIONS = 6
+FORWARDED: dict[str, Any] = {"X-Tiered-Forwarded-By": "9"}
+
+
+@pytest.fixture(scope="module")
+def cluster(postgres_databases: PostgresDatabases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    url = postgres_databases.create()
+    made = Brokers(tmp_path_factory.mktemp("cluster"), url, settings=SETTINGS)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+        postgres_databases.drop(url)
+
+
+@pytest.fixture
+def brokers(cluster: Brokers) -> Iterator[Brokers]:
+    cluster.start()
+    cluster.wait(lambda: all(not row.fenced for row in cluster.registered().values()), "every broker is in service")
+    for each in cluster.by_id.values():
+        wait_at(
+            cluster, each, lambda each: len(each.get("/readyz")["live_brokers"]) == 3, "every broker sees the others"
+        )
+    yield cluster
+    assert "unforeseen" not in cluster.logs(), cluster.logs()
+
+
+def create(brokers: Brokers, topic: str, partitions: int = 1, replication_factor: int = 3, **configs: object) -> None:
+    """Returns once every broker has applied it."""
+    brokers.create(topic, partitions, replication_factor, **configs)
+    for broker in brokers.by_id.values():
+        wait_at(
+            brokers, broker, lambda broker: ask(broker, "GET", f"/topics/{topic}").status == 200, "all know the topic"
+        )
+
+
+def wait_at(brokers: Brokers, broker: BrokerProcess, claim: Callable[[BrokerProcess], bool], what: str) -> None:
+    brokers.wait(lambda: claim(broker), what)
+
+
+def scattered(
+    brokers: Brokers, topic: str, *, replication_factor: int = 1, records: int = 10
+) -> dict[int, list[bytes]]:
+    """A topic whose partitions are led by all brokers; the values in each."""
+    create(brokers, topic, PARTITIONS, replication_factor)
+    assert {row.leader for row in brokers.rows(topic)} == {1, 2, 3}
+    return {
+        number: brokers.produce(topic, [b"%d-%d" % (number, each) for each in range(records)], partition=number)
+        for number in range(PARTITIONS)
+    }
+
+
+def value_of(record: Mapping[str, Any]) -> bytes:
+    return b64decode(record["value"]["base64"])
+
+
+def send(
+    broker: BrokerProcess, path: str, *, method: str = "GET", body: bytes | None = None, **headers: str
+) -> tuple[int, bytes]:
+    """(status, body) of a request with these headers; `X_Y` is the header X-Y."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    request = urllib.request.Request(broker.http + path, method=method, data=body, headers=named)
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def v3(broker: BrokerProcess, path: str, *, method: str = "GET", body: Any = None, **headers: str) -> tuple[int, Any]:
+    """(status, JSON) under the cluster."""
+    cluster_id = broker.get("/v3/clusters")["data"][0]["cluster_id"]
+    data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+    status, content = send(broker, f"/v3/clusters/{cluster_id}{path}", method=method, body=data, **headers)
+    return status, json.loads(content) if content else None
+
+
+def commit(brokers: Brokers, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+    consumer = Consumer({"bootstrap.servers": brokers.bootstrap, "group.id": group})
+    wanted = [TopicPartition(topic, number, offset) for number, offset in offsets.items()]
+    consumer.commit(offsets=wanted, asynchronous=False)
+    consumer.close()
+
+
+# What is led elsewhere
+
+
+def test_every_broker_tells_the_same_of_every_partition_as_its_leader_knows_it(brokers: Brokers) -> None:
+    scattered(brokers, "told")
+    rows = brokers.rows("told")
+    for broker in brokers.by_id.values():
+        found = broker.get("/api/v1/topics/told")
+        assert [each["leader"] for each in found["partitions"]] == [row.leader for row in rows]
+        assert [each["told_by"] for each in found["partitions"]] == [row.leader for row in rows]
+        assert [each["high_watermark"] for each in found["partitions"]] == [10] * PARTITIONS
+        assert [each["replicas"] for each in found["partitions"]] == [list(row.replicas) for row in rows]
+        assert found["record_count"] == 10 * PARTITIONS
+        listed = {each["topic"]: each for each in broker.get("/api/v1/topics")["topics"]}
+        assert listed["told"]["record_count"] == 10 * PARTITIONS
+        assert listed["told"]["local_bytes"] == found["local_bytes"] > 0
+
+
+def test_pages_of_records_and_segments_come_from_the_leader_whoever_is_asked(brokers: Brokers) -> None:
+    written = scattered(brokers, "pages")
+    for broker in brokers.by_id.values():
+        for number, values in written.items():
+            page = broker.get(f"/api/v1/topics/pages/records?partition={number}&offset=-4")
+            assert list(map(value_of, page["records"])) == values[-4:]
+            assert broker.segments("pages", number)["high_watermark"] == len(values)
+            assert ask(broker, "GET", f"/topics/pages/records?partition={number}&offset=999").status == 416
+    assert ask(brokers.by_id[1], "GET", f"/topics/pages/records?partition={PARTITIONS}").status == 404
+
+
+def test_request_that_was_passed_on_is_answered_here_or_refused_and_never_passed_on_again(brokers: Brokers) -> None:
+    scattered(brokers, "hops")
+    for row in brokers.rows("hops"):
+        for number, broker in brokers.by_id.items():
+            path = f"/api/v1/topics/hops/records?partition={row.partition}"
+            status, content = send(broker, path, **FORWARDED)
+            assert status == (200 if number == row.leader else 503), content
+
+
+def test_browser_is_checked_where_it_comes_in_and_served_by_whoever_leads(brokers: Brokers) -> None:
+    scattered(brokers, "browsed")
+    commit(brokers, "browsing", "browsed", {0: 3})
+    for broker in brokers.by_id.values():
+        own: dict[str, Any] = {"Origin": broker.http, "Sec_Fetch_Site": "same-origin"}
+        for number in range(PARTITIONS):
+            path = f"/api/v1/topics/browsed/records?partition={number}"
+            assert send(broker, path, **own)[0] == 200
+            assert send(broker, path, Origin="http://evil.example", Sec_Fetch_Site="cross-site")[0] == 403
+            assert send(broker, path, Host="evil.example")[0] == 403
+        path = "/api/v1/groups/browsing/offsets/reset"
+        body = json.dumps({"topic": "browsed", "to": "latest"}).encode()
+        assert send(broker, path, method="POST", body=body, **own)[0] == 403, "it has no token"
+        token = json.loads(send(broker, "/api/v1/session")[1])["csrf_token"]
+        status, content = send(broker, path, method="POST", body=body, X_Tiered_CSRF=token, **own)
+        assert status == 200, content
+
+
+# Producing
+
+
+def test_records_produced_at_any_broker_reach_every_leader_and_each_is_answered_in_its_place(brokers: Brokers) -> None:
+    create(brokers, "produced", PARTITIONS, 3, min_insync_replicas=2)
+    sent: list[bytes] = []
+    for at, broker in brokers.by_id.items():
+        values = [f"{at}-{each}" for each in range(60)]
+        lines: list[dict[str, Any]] = [
+            {"key": {"type": "STRING", "data": value}, "value": {"type": "STRING", "data": value}} for value in values
+        ]
+        lines.insert(30, {"value": {"type": "NOTHING", "data": ""}})
+        lines.insert(40, {"partition_id": PARTITIONS, "value": {"type": "STRING", "data": "nowhere"}})
+        body = b"\n".join(json.dumps(line).encode() for line in lines)
+        cluster_id = broker.get("/v3/clusters")["data"][0]["cluster_id"]
+        status, content = send(broker, f"/v3/clusters/{cluster_id}/topics/produced/records", method="POST", body=body)
+        assert status == 200
+        answers = [json.loads(line) for line in content.splitlines()]
+        assert [each["error_code"] for each in answers] == [200] * 30 + [40002] + [200] * 9 + [40403] + [200] * 21
+        assert {each["partition_id"] for each in answers if each["error_code"] == 200} == set(range(PARTITIONS))
+        sent += [value.encode() for value in values]
+    found = [value for number in range(PARTITIONS) for value in brokers.read("produced", partition=number)]
+    assert sorted(found) == sorted(sent)
+
+
+def test_one_record_alone_has_the_status_of_its_outcome_whoever_leads(brokers: Brokers) -> None:
+    create(brokers, "alone", PARTITIONS, 1, max_message_bytes=2_000)
+    for broker in brokers.by_id.values():
+        for number in range(PARTITIONS):
+            record: dict[str, Any] = {"partition_id": number, "value": {"type": "STRING", "data": "x"}}
+            status, found = v3(broker, "/topics/alone/records", method="POST", body=record)
+            assert (status, found["partition_id"]) == (200, number)
+            record["value"] = {"type": "STRING", "data": "x" * 3_000}
+            status, found = v3(broker, "/topics/alone/records", method="POST", body=record)
+            assert (status, found["error_code"]) == (413, 413), found
+        status, found = v3(
+            broker, "/topics/alone/records", method="POST", body={"value": {"type": "STRING", "data": ""}}
+        )
+        assert status == 200
+
+
+# The tail
+
+
+def positions(event: Event) -> dict[int, int]:
+    return {int(part.split(":")[0]): int(part.split(":")[1]) for part in event.id.split(",")}
+
+
+def test_tail_of_a_topic_with_several_leaders_is_one_stream_that_can_be_resumed(brokers: Brokers) -> None:
+    written = scattered(brokers, "tailed", records=40)
+    everything = sorted(value for values in written.values() for value in values)
+    for broker in brokers.by_id.values():
+        seen: list[bytes] = []
+        last_id = ""
+        while len(seen) < len(everything):
+            with Listener(broker, "tailed", last_id=last_id, from_="earliest") as listener:
+                events = listener.records(min(37, len(everything) - len(seen)))
+                seen += [value_of(event.data) for event in events]
+                for event in events:
+                    assert positions(event)[event.data["partition"]] == event.data["offset"] + 1
+                last_id = events[-1].id
+        assert sorted(seen) == everything
+
+
+def test_tail_from_now_on_sees_new_records_of_every_partition_and_only_the_keys_that_are_wanted(
+    brokers: Brokers,
+) -> None:
+    scattered(brokers, "fresh")
+    with Listener(brokers.by_id[2], "fresh") as listener, Listener(brokers.by_id[3], "fresh", key="k4") as keyed:
+        assert next(listener.events()).name == "start"
+        assert next(keyed.events()).name == "start"
+        producer = brokers.producer()
+        for number in range(PARTITIONS):
+            producer.produce("fresh", key=b"k%d" % number, value=b"new-%d" % number, partition=number)
+        assert producer.flush(20) == 0
+        assert sorted(value_of(each.data) for each in listener.records(PARTITIONS)) == [
+            b"new-%d" % number for number in range(PARTITIONS)
+        ]
+        assert [value_of(each.data) for each in keyed.records(1)] == [b"new-4"]
+
+
+def test_tail_goes_on_at_the_new_leader_without_loss_or_repeats(brokers: Brokers) -> None:
+    create(brokers, "moved", 3, 3, min_insync_replicas=2)
+    first = [
+        value for number in range(3) for value in brokers.produce("moved", [b"a%d" % number] * 20, partition=number)
+    ]
+    leaders = [row.leader for row in brokers.rows("moved")]
+    asked = brokers.by_id[leaders[0]]
+    victim = brokers.by_id[leaders[1]]
+    with Listener(asked, "moved", from_="earliest", timeout_s=40) as listener:
+        seen = [value_of(event.data) for event in listener.records(len(first))]
+        victim.kill()
+        second = [
+            value for number in range(3) for value in brokers.produce("moved", [b"b%d" % number] * 20, partition=number)
+        ]
+        for event in listener.events():
+            if event.name == "record":
+                seen.append(value_of(event.data))
+            else:
+                assert event.name == "behind"
+                assert event.data["reason"] == "unavailable", event
+            if len(seen) == len(first) + len(second):
+                break
+    assert sorted(seen) == sorted(first + second)
+
+
+# Groups
+
+
+def test_every_broker_tells_of_every_group_and_its_lag(brokers: Brokers) -> None:
+    scattered(brokers, "grouped")
+    names = [f"group-{number}" for number in range(9)]
+    for name in names:
+        commit(brokers, name, "grouped", {0: 3, 4: 6})
+    coordinators = set()
+    for broker in brokers.by_id.values():
+        listed = broker.get("/api/v1/groups")
+        assert listed["silent_brokers"] == []
+        assert set(names) <= {each["group_id"] for each in listed["groups"]}
+        _, found = v3(broker, "/consumer-groups")
+        assert set(names) <= {each["consumer_group_id"] for each in found["data"]}
+        for name in names:
+            group = broker.get(f"/api/v1/groups/{name}")
+            coordinators.add(group["coordinator"])
+            assert [(each["partition"], each["committed_offset"]) for each in group["offsets"]] == [(0, 3), (4, 6)]
+            assert v3(broker, f"/consumer-groups/{name}")[0] == 200
+        wait_at(
+            brokers,
+            broker,
+            lambda broker: broker.get("/api/v1/groups/group-0")["lag"] == 11,
+            "leaders have reported their ends",
+        )
+        status, found = v3(broker, "/consumer-groups/group-0/lag-summary")
+        assert (status, found["total_lag"]) == (200, 11)
+    assert coordinators == {1, 2, 3}
+
+
+def test_offsets_are_reset_at_any_broker_by_what_the_leaders_know(brokers: Brokers) -> None:
+    scattered(brokers, "reset")
+    commit(brokers, "resetting", "reset", dict.fromkeys(range(PARTITIONS), 5))
+
+    def after(broker: BrokerProcess, to: object) -> list[int]:
+        answer: Answer = ask(
+            broker, "POST", "/groups/resetting/offsets/reset", {"topic": "reset", "to": to, "dry_run": True}
+        )
+        assert answer.status == 200, answer.body
+        return [each["after"] for each in answer.body["offsets"]]
+
+    for broker in brokers.by_id.values():
+        assert after(broker, "latest") == [10] * PARTITIONS
+        assert after(broker, "earliest") == [0] * PARTITIONS
+        assert after(broker, {"timestamp_ms": 0}) == [0] * PARTITIONS
+        assert after(broker, {"timestamp_ms": 1 << 50}) == [10] * PARTITIONS
+    answer = ask(brokers.by_id[3], "POST", "/groups/resetting/offsets/reset", {"topic": "reset", "to": {"offset": 7}})
+    assert answer.status == 200, answer.body
+    for broker in brokers.by_id.values():
+        found = broker.get("/api/v1/groups/resetting")["offsets"]
+        assert [each["committed_offset"] for each in found] == [7] * PARTITIONS
+    assert ask(brokers.by_id[1], "DELETE", "/groups/resetting").status == 204
+    assert ask(brokers.by_id[2], "GET", "/groups/resetting").status == 404
+
+
+# The cluster as a whole
+
+
+def test_confluents_listings_are_the_same_at_every_broker_but_for_the_host_in_their_links(brokers: Brokers) -> None:
+    create(brokers, "listed", 3, 2)
+    rows = brokers.rows("listed")
+
+    def seen(broker: BrokerProcess) -> dict[str, Any]:
+        found = {}
+        for path in ("/brokers", "/topics/listed", "/topics/listed/partitions", "/topics/listed/partitions/1/replicas"):
+            found[path] = v3(broker, path)
+        for number in brokers.by_id:
+            found[f"replicas {number}"] = v3(broker, f"/brokers/{number}/partition-replicas")
+        text = json.dumps(found)
+        assert broker.http in text
+        return dict(json.loads(text.replace(broker.http, "http://here")))
+
+    answers = [seen(broker) for broker in brokers.by_id.values()]
+    assert answers[0] == answers[1] == answers[2]
+    _, replicas = answers[0]["/topics/listed/partitions/1/replicas"]
+    assert [each["broker_id"] for each in replicas["data"]] == list(rows[1].replicas)
+    assert [each["broker_id"] for each in replicas["data"] if each["is_leader"]] == [rows[1].leader]
+    assert all(each["is_in_sync"] for each in replicas["data"])
+    assert [each["broker_id"] for each in answers[0]["/brokers"][1]["data"]] == [1, 2, 3]
+
+
+def test_configs_of_a_broker_are_told_and_set_at_any_other(brokers: Brokers) -> None:
+    path = "/brokers/3/configs/tiered.metrics.max.series"
+    for broker in brokers.by_id.values():
+        status, found = v3(broker, path)
+        assert (status, found["source"]) == (200, "DEFAULT_CONFIG")
+        assert broker.http in found["metadata"]["self"], "links name the broker that was asked"
+        found = v3(broker, "/brokers/3/configs/broker.rack")[1]
+        assert found["value"] == "rack-3"
+    assert v3(brokers.by_id[1], path, method="PUT", body={"value": "77"})[0] == 204
+    brokers.wait(lambda: v3(brokers.by_id[2], path)[1]["value"] == "77", "broker 3 has the new value")
+    assert v3(brokers.by_id[2], path, method="DELETE")[0] == 204
+    assert v3(brokers.by_id[2], "/brokers/4/configs")[0] == 404
+
+
+def test_topic_made_at_one_broker_is_configured_at_another_and_deleted_at_a_third(brokers: Brokers) -> None:
+    one, two, three = brokers.by_id.values()
+    made = ask(one, "POST", "/topics", {"name": "passed-around", "partitions": 3, "replication_factor": 3})
+    assert (made.status, made.body["replication_factor"]) == (201, 3)
+    brokers.wait_whole("passed-around")
+    brokers.wait(lambda: ask(two, "GET", "/topics/passed-around").status == 200, "broker 2 knows it")
+    changed = ask(two, "PATCH", "/topics/passed-around/configs", {"set": {"retention.ms": 1000}})
+    assert changed.status == 200
+    brokers.wait(lambda: ask(three, "GET", "/topics/passed-around").status == 200, "broker 3 knows it")
+    assert ask(three, "DELETE", "/topics/passed-around").status == 204
+    brokers.wait(lambda: ask(one, "GET", "/topics/passed-around").status == 404, "broker 1 knows that it is gone")
+
+
+def test_overview_has_every_broker_with_its_state_and_what_it_leads(brokers: Brokers) -> None:
+    scattered(brokers, "overview", replication_factor=3)
+    for number, broker in brokers.by_id.items():
+        found = broker.get("/api/v1/cluster")
+        assert found["answered_by"] == number
+        assert [each["broker_id"] for each in found["brokers"]] == [1, 2, 3]
+        assert [each["state"] for each in found["brokers"]] == ["live"] * 3
+        assert [each["rack"] for each in found["brokers"]] == ["rack-1", "rack-2", "rack-3"]
+        assert [each["is_controller"] for each in found["brokers"]].count(True) == 1
+        assert {each["http_port"] for each in found["brokers"]} == {each.http_port for each in brokers.by_id.values()}
+        assert sum(each["leader_count"] for each in found["brokers"]) == found["totals"]["partitions"]
+        assert found["totals"]["local_bytes"] == sum(each["totals"]["local_bytes"] for each in found["brokers"])
+
+
+def test_dead_leader_without_a_follower_is_a_clear_retriable_error_and_is_seen_everywhere(brokers: Brokers) -> None:
+    scattered(brokers, "single")
+    create(brokers, "double", 3, 3)
+    row = next(row for row in brokers.rows("single") if row.leader == 2)
+    brokers.by_id[2].kill()
+    rest = [brokers.by_id[1], brokers.by_id[3]]
+    path = f"/topics/single/records?partition={row.partition}"
+    # At once nobody answers there, later nobody leads: both may be tried again.
+    for broker in rest:
+        assert ask(broker, "GET", path).status == 503
+    for broker in rest:
+        wait_at(
+            brokers,
+            broker,
+            lambda broker: broker.get("/api/v1/cluster")["brokers"][1]["state"] == "fenced",
+            "broker 2 is fenced",
+        )
+        answer = ask(broker, "GET", path)
+        assert answer.status == 503
+        assert "try again" in answer.message
+        found = broker.get("/api/v1/topics/single")
+        assert found["partitions"][row.partition]["leader"] == -1
+        assert found["partitions"][row.partition]["told_by"] is None
+        assert found["offline"] == 2
+        health = broker.get("/readyz")
+        assert (health["serving"], health["fenced_brokers"]) == (True, [2])
+        assert f"single-{row.partition}" in health["offline"]
+        assert {f"double-{number}" for number in range(3)} <= set(health["under_replicated"])
+        assert broker.metric("tiered_offline_partitions") >= 2
+        assert broker.metric("tiered_fenced_brokers") == 1
+        assert [each["isr"].count(2) for each in broker.get("/api/v1/topics/double")["partitions"]] == [0, 0, 0]
+        status, answer_v3 = v3(broker, f"/topics/single/partitions/{row.partition}")
+        assert status == 200
+        assert "leader" not in answer_v3
+        body = {"partition_id": row.partition, "value": {"type": "STRING", "data": "x"}}
+        status, refused = v3(broker, "/topics/single/records", method="POST", body=body)
+        assert (status, refused["error_code"]) == (503, 50003)
+    assert sum(each.metric("tiered_under_replicated_partitions") for each in rest) >= 3
+    assert sum(each.metric("tiered_is_controller") for each in rest) == 1
+    brokers.start()
+    brokers.wait_whole("single")
+    for broker in rest:
+        wait_at(brokers, broker, lambda broker: ask(broker, "GET", path).status == 200, "it is back")
