@@ -119,15 +119,15 @@ def _led(broker: Broker, reply: Any, row: PartitionRow, live: set[int], in_sync:
 
 def _coordinated(broker: Broker, reply: Any, slot: int) -> Any:
     """A partition of `__consumer_offsets`, which has no log: its leader is who coordinates the slot's groups."""
-    owner = broker.image.slots.get(slot)
-    leader = broker.broker_id if owner is None else owner.broker_id
+    leader = broker.groups.slot_leader(slot)
+    holders = () if leader == NO_LEADER else (leader,)
     return reply.MetadataResponsePartition(
-        error_code=NONE,
+        error_code=NONE if holders else LEADER_NOT_AVAILABLE,
         partition_index=slot,
         leader_id=leader,
         leader_epoch=0,
-        replica_nodes=(leader,),
-        isr_nodes=(leader,),
+        replica_nodes=holders,
+        isr_nodes=holders,
         offline_replicas=(),
     )
 
