@@ -1,4 +1,5 @@
-"""`make bench`: produce and consume beside librdkafka's mock broker, offset commits, start, idle, Spark replay.
+"""`make bench`: produce and consume beside librdkafka's mock broker, offset commits, replication, start, idle,
+Spark replay.
 
 Owns the command line. Results go to bench-results/ as JSON and as a table.
 """
@@ -14,7 +15,7 @@ from benchmarks import machine, scenarios
 from benchmarks.report import Report
 from benchmarks.systems import MockBroker, System, Tiered
 
-SUITES = ("throughput", "warm", "many", "start", "testing", "replay", "commits")
+SUITES = ("throughput", "warm", "many", "start", "testing", "replay", "commits", "replication")
 
 
 def main() -> int:
@@ -69,6 +70,10 @@ def main() -> int:
 
             seconds = 2.0 if options.quick else 5.0
             report.commits = commit_scenarios.commits(folder / "commits", rounds=rounds, seconds=seconds, say=say)
+        if "replication" in suites:
+            from benchmarks.replication import replication
+
+            report.replication = replication(folder / "replication", rounds=rounds, gb=gb, say=say)
     finally:
         holes.unlink(missing_ok=True)
         if options.folder is None:

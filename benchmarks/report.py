@@ -20,6 +20,7 @@ class Report:
     testing: dict[str, list[float]] = field(default_factory=dict)
     replay: dict[str, dict[str, Any]] = field(default_factory=dict)
     commits: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
+    replication: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
 
     def medians(self) -> dict[str, Any]:
         """The median of every number of every scenario, and ours as a multiple of the reference where there is one."""
@@ -42,6 +43,11 @@ class Report:
             medians[f"commits on {database}"] = {
                 variant: statistics.median(run["commits_per_s"] for run in runs) for variant, runs in by_variant.items()
             }
+        for scenario, by_side in self.replication.items():
+            medians[f"replication: {scenario}"] = {
+                side: {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+                for side, runs in by_side.items()
+            }
         return medians
 
     def write(self, folder: Path, stamp: str) -> Path:
@@ -57,6 +63,7 @@ class Report:
                 "testing": self.testing,
                 "replay": self.replay,
                 "commits": self.commits,
+                "replication": self.replication,
             },
         }
         path.write_text(json.dumps(document, indent=2) + "\n")
@@ -102,4 +109,19 @@ class Report:
             entry = medians[f"commits on {database}"]
             slowest = min(entry.values())
             lines += [f"| {database}, {name} | {each:,.0f} | {each / slowest:.1f} |" for name, each in entry.items()]
+        if self.replication:
+            lines += ["", "| replication | side | MB/s | × | p50 ms | p99 ms |", "|---|---|---:|---:|---:|---:|"]
+        for scenario in self.replication:
+            lines += _replication_rows(scenario, medians[f"replication: {scenario}"])
         return "\n".join(lines)
+
+
+def _replication_rows(scenario: str, by_side: dict[str, dict[str, float]]) -> list[str]:
+    """One row for each side; `×` is its throughput as a multiple of the first side's."""
+    rows = []
+    first = next(iter(by_side.values()))
+    for side, each in by_side.items():
+        speed = f"{each['mb_per_s']:.0f} | {each['mb_per_s'] / first['mb_per_s']:.2f}" if "mb_per_s" in each else " | "
+        times = f"{each['p50_ms']:.2f} | {each['p99_ms']:.2f}" if "p50_ms" in each else " | "
+        rows.append(f"| {scenario} | {side} | {speed} | {times} |")
+    return rows

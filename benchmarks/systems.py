@@ -53,6 +53,8 @@ class Tiered:
     settings: dict[str, str] = field(default_factory=dict)
     module: tuple[str, ...] = ("tiered.cli",)
     """What `python -m` runs, with leading arguments: the product, or a variant of it for measurements."""
+    arguments: tuple[str, ...] = ()
+    """More options of `tiered serve`."""
     _process: subprocess.Popen[str] | None = None
 
     @property
@@ -62,7 +64,7 @@ class Tiered:
 
     def start(self) -> float:
         argv = [sys.executable, "-m", *self.module, "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
-        argv += ["--data", str(self.folder / "data")]
+        argv += ["--data", str(self.folder / "data"), *self.arguments]
         for name, value in self.settings.items():
             argv += ["--set", f"{name}={value}"]
         self.folder.mkdir(parents=True, exist_ok=True)
