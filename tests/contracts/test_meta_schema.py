@@ -2,6 +2,7 @@
 
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -14,9 +15,12 @@ from sqlalchemy import Connection, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from tests.catalogue import HOUR_MS, NOW_MS, create_topic, register, segment_plan
+from tiered.ids import InSyncReplica
 from tiered.meta import migrations, partitions, reports, segments, topics, views
+from tiered.meta.elections import change_replica_sets
 from tiered.meta.engine import Database
 from tiered.meta.tables import group_offset, metadata
+from tiered.rules.elections import after_failure
 
 pytest_plugins = ["tests.meta_databases"]
 
@@ -218,6 +222,31 @@ def test_v_topic_cost_counts_what_is_stored_and_where(database: Database) -> Non
     size = plans[0].size_bytes
     assert rows == [("empty", False, 0, 0, 0, 0, 0, 0, 0), ("orders", False, 1, size, 10, 1, size, size, 77)]
     assert database.run_sync(lambda conn: partitions.load(conn, topic_id, 0)).cold_end_offset == 20
+
+
+def test_v_partitions_counts_who_is_in_sync_and_serves(database: Database) -> None:
+    epochs = [1, *(database.run_sync(lambda conn, each=each: register(conn, each)) for each in (2, 3))]
+    database.run_sync(lambda conn: create_topic(conn, assignments=[(2, 3, 1), (1,)]))
+    wanted = "SELECT topic, partition, leader, preferred_leader, leader_epoch, replicas, in_sync, under_replicated, "
+    wanted += "reassigning, high_watermark FROM v_partitions ORDER BY partition"
+    alone = ("orders", 1, 1, 1, 0, 1, 1, False, False, None)
+    assert selected(database, wanted) == [("orders", 0, 2, 2, 0, 3, 3, False, False, None), alone]
+    dead, moving = InSyncReplica(2, epochs[1]), {"adding_replicas": (1,), "removing_replicas": (2,)}
+
+    def fail_and_move(conn: Connection) -> None:
+        change_replica_sets(conn, lambda row, now: after_failure(row.replica_set, now, min_isr=3), fence=[dead])
+        change_replica_sets(conn, lambda row, _: replace(row.replica_set, **moving) if row.partition == 0 else None)
+        position = reports.PartitionPosition(
+            topic_id=topics.load_all(conn)[0].topic_id, partition=0, high_watermark=7, log_end_offset=9
+        )
+        reports.report_positions(conn, [position], now_ms=NOW_MS)
+
+    database.run_sync(fail_and_move)
+    # The dead one keeps its place in the ISR, and is not counted.
+    assert selected(database, wanted) == [("orders", 0, 3, 2, 1, 3, 2, True, True, 7), alone]
+    # It is back, and has lost what it had.
+    database.run_sync(lambda conn: register(conn, 2))
+    assert selected(database, wanted)[0][6:8] == (2, True)
 
 
 # docs/sql.md

@@ -16,7 +16,7 @@ from tiered.meta.clock import NOW_MS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A view: its documented columns, in order, and the query. `{now_ms}` stands for the database's clock."""
+    """A view: its documented columns, in order, and the query. Words in braces are what each database calls it."""
 
     name: str
     columns: tuple[str, ...]
@@ -156,17 +156,80 @@ LEFT JOIN (
 """,
 )
 
+# Only members whose registration is current and in service: the others hold a place, or are gone.
+_PARTITIONS = View(
+    name="v_partitions",
+    columns=(
+        "topic",
+        "partition",
+        "leader",
+        "preferred_leader",
+        "leader_epoch",
+        "replicas",
+        "in_sync",
+        "under_replicated",
+        "reassigning",
+        "log_start_offset",
+        "cold_end_offset",
+        "high_watermark",
+    ),
+    query="""
+SELECT p.topic, p.partition, p.leader, p.preferred_leader, p.leader_epoch, p.replicas, p.in_sync,
+       p.in_sync < p.replicas AS under_replicated, p.reassigning, p.log_start_offset, p.cold_end_offset,
+       h.high_watermark
+FROM (
+    SELECT t.name AS topic, p.topic_id, p.partition, p.leader,
+           CAST({preferred} AS INTEGER) AS preferred_leader, p.leader_epoch,
+           {length}(p.replicas) AS replicas,
+           CAST((
+               SELECT COUNT(*) FROM {each}(p.isr) AS m
+               JOIN broker b ON b.broker_id = CAST({member_id} AS INTEGER)
+                            AND b.broker_epoch = CAST({member_epoch} AS BIGINT)
+               WHERE NOT b.fenced) AS INTEGER) AS in_sync,
+           {length}(p.adding_replicas) + {length}(p.removing_replicas) > 0 AS reassigning,
+           p.log_start_offset, p.cold_end_offset
+    FROM partition p
+    JOIN topic t ON t.topic_id = p.topic_id
+    WHERE t.deleted_at_ms IS NULL) p
+LEFT JOIN partition_position h ON h.topic_id = p.topic_id AND h.partition = p.partition
+""",
+)
+
 _FIRST = (_SEGMENTS, _LAG, _OVERDUE_UPLOADS, _TOPIC_COST)
 
-REVISIONS: Mapping[str, tuple[View, ...]] = MappingProxyType({"0001": _FIRST, "0002": _FIRST, "0003": _FIRST})
-"""The views as each revision leaves them. 0002 and 0003 change none."""
+REVISIONS: Mapping[str, tuple[View, ...]] = MappingProxyType(
+    {"0001": _FIRST, "0002": _FIRST, "0003": (*_FIRST, _PARTITIONS)}
+)
+"""The views as each revision leaves them. 0002 changes none, 0003 adds one."""
+
+_WORDS = {
+    # Without `->>`, which SQLite has only since 3.38.
+    "sqlite": {
+        "now_ms": NOW_MS["sqlite"],
+        "length": "json_array_length",
+        "each": "json_each",
+        "preferred": "json_extract(p.replicas, '$[0]')",
+        "member_id": "json_extract(m.value, '$[0]')",
+        "member_epoch": "json_extract(m.value, '$[1]')",
+    },
+    "postgresql": {
+        "now_ms": NOW_MS["postgresql"],
+        "length": "jsonb_array_length",
+        "each": "jsonb_array_elements",
+        "preferred": "p.replicas ->> 0",
+        "member_id": "m.value ->> 0",
+        "member_epoch": "m.value ->> 1",
+    },
+}
 
 
-def install(conn: Connection, revision: str) -> None:
-    """Creates the views of one revision."""
+def install(conn: Connection, revision: str, *, after: str | None = None) -> None:
+    """Creates the views of one revision; where those of `after` are there, the ones that it adds to them."""
+    known = () if after is None else REVISIONS[after]
     for view in REVISIONS[revision]:
-        query = view.query.strip().replace("{now_ms}", NOW_MS[conn.dialect.name])
-        conn.exec_driver_sql(f"CREATE VIEW {view.name} AS\n{query}")
+        if view not in known:
+            query = view.query.strip().format(**_WORDS[conn.dialect.name])
+            conn.exec_driver_sql(f"CREATE VIEW {view.name} AS\n{query}")
 
 
 def remove(conn: Connection, revision: str) -> None:

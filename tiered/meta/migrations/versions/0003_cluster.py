@@ -9,6 +9,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
+from tiered.meta import views
+
 revision = "0003"
 down_revision = "0002"
 branch_labels = None
@@ -16,10 +18,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """One new table, and columns whose defaults say what was true before: no reassignment, no change of a slot.
-
-    The views stay as they are: none of them shows the new columns.
-    """
+    """A new table, a new view, and columns whose defaults say what was true before: no reassignment, no change."""
     for name in ("adding_replicas", "removing_replicas"):
         op.add_column("partition", sa.Column(name, json_list(), server_default=sa.text("'[]'"), nullable=False))
     op.add_column("broker", sa.Column("incarnation_id", sa.Uuid(), nullable=True))
@@ -35,6 +34,7 @@ def upgrade() -> None:
         sa.Column("expires_at_ms", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_lease")),
     )
+    views.install(op.get_bind(), revision, after=down_revision)
 
 
 def json_list() -> sa.types.TypeEngine[Any]:
