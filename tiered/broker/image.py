@@ -16,6 +16,8 @@ from tiered.meta.partitions import PartitionRow
 from tiered.rules import replica_set
 from tiered.rules.replica_set import NO_LEADER, Standing, Standings
 
+__all__ = ["BrokerRow", "ClusterImage", "PartitionRow", "SlotRow"]
+
 
 class ClusterImage:
     """Rows by their keys. What it hands out are values and read-only views."""

@@ -21,6 +21,16 @@ from tiered.rules import reassignment
 if TYPE_CHECKING:
     from tiered.broker.broker import Broker
 
+__all__ = [
+    "Target",
+    "advance",
+    "alter",
+    "elect_preferred",
+    "elect_unclean",
+    "named",
+    "under_way",
+    "unregister",
+]
 log = logging.getLogger(__name__)
 
 Errors = Mapping[TopicPartition, TieredError | None]

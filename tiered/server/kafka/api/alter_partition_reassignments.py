@@ -10,9 +10,9 @@ from collections import Counter
 from typing import Any
 
 from tiered.broker import reassignments
+from tiered.broker.reassignments import Target
 from tiered.errors import InvalidRequest, TieredError
 from tiered.ids import TopicPartition
-from tiered.meta.reassignments import Target
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 

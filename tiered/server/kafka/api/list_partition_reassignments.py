@@ -6,7 +6,7 @@ Null topics mean all of them. What is not being moved, or does not exist, is lef
 from typing import Any
 
 from tiered.broker import reassignments
-from tiered.meta.partitions import PartitionRow
+from tiered.broker.image import PartitionRow
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE
 

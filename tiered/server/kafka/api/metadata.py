@@ -10,10 +10,10 @@ Gaps: authorized operations are not computed (no ACLs): the field keeps its "not
 from typing import Any
 
 from tiered.broker.broker import Broker
+from tiered.broker.image import PartitionRow
 from tiered.broker.topics import Topic
 from tiered.errors import InvalidRequest, TieredError, UnknownTopicOrPartition
 from tiered.ids import NO_TOPIC_ID, InSyncReplica
-from tiered.meta.partitions import PartitionRow
 from tiered.rules.replica_set import NO_LEADER
 from tiered.server.kafka.api.create_topics import check_partitions
 from tiered.server.kafka.dispatch import Api, Context, in_turns
