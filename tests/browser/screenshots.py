@@ -9,12 +9,14 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.broker_process import BrokerProcess
 from tests.browser import stage
 from tests.browser.conftest import find_chromium
 from tests.browser.console import DESK, FLAGS, PHONE, Console
+from tests.components.brokers import Brokers
+from tests.postgres import PostgresServer
 
 PICTURES = Path(__file__).resolve().parents[2] / "docs/images"
 MAX_BYTES = 200_000
@@ -49,6 +51,15 @@ SHOWN = [
 ]
 
 
+CLUSTER_SHOWN = [
+    Picture(name="brokers-light", address="brokers"),
+    Picture(name="replicas-dark", address=f"topics/{stage.TIERED}/partitions/0", size=LOW, scheme="dark"),
+    Picture(name="phone-brokers-dark", address="brokers", size=PHONE, scheme="dark"),
+    Picture(name="phone-replicas-light", address=f"topics/{stage.TIERED}", size=PHONE),
+]
+"""Of three brokers, one of which was killed."""
+
+
 def main() -> int:
     """Writes every picture; 1 when one is too large for the repository."""
     PICTURES.mkdir(parents=True, exist_ok=True)
@@ -57,35 +68,63 @@ def main() -> int:
         print("Chromium is not on PATH: install it (Debian: apt-get install chromium)")
         return 1
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        broker = BrokerProcess(
-            Path(folder) / "data", settings={**stage.SETTINGS, "tiered.lag.sample.interval.ms": 1_000}
-        )
-        broker.start()
+        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         try:
-            stage.set_up(broker)
-            consumer = stage.LaggingConsumer(broker)
-            consumer.read(700)
-            over = threading.Event()
-            traffic = threading.Thread(target=keep_busy, args=(broker, consumer, over))
-            traffic.start()
-            browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-            try:
-                over.wait(BEFORE_S)
-                for picture in SHOWN:
-                    with Console(browser, broker, size=picture.size, scheme=picture.scheme) as console:
-                        page = console.go(picture.address)
-                        settle(page, picture.name)
-                        page.screenshot(path=PICTURES / f"console-{picture.name}.png")
-            finally:
-                over.set()
-                traffic.join()
-                browser.close()
-                consumer.close()
+            show_one(browser, Path(folder))
+            show_cluster(browser, Path(folder))
         finally:
-            broker.ensure_stopped()
+            browser.close()
     large = [path.name for path in PICTURES.glob("console-*.png") if path.stat().st_size > MAX_BYTES]
-    print(f"{len(SHOWN)} pictures in {PICTURES}" + (f"; too large: {', '.join(large)}" if large else ""))
+    count = len(SHOWN) + len(CLUSTER_SHOWN)
+    print(f"{count} pictures in {PICTURES}" + (f"; too large: {', '.join(large)}" if large else ""))
     return 1 if large else 0
+
+
+def show_one(browser: Browser, folder: Path) -> None:
+    """The pictures of one broker, under traffic."""
+    broker = BrokerProcess(folder / "data", settings={**stage.SETTINGS, "tiered.lag.sample.interval.ms": 1_000})
+    broker.start()
+    try:
+        stage.set_up(broker)
+        consumer = stage.LaggingConsumer(broker)
+        consumer.read(700)
+        over = threading.Event()
+        traffic = threading.Thread(target=keep_busy, args=(broker, consumer, over))
+        traffic.start()
+        try:
+            over.wait(BEFORE_S)
+            take(browser, broker, SHOWN)
+        finally:
+            over.set()
+            traffic.join()
+            consumer.close()
+    finally:
+        broker.ensure_stopped()
+
+
+def show_cluster(browser: Browser, folder: Path) -> None:
+    """The pictures of three brokers, after one was killed."""
+    # Unix sockets have short names.
+    with tempfile.TemporaryDirectory(prefix="tiered-pg-") as sql_folder:
+        server = PostgresServer(Path(sql_folder))
+        brokers = Brokers(folder / "cluster", server.url(), settings=stage.SETTINGS)
+        try:
+            brokers.start()
+            stage.set_up_cluster(brokers)
+            brokers.by_id[3].kill()
+            brokers.wait(lambda: brokers.registered()[3].fenced, "the dead broker is fenced")
+            take(browser, brokers.by_id[1], CLUSTER_SHOWN)
+        finally:
+            brokers.close()
+            server.stop()
+
+
+def take(browser: Browser, broker: BrokerProcess, pictures: list[Picture]) -> None:
+    for picture in pictures:
+        with Console(browser, broker, size=picture.size, scheme=picture.scheme) as console:
+            page = console.go(picture.address)
+            settle(page, picture.name)
+            page.screenshot(path=PICTURES / f"console-{picture.name}.png")
 
 
 def keep_busy(broker: BrokerProcess, consumer: stage.LaggingConsumer, over: threading.Event) -> None:

@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.broker_process import BrokerProcess
+from tests.components.brokers import Brokers
 
 WAIT_S = 30.0
 SETTINGS = {
@@ -45,9 +46,25 @@ def set_up(broker: BrokerProcess) -> None:
     broker.wait_cold("audit-log", end_offset=100)
 
 
-def create(broker: BrokerProcess, topic: str, partitions: int, configs: dict[str, str]) -> None:
+def set_up_cluster(brokers: Brokers) -> None:
+    """The same story on three brokers, each partition on all of them or on two; everything is in sync at the end."""
+    broker = brokers.by_id[1]
+    small = {"segment.bytes": str(SEGMENT_BYTES)}
+    create(broker, TIERED, TIERED_PARTITIONS, {**small, "local.retention.bytes": str(4 * SEGMENT_BYTES)}, replicas=3)
+    create(broker, "payments", 6, {**small, "min.insync.replicas": "2"}, replicas=2)
+    create(broker, "sessions", 3, {}, replicas=3)
+    produce(broker, TIERED, (order(number) for number in range(3_000)))
+    produce(broker, "payments", (order(number) for number in range(600)))
+    commit(broker, IDLE, {0: 90, 1: 40, 2: 120})
+    for partition in range(TIERED_PARTITIONS):
+        broker.wait_cold(TIERED, partition, end_offset=100)
+    for topic in (TIERED, "payments", "sessions"):
+        brokers.wait_whole(topic)
+
+
+def create(broker: BrokerProcess, topic: str, partitions: int, configs: dict[str, str], *, replicas: int = 1) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic(topic, partitions, 1, config=configs)])[topic].result(WAIT_S)
+    admin.create_topics([NewTopic(topic, partitions, replicas, config=configs)])[topic].result(WAIT_S)
 
 
 def delete_before(broker: BrokerProcess, topic: str, offset: int) -> None:

@@ -24,6 +24,7 @@ VIEWS = [
     "topics/empty",
     "groups",
     f"groups/{stage.LAGGING}",
+    "brokers",
     "cost",
 ]
 
@@ -237,10 +238,12 @@ def crowded() -> tuple[dict[str, object], dict[str, object]]:
     partition = {
         "leader": 1, "isr": [1], "replicas": [1], "leader_epoch": 0, "log_start_offset": 0, "failed": None,
         "local_log_start_offset": 40, "cold_end_offset": 60, "overdue_end_offset": 60, "high_watermark": 100,
-        "last_stable_offset": 100, "log_end_offset": 100, "local_bytes": 4_096, "cold_bytes": 9_999,
+        "last_stable_offset": 100, "log_end_offset": 100, "local_bytes": 4_096, "cold_bytes": 9_999, "told_by": 1,
+        "adding_replicas": [], "removing_replicas": [], "under_replicated": False, "under_min_isr": False,
     }  # fmt: skip
     topic = {
         "topic_id": "x", "internal": False, "partition_count": 1, "replication_factor": 1, "record_count": 100,
+        "offline": 0, "under_replicated": 0,
         "local_bytes": 4_096, "cold_bytes": 9_999, "tier_records": {"cold": 40, "both": 20, "overdue": 0, "hot": 40},
     }  # fmt: skip
     topics: dict[str, object] = {"topics": [{**topic, "topic": f"topic-{number:05}"} for number in range(5_000)]}
