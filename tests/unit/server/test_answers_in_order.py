@@ -10,9 +10,10 @@ import pytest
 
 from tiered.errors import RequestTimedOut
 from tiered.server.kafka.buffers import BufferPool
-from tiered.server.kafka.connection import MAX_OVERLAPPING, Connection
+from tiered.server.kafka.connection import Connection
 from tiered.server.kafka.frame_handler import Answer, Overlapping
 from tiered.server.kafka.outbox import Parts
+from tiered.server.kafka.requests import MAX_OVERLAPPING
 
 
 class Echo:

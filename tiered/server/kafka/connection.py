@@ -11,16 +11,14 @@ import asyncio
 import logging
 import socket
 import struct
-from collections import deque
-from collections.abc import Coroutine
-from typing import Any
 
 from tiered.errors import MalformedRequest, Throttled, TieredError
 from tiered.file_slice import FileSlice
 from tiered.server.kafka.buffers import BufferPool
 from tiered.server.kafka.foreign import foreign_protocol
-from tiered.server.kafka.frame_handler import FrameHandler, Overlapping
+from tiered.server.kafka.frame_handler import FrameHandler
 from tiered.server.kafka.outbox import Outbox, Parts
+from tiered.server.kafka.requests import Requests
 
 log = logging.getLogger(__name__)
 
@@ -32,8 +30,6 @@ HELD_HIGH_BYTES = 1 << 20
 REQUESTS_A_TURN = 256
 # A turn of one connection sends at most this much, so that a fast reader does not hold up the others.
 SEND_TURN_BYTES = 4 << 20
-# Answers of one connection that wait for others; with so many no further request is begun.
-MAX_OVERLAPPING = 128
 RECEIVE_BYTES = 256 << 10
 # A frame's buffer grows as its bytes arrive: the length alone, which anyone can claim, allocates nothing.
 EARNEST_BYTES = 64 << 10
@@ -47,24 +43,12 @@ _api_key_at = struct.Struct(">h").unpack_from
 PRODUCE_KEY = 0
 
 
-class _Turn:
-    """The place of one answer among those that wait."""
-
-    __slots__ = ("is_known", "parts", "task")
-
-    def __init__(self, parts: Parts | None = None, *, is_known: bool) -> None:
-        self.is_known = is_known
-        self.parts = parts
-        self.task: asyncio.Task[None] | None = None
-
-
 class Connection:
     """A connected client. `close` may be called at any time, any number of times."""
 
     __slots__ = (
         "_awaited_end",
         "_buffer",
-        "_busy",
         "_counted_bytes",
         "_end",
         "_fd",
@@ -74,10 +58,9 @@ class Connection:
         "_outbox",
         "_pool",
         "_reading",
+        "_requests",
         "_socket",
         "_start",
-        "_task",
-        "_turns",
         "_writing",
         "client_id",
         "client_software",
@@ -105,12 +88,9 @@ class Connection:
         self._low_water = 1
         self._outbox = Outbox(sock)
         self._counted_bytes = 0
-        self._busy = False
         self._reading = False
         self._writing = False
-        self._task: asyncio.Task[None] | None = None
-        self._turns: deque[_Turn] = deque()
-        """Answers in the order of their requests, from the first one that is not known yet."""
+        self._requests = Requests(self, handler)
         self.closed = False
         self.client_id: str | None = None
         self.client_software = ""
@@ -125,12 +105,12 @@ class Connection:
     @property
     def busy(self) -> bool:
         """A request is being handled, or an answer waits to be sent."""
-        return self._busy or bool(self._turns) or bool(self._outbox)
+        return self._requests.any or bool(self._outbox)
 
     @property
     def handling(self) -> bool:
         """A request is being handled now; a long poll counts."""
-        return self._busy or bool(self._turns)
+        return self._requests.any
 
     @property
     def unsent_bytes(self) -> int:
@@ -153,11 +133,7 @@ class Connection:
         self._counted_bytes = 0
         self._outbox.clear()
         self._socket.close()
-        if self._task is not None:
-            self._task.cancel()
-        for turn in self._turns:
-            if turn.task is not None:
-                turn.task.cancel()
+        self._requests.cancel()
         self._handler.closed(self)
 
     def reset(self) -> None:
@@ -203,7 +179,7 @@ class Connection:
             return
         turns_left = REQUESTS_A_TURN
         try:
-            while not self._busy and len(self._turns) < MAX_OVERLAPPING and self._may_answer():
+            while not self._requests.hold_up and self._may_answer():
                 available = self._end - self._start
                 if available < 4:
                     break
@@ -246,85 +222,15 @@ class Connection:
         answer = self._handler.handle(self, buffer, position, end)
         if answer is None:
             return
-        if isinstance(answer, list):
-            self._send_in_turn(answer)
-        elif isinstance(answer, Overlapping):
-            turn = _Turn(is_known=False)
-            self._turns.append(turn)
-            turn.task = self._run(self._answer_in_turn(turn, answer.work), answer.work)
+        if isinstance(answer, list) and not self._requests.waiting:
+            self.send(answer)
         else:
-            self._busy = True
-            self._task = self._run(self._answer_later(answer), answer)
+            self._requests.take(answer)
 
-    def _run(self, work: Coroutine[Any, Any, None], inner: Coroutine[Any, Any, Parts | None]) -> asyncio.Task[None]:
-        task = self._handler.run(work)
-        # The task may be cancelled before its first step: then nobody has awaited the work, which would complain.
-        task.add_done_callback(lambda _: inner.close())
-        return task
-
-    async def _answer_later(self, work: Coroutine[Any, Any, Parts | None]) -> None:
-        answer: Parts | None = None
-        try:
-            answer = await self._answer_of(work)
-        finally:
-            self._task = None  # From here on `close` has nobody to cancel.
-        if self.closed:
-            return
-        self._busy = False
-        self.partial_since_ms = None  # What waited behind this request had no chance to go on.
-        if answer is not None:
-            self._send_in_turn(answer)
+    def resume(self) -> None:
+        """Handles what has waited behind requests in progress; it had no chance to go on."""
+        self.partial_since_ms = None
         self._handle_frames()
-
-    async def _answer_in_turn(self, turn: _Turn, work: Coroutine[Any, Any, Parts | None]) -> None:
-        try:
-            turn.parts = await self._answer_of(work)
-        finally:
-            turn.task = None
-        turn.is_known = True
-        if self.closed:
-            return
-        was_full = len(self._turns) >= MAX_OVERLAPPING
-        while self._turns and self._turns[0].is_known:
-            parts = self._turns.popleft().parts
-            if parts is not None:
-                self.send(parts)
-        if was_full and len(self._turns) < MAX_OVERLAPPING and not self._busy:
-            self.partial_since_ms = None
-            self._handle_frames()
-
-    async def _answer_of(self, work: Coroutine[Any, Any, Parts | None]) -> Parts | None:
-        """What `work` gives. Whatever it raises ends this connection and no other."""
-        failed = True
-        try:
-            answer = await work
-            failed = False
-            return answer
-        except TieredError as error:
-            self._handler.complain("connection from %s closed: %s", self.host, error)
-        except Exception:
-            log.exception("connection from %s closed: a request failed in an unforeseen way", self.host)
-        finally:
-            if failed:
-                self._close_from_within()
-        return None
-
-    def _close_from_within(self) -> None:
-        """As `close`, called by one of the tasks that `close` would cancel: it has to live a little longer."""
-        current = asyncio.current_task()
-        if self._task is current:
-            self._task = None
-        for turn in self._turns:
-            if turn.task is current:
-                turn.task = None
-        self.close()
-
-    def _send_in_turn(self, parts: Parts) -> None:
-        """Sends an answer after those of earlier requests."""
-        if self._turns:
-            self._turns.append(_Turn(parts, is_known=True))
-        else:
-            self.send(parts)
 
     def _keep_rest(self, buffer: memoryview) -> None:
         """Keeps what is left of an unfinished frame, with room for more of it; gives an empty buffer back."""
@@ -344,7 +250,7 @@ class Connection:
             self._buffer = smaller
             self._pool.give_back(buffer)
             buffer = smaller
-        if rest >= 4 and not self._busy:
+        if rest >= 4 and not self._requests.hold_up:
             length = 4 + _length_at(buffer, self._start)[0]
             if rest < length <= 4 + self._handler.max_frame_bytes:
                 buffer = self._make_room(buffer, rest, length)
@@ -425,7 +331,7 @@ class Connection:
 
     def _on_writable(self) -> None:
         self._send_queued()
-        if not self.closed and not self._busy and self._buffer is not None:
+        if not self.closed and not self._requests.hold_up and self._buffer is not None:
             self._handle_frames()
 
     def _send_queued(self) -> None:
