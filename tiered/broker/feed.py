@@ -22,7 +22,7 @@ from tiered.broker.partition import Partition
 from tiered.broker.segment_lifecycle import committed_segment
 from tiered.broker.topics import Topic
 from tiered.config import TopicConfig
-from tiered.errors import Corrupt, InvalidConfig, LogDirFailed, MetadataUnavailable, TieredError
+from tiered.errors import InvalidConfig, MetadataUnavailable, TieredError
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta import changes, cluster
@@ -44,6 +44,7 @@ POLL_MS = 2_000
 RETRY_MS = 200
 CATCH_UP_DEADLINE_MS = 10_000
 TOPICS_AT_ONCE = 100
+YIELD_EVERY_PARTITIONS = 500
 
 
 class ChangeFeed:
@@ -53,7 +54,7 @@ class ChangeFeed:
         self._broker = broker
         self._something = asyncio.Event()
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
-        self._unopened: dict[TopicPartition, TieredError] = {}
+        self._unopened: dict[TopicPartition, TieredError | OSError] = {}
         self._listener: Listener | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_failing = False
@@ -190,7 +191,7 @@ class ChangeFeed:
             self._count_election(row)
             image.put_row(row)
         committed = _by_partition(found.segments)
-        touched = self._apply_rows(rows, committed)
+        touched = await self._apply_rows(rows, committed)
         if brokers_changed:
             broker.replication.brokers_changed()
         broker.replication.rows_applied(touched)
@@ -237,13 +238,15 @@ class ChangeFeed:
             if partition.config != topic.config:
                 partition.configure(topic.config)
 
-    def _apply_rows(
+    async def _apply_rows(
         self, rows: Iterable[PartitionRow], committed: Mapping[TopicPartition, Sequence[CommittedSegment]]
     ) -> list[Partition]:
         """The open partitions among them, which now are what their rows say. No disk is waited for."""
         touched = []
         told = dict(committed)
-        for row in rows:
+        for number, row in enumerate(rows):
+            if number % YIELD_EVERY_PARTITIONS == YIELD_EVERY_PARTITIONS - 1:
+                await asyncio.sleep(0)
             partition = self._open_partition(row.topic_partition)
             if partition is None or self._broker.broker_id not in row.replicas:
                 continue
@@ -341,7 +344,7 @@ class ChangeFeed:
         broker = self._broker
         try:
             partition = await broker.loader.open(topic, row, committed.get(row.topic_partition))
-        except (LogDirFailed, Corrupt, MetadataUnavailable) as error:
+        except (TieredError, OSError) as error:
             if row.topic_partition not in self._unopened:
                 log.error("%s-%d cannot be opened; it is tried again: %s", topic.name, row.partition, error)
             self._unopened[row.topic_partition] = error
