@@ -135,8 +135,11 @@ async def answer_of(broker: Broker, request: FetchRequest) -> FetchResponse:
 class Cluster:
     """Brokers 1 to n on one SQLite file and one folder as object store."""
 
-    def __init__(self, root: Path, group: asyncio.TaskGroup, settings: dict[str, str]) -> None:
+    def __init__(
+        self, root: Path, group: asyncio.TaskGroup, settings: dict[str, str], database: type[Database]
+    ) -> None:
         self.root = root
+        self._database = database
         self.brokers: dict[int, Broker] = {}
         self.channels = MemoryChannels(self)
         self._group = group
@@ -153,7 +156,9 @@ class Cluster:
             store_url=f"file://{self.root / 'objects'}",
             settings=self._settings,
         )
-        database = Database.open(options.meta_url)
+        database = self._database.open(options.meta_url)
+        if hasattr(database, "begin"):
+            database.begin()
         parts = BrokerParts(database=database, channels=self.channels.of(broker_id), boot_id=boot_id)
         broker = Broker(options, SystemClock(), parts)
         ready = asyncio.Event()
@@ -218,10 +223,12 @@ class Cluster:
 
 
 @asynccontextmanager
-async def cluster(root: Path, count: int = 3, **settings: str) -> AsyncIterator[Cluster]:
+async def cluster(
+    root: Path, count: int = 3, database: type[Database] = Database, **settings: str
+) -> AsyncIterator[Cluster]:
     """A cluster whose brokers are killed in the end."""
     async with asyncio.TaskGroup() as group:
-        made = Cluster(root, group, {name.replace("_", "."): value for name, value in settings.items()})
+        made = Cluster(root, group, {name.replace("_", "."): value for name, value in settings.items()}, database)
         try:
             for broker_id in range(1, count + 1):
                 await made.start(broker_id)
