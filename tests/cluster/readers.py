@@ -25,15 +25,6 @@ COMMITTED_TRIES = 20
 STRAY_VALUE = 0
 FORBIDDEN = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION}
 """Nothing that was read may go away, and nothing is ever deleted in a run."""
-CERTAIN = {
-    KafkaError.ILLEGAL_GENERATION,
-    KafkaError.UNKNOWN_MEMBER_ID,
-    KafkaError.REBALANCE_IN_PROGRESS,
-    KafkaError.FENCED_INSTANCE_ID,
-    KafkaError.STALE_MEMBER_EPOCH,
-    KafkaError.FENCED_MEMBER_EPOCH,
-}
-"""Errors after which a commit has certainly not happened."""
 QUICK: dict[str, Any] = {
     "enable.auto.commit": False,
     "auto.offset.reset": "error",
@@ -216,14 +207,12 @@ class Reader(threading.Thread):
         assignment, started_us = self._assignment, now_us()
         try:
             answers = self._consumer.commit(offsets=asked, asynchronous=False)
-            outcomes = {
-                self._index[each.topic, each.partition]: _outcome(None if each.error is None else each.error.code())
-                for each in answers or []
-            }
+            errors = {self._index[each.topic, each.partition]: each.error for each in answers or []}
         except confluent_kafka.KafkaException as error:
-            outcomes = dict.fromkeys(news, _outcome(error.args[0].code()))
+            errors = dict.fromkeys(news, error.args[0])
         for index, position in news.items():
-            outcome = outcomes.get(index, Outcome.UNKNOWN)
+            # The client tries again by itself: an answer of "not a member" may be that to the second attempt.
+            outcome = Outcome.OK if index in errors and errors[index] is None else Outcome.UNKNOWN
             if outcome is Outcome.OK:
                 self._committed[index] = position
             self._history.add(
@@ -236,9 +225,3 @@ class Reader(threading.Thread):
                 offset=position,
                 value=assignment,
             )
-
-
-def _outcome(code: int | None) -> Outcome:
-    if code is None:
-        return Outcome.OK
-    return Outcome.FAIL if code in CERTAIN else Outcome.UNKNOWN
