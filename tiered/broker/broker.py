@@ -197,8 +197,7 @@ class Broker:
                 log.warning("at shutdown: a store did not answer in time; the next start makes it good")
             except TieredError as error:
                 log.warning("at shutdown: %s", error)
-        if is_flushed:
-            await self._registration.logs_flushed()
+        await (self._registration.logs_flushed() if is_flushed else self._registration.log_failed())
         await self.cold_reader.stop()
         await self.database.close()
         await asyncio.to_thread(self._close_pools)
