@@ -54,7 +54,7 @@ class Controller:
         self._task = group.create_task(self._work())
 
     async def stop(self) -> None:
-        self.resign()
+        """Begins nothing more. Until the lease is given up, what only the controller writes is still this broker's."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

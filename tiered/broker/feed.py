@@ -60,10 +60,13 @@ class ChangeFeed:
         self._is_failing = False
 
     async def begin(self, everything: ChangeSet) -> None:
-        """Applies the catalogue as the registration saw it. Raises what opening a local log raises."""
+        """Applies the catalogue as the registration saw it. Raises what opening a log raised that nobody else holds;
+        of others this broker is one replica less, until it can be opened."""
         await self._apply(everything)
-        for error in self._unopened.values():
-            raise error
+        for key, error in self._unopened.items():
+            row = self._broker.image.row(key)
+            if row is None or len(row.replicas) == 1:
+                raise error
 
     def start(self, group: asyncio.TaskGroup) -> None:
         """Follows the feed until `stop`."""
@@ -241,7 +244,7 @@ class ChangeFeed:
     async def _apply_rows(
         self, rows: Iterable[PartitionRow], committed: Mapping[TopicPartition, Sequence[CommittedSegment]]
     ) -> list[Partition]:
-        """The open partitions among them, which now are what their rows say. No disk is waited for."""
+        """The open partitions among them, which now are what their rows say."""
         touched = []
         told = dict(committed)
         for number, row in enumerate(rows):
@@ -252,6 +255,8 @@ class ChangeFeed:
                 continue
             before = (partition.cold_end_offset, partition.log_start_offset, partition.leader_epoch)
             partition.learn_segments(told.pop(row.topic_partition, ()))
+            if row.leader == self._broker.broker_id and partition.log.log_end_offset < partition.cold_end_offset:
+                await self._broker.loader.begin_at_cold_end(partition)
             partition.apply_row(row, broker_epoch=self._broker.broker_epoch)
             touched.append(partition)
             if before != (partition.cold_end_offset, partition.log_start_offset, partition.leader_epoch):

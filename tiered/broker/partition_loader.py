@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tiered.broker.partition import Partition, log_config
+from tiered.broker.partition import Partition, Role, log_config
 from tiered.broker.segment_lifecycle import committed_segment
 from tiered.broker.topics import Topic
 from tiered.errors import TieredError
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from tiered.broker.broker import Broker
 
 log = logging.getLogger(__name__)
+
+TRUNCATION_POLL_S = 0.02
 
 
 class PartitionLoader:
@@ -105,6 +107,31 @@ class PartitionLoader:
         log.warning(
             "%s: the local log begins anew where the store ends, at %d", partition.name, partition.cold_end_offset
         )
+
+    async def begin_at_cold_end(self, partition: Partition) -> None:
+        """Begins a log anew where the store ends, without knowing more of its past than the catalogue does.
+
+        For an unclean election that gave the lead to a log which ends before that: what is in the store counts.
+        Raises LogDirFailed.
+        """
+        while partition.is_truncating:
+            await asyncio.sleep(TRUNCATION_POLL_S)
+        end_offset = partition.cold_end_offset
+        newest = partition.committed_segment_at(end_offset - 1)
+        log.warning(
+            "%s: an unclean election chose a log that ends at %d; it begins anew where the store ends, at %d",
+            partition.name, partition.log.log_end_offset, end_offset,
+        )  # fmt: skip
+        is_follower = partition.role is Role.FOLLOWER
+        if is_follower:
+            partition.begin_truncation()
+        try:
+            await self._broker.disk.run(partition.log.truncate_fully_and_start_at, end_offset)
+        finally:
+            if is_follower:
+                partition.log_truncated(())
+        epochs = () if newest is None else ((newest.leader_epoch, newest.base_offset),)
+        partition.restart_from_cold(producers=(), leader_epochs=epochs)
 
     async def remove(self, topic: Topic) -> None:
         """Ends the partitions of a deleted topic and removes their local files."""
