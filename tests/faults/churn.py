@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any, Self
 
 import confluent_kafka
-from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.broker_process import BrokerProcess
 from tests.components.group_members import describe
+from tests.faults.sites import Site
 from tiered.wire.consumer_protocol import decode_assignment
 
 GROUP, TOPIC = "churned", "churned"
@@ -46,7 +45,7 @@ class MemberProcess:
         self.static = static
         self.log_path = churn.folder / f"{name}.log"
         options = {
-            "bootstrap": churn.broker.bootstrap,
+            "bootstrap": churn.site.bootstrap,
             "topic": TOPIC,
             "group": GROUP,
             "name": name,
@@ -80,18 +79,18 @@ class MemberProcess:
 
 
 class Churn:
-    """The group, its broker and the records that it is fed with. Used as a context."""
+    """The group, who coordinates it and the records that it is fed with. Used as a context."""
 
     def __init__(
         self,
-        broker: BrokerProcess,
+        site: Site,
         folder: Path,
         *,
         partitions: int,
         records_per_second: int,
         config: Mapping[str, Any],
     ) -> None:
-        self.broker = broker
+        self.site = site
         self.folder = folder
         self.partitions = partitions
         self.config = config
@@ -107,8 +106,7 @@ class Churn:
         self._sender = threading.Thread(target=self._send)
 
     def __enter__(self) -> Self:
-        admin = AdminClient({"bootstrap.servers": self.broker.bootstrap, "log_level": 0})
-        admin.create_topics([NewTopic(TOPIC, self.partitions)])[TOPIC].result(30)
+        self.site.create_topic(TOPIC, self.partitions)
         self._sender.start()
         return self
 
@@ -123,7 +121,7 @@ class Churn:
     def _send(self) -> None:
         producer = confluent_kafka.Producer(
             {
-                "bootstrap.servers": self.broker.bootstrap,
+                "bootstrap.servers": self.site.bootstrap,
                 "enable.idempotence": True,
                 "linger.ms": 20,
                 "reconnect.backoff.max.ms": 500,
@@ -187,7 +185,7 @@ class Churn:
     def is_whole(self) -> bool:
         """Every partition has an owner, and every owner lives."""
         try:
-            found = describe(self.broker, GROUP)
+            found = describe(self.site.coordinator_of(GROUP), GROUP)
         except OSError:
             return False
         if found.group_state != "Stable" or len(found.members) != self.expected:
@@ -206,7 +204,7 @@ class Churn:
         """Returns when the group is whole, with the time since the blow; AssertionError if that takes longer."""
         while not self.is_whole():
             late = time.monotonic() - since_s > within_s
-            assert not late, f"{blow}: not whole after {within_s} s\n{self.broker.log()[-2000:]}"
+            assert not late, f"{blow}: not whole after {within_s} s\n{self.site.last_words()}"
             time.sleep(0.02)
         took_s = time.monotonic() - since_s
         self.took_s[blow].append(took_s)

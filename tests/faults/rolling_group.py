@@ -358,7 +358,7 @@ class Load:
         )
         self._number = 0
         """Of records written so far."""
-        self._halt = threading.Event()
+        self._halted = threading.Event()
         self._thread: threading.Thread | None = None
         self.acknowledged: list[Place] = []
 
@@ -384,25 +384,29 @@ class Load:
         return self.acknowledged[first:]
 
     def begin(self, *, records_per_s: int) -> None:
-        self._halt.clear()
+        self._halted.clear()
         self._thread = threading.Thread(target=self._run, args=(records_per_s,), daemon=True)
         self._thread.start()
 
     def _run(self, records_per_s: int) -> None:
         started = time.monotonic()
         sent = 0
-        while not self._halt.is_set():
+        while not self._halted.is_set():
             due = int((time.monotonic() - started) * records_per_s)
             while sent < due:
                 self._one()
                 sent += 1
             self._producer.poll(0.01)
 
-    def end(self) -> list[Place]:
-        """Where all records are that were ever written, once all are acknowledged."""
-        self._halt.set()
+    def halt(self) -> None:
+        """Writes nothing more, and waits for nothing."""
+        self._halted.set()
         if self._thread is not None:
             self._thread.join()
+
+    def end(self) -> list[Place]:
+        """Where all records are that were ever written, once all are acknowledged."""
+        self.halt()
         assert self._producer.flush(DEADLINE_S) == 0
         return self.acknowledged
 

@@ -28,6 +28,7 @@ BROKER_SESSION_S = 2.0
 SESSION_S = 6.0
 WITHIN_S = BROKER_SESSION_S + SESSION_S
 BESIDE_OTHERS_S = 15.0
+ANSWER_MS = 3_000
 OFFSET_COMMIT, NOT_COORDINATOR = 8, 16
 SETTINGS = {
     "group.consumer.session.timeout.ms": int(SESSION_S * 1000),
@@ -121,7 +122,9 @@ class Stage:
 
     def __init__(self, cluster: ClusterProcesses, folder: Path, protocol: Mapping[str, Any]) -> None:
         self.cluster = cluster
-        self.group = Group(cluster.bootstrap, GROUP, TOPIC, folder / "group")
+        # Who is suspended keeps its connections: clients give it up when it does not answer.
+        common = {"socket.timeout.ms": ANSWER_MS}
+        self.group = Group(cluster.bootstrap, GROUP, TOPIC, folder / "group", common=common)
         self.load = Load(cluster.bootstrap, TOPIC, PARTITIONS)
         self.watch = OffsetWatch(cluster.engine)
         self.took_s: dict[str, list[float]] = {}
@@ -135,6 +138,7 @@ class Stage:
                 self.group.start(EACH, **self._protocol)
             self.group.wait_members(WORKERS * EACH, PARTITIONS)
             self.load.begin(records_per_s=400)
+            stack.callback(self.load.halt)
             stack.enter_context(self.watch)
             self._stack = stack.pop_all()
         return self

@@ -12,7 +12,9 @@ from statistics import median
 import pytest
 
 from tests.broker_process import BrokerProcess
-from tests.faults.churn import Churn
+from tests.cluster.processes import ClusterProcesses
+from tests.faults.churn import GROUP, Churn
+from tests.faults.sites import Cluster, OneBroker, Site
 
 SESSION_S = 6.0
 WITHIN_S = SESSION_S + 1.0
@@ -23,11 +25,9 @@ CONFIG = {"heartbeat.interval.ms": 300, "max.poll.interval.ms": 60_000}
 SETTINGS = {"group.initial.rebalance.delay.ms": 500, "offsets.topic.num.partitions": 50}
 
 
-def churn_of(
-    broker: BrokerProcess, folder: Path, strategy: str, *, partitions: int, rate: int, session_ms: int = 6000
-) -> Churn:
+def churn_of(site: Site, folder: Path, strategy: str, *, partitions: int, rate: int, session_ms: int = 6000) -> Churn:
     return Churn(
-        broker,
+        site,
         folder,
         partitions=partitions,
         records_per_second=rate,
@@ -52,10 +52,10 @@ def blows(churn: Churn, rounds: int, size: int, *, cooperative: bool, within_s: 
         churn.settled("kill -9 of members", began, within_s=within_s)
         quiet.append(churn.quiet(1.0))
 
-        churn.broker.kill()
-        churn.broker.start()
-        churn.settled("kill -9 of the coordinator", time.monotonic(), within_s=within_s)
+        began = churn.site.kill_coordinator(GROUP)
+        churn.settled("kill -9 of the coordinator", began, within_s=within_s)
         quiet.append(churn.quiet(1.0))
+        churn.site.make_good()
 
         churn.start(churn.new_name(), size)
         churn.settled("join", time.monotonic(), within_s=START_S)
@@ -93,8 +93,8 @@ def check_world_goes_on(churn: Churn, kept: set[str], start_s: float, end_s: flo
 
 @pytest.mark.slow
 def test_a_group_survives_joins_leaves_and_kills(make_broker: Callable[..., BrokerProcess], tmp_path: Path) -> None:
-    broker = make_broker(settings=SETTINGS).start()
-    with churn_of(broker, tmp_path, "cooperative-sticky", partitions=24, rate=400) as churn:
+    site = OneBroker(make_broker(settings=SETTINGS).start())
+    with churn_of(site, tmp_path, "cooperative-sticky", partitions=24, rate=400) as churn:
         for _ in range(3):
             churn.start(churn.new_name(), 4)
         churn.settled("start", time.monotonic(), within_s=START_S)
@@ -105,8 +105,8 @@ def test_a_group_survives_joins_leaves_and_kills(make_broker: Callable[..., Brok
 def test_static_members_that_restart_in_time_disturb_nobody(
     make_broker: Callable[..., BrokerProcess], tmp_path: Path
 ) -> None:
-    broker = make_broker(settings=SETTINGS).start()
-    with churn_of(broker, tmp_path, "range", partitions=12, rate=400, session_ms=30_000) as churn:
+    site = OneBroker(make_broker(settings=SETTINGS).start())
+    with churn_of(site, tmp_path, "range", partitions=12, rate=400, session_ms=30_000) as churn:
         churn.start("staying", 3)
         churn.start("restarted", 3, static=True)
         churn.settled("start", time.monotonic(), within_s=START_S)
@@ -131,8 +131,20 @@ def test_static_members_that_restart_in_time_disturb_nobody(
 def test_fifty_consumers_of_a_hundred_partitions(
     make_broker: Callable[..., BrokerProcess], tmp_path: Path, strategy: str
 ) -> None:
-    broker = make_broker(settings=SETTINGS).start()
-    with churn_of(broker, tmp_path, strategy, partitions=100, rate=1000) as churn:
+    fifty_of_a_hundred(OneBroker(make_broker(settings=SETTINGS).start()), tmp_path, strategy)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_fifty_consumers_of_a_hundred_partitions_on_three_brokers(tmp_path: Path, strategy: str) -> None:
+    """What dies stays away until the group is whole again: another broker coordinates it, others lead."""
+    with ClusterProcesses(tmp_path / "cluster", settings=SETTINGS) as cluster:
+        cluster.start()
+        fifty_of_a_hundred(Cluster(cluster), tmp_path, strategy)
+
+
+def fifty_of_a_hundred(site: Site, folder: Path, strategy: str) -> None:
+    with churn_of(site, folder, strategy, partitions=100, rate=1000) as churn:
         for _ in range(5):
             churn.start(churn.new_name(), 10)
         churn.settled("start", time.monotonic(), within_s=START_S)
