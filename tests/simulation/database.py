@@ -51,6 +51,8 @@ class Catalogue:
         self.reading = self._open(path, "BEGIN")
         self.driver = self._driver(self.engine)
         self._driver(self.reading)
+        self.changing_conn = self.engine.connect()
+        self.reading_conn = self.reading.connect()
 
     def _open(self, path: Path, begin: str) -> Engine:
         engine = create_engine(
@@ -85,6 +87,8 @@ class Catalogue:
         self._fresh.backup(self.driver)
 
     def close(self) -> None:
+        self.changing_conn.close()
+        self.reading_conn.close()
         self.engine.dispose()
         self.reading.dispose()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -116,7 +120,7 @@ class SqlServer:
         catalogue.begin_anew()
         self._waiting: deque[_Request] = deque()
         self._is_locked = False
-        self._open: tuple[Any, Connection] | None = None
+        self._open: Any = None
         self._listeners: dict[tuple[str, int], tuple[Process, Callable[[], None]]] = {}
         self._change_number = 0
         self.on_change: Callable[[], None] = lambda: None
@@ -125,6 +129,8 @@ class SqlServer:
         """How often the answer to COMMIT is lost."""
         self.commits_late = 0.0
         """How often COMMIT takes effect after the caller gave up."""
+        self.mishaps = 0.0
+        """How often either happens to a change of the control plane."""
         self.slow_s = 0.0
         self.is_down = False
         self.transactions = 0
@@ -164,7 +170,8 @@ class SqlServer:
     def _read(self, request: _Request) -> None:
         self.transactions += 1
         try:
-            with self.catalogue.reading.connect() as conn, conn.begin():
+            conn = self.catalogue.reading_conn
+            with conn.begin():
                 value = request.call.fn(conn)
         except Exception as error:
             self._answer(request, error, failed=True)
@@ -175,31 +182,36 @@ class SqlServer:
         """Runs the transaction, and decides what becomes of its COMMIT."""
         self.transactions += 1
         request.has_begun = True
-        conn = self.catalogue.engine.connect()
+        conn = self.catalogue.changing_conn
         transaction = conn.begin()
         try:
             value = request.call.fn(conn)
         except Exception as error:
             transaction.rollback()
-            conn.close()
             self._answer(request, error, failed=True)
             return
         request.may_be_committed = True
         rng = self._rng
-        if self.commits_late and rng.random() < self.commits_late:
+        # Changes of the control plane are what it is about: heartbeats and the like have their answers lost less often.
+        changes = self.mishaps and self._takes_number(conn)
+        late, lost = (self.commits_late, self.loses_answers)
+        if changes:
+            late, lost = max(late, self.mishaps), max(lost, self.mishaps)
+        if late and rng.random() < late:
             self.late_commits += 1
             self._is_locked = True
-            self._open = transaction, conn
-            self._later(rng.random() * 1.5 * DEADLINE_MS / 1000.0, self._commit_late, request, conn, transaction, value)
+            self._open = transaction
+            self._later(rng.random() * 1.5 * DEADLINE_MS / 1000.0, self._commit_late, request, transaction, value)
             return
         transaction.commit()
-        conn.close()
         self._committed()
-        self._answer(request, value, failed=False, may_be_lost=True)
+        if lost and rng.random() < lost:
+            self.lost_answers += 1
+            return
+        self._answer(request, value, failed=False)
 
-    def _commit_late(self, request: _Request, conn: Connection, transaction: Any, value: object) -> None:
+    def _commit_late(self, request: _Request, transaction: Any, value: object) -> None:
         transaction.commit()
-        conn.close()
         self._open = None
         self._is_locked = False
         self._committed()
@@ -209,11 +221,11 @@ class SqlServer:
             if not waiting.is_given_up:
                 self._change(waiting)
 
-    def _answer(self, request: _Request, value: Any, *, failed: bool, may_be_lost: bool = False) -> None:
-        rng = self._rng
-        if may_be_lost and self.loses_answers and rng.random() < self.loses_answers:
-            self.lost_answers += 1
-            return
+    def _takes_number(self, conn: Connection) -> bool:
+        row = conn.exec_driver_sql("SELECT change_number FROM cluster").first()
+        return row is not None and row[0] != self._change_number
+
+    def _answer(self, request: _Request, value: Any, *, failed: bool) -> None:
         if self.is_down or not self._network.reaches(SQL, request.machine):
             return
         self._later(self._network.delay(SQL, request.machine), self._deliver, request, value, failed)
@@ -232,17 +244,15 @@ class SqlServer:
 
     def change_now(self, fn: Callable[[Connection], T]) -> T:
         """A change that somebody makes who is no part of the run, at this very moment."""
-        with self.catalogue.engine.connect() as conn, conn.begin():
-            value = fn(conn)
+        with self.catalogue.changing_conn.begin():
+            value = fn(self.catalogue.changing_conn)
         self._committed()
         return value
 
     def abandon(self) -> None:
         """The run is over: a COMMIT that is still on its way never comes."""
         if self._open is not None:
-            transaction, conn = self._open
-            transaction.rollback()
-            conn.close()
+            self._open.rollback()
             self._open = None
 
     # The feed's wake-up calls
@@ -288,7 +298,8 @@ class SimDatabase(Database):
     def run_sync(self, fn: Callable[[Connection], T], *, deadline_ms: int | None = None) -> T:
         if not self._server._network.reaches(self._machine, SQL) or self._server.is_down:
             raise MetadataUnavailable("the database cannot be reached; nothing was changed")
-        with self._server.catalogue.reading.connect() as conn, conn.begin():
+        conn = self._server.catalogue.reading_conn
+        with conn.begin():
             return fn(conn)
 
     def migrate(self) -> None:

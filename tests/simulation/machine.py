@@ -202,11 +202,14 @@ class SimChannel:
         self._follower = follower
         self._leader = leader
         self._process = process
-        self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._asking: asyncio.Future[Any] | None = None
+        self._is_closed = False
 
     async def fetch(self, request: FetchRequest) -> FetchResponse:
         leader = self._leader
         world = leader.world
+        if self._is_closed:
+            raise RequestTimedOut("the channel was closed")
 
         async def answer() -> FetchResponse:
             broker = leader.broker
@@ -214,20 +217,22 @@ class SimChannel:
                 raise Unanswered("not serving yet")
             return await world.answer_fetch(broker, request)
 
-        asking = asyncio.ensure_future(
-            world.network.call(self._follower.name, leader.name, self._process, answer, timeout_s=self.TIMEOUT_S)
-        )
+        self._asking = world.loop.create_future()
         try:
-            waits: list[asyncio.Future[Any]] = [asking, self._closed]
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            if not asking.done():
-                raise RequestTimedOut("the channel was closed")
-            return asking.result()
+            return await world.network.call(  # type: ignore[no-any-return]
+                self._follower.name,
+                leader.name,
+                self._process,
+                answer,
+                timeout_s=self.TIMEOUT_S,
+                into=self._asking,
+            )
         except Unanswered as error:
             raise RequestTimedOut(str(error)) from None
         finally:
-            asking.cancel()
+            self._asking = None
 
     def close(self) -> None:
-        if not self._closed.done():
-            self._closed.set_result(None)
+        self._is_closed = True
+        if self._asking is not None and not self._asking.done():
+            self._asking.set_exception(Unanswered("the channel was closed"))

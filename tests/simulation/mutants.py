@@ -321,18 +321,30 @@ def planted(mutant: Mutant) -> Iterator[None]:
         yield
 
 
-def hunt(mutant: Mutant, seeds: range) -> tuple[int, str, float] | None:
-    """The first seed that shows the bug, what it shows, and after how many seconds."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catch:
+    """The first seed that shows a bug, and what it shows."""
+
+    seed: int
+    violation: str
+    seconds: float
+    without: str | None
+    """What the same seed shows without the bug: then it proves nothing."""
+
+
+def hunt(mutant: Mutant, seeds: range) -> Catch | None:
+    """None when the bug has survived all of them."""
     started = time.monotonic()
     for seed in seeds:
         with planted(mutant):
             outcome = runner.run_seed(seed)
         if outcome.violation is not None:
-            return seed, outcome.violation, time.monotonic() - started
+            without = runner.run_seed(seed).violation
+            return Catch(seed=seed, violation=outcome.violation, seconds=time.monotonic() - started, without=without)
     return None
 
 
-def _hunt(task: tuple[str, int]) -> tuple[str, tuple[int, str, float] | None]:
+def _hunt(task: tuple[str, int]) -> tuple[str, Catch | None]:
     name, seeds = task
     return name, hunt(next(each for each in MUTANTS if each.name == name), range(seeds))
 
@@ -352,9 +364,12 @@ def main() -> int:
             if found is None:
                 survived.append(name)
                 print(f"SURVIVED {told.seeds} seeds: {name} ({breaks})", flush=True)
+            elif found.without is not None:
+                survived.append(name)
+                print(f"NO PROOF: {name}: seed {found.seed} fails without it too: {found.without}", flush=True)
             else:
-                seed, violation, seconds = found
-                print(f"caught in seed {seed} after {seconds:.1f} s: {name} ({breaks})\n    {violation}", flush=True)
+                print(f"caught in seed {found.seed} after {found.seconds:.1f} s: {name} ({breaks})")
+                print(f"    {found.violation}", flush=True)
     print(f"{len(wanted) - len(survived)} of {len(wanted)} planted bugs caught")
     return 1 if survived else 0
 

@@ -55,6 +55,7 @@ class Nemesis:
         loop, rng, world = self._world.loop, self._rng, self._world
         kinds = [kind for _, kind in self._kinds]
         weights = [weight for weight, _ in self._kinds]
+        world.sql.mishaps = world.plan.mishaps
         while True:
             await asyncio.sleep(rng.expovariate(1.0 / world.plan.fault_every_s))
             if loop.time() >= until_s:
@@ -71,6 +72,7 @@ class Nemesis:
         for undo in self._undo:
             undo()
         world = self._world
+        world.sql.mishaps = 0.0
         world.network.heal()
         for machine in world.machines.values():
             if machine.process is not None and machine.process.is_paused:

@@ -58,9 +58,13 @@ class Network:
         work: Callable[[], Awaitable[T]],
         *,
         timeout_s: float,
+        into: "asyncio.Future[Any] | None" = None,
     ) -> T:
-        """What `work()` returned or raised, run as a task of `process` on the machine `target`. Raises Unanswered."""
-        asking = _Question(self, source, target, process, work, self._loop.create_future())
+        """What `work()` returned or raised, run as a task of `process` on the machine `target`. Raises Unanswered.
+
+        Whoever gives the future that the answer goes `into` can end the wait with it.
+        """
+        asking = _Question(self, source, target, process, work, into or self._loop.create_future())
         self.messages += 1
         if self.reaches(source, target):
             self._loop.call_later(self.delay(source, target), asking.arrive, context=NOBODY)

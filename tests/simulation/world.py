@@ -42,7 +42,7 @@ from tiered.server.kafka.error_mapping import error_code
 from tiered.wire.fetch import FetchPartitionResult, FetchRequest, FetchResponse, FetchTopicResult
 
 SETTINGS = {
-    "broker.heartbeat.interval.ms": "700",
+    "broker.heartbeat.interval.ms": "800",
     "broker.session.timeout.ms": "2500",
     "replica.lag.time.max.ms": "2000",
     "replica.fetch.wait.max.ms": "1000",
@@ -72,8 +72,9 @@ class Plan:
 
     brokers: int = 3
     partitions: int = 2
-    faults_s: float = 18.0
-    fault_every_s: float = 1.8
+    faults_s: float = 13.0
+    fault_every_s: float = 1.1
+    mishaps: float = 0.04
     batches_per_second: float = 2.5
     poll_s: float = 0.8
     groups: int = 1
