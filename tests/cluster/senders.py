@@ -51,6 +51,8 @@ class SenderPlan:
     per_second: float
     kind: Kind = Kind.SEND
     value_bytes: int = 240
+    renewed_every_s: float | None = None
+    """The producer is given up so often, with whatever is under way, and another one goes on: as after a crash."""
     config: dict[str, Any] = field(default_factory=dict)
 
 
@@ -77,9 +79,12 @@ class Sender(threading.Thread):
         return confluent_kafka.Producer({"bootstrap.servers": self._addresses, **QUICK, **self.plan.config})
 
     def run(self) -> None:
-        due = time.monotonic()
+        due = renewed = time.monotonic()
         while not self._halt.is_set():
             due += 1 / self.plan.per_second
+            if self.plan.renewed_every_s is not None and due - renewed > self.plan.renewed_every_s:
+                renewed = due
+                self._renew()
             self._send()
             while (left := due - time.monotonic()) > 0 and not self._halt.is_set():
                 self._poll(min(left, TICK_S))
@@ -114,6 +119,13 @@ class Sender(threading.Thread):
         except (SystemError, confluent_kafka.KafkaException) as error:
             # How the client raises a fatal error, and whatever a callback raised.
             self._begin_anew(str(error))
+
+    def _renew(self) -> None:
+        """Never by a short delivery time-out: librdkafka then sends the rest of a batch again, under a new epoch, of
+        which the broker may have the whole. That is twice, and no broker could know."""
+        self._producer.purge()
+        self._give_up()
+        self._producer = self._make()
 
     def _begin_anew(self, words: str) -> None:
         """A fatal error ends a producer; what it had under way is unknown."""

@@ -23,7 +23,7 @@ WATCHERS = (frozenset({101}), frozenset({102}), frozenset({111, 112}), frozenset
 """Each of these sets sees every record: two by assignment, two groups."""
 NAMES = {
     1: "idempotent, patient",
-    2: "idempotent, gives up after seconds",
+    2: "idempotent, crashes every few seconds",
     3: "acks=1",
     PROBER: "prober",
     101: "from leaders",
@@ -40,12 +40,8 @@ def senders(per_second: float, partitions: int, probes_per_second: float) -> lis
         SenderPlan(
             client=2,
             per_second=per_second * 0.3,
-            config={
-                "enable.idempotence": True,
-                "delivery.timeout.ms": 8000,
-                "linger.ms": 5,
-                "compression.type": "lz4",
-            },
+            renewed_every_s=7.0,
+            config={**PATIENT, "linger.ms": 5, "compression.type": "lz4"},
         ),
         SenderPlan(
             client=3,
