@@ -104,10 +104,12 @@ def show_one(browser: Browser, folder: Path) -> None:
 
 def show_cluster(browser: Browser, folder: Path) -> None:
     """The pictures of three brokers, after one was killed."""
+    root = folder / "cluster"
+    root.mkdir()
     # Unix sockets have short names.
     with tempfile.TemporaryDirectory(prefix="tiered-pg-") as sql_folder:
         server = PostgresServer(Path(sql_folder))
-        brokers = Brokers(folder / "cluster", server.url(), settings=stage.SETTINGS)
+        brokers = Brokers(root, server.url(), settings=stage.SETTINGS)
         try:
             brokers.start()
             stage.set_up_cluster(brokers)

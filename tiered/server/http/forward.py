@@ -37,6 +37,8 @@ PASSED_BACK = (
 )
 CONNECT_S = 2.0
 ASK_S = 2.0
+READ_S = 10.0
+SAFE_METHODS = ("GET", "HEAD")
 # A stream that shows no sign of life for so many heartbeats has lost its broker.
 SILENT_HEARTBEATS = 3
 PIECE_BYTES = 64 << 10
@@ -97,7 +99,10 @@ async def forward(request: web.Request, to: Neighbour) -> web.StreamResponse:
     """
     body = await body_of(request) if request.can_read_body else None
     headers = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
-    async with asking(request, to, request.method, request.raw_path, headers=headers, body=body) as answer:
+    # What changes nothing may be asked again soon; of a change we want to hear how it ended.
+    silent_s = READ_S if request.method in SAFE_METHODS else None
+    asked = asking(request, to, request.method, request.raw_path, headers=headers, body=body, silent_s=silent_s)
+    async with asked as answer:
         return await _passed_back(request, answer)
 
 
@@ -110,8 +115,10 @@ async def asking(
     *,
     headers: Mapping[str, str] | None = None,
     body: bytes | None = None,
+    silent_s: float | None = None,
 ) -> AsyncIterator[aiohttp.ClientResponse]:
-    """The answer of another broker to a request of ours on behalf of `request`.
+    """The answer of another broker to a request of ours on behalf of `request`. It may be silent for `silent_s`, or
+    else for as long as requests may take and heartbeats may be late.
 
     Raises Unreachable when there is none, or when it breaks off within the block.
     """
@@ -123,7 +130,9 @@ async def asking(
         async with (
             request.app[CONNECTIONS]
             .session()
-            .request(method, url, headers=sent, data=body, timeout=_patience(request), allow_redirects=False) as answer
+            .request(
+                method, url, headers=sent, data=body, timeout=_patience(request, silent_s), allow_redirects=False
+            ) as answer
         ):
             yield answer
     except aiohttp.ClientError as error:
@@ -179,8 +188,10 @@ async def ask_everybody(request: web.Request, neighbours: Sequence[Neighbour], p
     return found
 
 
-def _patience(request: web.Request) -> aiohttp.ClientTimeout:
-    """How long the other broker may be silent: its streams send heartbeats, everything else has a deadline."""
+def _patience(request: web.Request, silent_s: float | None) -> aiohttp.ClientTimeout:
+    """Streams send heartbeats, everything else has a deadline."""
+    if silent_s is not None:
+        return aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=silent_s)
     settings = request.app[BROKER].settings
     silent_ms = max(
         settings.tiered_tail_heartbeat_interval_ms * SILENT_HEARTBEATS, settings.tiered_http_request_timeout_ms

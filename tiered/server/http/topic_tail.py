@@ -215,7 +215,7 @@ class TopicTail:
                     splitter = EventSplitter()
                     async for data in answer.content.iter_any():
                         is_told = False
-                        for event, moved in _events(splitter.feed(data), to, self.topic_id):
+                        for event, moved in events_of(splitter.feed(data), to, self.topic_id):
                             positions.update(moved)
                             await self._queue.put(_Taken(source, event, moved))
                             if isinstance(event, Ended):
@@ -250,7 +250,7 @@ async def open_tail(request: web.Request, topic: Topic, **named: Any) -> AsyncIt
             tail.close()
 
 
-def _events(
+def events_of(
     read: Iterable[ReadEvent], to: Neighbour, topic_id: object
 ) -> Iterable[tuple[Event | None, dict[int, int]]]:
     """What a leader's events mean here, with the positions after each; records that follow each other are one."""

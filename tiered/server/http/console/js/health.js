@@ -67,9 +67,9 @@ function brokers(found, data) {
 }
 
 function replicas(found) {
-  if (found.offline_partitions) return [["bad", `${counted(found.offline_partitions, "partition")} offline`], "No replica that has every acknowledged record is alive: bring back a broker that has one.", found.offline];
-  if (found.under_min_isr_partitions) return [["bad", `${counted(found.under_min_isr_partitions, "partition")} below minimum`], "Fewer replicas are in sync than min.insync.replicas: acks=all is refused there.", found.under_min_isr];
-  if (found.under_replicated_partitions) return [["warn", `${counted(found.under_replicated_partitions, "partition")} under-replicated`], "Everything works; a replica is away, or catches up.", found.under_replicated];
+  if (found.offline_partitions) return [["bad", `${whole(found.offline_partitions)} offline`], "Partitions without a leader: no replica that has every acknowledged record is alive. Bring back a broker that has one.", found.offline];
+  if (found.under_min_isr_partitions) return [["bad", `${whole(found.under_min_isr_partitions)} below minimum`], "Partitions with fewer replicas in sync than min.insync.replicas: acks=all is refused there.", found.under_min_isr];
+  if (found.under_replicated_partitions) return [["warn", `${whole(found.under_replicated_partitions)} under-replicated`], "Partitions with a replica that is away, or catches up. Everything works.", found.under_replicated];
   return [["good", "All in sync"], found.reassigning_partitions ? `${counted(found.reassigning_partitions, "partition")} are on the move.` : "Each replica has what its leader has."];
 }
 

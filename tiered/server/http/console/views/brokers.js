@@ -15,9 +15,8 @@ export function brokersView({ cluster }) {
     const page = [head({ title: "Brokers", source: cluster, subtitle: data && subtitle(data) }), trouble(cluster)];
     if (data === null) return page;
     return [...page,
-      h("div", { class: "two", key: "two" },
-        h("div", { class: "stack" }, panel("All brokers", {}, table("Brokers", data.brokers))),
-        h("div", { class: "stack" }, healthPanel(data)))];
+      panel("All brokers", {}, table("Brokers", data.brokers)),
+      healthPanel(data)];
   }
   return { title: () => "Brokers", draw, stop() {} };
 }
@@ -31,18 +30,18 @@ function table(caption, brokers) {
   return plainTable(caption, [
     { name: "Broker", cell: (each) => [String(each.broker_id), each.is_controller && [" ", h("span", { class: "tag" }, "controller")]] },
     { name: "State", cell: (each) => state(...brokerState(each)) },
-    { name: "Rack", cell: (each) => (each.rack ? h("span", { class: "breaks" }, each.rack) : h("span", { class: "soft" }, "none")) },
-    { name: "Kafka", wide: true, cell: (each) => h("span", { class: "mono breaks" }, `${each.host}:${each.port}`) },
+    { name: "In sync", cell: (each) => inSync(each) },
+    { name: "Rack", cell: (each) => each.rack || h("span", { class: "soft" }, "none") },
+    { name: "Kafka", wide: true, cell: (each) => h("span", { class: "mono" }, `${each.host}:${each.port}`) },
     { name: "Leads", right: true, cell: (each) => whole(each.leader_count) },
-    { name: "Replicas", right: true, cell: (each) => replicasOf(each) },
     { name: "On disk", right: true, wide: true, cell: (each) => (each.totals ? sized(each.totals.local_bytes) : h("span", { class: "soft" }, "unknown")) },
     { name: "Up", right: true, wide: true, cell: (each) => (each.totals ? duration(each.totals.uptime_ms) : h("span", { class: "soft" }, "unknown")) },
   ], brokers, (each) => each.broker_id);
 }
 
-function replicasOf(broker) {
-  if (broker.not_in_sync === 0) return whole(broker.replica_count);
-  return [whole(broker.replica_count), " ", state("warn", `${whole(broker.not_in_sync)} not in sync`)];
+/** How many of the broker's replicas have what their leaders have. */
+function inSync({ replica_count: all, not_in_sync: behind }) {
+  return state(behind === 0 ? "good" : "warn", `${whole(all - behind)} of ${whole(all)}`);
 }
 
 /** A few columns of the same, for the overview. */

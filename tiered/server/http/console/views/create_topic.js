@@ -8,9 +8,9 @@ import { problem } from "../js/parts.js";
 
 const NAME = /^[a-zA-Z0-9._-]{1,249}$/;
 
-/** Opens the form; `created(name)` once the topic is there. */
-export function createTopic({ created }) {
-  const form = { name: "", partitions: "", retention: "", configs: "", problems: {}, busy: false };
+/** Opens the form; `created(name)` once the topic is there. Replicas are asked for where there are several brokers. */
+export function createTopic({ created, brokers = 1 }) {
+  const form = { name: "", partitions: "", replicas: "", retention: "", configs: "", problems: {}, busy: false };
 
   openDialog("Create a topic", (close, redraw) => {
     const set = (name) => (event) => { form[name] = event.target.value; };
@@ -40,6 +40,7 @@ export function createTopic({ created }) {
     return [
       entry("name", "Name", form, set, { hint: "Letters, digits, dots, underscores and hyphens.", first: true }),
       entry("partitions", "Partitions", form, set, { hint: "How many consumers of one group can share the work. Empty: the broker's default.", mode: "numeric" }),
+      brokers > 1 && entry("replicas", "Replicas", form, set, { hint: "How many brokers hold each partition. Empty: the broker's default.", mode: "numeric" }),
       entry("retention", "Keep records for (days)", form, set, { hint: "Over both tiers. Empty: the broker's default.", mode: "decimal" }),
       h("div", { class: "field" },
         h("label", { for: "new-configs" }, "Other configs"),
@@ -72,6 +73,10 @@ function bodyOf(form) {
   if (form.partitions.trim() !== "") {
     body.partitions = Number(form.partitions);
     if (!Number.isInteger(body.partitions) || body.partitions < 1) form.problems.partitions = "Give a whole number from 1 on.";
+  }
+  if (form.replicas.trim() !== "") {
+    body.replication_factor = Number(form.replicas);
+    if (!Number.isInteger(body.replication_factor) || body.replication_factor < 1) form.problems.replicas = "Give a whole number from 1 on.";
   }
   if (form.retention.trim() !== "") {
     const days = Number(form.retention);

@@ -10,9 +10,9 @@ import { legend, topicStrip } from "../js/strip.js";
 import { makeTable } from "../js/table.js";
 import { createTopic } from "./create_topic.js";
 
-export function topicsView({ query, changed, go }) {
+export function topicsView({ query, changed, go, cluster }) {
   const topics = poll((signal) => get("api/v1/topics", { query: { partitions: "false" }, signal }), { everyMs: 10_000, changed });
-  const create = () => createTopic({ created: (name) => go(["topics", name]) });
+  const create = () => createTopic({ created: (name) => go(["topics", name]), brokers: cluster.data?.brokers.length });
   const table = makeTable({
     caption: "Topics", noun: "topics", query, order: "topic", changed,
     keyOf: (each) => each.topic,
