@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tiered.broker import batch_checks
 from tiered.broker.disk_reserve import DiskReserve
+from tiered.broker.replication.leadership import Leadership
 from tiered.broker.replication.replica import Replica, Role
 from tiered.broker.replication.replica_log import FetchedRun
 from tiered.config import TopicConfig
@@ -120,7 +121,7 @@ class Partition(Replica):
             raise ShuttingDown(f"{self.name} is closing here; refresh metadata and retry")
         leadership = self.leadership or self.require_leader()
         self._reserve.require_room()
-        if acks == ALL and self.is_under_min_isr:
+        if acks == ALL and self.config.min_insync_replicas > 1 and self.is_under_min_isr:
             raise NotEnoughReplicas(
                 f"{self.name} has in-sync replicas {[each.broker_id for each in leadership.committed]}, of which fewer "
                 f"are alive than min.insync.replicas={self.config.min_insync_replicas}: nothing was appended"
@@ -135,12 +136,14 @@ class Partition(Replica):
                 return Appended(
                     verdict.base_offset, verdict.last_offset + 1, stamped, self._log_start_offset, self.leader_epoch
                 )
-        wanted = self.foreign_codec(header.attributes)
+        wanted = batch_checks.foreign_codec(header.attributes, self.config)
         if wanted is not None:
             buffer, position, end, header = self._recompressed(buffer, position, header, wanted)
-        return self._write(buffer, position, end, header, now_ms)
+        return self._write(leadership, buffer, position, end, header, now_ms)
 
-    def _write(self, buffer: memoryview, position: int, end: int, header: BatchHeader, now_ms: int) -> Appended:
+    def _write(
+        self, leadership: Leadership, buffer: memoryview, position: int, end: int, header: BatchHeader, now_ms: int
+    ) -> Appended:
         base_offset = self.log.log_end_offset
         if base_offset == self._cold_end_offset:
             self.log.roll(now_ms)  # No segment may lie across what the store holds and what comes next.
@@ -158,7 +161,8 @@ class Partition(Replica):
         if header.producer_id >= 0:
             self._note_producer(header, base_offset, now_ms)
         self.advance_high_watermark()
-        self.growth.wake()
+        if leadership.has_followers:
+            self.growth.wake()
         return Appended(
             base_offset, self.log.log_end_offset, log_append_time_ms, self._log_start_offset, self.leader_epoch
         )

@@ -27,15 +27,12 @@ class Offsets:
     log_end_offset: int
 
 
-def durable_end_offset(*, previous: int, log_end_offset: int, flushed_offset: int, flush_messages: int) -> int:
-    """How much of the leader's own log counts towards the high watermark.
-
-    All of it, unless `flush_messages` or more records wait for the disk: then what is flushed (or what counted
-    before), so that nobody reads what a power loss would take back. It never goes back (R9).
+def durable_end_offset(*, previous: int, flushed_offset: int) -> int:
+    """How much of the leader's own log counts towards the high watermark while `flush.messages` or more records wait
+    for the disk: what is flushed (or what counted before), so that nobody reads what a power loss would take back.
+    It never goes back (R9). While fewer records wait, all of the log counts.
     """
-    if log_end_offset - flushed_offset < flush_messages:
-        return log_end_offset
-    return max(previous, min(flushed_offset, log_end_offset))
+    return max(previous, flushed_offset)
 
 
 def check_leader_epoch(*, claimed: int, current: int, where: str) -> None:

@@ -18,6 +18,7 @@ class Leadership:
         "_seen",
         "committed",
         "epoch_start_offset",
+        "has_followers",
         "is_sole",
         "leader_epoch",
         "me",
@@ -38,6 +39,7 @@ class Leadership:
         self.pending_since_epoch = -1
         """The partition epoch that the open change expects."""
         self.replicas: tuple[int, ...] = ()
+        self.has_followers = False
         self.min_isr = 1
         self.is_sole = False
         """Nobody else counts: what the log has is committed."""
@@ -52,6 +54,7 @@ class Leadership:
         """Takes over what SQL says; a change that is still open stays in the maximal ISR."""
         self.committed = committed
         self.replicas = replicas
+        self.has_followers = len(replicas) > 1
         self.configure(min_insync_replicas)
 
     def configure(self, min_insync_replicas: int) -> None:

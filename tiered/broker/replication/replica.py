@@ -50,6 +50,8 @@ class Replica:
     ) -> None:
         self.topic = topic
         self.topic_partition = topic_partition
+        self.name = f"{topic}-{topic_partition.partition}"
+        """For people."""
         self.config = config
         self.log = log
         self.broker_id = broker_id
@@ -72,11 +74,6 @@ class Replica:
         self._cold_end_offset = cold_end_offset
         self._log_start_offset = max(log_start_offset, log.log_start_offset)
         self._high_watermark = min(max(self._log_start_offset, cold_end_offset), log.log_end_offset)
-
-    @property
-    def name(self) -> str:
-        """For people: `topic-partition`."""
-        return f"{self.topic}-{self.topic_partition.partition}"
 
     @property
     def high_watermark(self) -> int:
@@ -227,12 +224,10 @@ class Replica:
         if leadership is None:
             return
         before = self._high_watermark
-        own_end = partition_state.durable_end_offset(
-            previous=before,
-            log_end_offset=self.log.log_end_offset,
-            flushed_offset=self.log.flushed_offset,
-            flush_messages=self.config.flush_messages,
-        )
+        log_ = self.log
+        own_end = log_.log_end_offset
+        if own_end - log_.flushed_offset >= self.config.flush_messages:
+            own_end = partition_state.durable_end_offset(previous=before, flushed_offset=log_.flushed_offset)
         after = own_end if leadership.is_sole else leadership.high_watermark(before, own_end)
         if after != before:
             self._moved_high_watermark(after)
