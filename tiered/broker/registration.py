@@ -31,6 +31,7 @@ MARKER_FILE = "registration.json"
 """`{"version": 1, "broker_epoch": number, "boot_id": text, "flushed": boolean}`"""
 MAX_MARKER_BYTES = 4096
 ANSWER_TRIES = 3
+READ_DEADLINE_MS = 60_000
 BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -49,7 +50,7 @@ class Marker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """What a registration's transaction did and saw. `everything` is the catalogue as it was at its end."""
+    """What a registration did, and the catalogue as it was at a moment after it."""
 
     cluster_id: str
     broker_epoch: int
@@ -80,7 +81,7 @@ class Registration:
         clean_epoch = None if marker is None else marker.clean_epoch(self._boot_id)
         new_cluster_id, now_ms = str(new_uuid()), broker.clock.now_ms()
 
-        def register(conn: Connection) -> Registered:
+        def register(conn: Connection) -> tuple[str, brokers.Registration]:
             cluster_id = cluster.ensure(conn, cluster_id=new_cluster_id, now_ms=now_ms).cluster_id
             # Refused before anything is changed: a registration would stop the broker that belongs here.
             broker.data.require_own(cluster_id, broker.broker_id)
@@ -97,22 +98,29 @@ class Registration:
                 clean_epoch=clean_epoch,
                 incarnation_id=self._incarnation_id,
             )
-            return Registered(
-                cluster_id=cluster_id,
-                broker_epoch=made.broker_epoch,
-                was_clean=made.was_clean,
-                everything=_everything(conn, broker.broker_id),
-                tombstones=tuple(TopicId(row.topic_id) for row in topics.list_tombstones(conn)),
-            )
+            return cluster_id, made
 
-        registered = await self._answered(register)
-        broker.data.become_owned(registered.cluster_id, broker.broker_id)
-        await self._mark(registered.broker_epoch, flushed=False)
-        if marker is not None and not registered.was_clean:
+        cluster_id, made = await self._answered(register)
+        broker.data.become_owned(cluster_id, broker.broker_id)
+        await self._mark(made.broker_epoch, flushed=False)
+        if marker is not None and not made.was_clean:
             log.warning("this broker's log may have lost its end: it follows before it leads where others are in sync")
-        return registered
+        # Not within the registration, behind whose lock everybody waits: a large catalogue takes seconds to read.
+        everything, tombstones = await broker.database.read(
+            lambda conn: (_everything(conn, broker.broker_id), topics.list_tombstones(conn)),
+            deadline_ms=READ_DEADLINE_MS,
+        )
+        return Registered(
+            cluster_id=cluster_id,
+            broker_epoch=made.broker_epoch,
+            was_clean=made.was_clean,
+            everything=everything,
+            tombstones=tuple(TopicId(row.topic_id) for row in tombstones),
+        )
 
-    async def _answered(self, register: Callable[[Connection], Registered]) -> Registered:
+    async def _answered(
+        self, register: Callable[[Connection], tuple[str, brokers.Registration]]
+    ) -> tuple[str, brokers.Registration]:
         for _ in range(ANSWER_TRIES):
             try:
                 return await self._broker.database.run(register)
