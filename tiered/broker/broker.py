@@ -284,9 +284,9 @@ class Broker:
         return partition.leadership is not None
 
     def upload_backlog(self) -> tuple[int, int]:
-        """(bytes of closed segments that wait for their upload, age of the oldest in ms)"""
+        """(bytes of closed segments led here that wait for their upload, age of the oldest in ms)"""
         now_ms = self.clock.now_ms()
-        partitions_ = list(self.topics.partitions())
+        partitions_ = [each for each in self.topics.partitions() if self.leads(each)]
         oldest = min(
             (at for each in partitions_ if (at := tier_plan.oldest_waiting_ms(each)) is not None), default=now_ms
         )

@@ -135,8 +135,11 @@ def feed_lag(broker: Broker) -> int:
 
 def health_of(broker: Broker, view: ClusterView) -> dict[str, object]:
     """What an operator should look at: of this broker, and of the cluster as it knows it."""
+    health = broker.health()
+    halted = [each.name for each in broker.topics.partitions() if each.halted is not None]
     return {
-        **broker.health(),
+        **health,
+        "failed_partitions": [*health["failed_partitions"], *halted][:MAX_NAMES],
         "fenced": broker.broker_id in view.fenced,
         "controller_id": broker.image.controller_id,
         "live_brokers": list(view.live),
