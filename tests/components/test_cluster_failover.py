@@ -246,3 +246,26 @@ def test_produce_and_fetch_go_on_without_sql_and_nobody_is_fenced_for_it(
     }
     assert stream.longest_pause_s < 2
     assert brokers.read("outage") == stream.acknowledged
+
+
+def test_unclean_leader_goes_on_where_the_store_ends(brokers: Brokers) -> None:
+    configs = {"unclean_leader_election_enable": "true", "segment_bytes": 20_000, "local_retention_bytes": 1}
+    brokers.create("lost", **configs)
+    first = brokers.produce("lost", [b"first-%06d" % number + bytes(2_000) for number in range(5)])
+    leader = brokers.row("lost").leader
+    others = [number for number in brokers.by_id if number != leader]
+    for number in others:
+        brokers.by_id[number].kill()
+    brokers.wait(lambda: len(brokers.row("lost").isr) == 1, "the leader is in sync alone")
+    second = brokers.produce("lost", [b"second-%06d" % number + bytes(2_000) for number in range(60)])
+    brokers.wait(lambda: brokers.row("lost").cold_end_offset >= 40, "most of it is in the store")
+    brokers.by_id[leader].kill()
+    brokers.by_id[others[0]].start()
+    brokers.wait(lambda: brokers.row("lost").leader == others[0], "one that lacks records leads")
+    kept = brokers.row("lost").cold_end_offset
+    third = brokers.produce("lost", [b"third-%06d" % number + bytes(2_000) for number in range(60)])
+    assert brokers.read("lost") == (first + second)[:kept] + third
+    brokers.start()
+    brokers.wait_whole("lost")
+    brokers.wait(lambda: brokers.row("lost").cold_end_offset >= kept + 40, "uploads go on")
+    assert brokers.read("lost") == (first + second)[:kept] + third
