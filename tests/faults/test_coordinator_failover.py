@@ -24,10 +24,9 @@ from tiered.wire import messages
 
 GROUP, TOPIC, PARTITIONS, SLOTS = "work-group", "work", 12, 50
 WORKERS, EACH = 3, 2
-BROKER_SESSION_S = 2.0
 SESSION_S = 6.0
-WITHIN_S = BROKER_SESSION_S + SESSION_S
-BESIDE_OTHERS_S = 15.0
+# Alone on two cores it is 4 s after kill -9, and 2 s after a stop; other tests on the same cores multiply that.
+BESIDE_OTHERS_S = 30.0
 ANSWER_MS = 3_000
 OFFSET_COMMIT, NOT_COORDINATOR = 8, 16
 SETTINGS = {
