@@ -35,20 +35,24 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": 500,
     "group.min.session.timeout.ms": 1000,
 }
-PROTOCOLS = [
-    pytest.param(
-        {
-            "group_protocol": "classic",
-            "partition_assignment_strategy": "cooperative-sticky",
-            "heartbeat_interval_ms": 300,
-            "session_timeout_ms": int(SESSION_S * 1000),
-        },
-        id="classic",
-    ),
-    pytest.param({"group_protocol": "consumer"}, id="consumer"),
-]
+CLASSIC = {
+    "group_protocol": "classic",
+    "partition_assignment_strategy": "cooperative-sticky",
+    "heartbeat_interval_ms": 300,
+    "session_timeout_ms": int(SESSION_S * 1000),
+}
+CONSUMER = {"group_protocol": "consumer"}
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+def protocols(**marks: pytest.MarkDecorator) -> pytest.MarkDecorator:
+    """Both protocols: each test takes a minute, so that one of the two is enough for `make test`."""
+    values = {"classic": CLASSIC, "consumer": CONSUMER}
+    return pytest.mark.parametrize(
+        "protocol", [pytest.param(value, id=name, marks=marks[name]) for name, value in values.items()]
+    )
+
+
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture
@@ -171,7 +175,7 @@ class Stage:
         return dict(self.watch.read()) == ends
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@protocols(classic=pytest.mark.soak, consumer=pytest.mark.slow)
 def test_a_coordinator_that_is_killed_is_replaced_and_no_commit_is_lost(
     cluster: ClusterProcesses, tmp_path: Path, protocol: Mapping[str, Any]
 ) -> None:
@@ -187,7 +191,7 @@ def test_a_coordinator_that_is_killed_is_replaced_and_no_commit_is_lost(
         stage.check()
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@protocols(classic=pytest.mark.soak, consumer=pytest.mark.soak)
 def test_a_coordinator_that_was_suspended_is_replaced_and_its_group_stays_with_the_new_one(
     cluster: ClusterProcesses, tmp_path: Path, protocol: Mapping[str, Any]
 ) -> None:
@@ -210,6 +214,7 @@ def test_a_coordinator_that_was_suspended_is_replaced_and_its_group_stays_with_t
         stage.check()
 
 
+@pytest.mark.slow
 def test_what_a_suspended_coordinator_is_asked_to_commit_it_refuses_when_it_wakes(cluster: ClusterProcesses) -> None:
     """The request waits in its socket, and is the first thing it sees: before it has heard that it was replaced."""
     zombie = coordinator_of(cluster)
@@ -261,7 +266,7 @@ def ask_commit(broker: Any, offset: int) -> int:
         return commit_answer(connection)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@protocols(classic=pytest.mark.slow, consumer=pytest.mark.soak)
 def test_in_a_rolling_restart_a_group_moves_when_its_coordinator_stops_and_not_again(
     cluster: ClusterProcesses, tmp_path: Path, protocol: Mapping[str, Any]
 ) -> None:
@@ -280,7 +285,7 @@ def test_in_a_rolling_restart_a_group_moves_when_its_coordinator_stops_and_not_a
         stage.check()
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@protocols(classic=pytest.mark.soak, consumer=pytest.mark.soak)
 def test_an_outage_of_the_database_moves_no_group(
     cluster: ClusterProcesses, tmp_path: Path, protocol: Mapping[str, Any]
 ) -> None:
