@@ -113,19 +113,10 @@ def register(
     )
 
 
-def heartbeat(conn: Connection, *, broker_id: int, broker_epoch: int, now_ms: int) -> None:
-    """Says that this registration lives. Raises `StaleBrokerEpoch` when a newer one took its place.
-
-    Not a change of the feed. `liveness.beat` does more, and takes its place.
-    """
-    statement = update(broker).where(*_registration(broker_id, broker_epoch)).values(heartbeat_at_ms=now_ms)
-    _require_one(conn.execute(statement).rowcount, broker_id, broker_epoch)
-
-
 def fence(conn: Connection, *, broker_id: int, broker_epoch: int) -> None:
-    """Takes this registration out of service: it cannot be elected until it registers again.
+    """Takes this registration out of service: it cannot be elected until it beats or registers again.
 
-    A controlled shutdown does it to itself, the controller to a broker whose heartbeats stopped. Raises
+    Nobody is elected in its place: `elections.change_replica_sets` fences and elects in one transaction. Raises
     `StaleBrokerEpoch` when a newer registration exists. Fencing a fenced one changes nothing.
     """
     number = take_number(conn)
