@@ -37,7 +37,8 @@ class Heartbeats:
         if broker.is_alone:
             self._interval_ms = max(self._interval_ms, ALONE_INTERVAL_MS)
         self._lease_ms = int(max(2.0 * self._interval_ms, session_ms - self._interval_ms))
-        self._deadline_ms = int(max(SHORTEST_DEADLINE_MS, self._interval_ms, session_ms / 2.0))
+        # As late as it may still prevent that this broker is fenced.
+        self._deadline_ms = int(max(SHORTEST_DEADLINE_MS, self._interval_ms, session_ms))
         self._watch = HeartbeatWatchState(session_timeout_ms=session_ms, interval_ms=self._interval_ms)
         self._task: asyncio.Task[None] | None = None
         self._is_failing = False

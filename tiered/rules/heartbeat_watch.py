@@ -1,9 +1,10 @@
 """Who has fallen silent: what repeated looks at everybody's heartbeats say, by the looker's own clock.
 
 Owns that judgement. Heartbeats are compared with each other, never with a clock, because clocks of two machines
-differ. A broker is silent when its heartbeat stood still through a whole session of looks; whoever could not look
-for a while (a pause of the process, SQL away) begins the watch anew, because the others could not beat either.
-Liveness only: no safety depends on it (R11).
+differ. A broker is silent when its heartbeat stood still through a session of looks. What lies between two looks
+counts only up to a part of the session: this process may have been paused together with all others. After a look
+that was not possible the watch begins anew, because the others could not beat either. Liveness only: no safety
+depends on it (R11).
 """
 
 from collections.abc import Iterable
@@ -16,7 +17,7 @@ from tiered.ids import InSyncReplica
 class _SeenState:
     registration: InSyncReplica
     heartbeat_at_ms: int
-    since_ms: float
+    silent_ms: float = 0.0
 
 
 class HeartbeatWatchState:
@@ -24,30 +25,28 @@ class HeartbeatWatchState:
 
     def __init__(self, *, session_timeout_ms: float, interval_ms: float) -> None:
         self._session_timeout_ms = session_timeout_ms
-        self._longest_gap_ms = max(session_timeout_ms / 2.0, 2.0 * interval_ms)
-        """With a longer time between two looks, what happened between them is not known."""
+        self._most_a_look_ms = max(session_timeout_ms / 2.0, 2.0 * interval_ms)
         self._seen: dict[int, _SeenState] = {}
         self._looked_ms: float | None = None
 
     def look(self, beats: Iterable[tuple[InSyncReplica, int]], now_ms: float) -> None:
         """Takes note of registrations that are in service, each with its newest heartbeat."""
-        if self._looked_ms is None or now_ms - self._looked_ms > self._longest_gap_ms:
-            self._seen.clear()
+        passed_ms = 0.0 if self._looked_ms is None else min(now_ms - self._looked_ms, self._most_a_look_ms)
         self._looked_ms = now_ms
         before, self._seen = self._seen, {}
         for registration, heartbeat_at_ms in beats:
             known = before.get(registration.broker_id)
             if known is None or (known.registration, known.heartbeat_at_ms) != (registration, heartbeat_at_ms):
-                known = _SeenState(registration=registration, heartbeat_at_ms=heartbeat_at_ms, since_ms=now_ms)
+                known = _SeenState(registration=registration, heartbeat_at_ms=heartbeat_at_ms)
+            else:
+                known.silent_ms += passed_ms
             self._seen[registration.broker_id] = known
 
     def missed(self) -> None:
         """A look was not possible: nothing can be held against anybody."""
         self._looked_ms = None
+        self._seen.clear()
 
     def silent(self) -> tuple[InSyncReplica, ...]:
         """Whose heartbeat stood still for a session, as of the last look."""
-        if self._looked_ms is None:
-            return ()
-        since_ms = self._looked_ms - self._session_timeout_ms
-        return tuple(each.registration for each in self._seen.values() if each.since_ms <= since_ms)
+        return tuple(each.registration for each in self._seen.values() if each.silent_ms >= self._session_timeout_ms)
