@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-START_S = 30.0
+START_S = 60.0
 STOP_S = 30.0
 
 

@@ -32,7 +32,7 @@ hypothesis.settings.load_profile(os.environ.get("TIERED_HYPOTHESIS_PROFILE", "de
 
 
 # What takes longest as one piece begins first, so that no worker ends long after the other.
-LONGEST_FIRST = ["tests/spark", "tests/faults", "tests/components", "tests/clients", "tests/contracts"]
+LONGEST_FIRST = ["tests/spark", "tests/cluster", "tests/faults", "tests/components", "tests/clients", "tests/contracts"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -77,16 +77,17 @@ class Soak:
         with ClusterProcesses(
             self.folder, brokers=figures.brokers, settings=self._settings, seed=figures.seed
         ) as cluster:
-            try:
-                cluster.start()
-                self._create_topics(cluster)
-                self._live(cluster)
-            except Exception as error:
-                figures.complaints.append(f"{type(error).__name__}: {error}"[:6000])
-            self._judge(cluster)
+            for step in (self._begin, self._live, self._judge):
+                try:
+                    step(cluster)
+                except Exception as error:
+                    figures.complaints.append(f"{type(error).__name__}: {error}"[:6000])
+                    if step is self._begin:
+                        break
         return figures
 
-    def _create_topics(self, cluster: ClusterProcesses) -> None:
+    def _begin(self, cluster: ClusterProcesses) -> None:
+        cluster.start()
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
         topics = [NewTopic(topic, PARTITIONS_EACH, self.figures.brokers, config=CONFIGS[topic]) for topic in CONFIGS]
         for future in admin.create_topics(topics, operation_timeout=30).values():

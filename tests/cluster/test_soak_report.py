@@ -1,0 +1,76 @@
+"""The soak's own figures: which faults are drawn, how silences are measured, and what the report says."""
+
+import json
+import random
+from pathlib import Path
+
+from tests.cluster.checker import check
+from tests.cluster.history import Kind, Operation, Outcome, value_of
+from tests.cluster.nemesis import FAULTS, draw_round
+from tests.cluster.soak import write_report
+from tests.cluster.soak_report import SoakFigures, silences_s
+
+PROBER = 4
+
+
+def probe(partition: int, at_s: float, outcome: Outcome = Outcome.OK) -> Operation:
+    return Operation(Kind.SEND, outcome, PROBER, partition, 1, value_of(PROBER, 1), 0, int(at_s * 1e6))
+
+
+def figures() -> SoakFigures:
+    return SoakFigures(seed=7, minutes=2.0, brokers=3, partitions=4, per_second=60.0)
+
+
+def test_a_quarter_of_the_rounds_has_no_fault_and_every_kind_comes_up() -> None:
+    chance = random.Random(1)
+    rounds = [draw_round(chance, (1, 2, 3), 30.0) for _ in range(2000)]
+    quiet = sum(not strikes for strikes in rounds)
+    assert 0.2 < quiet / len(rounds) < 0.3
+    assert {strike.fault.name for strikes in rounds for strike in strikes} == {fault.name for fault in FAULTS}
+
+
+def test_faults_of_a_round_touch_different_things_and_end_within_it() -> None:
+    chance = random.Random(2)
+    for _ in range(500):
+        strikes = draw_round(chance, (1, 2, 3), 30.0)
+        assert len({strike.fault.touches for strike in strikes}) == len(strikes)
+        assert all(strike.after_s + strike.seconds <= 30.0 for strike in strikes)
+
+
+def test_the_same_seed_draws_the_same_rounds() -> None:
+    def words(seed: int) -> list[str]:
+        chance = random.Random(seed)
+        return [strike.words() for _ in range(20) for strike in draw_round(chance, (1, 2, 3), 30.0)]
+
+    assert words(3) == words(3)
+    assert words(3) != words(4)
+
+
+def test_a_silence_is_what_lies_between_two_acknowledged_probes() -> None:
+    history = [probe(0, at) for at in (1.0, 1.2, 4.2, 4.4)] + [probe(1, 1.0), probe(1, 1.3)]
+    history.append(probe(0, 2.0, Outcome.UNKNOWN))
+    found = silences_s(history, PROBER, period_s=0.2)
+    assert found[1] == []
+    ((began, seconds),) = found[0]
+    assert (began, round(seconds, 3)) == (1.2, 2.8)
+
+
+def test_a_report_without_violation_says_passed_and_lists_every_promise(tmp_path: Path) -> None:
+    run = figures()
+    run.take(check([], [], []))
+    path = write_report(run, tmp_path)
+    text = path.read_text()
+    assert text.startswith("# Soak of 2 minutes: passed")
+    assert "| lost | 0 |" in text
+    assert json.loads((tmp_path / "soak.json").read_text())["passed"] is True
+
+
+def test_a_complaint_or_a_violation_fails_the_run_and_is_told(tmp_path: Path) -> None:
+    run = figures()
+    run.complaints.append("a broker did not start")
+    assert not run.passed
+    assert "a broker did not start" in run.to_markdown()
+    other = figures()
+    other.take(check([Operation(Kind.ERROR, Outcome.OK, 101, 0, 5, 1, 0, 0)], [], []))
+    assert not other.passed
+    assert "| an error that no consumer may see | 1 |" in other.to_markdown()
