@@ -1,7 +1,6 @@
 """`tiered brokers`, `tiered topics reassign` and its siblings with three real brokers; and `tiered cluster up`."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -11,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 from tiered.cli import main
@@ -255,15 +255,15 @@ def test_a_cluster_comes_up_ends_and_comes_up_again(
     tiered = Command(",".join(ready_of(second, 2).values()), capsys, tmp_path)
     eventually(lambda: len(tiered.json("brokers", "list")) == 2, lambda: tiered.json("brokers", "list"))
     assert tiered.values("kept") == list(range(LINES))
+    third = up("--brokers", "2", "--data", str(short_folder / "c"))
+    assert third.wait(WAIT_S) == 1
+    assert "is another `tiered cluster up` running there?" in (tmp_path / "said").read_text()
+    assert len(tiered.json("brokers", "list")) == 2, "the one that runs was left alone"
     # Whoever is killed is named, with the command that starts it again.
-    victims = [
-        int(path.name)
-        for path in Path("/proc").glob("[0-9]*")
-        if f"{short_folder}/c/broker-2" in (path / "cmdline").read_text(errors="replace").replace("\0", " ")
-        and f"PPid:\t{second.pid}\n" in (path / "status").read_text()
+    (victim,) = [
+        each for each in psutil.Process(second.pid).children() if f"{short_folder}/c/broker-2" in each.cmdline()
     ]
-    (victim,) = victims
-    os.kill(victim, signal.SIGKILL)
+    victim.kill()
     said = tmp_path / "said"
     eventually(lambda: "broker 2 ended by signal 9; start it again with:" in said.read_text(), said.read_text)
     assert tiered.values("kept") == list(range(LINES))

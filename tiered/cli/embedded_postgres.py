@@ -34,6 +34,7 @@ class EmbeddedPostgres:
         self._as_nobody = os.geteuid() == 0
         self._sockets = _socket_folder(self._folder)
         self._bin: Path | None = None
+        self._is_ours = False
 
     @property
     def url(self) -> str:
@@ -42,6 +43,11 @@ class EmbeddedPostgres:
 
     def start(self) -> None:
         """Returns when it accepts connections. Raises CommandFailed that says what to do."""
+        if (pid := self._running_pid()) is not None:
+            raise CommandFailed(
+                f"a PostgreSQL runs in {self._folder} already: is another `tiered cluster up` running there? If none "
+                f"is, it was left behind: end it with `kill {pid}`"
+            )
         self._prepare_folders()
         self._bin = self._usable_binaries()
         if not (self._data / "PG_VERSION").exists():
@@ -50,11 +56,22 @@ class EmbeddedPostgres:
         self._run(
             "pg_ctl", "-D", str(self._data), "-w", "-t", str(START_S), "-l", str(self._log), "-o", options, "start"
         )
+        self._is_ours = True
 
     def stop(self) -> None:
-        """Ends it; every connection is cut. Harmless when it does not run."""
-        if self._bin is not None and (self._data / "postmaster.pid").exists():
+        """Ends it; every connection is cut. Harmless when this did not start it, or when it has ended by itself."""
+        if self._is_ours and self._running_pid() is not None:
             self._run("pg_ctl", "-D", str(self._data), "-w", "-m", "fast", "stop")
+
+    def _running_pid(self) -> int | None:
+        """The server of this folder, if one runs. Source: the first line of `postmaster.pid` is its process id."""
+        try:
+            pid = int((self._data / "postmaster.pid").read_text().split("\n", 1)[0])
+            # After a crash of the machine the number can be anybody's.
+            program = Path(f"/proc/{pid}/comm").read_text().strip()
+        except (OSError, ValueError):
+            return None
+        return pid if program == "postgres" else None
 
     def _prepare_folders(self) -> None:
         for each in (self._folder, self._sockets):
