@@ -36,9 +36,11 @@ from tiered.server.kafka.error_mapping import (
     NONE,
     error_code,
 )
+from tiered.server.kafka.leader_hints import CODES, LeaderHints
 from tiered.server.kafka.outbox import Parts
 from tiered.wire import fetch
 from tiered.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchTopicResult
+from tiered.wire.primitives import NodeEndpoint
 
 log = logging.getLogger(__name__)
 
@@ -299,7 +301,24 @@ def _answer(request: RawRequest, asked: FetchRequest, found: _Found) -> Parts:
                 if entry.partition is not None:
                     entry.partition.traffic.fetched_bytes += length
         results.append(FetchTopicResult(topic.name, topic.topic_id, answers))
-    return fetch.encode_fetch_response(version, request.correlation_id, NONE, NO_SESSION, results)
+    endpoints: tuple[NodeEndpoint, ...] = ()
+    if found.has_error and version >= fetch.FIRST_FLEXIBLE:
+        endpoints = _name_leaders(results, LeaderHints(request))
+    return fetch.encode_fetch_response(
+        version, request.correlation_id, NONE, NO_SESSION, results, node_endpoints=endpoints
+    )
+
+
+def _name_leaders(results: list[FetchTopicResult], hints: LeaderHints) -> tuple[NodeEndpoint, ...]:
+    """Completes refusals by who leads; where those listen."""
+    for topic in results:
+        answers = topic.partitions
+        assert isinstance(answers, list)
+        for index, answer in enumerate(answers):
+            if answer.error_code in CODES:
+                leader = hints.leader(topic.name, topic.topic_id, answer.partition_index)
+                answers[index] = answer._replace(current_leader=leader)
+    return hints.endpoints
 
 
 def _result(entry: _Entry, asked: FetchRequest, version: int) -> FetchPartitionResult:

@@ -28,8 +28,10 @@ from tiered.formats import record_batch
 from tiered.server.kafka.dispatch import Api, RawRequest, framed
 from tiered.server.kafka.error_mapping import error_code
 from tiered.server.kafka.frame_handler import Answer, Overlapping
+from tiered.server.kafka.leader_hints import CODES, LeaderHints
 from tiered.server.kafka.outbox import Parts
 from tiered.wire import produce
+from tiered.wire.primitives import NodeEndpoint
 from tiered.wire.produce import PartitionResult, ProduceRequest, ProduceTopic, RecordError, TopicResult
 
 NO_ACKS = 0
@@ -100,7 +102,7 @@ def _append_all(
     if waits:
         return Overlapping(_answer_when_stored(request, asked, results, waits, started_ms))
     broker.counters.request_latency["Produce"].observe(broker.clock.monotonic_ms() - started_ms)
-    return None if asked.acks == NO_ACKS else _answer(request, results)
+    return None if asked.acks == NO_ACKS else _answer(request, results, is_refused=refused is not None)
 
 
 # Batches that `compression.type` demands to be compressed anew
@@ -224,13 +226,30 @@ async def _answer_when_stored(
             _count(request, error)
             answers[number] = _refusal(answers[number].partition_index, error)
     broker.counters.request_latency["Produce"].observe(broker.clock.monotonic_ms() - started_ms)
-    return _answer(request, results)
+    is_refused = any(answer.error_code for topic in results for answer in topic.partitions)
+    return _answer(request, results, is_refused=is_refused)
 
 
-def _answer(request: RawRequest, results: list[TopicResult]) -> Parts:
+def _answer(request: RawRequest, results: list[TopicResult], *, is_refused: bool) -> Parts:
     version = request.context.api_version
-    body = produce.encode_produce_response(results, version)
+    endpoints: tuple[NodeEndpoint, ...] = ()
+    if is_refused and version >= produce.FIRST_WITH_LEADERS:
+        hints = LeaderHints(request)
+        results = [_with_leaders(topic, hints) for topic in results]
+        endpoints = hints.endpoints
+    body = produce.encode_produce_response(results, version, node_endpoints=endpoints)
     return framed(produce.API_KEY, version, request.correlation_id, body)
+
+
+def _with_leaders(topic: TopicResult, hints: LeaderHints) -> TopicResult:
+    name, topic_id, answers = topic
+    named = [
+        each._replace(current_leader=hints.leader(name, topic_id, each.partition_index))
+        if each.error_code in CODES
+        else each
+        for each in answers
+    ]
+    return TopicResult(name, topic_id, named)
 
 
 API = Api(key=0, name="Produce", min_version=0, max_version=13, refuse_below=3, raw=handle)
