@@ -97,3 +97,12 @@ def test_a_broker_that_joins_later_is_known_to_all_and_gets_new_partitions(broke
     assert fourth.stop() == 0
     brokers.wait(lambda: all(row.leader != 4 for row in brokers.rows("wider")), "others lead")
     assert time.monotonic() - began < 10
+
+
+def test_a_broker_that_others_could_not_reach_is_refused(brokers: Brokers) -> None:
+    fifth = brokers.add(5)
+    fifth.arguments += ["--kafka", "0.0.0.0:0"]
+    with pytest.raises(AssertionError, match="--advertise HOST:PORT"):
+        fifth.start()
+    assert 5 not in brokers.registered()
+    del brokers.by_id[5]

@@ -32,7 +32,7 @@ from tiered.broker.parts import BrokerParts
 from tiered.broker.producer_ids import ProducerIds
 from tiered.broker.record_reader import RecordReader
 from tiered.broker.record_writer import RecordWriter
-from tiered.broker.registration import Registration
+from tiered.broker.registration import WILDCARD_ADDRESSES, Registration
 from tiered.broker.replication.channel import Channels
 from tiered.broker.replication.peer_channel import PeerChannels
 from tiered.broker.replication.replication import Replication
@@ -59,7 +59,6 @@ log = logging.getLogger(__name__)
 
 LAST_WORDS_MS = 5_000
 RECOMPRESSING_BYTES = 128 << 20
-WILDCARD_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - compared with, never bound
 
 
 class Broker:

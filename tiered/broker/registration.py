@@ -8,7 +8,7 @@ marker before the registration was answered, nor leave one where a log met an I/
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from tiered.errors import InvalidConfig, MetadataOutcomeUnknown
 from tiered.hot.file_system import read_whole, replace_file
 from tiered.ids import TopicId
 from tiered.meta import brokers, cluster, coordinator_slots, partitions, segments, settings, topics
+from tiered.meta.brokers import BrokerRow
 from tiered.meta.changes import ChangeSet
 from tiered.runtime import new_uuid
 
@@ -32,6 +33,7 @@ MARKER_FILE = "registration.json"
 MAX_MARKER_BYTES = 4096
 ANSWER_TRIES = 3
 READ_DEADLINE_MS = 60_000
+WILDCARD_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - compared with, never bound
 BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -85,7 +87,7 @@ class Registration:
             cluster_id = cluster.ensure(conn, cluster_id=new_cluster_id, now_ms=now_ms).cluster_id
             # Refused before anything is changed: a registration would stop the broker that belongs here.
             broker.data.require_own(cluster_id, broker.broker_id)
-            self._require_alone(conn)
+            self._check_others(brokers.load_all(conn), advertised[0])
             made = brokers.register(
                 conn,
                 broker_id=broker.broker_id,
@@ -129,14 +131,23 @@ class Registration:
                 log.warning("whether this broker is registered is not known, it asks again: %s", error)
         return await self._broker.database.run(register)
 
-    def _require_alone(self, conn: Connection) -> None:
-        if not self._broker.is_alone:
-            return
-        for row in brokers.load_all(conn):
-            if row.broker_id != self._broker.broker_id:
+    def _check_others(self, registered: Sequence[BrokerRow], host: str) -> None:
+        """Returns when this broker can work together with those that are registered. Raises InvalidConfig."""
+        others = [row for row in registered if row.broker_id != self._broker.broker_id]
+        if others and self._broker.is_alone:
+            raise InvalidConfig(
+                f"the catalogue belongs to broker {others[0].broker_id}: start with --broker-id {others[0].broker_id}, "
+                "or give this broker a --meta URL of its own; several brokers share a catalogue on PostgreSQL alone"
+            )
+        if others and host in WILDCARD_ADDRESSES:
+            raise InvalidConfig(
+                f"other brokers cannot reach this one at {host}: tell them an address with --advertise HOST:PORT"
+            )
+        for row in others:
+            if row.host in WILDCARD_ADDRESSES and not row.fenced:
                 raise InvalidConfig(
-                    f"the catalogue belongs to broker {row.broker_id}: start with --broker-id {row.broker_id}, or give "
-                    "this broker a --meta URL of its own; several brokers share a catalogue on PostgreSQL alone"
+                    f"broker {row.broker_id} cannot be reached by others at {row.host}: start it with --advertise "
+                    "HOST:PORT first"
                 )
 
     # The marker

@@ -12,8 +12,9 @@ import signal
 import sys
 from collections.abc import Callable
 
-from tiered.broker.broker import WILDCARD_ADDRESSES, Broker
+from tiered.broker.broker import Broker
 from tiered.broker.parts import BrokerParts
+from tiered.broker.registration import WILDCARD_ADDRESSES
 from tiered.config import ServeOptions
 from tiered.errors import InvalidConfig, TieredError
 from tiered.runtime import Clock, SystemClock
