@@ -45,6 +45,7 @@ def report(what: str, silences: list[float]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_killed_leaders_are_replaced_and_nothing_acknowledged_is_lost(
     make_cluster: Callable[..., ClusterProcesses],
 ) -> None:

@@ -132,12 +132,14 @@ def run_outage(cluster: ClusterProcesses, away: Callable[[], None], back: Callab
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_produce_and_fetch_go_on_while_postgres_is_stopped(make_cluster: Callable[..., ClusterProcesses]) -> None:
     cluster = make_cluster()
     run_outage(cluster, cluster.stop_sql, cluster.start_sql, 20.0)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_produce_and_fetch_go_on_while_postgres_hangs(make_cluster: Callable[..., ClusterProcesses]) -> None:
     cluster = make_cluster()
     run_outage(cluster, cluster.postgres.freeze_all, cluster.postgres.thaw_all, 12.0)

@@ -35,6 +35,7 @@ def wait_until_nobody_uploads(cluster: ClusterProcesses) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_wiped_broker_rejoins_without_its_leader_reading_the_store(
     make_cluster: Callable[..., ClusterProcesses],
 ) -> None:
