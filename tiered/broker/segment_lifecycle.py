@@ -58,6 +58,8 @@ class SegmentLifecycle:
         the partition is then as before, and what was left behind will be swept.
         """
         broker = self._broker
+        # Taken now: a broker that is replaced meanwhile learns the next epoch, in which it must commit nothing.
+        leader_epoch = partition.leader_epoch
         local = partition.log.segment_for_upload(base_offset)
         object_id = new_uuid()
         started_ms = broker.clock.monotonic_ms()
@@ -67,7 +69,7 @@ class SegmentLifecycle:
             await broker.flusher.flushed(partition.log, local.end_offset)
             previous_root = await self._previous_root(partition)
             described = await broker.uploads.run(self._describe, partition, local, previous_root)
-            plan = self._plan(partition, local, described, object_id, previous_root)
+            plan = self._plan(partition, leader_epoch, local, described, object_id, previous_root)
             await self._insert_plan(partition, plan)
             crash_point("upload.planned")
             await self._put(partition, local, described, plan)
@@ -112,7 +114,13 @@ class SegmentLifecycle:
         )
 
     def _plan(
-        self, partition: Partition, local: SegmentFile, described: DescribedSegment, object_id: UUID, previous_root: str
+        self,
+        partition: Partition,
+        leader_epoch: int,
+        local: SegmentFile,
+        described: DescribedSegment,
+        object_id: UUID,
+        previous_root: str,
     ) -> SegmentPlan:
         where = partition.topic_partition
         table = described.table
@@ -123,7 +131,7 @@ class SegmentLifecycle:
             partition=where.partition,
             base_offset=local.base_offset,
             end_offset=local.end_offset,
-            leader_epoch=partition.leader_epoch,
+            leader_epoch=leader_epoch,
             owner=self._broker.broker_id,
             object_key=object_key.segment_key(
                 partition.topic,
@@ -131,7 +139,7 @@ class SegmentLifecycle:
                 where.partition,
                 local.base_offset,
                 local.end_offset,
-                partition.leader_epoch,
+                leader_epoch,
                 object_id,
             ),
             size_bytes=local.size_bytes + len(described.tail),
@@ -233,7 +241,7 @@ class SegmentLifecycle:
         """`log_start_offset` in SQL first, with the rows below it retired; from there it comes here, to all other
         replicas and to the checkpoint. Raises FencedLeaderEpoch when this broker leads no more."""
         broker = self._broker
-        where = partition.topic_partition
+        where, leader_epoch = partition.topic_partition, partition.leader_epoch
         now_ms = broker.clock.now_ms()
         try:
             await broker.feed.commit(
@@ -241,7 +249,7 @@ class SegmentLifecycle:
                     conn,
                     where.topic_id,
                     where.partition,
-                    leader_epoch=partition.leader_epoch,
+                    leader_epoch=leader_epoch,
                     new_log_start_offset=log_start_offset,
                     now_ms=now_ms,
                     purge_after_ms=now_ms + partition.config.tiered_purge_grace_ms,

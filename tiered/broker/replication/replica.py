@@ -73,7 +73,8 @@ class Replica:
         self._deferred: list[tuple[PartitionRow, int]] = []
         self._cold_end_offset = cold_end_offset
         self._log_start_offset = max(log_start_offset, log.log_start_offset)
-        self._high_watermark = min(max(self._log_start_offset, cold_end_offset), log.log_end_offset)
+        # Not the store's end: what a follower has below it may be another leader's, until its log was compared.
+        self._high_watermark = min(self._log_start_offset, log.log_end_offset)
 
     @property
     def high_watermark(self) -> int:
@@ -151,6 +152,8 @@ class Replica:
         if leadership.pending is not None and row.partition_epoch > leadership.pending_since_epoch:
             leadership.settle()
         if is_new:
+            # Who is elected has everything that was committed, and so all that is in the store.
+            self._high_watermark = max(self._high_watermark, min(self._cold_end_offset, self.log.log_end_offset))
             if leadership.is_sole:  # Whatever the only member of the ISR has is committed.
                 self._high_watermark = max(self._high_watermark, self.log.log_end_offset)
             self.waiters.wake()
