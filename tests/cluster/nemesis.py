@@ -21,7 +21,6 @@ from tiered.testing.faulty_s3 import FaultKind
 Undo = Callable[[], None]
 Begin = Callable[[ClusterProcesses, random.Random, int], Undo]
 START_TRIES = 20
-LONG_PAUSE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +207,12 @@ FAULTS = (
     Fault(name="S3 is away", begin=_bad_store((FaultKind.SLOW_DOWN,), 1.0), touches="s3"),
     Fault(name="S3 is slow", begin=_bad_store((FaultKind.DELAY,), 0.7, seconds=1.5), touches="s3"),
 )
+
+LONG_FAULTS = (
+    Fault(name="SIGSTOP for a minute", begin=_pause, touches="process", seconds=(60.0, 60.0), weight=1),
+    Fault(name="SQL away for a minute", begin=_sql_stopped, touches="sql", seconds=(60.0, 60.0), weight=1),
+)
+"""For runs that have the time: their rounds last longer than others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

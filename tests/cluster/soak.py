@@ -21,7 +21,7 @@ from tests.cluster.checker import check
 from tests.cluster.child import Child
 from tests.cluster.evidence import read_partitions
 from tests.cluster.history import read_history
-from tests.cluster.nemesis import FAULTS, Fault, Nemesis, draw_round
+from tests.cluster.nemesis import FAULTS, LONG_FAULTS, Fault, Nemesis, draw_round
 from tests.cluster.processes import ClusterProcesses
 from tests.cluster.soak_report import SoakFigures, silences_s
 from tests.cluster.workload_process import PROBER, WATCHERS
@@ -43,6 +43,7 @@ SETTINGS: dict[str, object] = {
 PROBES_PER_SECOND = 5.0
 ROUND_S = 30.0
 HEALING_S = 90.0
+LONG_RUN_MINUTES = 10.0
 
 
 class Soak:
@@ -206,7 +207,8 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--results", type=Path, default=Path("soak-results"))
     options: Any = parser.parse_args(argv)
     folder: Path = options.folder or Path(tempfile.mkdtemp(prefix="tiered-soak-"))
-    faults = [each for each in FAULTS if not options.only or any(word in each.name for word in options.only)]
+    known = FAULTS if options.minutes < LONG_RUN_MINUTES else (*FAULTS, *LONG_FAULTS)
+    faults = [each for each in known if not options.only or any(word in each.name for word in options.only)]
     print(f"seed {options.seed}, everything in {folder}", flush=True)
     run = Soak(folder, minutes=options.minutes, seed=options.seed, per_second=options.per_second, faults=faults)
     figures = run.run()
