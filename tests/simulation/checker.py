@@ -65,7 +65,6 @@ class Book:
     row: "Row | None" = None
     sequences: dict[int, int] = field(default_factory=dict)
     """The last sequence of each producer in the ledger."""
-    acknowledged: int = 0
     reported: tuple[int, int] = (-1, -1)
     """The leader epoch and the high watermark that a client was told last."""
 
@@ -84,7 +83,8 @@ class Row(NamedTuple):
 class Checker:
     """One run's. Raises Violation out of whatever the run is doing."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, min_isr: int = 2) -> None:
+        self.min_isr = min_isr
         self.books: dict[TopicPartition, Book] = {}
         self.batches: dict[int, Batch] = {}
         """By their CRC."""
@@ -188,6 +188,8 @@ class Checker:
                 self._leads(book, process.name, now[1])
                 if replica.has_failed:
                     raise Violation(f"R7: {process.name} begins to lead {book.name} with a log that has failed")
+                if not partition.is_withheld:  # Whoever asks now is told so.
+                    self.was_reported(partition.topic_partition, now[1], now[0])
             if before is None or now[0] > before[0]:
                 self._committed(book, replica, now[0], partition)
 
@@ -276,9 +278,27 @@ class Checker:
             self._change_number = max(self._change_number, change)
             book = self.book(TopicPartition(UUID(topic_id), number))  # type: ignore[arg-type]
             members = tuple((int(member[0]), int(member[1])) for member in json.loads(isr))
+            before = book.row
             self._row_changed(book, Row(leader, leader_epoch, partition_epoch, members, start, cold))
+            if before is not None and cold > before.cold_end_offset:
+                self._check_uploader(book, driver, topic_id, number)
         for book in self.books.values():
             self._check_members(book, "after a change in SQL")
+
+    def _check_uploader(self, book: Book, driver: sqlite3.Connection, topic_id: str, number: int) -> None:
+        """Only the leader commits segments: a zombie must not."""
+        row = book.row
+        assert row is not None
+        found = driver.execute(
+            "SELECT owner FROM segment WHERE topic_id = ? AND partition = ? AND end_offset = ? "
+            "AND committed_at_ms IS NOT NULL",
+            (topic_id, number, row.cold_end_offset),
+        ).fetchone()
+        if found is None or found[0] != row.leader:
+            raise Violation(
+                f"T2: {book.name}: broker {found and found[0]} has committed a segment up to {row.cold_end_offset}, "
+                f"and {row.leader} leads"
+            )
 
     def _row_changed(self, book: Book, row: Row) -> None:
         before, book.row = book.row, row
@@ -289,6 +309,8 @@ class Checker:
                 raise Violation(f"R1: {book.name} has another leader in leader epoch {row.leader_epoch}")
             if row.isr != before.isr:
                 self.isr_changes += 1
+            if len(row.isr) < min(self.min_isr, len(before.isr)):
+                raise Violation(f"rule 3: {book.name}: the ISR has shrunk from {before.isr} to {row.isr}")
             if row.log_start_offset < before.log_start_offset or row.cold_end_offset < before.cold_end_offset:
                 raise Violation(f"{book.name}: offsets went back in SQL from {before} to {row}")
         if row.leader != -1 and (before is None or row.leader_epoch != before.leader_epoch):
@@ -316,13 +338,15 @@ class Checker:
                 if end and row.cold_end_offset < end:
                     raise Violation(f"R2: {book.name}: {machine} can be elected and holds nothing; {why}")
                 continue
-            if replica.verified == end or replica.has_failed:
+            if replica.has_failed:
                 continue
             if max(replica.start, row.log_start_offset) > max(row.cold_end_offset, row.log_start_offset):
                 raise Violation(
                     f"R2: {book.name}: {machine} can be elected and its log begins at {replica.start}, where the "
                     f"store ends at {row.cold_end_offset}; {why}"
                 )
+            if replica.verified == end:
+                continue
             if replica.end < end:
                 raise Violation(
                     f"R2: {book.name}: {machine} can be elected (epoch {epoch}) and its log ends at {replica.end}, "
@@ -336,13 +360,14 @@ class Checker:
         """A producer with acks=all was told so (R5)."""
         book = self.book(key)
         self.acknowledged += count
-        book.acknowledged = max(book.acknowledged, base_offset + count)
         found = book.ledger[base_offset : base_offset + count]
         if len(found) != count:
             raise Violation(
                 f"R5: {book.name}: offsets {base_offset} to {base_offset + count - 1} were acknowledged, and "
                 f"{len(book.ledger)} is committed"
             )
+        if base_offset + count > book.reported[1]:  # Who was told that knows where the end is at least.
+            book.reported = book.reported[0], base_offset + count
         if any(entry[1] != crc for entry in found):
             raise Violation(f"R5: {book.name}: other records are committed at the acknowledged offset {base_offset}")
 

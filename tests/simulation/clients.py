@@ -106,7 +106,8 @@ class Producer(Client):
 
     async def run(self) -> None:
         while not self.world.stops_producing:
-            await asyncio.sleep(self.rng.expovariate(self.world.plan.batches_per_second))
+            rate = self.world.plan.batches_per_second * (1.0 if self._acks == ALL else 1.6)
+            await asyncio.sleep(self.rng.expovariate(rate))
             count = self.rng.randint(1, 3)
             batch = self._batch(count)
             while not await self._send(batch, count) and self._acks == ALL:
@@ -115,7 +116,7 @@ class Producer(Client):
     def _batch(self, count: int) -> bytes:
         world, idempotent = self.world, self._acks == ALL
         now_ms = world.now_ms()
-        values = [f"{self.number}/{self._sequence}/{place}".encode() for place in range(count)]
+        values = [f"{self.number}/{self._sequence}/{place}".ljust(60).encode() for place in range(count)]
         records = [
             Record(offset=place, timestamp_ms=now_ms, key=None, value=value) for place, value in enumerate(values)
         ]

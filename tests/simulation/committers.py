@@ -7,6 +7,8 @@ by a coordinator that was replaced and does not know it, and not by a transactio
 import asyncio
 from typing import TYPE_CHECKING
 
+from sqlalchemy import Connection
+
 from tests.simulation.clients import Client
 from tests.simulation.network import Unanswered
 from tiered.broker.broker import Broker
@@ -49,6 +51,17 @@ class Committer(Client):
             self._coordinator = None
             return False
         return True
+
+    def check_stored(self, conn: Connection) -> None:
+        """In a transaction that is about to be committed."""
+        found = conn.exec_driver_sql(
+            "SELECT max(committed_offset) FROM group_offset WHERE group_id = ?", (self._group_id,)
+        ).scalar()
+        if self.promised and (found or 0) < self.promised:
+            self.world.violate(
+                f"R10: {self._group_id}: a coordinator writes the committed offset {found}, where {self.promised} was "
+                "acknowledged"
+            )
 
     async def _find(self) -> int:
         if self._coordinator is not None:

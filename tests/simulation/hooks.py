@@ -19,7 +19,7 @@ from tiered.broker import disk_reserve, housekeeping
 from tiered.broker.partition import Partition
 from tiered.formats.record_batch import read_header
 from tiered.hot.log import Log
-from tiered.meta import changes, cluster
+from tiered.meta import changes, cluster, group_offsets
 from tiered.meta.changes import ChangeSet
 
 
@@ -30,6 +30,8 @@ class Hooks:
     report: Callable[[str], None] = print
     """Takes a violation: product code that ends up here must not swallow it."""
     rng: Random = Random(0)
+    offsets_written: Callable[[Connection], None] = lambda conn: None
+    """Looks at what a transaction of a group coordinator is about to commit."""
     answers: ClassVar[dict[tuple[int, int], ChangeSet]] = {}
     """Of the change feed, in this run."""
     is_installed = False
@@ -53,6 +55,7 @@ def install() -> None:
     _install_log()
     _install_partition()
     _install_feed()
+    _install_offsets()
     housekeeping.STALL_PROBE_MS = 3_600_000  # Nothing ever blocks this loop
     disk_reserve.RESERVE_BYTES = 0  # A file of 4 MiB for each start of each broker is what the disk would be busy with
 
@@ -84,6 +87,17 @@ def _install_feed() -> None:
         return found
 
     changes.since = since
+
+
+def _install_offsets() -> None:
+    plain = group_offsets.write
+
+    def write(conn: Connection, *args: Any) -> Any:
+        written = plain(conn, *args)
+        Hooks.offsets_written(conn)
+        return written
+
+    group_offsets.write = write  # type: ignore[assignment]
 
 
 def _install_log() -> None:

@@ -219,7 +219,7 @@ class SimChannel:
 
         self._asking = world.loop.create_future()
         try:
-            return await world.network.call(  # type: ignore[no-any-return]
+            return await world.network.call(
                 self._follower.name,
                 leader.name,
                 self._process,

@@ -11,7 +11,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 from unittest.mock import patch
 
@@ -19,8 +20,8 @@ from tests.simulation import runner
 from tiered.broker import tier_plan
 from tiered.broker.partition import Partition, Role
 from tiered.broker.registration import Marker, Registration
-from tiered.broker.replication import acknowledgements, answer, catch_up, fetcher, isr_changes, leadership
-from tiered.meta import partitions, segments
+from tiered.broker.replication import acknowledgements, answer, catch_up, fetcher, isr_changes
+from tiered.meta import coordinator_slots, group_offsets, partitions, replica_sets, segments
 from tiered.meta.tables import segment
 from tiered.rules import elections, isr
 from tiered.rules.replica_set import ReplicaSet
@@ -49,8 +50,6 @@ def _blind_swap() -> Patches:
     plain = partitions.change_isrs
 
     def change(conn: Any, *, broker_id: int, broker_epoch: int, changes: Any) -> Any:
-        from dataclasses import replace
-
         now = [
             replace(each, expected_partition_epoch=partitions.load(conn, each.topic_id, each.partition).partition_epoch)
             for each in changes
@@ -139,28 +138,43 @@ def _shrinks_below_min_isr() -> Patches:
 
 
 def _joins_without_broker_epoch() -> Patches:
-    """A restart is taken for the process that it replaced."""
-    from tiered.broker.image import ClusterImage
+    """Whoever joins or stays does so with its present registration, whichever process it was that had caught up."""
+    plain = partitions.change_isrs
 
-    def fetched(self: Any, broker_id: int) -> Any:
-        return self._fetched.get(broker_id)
+    def change(conn: Any, *, broker_id: int, broker_epoch: int, changes: Any) -> Any:
+        standings = replica_sets.load_standings(conn)
+        now = [
+            replace(
+                each, isr=tuple(member._replace(broker_epoch=standings[member.broker_id][0]) for member in each.isr)
+            )
+            for each in changes
+        ]
+        return plain(conn, broker_id=broker_id, broker_epoch=broker_epoch, changes=now)
 
-    plain = isr.high_watermark
+    return [(partitions, "change_isrs", change)]
 
-    def high_watermark(**values: Any) -> int:
-        held = {
-            member.broker_id: isr.Fetched(member.broker_epoch, values["fetched"][member.broker_id].offset)
-            for member in isr.maximal(values["committed"], values["pending"])
-            if member.broker_id in values["fetched"]
-        }
-        return plain(**{**values, "fetched": held})
 
-    return [
-        (partitions, "is_current", lambda member, standings: True),
-        (ClusterImage, "is_current", lambda self, member: True),
-        (isr, "high_watermark", high_watermark),
-        (leadership.Leadership, "fetched_by", fetched),
-    ]
+def _zombie_commits_offsets() -> Patches:
+    """Whatever the slots' epochs are by now, the coordinator writes."""
+    plain, numbers = group_offsets.write, count(1_000_000)
+
+    def write(conn: Any, commits: Any, changed: Any, by: Any) -> Any:
+        slots = {each.slot for each in commits} | {each.slot for each in changed}
+        rows = coordinator_slots.lock(conn, slots)
+        epochs = {slot: row.slot_epoch for slot, row in rows.items()}
+        return plain(conn, commits, changed, replace(by, slot_epochs=epochs, commit_number=next(numbers)))
+
+    return [(group_offsets, "_lost", lambda row, slot, by: None), (group_offsets, "write", write)]
+
+
+def _serves_uncommitted() -> Patches:
+    def plan_read(self: Any, offset: int, *, committed_only: bool) -> Any:
+        return self._plan(offset, self.log.log_end_offset)
+
+    def read_hot(self: Any, offset: int, max_bytes: int, *, committed_only: bool, at_least_one: bool) -> Any:
+        return self.log.read(offset, max_bytes, end_offset=self.log.log_end_offset, min_one_batch=at_least_one)
+
+    return [(Partition, "plan_read", plan_read), (Partition, "read_hot", read_hot)]
 
 
 def _acknowledges_on_append() -> Patches:
@@ -281,7 +295,7 @@ MUTANTS = (
     ),
     Mutant(
         name="broker_epoch_unchecked",
-        breaks="rules 4 and 5: what an earlier process of a broker has fetched counts for the present one",
+        breaks="rule 5: a member is recorded with its present registration, whichever of its processes had caught up",
         patches=_joins_without_broker_epoch,
     ),
     Mutant(
@@ -303,6 +317,21 @@ MUTANTS = (
         name="zombie_commits_segments",
         breaks="an old leader's upload is committed in a newer leader epoch",
         patches=_zombie_commits_segments,
+    ),
+    Mutant(
+        name="marker_not_removed",
+        breaks="rule 8: after an I/O error of a log the marker stays, and the next start counts as clean",
+        patches=_keeps_the_marker,
+    ),
+    Mutant(
+        name="zombie_commits_offsets",
+        breaks="R10: commits of offsets are not fenced by the epoch of the group's slot",
+        patches=_zombie_commits_offsets,
+    ),
+    Mutant(
+        name="serves_uncommitted",
+        breaks="R6: consumers read above the high watermark",
+        patches=_serves_uncommitted,
     ),
     Mutant(
         name="uploads_uncommitted",

@@ -274,6 +274,7 @@ class Nemesis:
             return None
         operation = self._rng.choice(["sync", "write", "read"])
         machine.disk.broken.add(operation)
+        drops = self._rng.random() < 0.7
         met = self._met_io_errors
         met.add(machine.name)
 
@@ -282,6 +283,9 @@ class Nemesis:
             met.discard(machine.name)
             if machine.is_up:
                 machine.kill()
+            if operation == "sync" and drops:
+                self._world.checker.lossy.add(machine.name)
+                machine.disk.drop_dirty_pages()
             self._world.loop.call_later(
                 0.1, lambda: None if machine.is_up else machine.start(), context=self._world.context
             )

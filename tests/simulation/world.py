@@ -77,7 +77,7 @@ class Plan:
     mishaps: float = 0.04
     batches_per_second: float = 2.5
     poll_s: float = 0.8
-    groups: int = 1
+    groups: int = 2
 
 
 @dataclass(slots=True, kw_only=True)
@@ -198,6 +198,7 @@ class World:
         hooks.install()
         hooks.Hooks.checker, hooks.Hooks.rng = self.checker, Random(self.rng.random())
         hooks.Hooks.answers.clear()
+        hooks.Hooks.offsets_written = self._offsets_written
         hooks.Hooks.report = self.violation_outside
         SHARED_OPEN_SEGMENTS.__init__()  # type: ignore[misc]
         self.sql.on_change = self._sql_changed
@@ -256,6 +257,14 @@ class World:
             self.checker.sql_changed(self._driver)
         except Violation as violation:
             self.violation_outside(str(violation))
+
+    def _offsets_written(self, conn: Connection) -> None:
+        for client in self.clients:
+            if isinstance(client, Committer):
+                try:
+                    client.check_stored(conn)
+                except Violation as violation:
+                    self.violation_outside(str(violation))
 
     async def _story(self) -> None:
         settings = BrokerSettings.of(SETTINGS)
