@@ -263,10 +263,8 @@ def test_each_of_many_changes_stands_for_itself(led: Led) -> None:
 
 def test_ten_thousand_changes_are_one_transaction(led: Led) -> None:
     topic_id = led.database.run_sync(lambda conn: create_topic(conn, "many", assignments=[(1, 2)] * 10_000)).topic_id
-    asked = [
-        led.change(topic_id=topic_id, partition=n, expected_partition_epoch=0, isr=led.members[:1])
-        for n in range(10_000)
-    ]
+    one = led.change(topic_id=topic_id, expected_partition_epoch=0, isr=led.members[:1])
+    asked = [replace(one, partition=n) for n in range(10_000)]
     answers = led.database.run_sync(
         lambda conn: partitions.change_isrs(conn, broker_id=1, broker_epoch=led.members[0].broker_epoch, changes=asked),
         deadline_ms=8_000,
