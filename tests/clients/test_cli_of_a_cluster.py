@@ -94,7 +94,7 @@ def test_a_broker_is_described_with_the_room_on_its_disk(tiered: Command) -> Non
     assert "there is no broker 9" in tiered("brokers", "describe", "9", code=1)
 
 
-def test_draining_moves_every_replica_and_no_record_is_lost(tiered: Command) -> None:
+def test_draining_moves_every_replica_and_no_record_is_lost(tiered: Command, three_brokers: "ThreeBrokers") -> None:
     tiered("topics", "create", "drained", "-p", "6", "--replication-factor", "2")
     tiered.fill("drained")
     for each in tiered.json("topics", "list"):
@@ -112,6 +112,12 @@ def test_draining_moves_every_replica_and_no_record_is_lost(tiered: Command) -> 
     assert tiered.values("drained") == list(range(LINES))
     assert "no replica left to move" in tiered("brokers", "drain", "3")
     assert "in service: stop it first" in tiered("brokers", "remove", "3", code=1)
+    assert three_brokers.broker(3).stop() == 0
+    assert tiered("brokers", "remove", "3") == "broker 3 removed\n"
+    assert [each["broker"] for each in tiered.json("brokers", "list")] == [1, 2]
+    assert "there is no broker 3" in tiered("brokers", "describe", "3", code=1)
+    three_brokers.broker(3).start()
+    eventually(lambda: len(tiered.json("brokers", "list")) == 3, lambda: tiered.json("brokers", "list"))
     assert "balanced" in tiered("brokers", "balance", "--timeout", "60")
     carried = [each["replicas"] for each in tiered.json("brokers", "list")]
     assert max(carried) - min(carried) <= 1
