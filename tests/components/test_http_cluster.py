@@ -4,6 +4,9 @@ One cluster for all tests of this file; each begins with all three in service.
 """
 
 import json
+import os
+import signal
+import time
 import urllib.error
 import urllib.request
 from base64 import b64decode
@@ -25,8 +28,8 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": 0,
     "tiered.upload.interval.ms": 100,
     "tiered.tail.heartbeat.interval.ms": 300,
-    "broker.heartbeat.interval.ms": 200,
-    "broker.session.timeout.ms": 2_000,
+    "broker.heartbeat.interval.ms": 300,
+    "broker.session.timeout.ms": 3_000,
 }
 PARTITIONS = 6
 FORWARDED: dict[str, Any] = {"X-Tiered-Forwarded-By": "9"}
@@ -396,6 +399,23 @@ def test_overview_has_every_broker_with_its_state_and_what_it_leads(brokers: Bro
         assert {each["http_port"] for each in found["brokers"]} == {each.http_port for each in brokers.by_id.values()}
         assert sum(each["leader_count"] for each in found["brokers"]) == found["totals"]["partitions"]
         assert found["totals"]["local_bytes"] == sum(each["totals"]["local_bytes"] for each in found["brokers"])
+
+
+def test_broker_that_is_paused_holds_nobody_up_and_is_told_of_as_silent(brokers: Brokers) -> None:
+    scattered(brokers, "paused", replication_factor=3)
+    paused = brokers.by_id[3]
+    os.kill(paused.pid, signal.SIGSTOP)
+    try:
+        for path in ("/api/v1/cluster", "/api/v1/groups", "/api/v1/topics/paused", "/api/v1/topics"):
+            began = time.monotonic()
+            brokers.by_id[1].get(path)
+            assert time.monotonic() - began < 8, path
+        found = brokers.by_id[1].get("/api/v1/cluster")["brokers"][2]
+        assert found["state"] in ("silent", "fenced")
+        assert found["totals"] is None
+    finally:
+        os.kill(paused.pid, signal.SIGCONT)
+    brokers.wait_whole("paused")
 
 
 def test_dead_leader_without_a_follower_is_a_clear_retriable_error_and_is_seen_everywhere(brokers: Brokers) -> None:
