@@ -38,9 +38,8 @@ class Site(Protocol):
 
 
 def create_topic(bootstrap: str, name: str, partitions: int) -> None:
-    AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).create_topics([NewTopic(name, partitions)])[
-        name
-    ].result(30)
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin.create_topics([NewTopic(name, partitions)])[name].result(30)
 
 
 class OneBroker:
