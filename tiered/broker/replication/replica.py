@@ -175,6 +175,11 @@ class Replica:
         self.role = Role.NONE
         self._end_leadership(self.halted)
 
+    def leave(self) -> None:
+        """This broker holds no replica any more: whoever waits here has to look elsewhere."""
+        self.role = Role.NONE
+        self._end_leadership(f"{self.name} has moved to other brokers; refresh metadata and retry")
+
     def require_leader(self) -> Leadership:
         """What the leader knows of its followers. Raises NotLeader unless this broker leads, CorruptMetadata when
         the partition is halted."""

@@ -70,9 +70,10 @@ class Replication:
                 self._fetcher(line).follow(partition)
 
     def removed(self, partitions: Iterable[Partition]) -> None:
-        """These partitions have left this broker."""
+        """These partitions have left this broker, or are deleted."""
         for partition in partitions:
             self._leave(partition.topic_partition)
+            partition.leave()
 
     def brokers_changed(self) -> None:
         """Registrations are new: connections to brokers that have another address or process now are made anew."""

@@ -172,6 +172,17 @@ async def test_who_waits_is_told_when_the_epoch_changes_under_the_same_leader(le
         await waiting
 
 
+async def test_who_waits_is_told_when_the_replica_leaves(leader: Partition) -> None:
+    append(leader, batch("a"))
+    waiting = asyncio.ensure_future(leader.acknowledgements.reached(1, 5_000))
+    await asyncio.sleep(0)
+    leader.leave()
+    with pytest.raises(NotLeader):
+        await waiting
+    with pytest.raises(NotLeader):
+        append(leader, batch("b"))
+
+
 async def test_waits_end_in_order_and_in_time(leader: Partition) -> None:
     append(leader, batch("a"))
     append(leader, batch("b"))
