@@ -30,23 +30,22 @@ def emptied(
     """
     carried = _CarriedState.of(held, brokers)
     receivers = [broker_id for broker_id, _ in brokers if broker_id not in leaving and broker_id not in closed]
-    targets = {}
-    for key, replicas in held.items():
-        target = list(replicas)
-        for position, broker_id in enumerate(replicas):
-            if broker_id not in leaving:
-                continue
-            others = [each for each in target if each != broker_id]
-            open_to = [each for each in receivers if each not in target]
-            if not open_to:
-                raise InvalidReplicationFactor(
-                    f"a partition has {len(replicas)} replicas, and only {len(receivers)} brokers would be left to "
-                    "take them: start another broker, or give the topic a smaller replication factor first"
-                )
-            carried.move(broker_id, carried.best(open_to, others, position), position, target)
-        if tuple(target) != replicas:
-            targets[key] = tuple(target)
-    return targets
+    targets = {key: list(replicas) for key, replicas in held.items() if not set(leaving).isdisjoint(replicas)}
+    # Preferred leaders first: where they go is settled by who leads least, and followers even out who carries least.
+    for with_leaders in (True, False):
+        for key, target in targets.items():
+            for position, broker_id in enumerate(held[key]):
+                if broker_id not in leaving or (position == 0) != with_leaders:
+                    continue
+                open_to = [each for each in receivers if each not in target]
+                if not open_to:
+                    raise InvalidReplicationFactor(
+                        f"a partition has {len(target)} replicas, and only {len(receivers)} brokers would be left to "
+                        "take them: start another broker, or give the topic a smaller replication factor first"
+                    )
+                others = [each for each in target if each != broker_id]
+                carried.move(broker_id, carried.best(open_to, others, position), position, target)
+    return {key: tuple(target) for key, target in targets.items()}
 
 
 def evened_out(held: Mapping[K, Replicas], brokers: Sequence[tuple[int, str | None]]) -> dict[K, Replicas]:

@@ -47,7 +47,7 @@ def test_what_a_broker_carried_is_shared_by_all_others() -> None:
     after = held | emptied(held, brokers, [5])
     load = Counter(each for replicas in after.values() for each in replicas)
     leaders = Counter(replicas[0] for replicas in after.values())
-    assert max(load.values()) - min(load.values()) <= 2
+    assert max(load.values()) - min(load.values()) <= 4, "a twentieth of the 75 that are due to each"
     assert sorted(leaders.values()) == [25, 25, 25, 25]
 
 
