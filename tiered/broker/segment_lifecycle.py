@@ -37,6 +37,7 @@ SWEEP_BATCH = 100
 PURGE_BATCHES = 100
 # Purged rows say for so long what has become of an object.
 FORGET_PURGED_AFTER_MS = 7 * 24 * 3600 * 1000
+FORGET_DELETED_AFTER_MS = 24 * 3600 * 1000
 FORGET_BATCH = 1_000
 # A commit whose outcome is unknown is repeated until it is known: repeating it is harmless (T3).
 SETTLE_TRIES = 5
@@ -352,7 +353,9 @@ class SegmentLifecycle:
     async def forget_deleted_topics(self) -> None:
         """Ends deleted topics of which no object is left: their checkpoints first, then their last rows."""
         broker = self._broker
-        before_ms = broker.clock.now_ms() + 1
+        # Brokers learn of a deletion by its tombstone: one that was cut off for a while must still find it.
+        grace_ms = FORGET_DELETED_AFTER_MS if len(broker.image.brokers) > 1 else -1
+        before_ms = broker.clock.now_ms() - grace_ms
         found = await broker.database.run(
             lambda conn: topics.list_forgettable(conn, deleted_before_ms=before_ms, limit=SWEEP_BATCH)
         )
