@@ -356,7 +356,8 @@ async def test_a_deadlock_is_repeated_until_both_have_happened(postgres_url: str
 
     tries: tuple[list[int], list[int]] = ([], [])
     await asyncio.gather(asyncio.to_thread(crosswise, 1, 2, tries[0]), asyncio.to_thread(crosswise, 2, 1, tries[1]))
-    assert sorted(map(len, tries)) == [1, 2]
+    # On a busy machine the loser can be back before the winner has woken, and they meet again.
+    assert len(tries[0]) + len(tries[1]) >= 3
     assert await database.run(lambda conn: conn.exec_driver_sql("SELECT n FROM t").scalars().all()) == [2, 2]
     await database.close()
 
