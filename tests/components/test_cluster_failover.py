@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tests.postgres import PostgresDatabases, PostgresServer
 
 pytest_plugins = ["tests.postgres"]
+pytestmark = pytest.mark.slow
 
 SETTINGS = {"group.initial.rebalance.delay.ms": 0, "tiered.upload.interval.ms": 100}
 
