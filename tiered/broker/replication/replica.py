@@ -177,6 +177,7 @@ class Replica:
 
     def leave(self) -> None:
         """This broker holds no replica any more: whoever waits here has to look elsewhere."""
+        self._deferred.clear()  # Or the end of a truncation would give it a role again.
         self.role = Role.NONE
         self._end_leadership(f"{self.name} has moved to other brokers; refresh metadata and retry")
 

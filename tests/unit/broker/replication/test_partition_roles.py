@@ -203,6 +203,14 @@ def test_a_row_waits_for_the_end_of_a_truncation(follower: Partition) -> None:
     assert (follower.role, follower.leader_epoch) == (Role.LEADER, 1)
 
 
+def test_a_replica_that_left_while_its_log_was_cut_takes_no_role_afterwards(follower: Partition) -> None:
+    follower.begin_truncation()
+    tell(follower, row(leader=2, epoch=1))
+    follower.leave()
+    follower.log_truncated(())
+    assert follower.role is Role.NONE
+
+
 def test_a_follower_cuts_what_only_the_dead_leader_had(
     leader: Partition, follower: Partition, third: Partition
 ) -> None:
