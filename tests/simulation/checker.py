@@ -366,8 +366,11 @@ class Checker:
                 f"R5: {book.name}: offsets {base_offset} to {base_offset + count - 1} were acknowledged, and "
                 f"{len(book.ledger)} is committed"
             )
-        if base_offset + count > book.reported[1]:  # Who was told that knows where the end is at least.
-            book.reported = book.reported[0], base_offset + count
+        # Who was told that knows where the end is at least, in the leader epoch that wrote it: a leader of an older one
+        # that does not know yet of its end may still tell others what it had committed (R9 is of one epoch's clients).
+        epoch = found[-1][0]
+        if epoch >= book.reported[0] and base_offset + count > book.reported[1]:
+            book.reported = epoch, base_offset + count
         if any(entry[1] != crc for entry in found):
             raise Violation(f"R5: {book.name}: other records are committed at the acknowledged offset {base_offset}")
 
