@@ -15,8 +15,8 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# A plugin that tests also import by name: pytest rewrites its assertions only when it hears of it first.
-pytest.register_assert_rewrite("tests.clients.three_brokers")
+# Plugins that tests also import by name: pytest rewrites their assertions only when it hears of them first.
+pytest.register_assert_rewrite("tests.postgres", "tests.clients.three_brokers")
 
 # Broker and Spark processes that tests start import the tree under test, installed or not.
 os.environ["PYTHONPATH"] = os.pathsep.join(
