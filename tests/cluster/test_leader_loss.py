@@ -1,6 +1,6 @@
 """A leader that dies, and one that hands over: how long its partitions take no write, and that nothing is lost.
 
-`make test` kills a few leaders and checks what was acknowledged; `make soak-tests` measures twenty.
+`make test` kills leaders in tests/components/test_cluster_failover.py; these measure twenty (`make soak-tests`).
 """
 
 import statistics
@@ -44,7 +44,7 @@ def report(what: str, silences: list[float]) -> None:
     print(f"{what}: {len(silences)} partitions, p50 {statistics.median(silences):.2f} s, max {max(silences):.2f} s")
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_killed_leaders_are_replaced_and_nothing_acknowledged_is_lost(
     make_cluster: Callable[..., ClusterProcesses],

@@ -1,5 +1,6 @@
 """PostgreSQL away: produce and fetch go on with the replicas that there were, all else is refused in a way that can be
-tried again, and everything goes on afterwards without a restart. `make soak-tests` has five minutes of it.
+tried again, and everything goes on afterwards without a restart. All of it, five minutes included, is part of
+`make soak-tests`; `make test` has a short outage in tests/components/test_cluster_failover.py.
 """
 
 import threading
@@ -140,14 +141,14 @@ def run_outage(
     assert traffic.check_all_read_back() > 0
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_produce_and_fetch_go_on_while_postgres_is_stopped(make_cluster: Callable[..., ClusterProcesses]) -> None:
     cluster = make_cluster(settings=PATIENT)
     run_outage(cluster, cluster.stop_sql, cluster.start_sql, 20.0)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_produce_and_fetch_go_on_while_postgres_hangs(make_cluster: Callable[..., ClusterProcesses]) -> None:
     cluster = make_cluster(settings=PATIENT)

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["tests.postgres"]
 
-# Threads are counted, and other files' clients would come and go beside these tests.
-pytestmark = pytest.mark.alone
-
 WAIT_S = 30.0
 
 
@@ -119,6 +116,7 @@ def test_brokers_in_processes_of_their_own_share_a_postgresql(postgres_databases
         postgres_databases.drop(url)
 
 
+@pytest.mark.alone
 def test_no_thread_is_left_of_any_of_them() -> None:
     before = set(threading.enumerate())
     for _ in range(3):

@@ -266,7 +266,7 @@ def ask_commit(broker: Any, offset: int) -> int:
         return commit_answer(connection)
 
 
-@protocols(classic=pytest.mark.slow, consumer=pytest.mark.soak)
+@protocols(classic=pytest.mark.soak, consumer=pytest.mark.soak)
 def test_in_a_rolling_restart_a_group_moves_when_its_coordinator_stops_and_not_again(
     cluster: ClusterProcesses, tmp_path: Path, protocol: Mapping[str, Any]
 ) -> None:

@@ -20,7 +20,7 @@ SETTINGS = {
     "log.retention.check.interval.ms": 500,
     "tiered.sweep.interval.ms": 1_000,
 }
-QUICK_KILLS = 6
+QUICK_KILLS = 4
 
 
 def run_kills(broker: BrokerProcess, kills: int, seed: int) -> None:
