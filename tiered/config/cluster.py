@@ -42,7 +42,7 @@ class ClusterSettings:
         minimum=1,
     )
     leader_replication_throttled_rate: int = setting(
-        ConfigType.LONG, LONG_MAX, "Bytes a second that this broker sends to replicas that are being added.",
+        ConfigType.LONG, LONG_MAX, "Accepted for Kafka's sake: the rate of the followers is the bound.",
         minimum=1,
     )
     num_replica_fetchers: int = setting(
