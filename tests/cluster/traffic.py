@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.cluster.history import HistoryWriter, Kind, Operation, Outcome, decode_value, read_history
 from tests.cluster.processes import ClusterProcesses
 from tests.cluster.senders import PATIENT, Sender, SenderPlan
+from tests.faults.ledger import watermarks
 
 PROBER = 4
 DEADLINE_S = 60.0
@@ -118,7 +119,7 @@ def read_values(
     )
     try:
         index = {partition: number for number, partition in enumerate(partitions)}
-        ends = {each: consumer.get_watermark_offsets(TopicPartition(*each), timeout=20)[1] for each in partitions}
+        ends = {each: watermarks(consumer, *each)[1] for each in partitions}
         consumer.assign([TopicPartition(*each, 0) for each in partitions])
         found: dict[int, dict[int, int]] = {number: {} for number in index.values()}
         deadline = time.monotonic() + DEADLINE_S

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka import TopicPartition
 
 from tests.cluster.history import HistoryWriter, Kind
 from tests.cluster.readers import Reader, ReaderPlan
 from tests.cluster.senders import PATIENT, Sender, SenderPlan
+from tests.faults.ledger import watermarks
 
 PROBER = 4
 CLASSIC_GROUP, NEW_GROUP = 201, 202
@@ -127,7 +127,7 @@ class Workload:
         )
         try:
             return {
-                index: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)[1]
+                index: watermarks(consumer, topic, partition)[1]
                 for index, (topic, partition) in enumerate(self._partitions)
             }
         finally:

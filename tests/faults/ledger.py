@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 
 import confluent_kafka
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 DEADLINE_S = 120.0
 
@@ -92,6 +92,20 @@ class LoadGenerator(threading.Thread):
             self.ledger.failed.append(str(error))
 
 
+def watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
+    """(first offset, end offset). A question that librdkafka had put to a bootstrap address, and drops once it knows
+    the brokers by their numbers, is asked again."""
+    for _ in range(5):
+        try:
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._DESTROY_BROKER:
+                raise
+        else:
+            return low, high
+    raise AssertionError(f"{topic}-{partition}: the client dropped five questions in a row")
+
+
 def read_all(bootstrap: str, topic: str) -> list[tuple[int, bytes]]:
     """(offset, value) of every record from the beginning to the present end."""
     consumer = confluent_kafka.Consumer(
@@ -104,7 +118,7 @@ def read_all(bootstrap: str, topic: str) -> list[tuple[int, bytes]]:
         }
     )
     try:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)
+        low, high = watermarks(consumer, topic, 0)
         consumer.assign([TopicPartition(topic, 0, low)])
         found: list[tuple[int, bytes]] = []
         deadline = time.monotonic() + DEADLINE_S
