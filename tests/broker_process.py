@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 START_S = 60.0
-STOP_S = 30.0
+STOP_S = 60.0
 
 
 class BrokerProcess:
@@ -99,7 +99,7 @@ class BrokerProcess:
         self.process.kill()
         self.process.wait()
 
-    def wait_killed(self, timeout_s: float = 30.0) -> None:
+    def wait_killed(self, timeout_s: float = 60.0) -> None:
         """Returns when the process has died by SIGKILL of its own accord (a crash point)."""
         assert self.process is not None
         assert self.process.wait(timeout_s) == -signal.SIGKILL, self.log()[-4000:]
@@ -122,11 +122,11 @@ class BrokerProcess:
     # Asking over HTTP
 
     def get(self, path: str) -> Any:
-        with urllib.request.urlopen(self.http + path, timeout=10) as answer:
+        with urllib.request.urlopen(self.http + path, timeout=30) as answer:
             return json.load(answer)
 
     def metric(self, name: str) -> float:
-        with urllib.request.urlopen(self.http + "/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(self.http + "/metrics", timeout=30) as answer:
             for line in answer.read().decode().splitlines():
                 if line.startswith(name + " "):
                     return float(line.split()[1])

@@ -23,7 +23,7 @@ FLAGS = [
 ]
 DESK = (1280, 900)
 PHONE = (390, 844)
-WAIT_MS = 15_000
+WAIT_MS = 30_000
 expect.set_options(timeout=WAIT_MS)
 
 

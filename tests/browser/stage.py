@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.broker_process import BrokerProcess
 from tests.components.brokers import Brokers
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 SETTINGS = {
     "log.retention.check.interval.ms": 200,
     "group.initial.rebalance.delay.ms": 0,

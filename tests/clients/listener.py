@@ -31,7 +31,7 @@ class Listener:
         topic: str,
         *,
         last_id: str = "",
-        timeout_s: float = 20.0,
+        timeout_s: float = 60.0,
         receive_buffer_bytes: int | None = None,
         **query: object,
     ) -> None:

@@ -14,7 +14,8 @@ from tiered.wire import produce as produce_codec
 class RawConnection:
     """One blocking connection. Bodies are bytes; frames and headers are made here."""
 
-    def __init__(self, broker: BrokerProcess, *, timeout_s: float = 10.0) -> None:
+    def __init__(self, broker: BrokerProcess, *, timeout_s: float = 30.0) -> None:
+        self._timeout_s = timeout_s
         self._socket = socket.create_connection(("127.0.0.1", broker.kafka_port), timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.correlation_id = 100
@@ -77,7 +78,7 @@ class RawConnection:
         except TimeoutError:
             return True
         finally:
-            self._socket.settimeout(10.0)
+            self._socket.settimeout(self._timeout_s)
         return False
 
     def _exactly(self, count: int) -> bytes:

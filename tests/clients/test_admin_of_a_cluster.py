@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["tests.clients.three_brokers"]
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 @pytest.fixture(scope="module")

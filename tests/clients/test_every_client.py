@@ -60,7 +60,7 @@ def make_cold(broker: BrokerProcess, topic: str, end_offset: int) -> None:
     for name, value in (("segment.ms", "50"), ("local.retention.ms", "1")):
         resource.add_incremental_config(ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET))
     for future in admin(broker.bootstrap).incremental_alter_configs([resource]).values():
-        future.result(10)
+        future.result(30)
     broker.wait_cold(topic, end_offset=end_offset, only=True)
 
 
@@ -71,7 +71,7 @@ def test_records_of_every_client_and_codec_read_back_identical_hot_and_cold(
 ) -> None:
     broker = small_cold_broker
     topic = f"{client}-{codec}"
-    admin(broker.bootstrap).create_topics([NewTopic(topic, 1)])[topic].result(10)
+    admin(broker.bootstrap).create_topics([NewTopic(topic, 1)])[topic].result(30)
     sent = records_for(client, codec)
     PRODUCERS[client](broker.bootstrap, topic, codec, sent)
     end_offset = broker.segments(topic)["high_watermark"]
@@ -109,7 +109,7 @@ def test_what_is_stored_is_what_the_client_sent_byte_for_byte_in_both_tiers(
 
     broker = small_cold_broker
     topic = "bytes"
-    admin(broker.bootstrap).create_topics([NewTopic(topic, 1)])[topic].result(10)
+    admin(broker.bootstrap).create_topics([NewTopic(topic, 1)])[topic].result(30)
     sent = records_for("confluent-kafka", "zstd")
     PRODUCERS["confluent-kafka"](broker.bootstrap, topic, "zstd", sent)
     hot = asyncio.run(fetch_all(broker, topic))

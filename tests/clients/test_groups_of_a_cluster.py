@@ -24,7 +24,7 @@ pytest_plugins = ["tests.clients.three_brokers"]
 
 FIND_COORDINATOR, INIT_PRODUCER_ID = 10, 22
 NOT_COORDINATOR = 16
-WAIT_S = 30.0
+WAIT_S = 60.0
 GROUPS = [f"group-{number}" for number in range(12)]
 
 

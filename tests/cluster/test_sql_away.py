@@ -68,7 +68,7 @@ def refusal_of_a_topic(bootstrap: str, name: str) -> confluent_kafka.KafkaError 
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     future = admin.create_topics([NewTopic(name, 1, 3)], operation_timeout=5, request_timeout=10)[name]
     try:
-        future.result(15)
+        future.result(30)
     except confluent_kafka.KafkaException as error:
         refusal: confluent_kafka.KafkaError = error.args[0]
         return refusal

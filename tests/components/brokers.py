@@ -18,7 +18,7 @@ from tiered.meta.brokers import BrokerRow
 from tiered.meta.engine import Database
 from tiered.meta.partitions import PartitionRow
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 class Brokers:

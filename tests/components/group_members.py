@@ -39,7 +39,7 @@ class Member:
         self.member_id = ""
         self.generation = -1
         self.leader = ""
-        self.connection = RawConnection(broker, timeout_s=20.0)
+        self.connection = RawConnection(broker, timeout_s=60.0)
 
     def __enter__(self) -> Self:
         return self

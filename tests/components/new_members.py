@@ -39,7 +39,7 @@ class NewMember:
         self.epoch = 0
         self.assigned: dict[UUID, set[int]] = {}
         self.owned: dict[UUID, set[int]] = {}
-        self.connection = RawConnection(broker, timeout_s=20.0)
+        self.connection = RawConnection(broker, timeout_s=60.0)
 
     def __enter__(self) -> Self:
         return self

@@ -34,32 +34,32 @@ def seen_by_all(brokers: Brokers, claim: Callable[[AdminClient], bool], what: st
 
 
 def partition_count(admin: AdminClient, topic: str) -> int:
-    found = admin.list_topics(timeout=10).topics.get(topic)  # Asked for by name it would be created.
+    found = admin.list_topics(timeout=30).topics.get(topic)  # Asked for by name it would be created.
     return 0 if found is None else len(found.partitions)
 
 
 def retention(admin: AdminClient, topic: str) -> str:
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    value: str = admin.describe_configs([resource])[resource].result(10)["retention.ms"].value
+    value: str = admin.describe_configs([resource])[resource].result(30)["retention.ms"].value
     return value
 
 
 def test_a_topic_is_created_grown_changed_and_deleted_for_everybody(brokers: Brokers) -> None:
     one, two, three = (brokers.admin(number) for number in (1, 2, 3))
-    one.create_topics([NewTopic("shared", 2, 3)])["shared"].result(10)
+    one.create_topics([NewTopic("shared", 2, 3)])["shared"].result(30)
     seen_by_all(brokers, lambda admin: partition_count(admin, "shared") == 2, "the topic is there")
-    two.create_partitions([NewPartitions("shared", 5)])["shared"].result(10)
+    two.create_partitions([NewPartitions("shared", 5)])["shared"].result(30)
     seen_by_all(brokers, lambda admin: partition_count(admin, "shared") == 5, "it has grown")
     step = ConfigEntry("retention.ms", "77777", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, "shared", incremental_configs=[step])
-    three.incremental_alter_configs([resource])[resource].result(10)
+    three.incremental_alter_configs([resource])[resource].result(30)
     seen_by_all(brokers, lambda admin: retention(admin, "shared") == "77777", "its config has changed")
     brokers.wait_whole("shared")
     for number in range(5):
         assert brokers.produce("shared", [b"x"], partition=number) == [b"x"]
     folders = [each.data / "log" / str(brokers.row("shared").topic_id) for each in brokers.by_id.values()]
     assert all(folder.is_dir() for folder in folders)
-    three.delete_topics(["shared"])["shared"].result(10)
+    three.delete_topics(["shared"])["shared"].result(30)
     seen_by_all(brokers, lambda admin: partition_count(admin, "shared") == 0, "it is gone")
     brokers.wait(lambda: not any(folder.exists() for folder in folders), "nobody keeps files of it")
 
@@ -90,7 +90,7 @@ def test_a_segment_that_a_leader_uploaded_is_cold_for_the_next_leader(brokers: B
 def test_a_broker_that_joins_later_is_known_to_all_and_gets_new_partitions(brokers: Brokers) -> None:
     fourth = brokers.add(4)
     fourth.start()
-    seen_by_all(brokers, lambda admin: len(admin.list_topics(timeout=10).brokers) == 4, "four brokers are there")
+    seen_by_all(brokers, lambda admin: len(admin.list_topics(timeout=30).brokers) == 4, "four brokers are there")
     brokers.create("wider", 4, replication_factor=4)
     assert sorted(row.leader for row in brokers.rows("wider")) == [1, 2, 3, 4]
     began = time.monotonic()

@@ -109,7 +109,7 @@ def test_every_broker_answers_with_the_same_leaders_and_replicas(brokers: Broker
     seen = []
     for number in brokers.by_id:
         admin = brokers.admin(number)
-        found = admin.list_topics(timeout=10)
+        found = admin.list_topics(timeout=30)
         topic = found.topics["alike"]
         seen.append(
             (

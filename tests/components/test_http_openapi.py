@@ -60,16 +60,16 @@ def schema(document: Any) -> Any:
 def names(fuzzed: BrokerProcess) -> Mapping[str, Any]:
     """Path parameters that lead somewhere: the topic and the group are there, whatever the last test deleted."""
     client = admin.AdminClient({"bootstrap.servers": fuzzed.bootstrap})
-    if TOPIC not in client.list_topics(timeout=10).topics:
-        client.create_topics([admin.NewTopic(TOPIC, 3)])[TOPIC].result(10)
+    if TOPIC not in client.list_topics(timeout=30).topics:
+        client.create_topics([admin.NewTopic(TOPIC, 3)])[TOPIC].result(30)
         producer = confluent_kafka.Producer({"bootstrap.servers": fuzzed.bootstrap})
         for number in range(30):
             producer.produce(TOPIC, key=str(number), value=b"\xff\x00 not UTF-8")
-        assert producer.flush(10) == 0
+        assert producer.flush(30) == 0
     partition = confluent_kafka.TopicPartition(TOPIC, 0, 3)
     client.alter_consumer_group_offsets([confluent_kafka.ConsumerGroupTopicPartitions(GROUP, [partition])])[
         GROUP
-    ].result(10)
+    ].result(30)
     cluster_id = fuzzed.get("/v3/clusters")["data"][0]["cluster_id"]
     return {
         "cluster_id": cluster_id,
@@ -148,6 +148,6 @@ def test_a_body_that_breaks_the_schema_is_refused_and_the_message_says_where(fuz
         fuzzed.http + "/api/v1/topics", method="POST", data=json.dumps({"name": "x", "partitions": "three"}).encode()
     )
     with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(asked, timeout=10)
+        urllib.request.urlopen(asked, timeout=30)
     assert refused.value.code == 400
     assert "partitions" in json.load(refused.value)["message"]

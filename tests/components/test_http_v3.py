@@ -69,7 +69,7 @@ def records_in(broker: BrokerProcess, topic_url: str) -> list[confluent_kafka.Me
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": broker.bootstrap, "group.id": "unused", "enable.partition.eof": True}
     )
-    partitions = consumer.list_topics(name, timeout=10).topics[name].partitions
+    partitions = consumer.list_topics(name, timeout=30).topics[name].partitions
     consumer.assign([confluent_kafka.TopicPartition(name, number, 0) for number in partitions])
     found, at_end = [], set()
     while len(at_end) < len(partitions):

@@ -198,7 +198,7 @@ def alter(broker: BrokerProcess, topic: str, **configs: object) -> None:
         ResourceType.TOPIC, topic, {name.replace("_", "."): str(value) for name, value in configs.items()}
     )
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-    admin.alter_configs([resource])[resource].result(10)
+    admin.alter_configs([resource])[resource].result(30)
 
 
 def test_local_topic_keeps_everything_here_and_its_retention_too(broker: BrokerProcess) -> None:

@@ -172,7 +172,7 @@ def test_http_is_counted_by_route_and_never_by_what_was_asked(busy: BrokerProces
             busy.get(f"/api/v1/topics/no-such-topic-{number}")
     request = urllib.request.Request(busy.http + "/healthz", method="INVENTED")
     with pytest.raises(urllib.error.HTTPError):
-        urllib.request.urlopen(request, timeout=10)
+        urllib.request.urlopen(request, timeout=30)
     found = samples(busy)
     topic = value(found, "tiered_http_requests_total", method="GET", route="/api/v1/topics/{topic}", status=404)
     assert topic == 20

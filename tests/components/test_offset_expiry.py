@@ -14,7 +14,7 @@ from tests.components.test_wire_offsets import commit, fetch, group_id
 from tests.components.test_wire_produce import create
 
 LONG_AGO_MS = 1_600_000_000_000
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture(scope="module")

@@ -29,9 +29,9 @@ def values_in(fetched: peer.FetchedRecords) -> list[bytes | None]:
 def rdkafka() -> Iterator[tuple[Producer, str]]:
     """A producer with a mock cluster of three brokers inside, and their addresses."""
     producer = Producer({"test.mock.num.brokers": 3, "bootstrap.servers": "", "log_level": 0})
-    brokers = producer.list_topics(timeout=10).brokers.values()
+    brokers = producer.list_topics(timeout=30).brokers.values()
     yield producer, ",".join(f"{each.host}:{each.port}" for each in brokers)
-    producer.flush(5)
+    producer.flush(30)
 
 
 async def test_what_librdkafka_wrote_is_listed_and_fetched(rdkafka: tuple[Producer, str]) -> None:
@@ -39,7 +39,7 @@ async def test_what_librdkafka_wrote_is_listed_and_fetched(rdkafka: tuple[Produc
     written = [f"value {i}".encode() for i in range(40)]
     for number, value in enumerate(written):
         producer.produce("t", value, partition=number % 4)
-    producer.flush(5)
+    producer.flush(30)
     async with peer.Cluster(servers, timeout_ms=10_000) as cluster:
         metadata = await cluster.metadata(["t"])
         assert len(metadata.brokers) == 3
@@ -73,7 +73,7 @@ async def test_what_was_produced_can_be_fetched(rdkafka: tuple[Producer, str]) -
 async def test_error_codes_become_errors_of_their_kind(rdkafka: tuple[Producer, str]) -> None:
     producer, servers = rdkafka
     producer.produce("t", b"x", partition=0)
-    producer.flush(5)
+    producer.flush(30)
     async with peer.Cluster(servers, timeout_ms=10_000) as cluster:
         with pytest.raises(errors.OutOfRange) as out_of_range:
             await cluster.fetch("t", 0, 99)

@@ -20,7 +20,7 @@ from tiered.wire.consumer_protocol import Subscription, encode_subscription
 OTHER = 2
 SLOTS = 8
 DELAY_MS = 1_500
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["tests.postgres"]
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 def send(c: LocalCluster, topic: str, *values: bytes) -> None:

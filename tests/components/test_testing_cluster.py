@@ -59,10 +59,10 @@ def test_a_record_goes_round_with_confluent_kafka() -> None:
     with cluster(topics={"orders": 1}) as c:
         producer = Producer({"bootstrap.servers": c.bootstrap, "linger.ms": 0})
         producer.produce("orders", b"one")
-        assert producer.flush(10) == 0
+        assert producer.flush(30) == 0
         consumer = Consumer({"bootstrap.servers": c.bootstrap, "group.id": "g", "enable.auto.commit": False})
         consumer.assign([TopicPartition("orders", 0, 0)])
-        message = consumer.poll(10)
+        message = consumer.poll(30)
         assert message is not None
         assert message.value() == b"one"
         consumer.close()
@@ -73,7 +73,7 @@ async def test_a_record_goes_round_with_aiokafka_inside_a_running_loop() -> None
         async with AIOKafkaProducer(bootstrap_servers=c.bootstrap) as producer:
             await producer.send_and_wait("orders", b"one")
         async with AIOKafkaConsumer("orders", bootstrap_servers=c.bootstrap, auto_offset_reset="earliest") as consumer:
-            assert (await asyncio.wait_for(consumer.getone(), 10)).value == b"one"
+            assert (await asyncio.wait_for(consumer.getone(), 30)).value == b"one"
 
 
 async def test_inside_a_running_loop_nothing_needs_to_be_awaited() -> None:
@@ -130,14 +130,14 @@ def test_settings_topic_defaults_and_configs_reach_the_broker() -> None:
         topic = c.create_topic(configs={"segment.ms": 77, "remote.storage.enable": False})
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         admin = AdminClient({"bootstrap.servers": c.bootstrap})
-        found = admin.describe_configs([resource])[resource].result(10)
+        found = admin.describe_configs([resource])[resource].result(30)
         values = {name: found[name].value for name in found}
         assert values["retention.ms"] == "1234"
         assert values["max.message.bytes"] == "5000"
         assert values["segment.ms"] == "77"
         assert values["remote.storage.enable"] == "false"
-        admin.list_topics("made-by-asking", timeout=10)
-        assert len(admin.list_topics("made-by-asking", timeout=10).topics["made-by-asking"].partitions) in (0, 3)
+        admin.list_topics("made-by-asking", timeout=30)
+        assert len(admin.list_topics("made-by-asking", timeout=30).topics["made-by-asking"].partitions) in (0, 3)
 
 
 @pytest.mark.parametrize(

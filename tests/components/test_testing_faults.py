@@ -129,7 +129,7 @@ def test_tiering_moves_every_record_and_gives_the_configs_back(s3: LocalCluster)
 
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     admin = AdminClient({"bootstrap.servers": s3.bootstrap})
-    found = admin.describe_configs([resource])[resource].result(10)
+    found = admin.describe_configs([resource])[resource].result(30)
     own = {name: entry.value for name, entry in found.items() if entry.source == 1}
     assert own == {"segment.ms": "3600000"}
 

@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from tiered.testing import LocalCluster, cluster
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 TOPIC = "orders"
 
 

@@ -36,7 +36,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -234,7 +234,7 @@ def test_a_classic_member_that_is_silent_or_does_not_rejoin_is_thrown_out(broker
         classic_group(silent, deaf)
         new.join()
         with Alive(deaf):
-            deadline = time.monotonic() + 15
+            deadline = time.monotonic() + 30
             while new.partitions != set(range(6)):
                 assert time.monotonic() < deadline
                 new.obey()

@@ -97,7 +97,7 @@ def test_topic_ids_find_topics_and_change_with_each_incarnation(broker: BrokerPr
         first = ask(connection, ["reborn"], version=12).topics[0].topic_id
         assert by_id(first).name == "reborn"
         connection.produce("reborn", batch([b"of the first life"]))
-        admin(broker).delete_topics(["reborn"])["reborn"].result(10)
+        admin(broker).delete_topics(["reborn"])["reborn"].result(30)
         assert int(by_id(first).error_code) == 100
         create(broker, "reborn")
         second = ask(connection, ["reborn"], version=12).topics[0].topic_id
@@ -128,18 +128,18 @@ def admin(broker: BrokerProcess) -> AdminClient:
 
 def code_of(future) -> int:  # type: ignore[no-untyped-def]
     with pytest.raises(KafkaException) as caught:
-        future.result(10)
+        future.result(30)
     return int(caught.value.args[0].code())
 
 
 def test_minus_1_takes_the_brokers_defaults(broker: BrokerProcess) -> None:
-    admin(broker).create_topics([NewTopic("defaults", -1, -1)])["defaults"].result(10)
+    admin(broker).create_topics([NewTopic("defaults", -1, -1)])["defaults"].result(30)
     with RawConnection(broker) as connection:
         assert len(ask(connection, ["defaults"]).topics[0].partitions) == 1
 
 
 def test_validate_only_creates_nothing(broker: BrokerProcess) -> None:
-    admin(broker).create_topics([NewTopic("validated", 2)], validate_only=True)["validated"].result(10)
+    admin(broker).create_topics([NewTopic("validated", 2)], validate_only=True)["validated"].result(30)
     with RawConnection(broker) as connection:
         assert int(ask(connection, ["validated"]).topics[0].error_code) == 3
 
@@ -180,7 +180,7 @@ def test_create_topics_answers_the_effective_configs_and_the_id(broker: BrokerPr
 
 def test_partitions_grow_and_never_shrink(broker: BrokerProcess) -> None:
     topic = create(broker, "grows", partitions=2)
-    admin(broker).create_partitions([NewPartitions(topic, 5)])[topic].result(10)
+    admin(broker).create_partitions([NewPartitions(topic, 5)])[topic].result(30)
     with RawConnection(broker) as connection:
         assert len(ask(connection, [topic]).topics[0].partitions) == 5
         assert connection.produce(topic, batch(), partition=4).error_code == 0
@@ -189,7 +189,7 @@ def test_partitions_grow_and_never_shrink(broker: BrokerProcess) -> None:
 
 
 def described(broker: BrokerProcess, resource: ConfigResource) -> dict[str, ConfigEntry]:
-    found: dict[str, ConfigEntry] = admin(broker).describe_configs([resource])[resource].result(10)
+    found: dict[str, ConfigEntry] = admin(broker).describe_configs([resource])[resource].result(30)
     return found
 
 
@@ -218,7 +218,7 @@ def test_configs_change_at_run_time_all_or_nothing_and_survive_a_restart(make_br
     resource.add_incremental_config(
         ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.APPEND)
     )
-    admin(process).incremental_alter_configs([resource])[resource].result(10)
+    admin(process).incremental_alter_configs([resource])[resource].result(30)
 
     bad = ConfigResource(ResourceType.TOPIC, topic)
     bad.add_incremental_config(ConfigEntry("segment.ms", "77", incremental_operation=AlterConfigOpType.SET))
@@ -240,7 +240,7 @@ def test_configs_change_at_run_time_all_or_nothing_and_survive_a_restart(make_br
 def test_alter_configs_replaces_every_override(broker: BrokerProcess) -> None:
     topic = create(broker, "replaced", retention_ms=1000, segment_ms=5000)
     resource = ConfigResource(ResourceType.TOPIC, topic, set_config={"retention.ms": "2000"})
-    admin(broker).alter_configs([resource])[resource].result(10)
+    admin(broker).alter_configs([resource])[resource].result(30)
     found = described(broker, ConfigResource(ResourceType.TOPIC, topic))
     assert found["retention.ms"].value == "2000"
     assert found["segment.ms"].is_default
@@ -253,7 +253,7 @@ def test_broker_defaults_change_at_run_time_and_reach_topics(make_broker) -> Non
     resource.add_incremental_config(
         ConfigEntry("message.max.bytes", "1500", incremental_operation=AlterConfigOpType.SET)
     )
-    admin(process).incremental_alter_configs([resource])[resource].result(10)
+    admin(process).incremental_alter_configs([resource])[resource].result(30)
     process.kill()
     process.start()
     with RawConnection(process) as connection:

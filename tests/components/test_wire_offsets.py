@@ -286,7 +286,7 @@ def test_offsets_outlive_kill_9_and_those_of_a_deleted_topic_do_not_come_back(ma
     with RawConnection(process) as connection:
         assert fetch(connection, "billing", None) == {(topic, 0): 5, (other, 0): 6}
         assert commit(connection, "billing", {topic: {0: 4}})[topic, 0] == 0, "the new process has the newer word"
-        admin(process).delete_topics([other])[other].result(10)
+        admin(process).delete_topics([other])[other].result(30)
         create(process, other)
         assert fetch(connection, "billing", {topic: [0], other: [0]}) == {(topic, 0): 4, (other, 0): -1}
 

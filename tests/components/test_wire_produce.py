@@ -20,7 +20,7 @@ API_VERSIONS = 18
 
 def create(broker: BrokerProcess, topic: str, partitions: int = 1, **configs: object) -> str:
     config = {name.replace("_", "."): str(value) for name, value in configs.items()}
-    clients.admin(broker.bootstrap).create_topics([NewTopic(topic, partitions, config=config)])[topic].result(10)
+    clients.admin(broker.bootstrap).create_topics([NewTopic(topic, partitions, config=config)])[topic].result(30)
     return topic
 
 

@@ -16,7 +16,7 @@ from tiered.wire import messages
 
 CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS = 19, 20, 21
 NONE, CORRUPT_MESSAGE, REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR = 0, 2, 7, 56
-WAIT_S = 30.0
+WAIT_S = 60.0
 VALUE_BYTES = 1_900
 
 Written = list[tuple[int, bytes]]

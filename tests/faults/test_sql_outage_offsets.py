@@ -28,7 +28,7 @@ pytest_plugins = ["tests.postgres"]
 GROUPS = 8
 RETRIABLE = {14, 15, 16}
 TOPIC = "outage"
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 @dataclass(slots=True)

@@ -68,7 +68,7 @@ def _committed(broker: BrokerProcess, topic: str) -> int:
 
 def check_tiers(broker: BrokerProcess, topic: str) -> None:
     """T1, T3, T4, T5 from the catalogue; T2 from the store: exactly the committed objects, each whole."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while True:
         found = broker.segments(topic)
         committed = [each for each in found["segments"] if each["state"] == "committed"]
@@ -109,7 +109,7 @@ def test_a_crash_while_retention_deletes_keeps_the_catalogue_and_the_store_in_st
     ledger.acknowledged = [each for each in ledger.acknowledged if each[0] >= found[0][0]]
     check(ledger, found, log_start_offset=found[0][0])
     assert found[0][0] >= start
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while True:
         keys = {each["object_key"] for each in broker.segments("retired")["segments"] if each["object_key"]}
         stored = objects(broker.data / "objects")
@@ -121,7 +121,7 @@ def test_a_crash_while_retention_deletes_keeps_the_catalogue_and_the_store_in_st
 
 def wait_until_still(broker: BrokerProcess, topic: str) -> int:
     """The log start once uploads and retention have come to rest: a consumer may not be overtaken by them."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     before: object = None
     while True:
         found = broker.segments(topic)

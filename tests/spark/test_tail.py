@@ -29,7 +29,7 @@ class MockBrokers:
         self.producer = Producer(
             {"bootstrap.servers": "ignored", "test.mock.num.brokers": 2, "linger.ms": 5, "log_level": 0}
         )
-        brokers = self.producer.list_topics(timeout=10).brokers.values()
+        brokers = self.producer.list_topics(timeout=30).brokers.values()
         self.bootstrap = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
 
     def produce(self, topic: str, partition: int, rows: list[Record], *, codec: str = "none") -> None:
@@ -54,7 +54,7 @@ class MockBrokers:
 def brokers() -> Iterator[MockBrokers]:
     mock = MockBrokers()
     yield mock
-    mock.producer.flush(5)
+    mock.producer.flush(30)
 
 
 def told(frame: DataFrame) -> list[tuple[int, int, str]]:
