@@ -15,8 +15,9 @@ is the number of the change that began it, so it is above every other one of any
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, Select, delete, insert, select, update
 
 from tiered.errors import InvalidConfig
 from tiered.meta import brokers, groups
@@ -114,9 +115,12 @@ def retake_own(conn: Connection, *, broker_id: int, broker_epoch: int) -> tuple[
     have been committed, or never will be. No change of the feed: others need not know.
     """
     own = (coordinator_slot.c.broker_id == broker_id, coordinator_slot.c.broker_epoch == broker_epoch)
-    # In one order, so that it and others that lock slots never wait for each other.
-    conn.execute(select(coordinator_slot.c.slot).where(*own).order_by(coordinator_slot.c.slot).with_for_update())
-    conn.execute(update(coordinator_slot).where(*own).values(slot_epoch=coordinator_slot.c.slot_epoch + 1))
+    held = _in_order(select(coordinator_slot.c.slot).where(*own)).with_for_update()
+    locked = set(conn.execute(held).scalars())
+    # By their numbers: a slot that came to this registration only now would be locked behind its back and out of order,
+    # and under a tenure that is newer than any of its writes.
+    these = coordinator_slot.c.slot.in_(sorted(locked))
+    conn.execute(update(coordinator_slot).where(these).values(slot_epoch=coordinator_slot.c.slot_epoch + 1))
     return tuple(load_all(conn).values())
 
 
@@ -132,11 +136,13 @@ def changed_since(conn: Connection, number: int) -> tuple[SlotRow, ...]:
     return tuple(SlotRow(**row) for row in conn.execute(statement.order_by(coordinator_slot.c.slot)).mappings())
 
 
-def lock(conn: Connection, slots: Iterable[int]) -> Mapping[int, SlotRow]:
-    """These slots as they are, and as they stay until the transaction ends. Missing ones are missing."""
-    statement = select(coordinator_slot).where(coordinator_slot.c.slot.in_(sorted(set(slots))))
-    # In one order, so that two of them never wait for each other.
-    found = conn.execute(statement.order_by(coordinator_slot.c.slot).with_for_update(read=True)).mappings()
+def lock(conn: Connection, slots: Iterable[int], *, alone: bool = False) -> Mapping[int, SlotRow]:
+    """These slots as they are, and as they stay until the transaction ends. Missing ones are missing.
+
+    Any number of writers hold a slot at once, but for one that holds it `alone`.
+    """
+    statement = _in_order(select(coordinator_slot).where(coordinator_slot.c.slot.in_(sorted(set(slots)))))
+    found = conn.execute(statement.with_for_update(read=not alone)).mappings()
     return {row["slot"]: SlotRow(**row) for row in found}
 
 
@@ -211,5 +217,9 @@ def _live(conn: Connection) -> Mapping[int, int]:
 def _lock_for_update(conn: Connection, slots: Collection[int], *, may_wait: bool) -> set[int]:
     """Those of them that are locked now; with `may_wait` all that there are."""
     statement = select(coordinator_slot.c.slot).where(coordinator_slot.c.slot.in_(sorted(slots)))
-    statement = statement.order_by(coordinator_slot.c.slot).with_for_update(skip_locked=not may_wait)
-    return set(conn.execute(statement).scalars())
+    return set(conn.execute(_in_order(statement).with_for_update(skip_locked=not may_wait)).scalars())
+
+
+def _in_order(slots: Select[Any]) -> Select[Any]:
+    """For whatever locks slots: so no two that do it ever wait for each other."""
+    return slots.order_by(coordinator_slot.c.slot)

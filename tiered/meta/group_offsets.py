@@ -74,7 +74,7 @@ class Written:
 
 
 def write(conn: Connection, commits: Sequence[GroupCommit], changed: Sequence[GroupRow], by: Coordinator) -> Written:
-    """Writes the commits, in their order, and then the groups that changed.
+    """Writes the commits and the groups that changed. Commits are judged by the generations before that.
 
     A commit is refused with `NotCoordinator` (another broker took the slot), `CoordinatorNotAvailable` (this
     one holds it under an epoch it does not know: take it again) or `IllegalGeneration`. Groups whose slot is
@@ -96,17 +96,20 @@ def write(conn: Connection, commits: Sequence[GroupCommit], changed: Sequence[Gr
             unknown[commit.group_id] = _group_without_members(commit)
         for entry in commit.entries:
             rows[commit.group_id, entry.topic_id, entry.partition] = _values(commit, entry, by)
-    groups.ensure(conn, list(unknown.values()), epochs=by.slot_epochs)
-    _upsert(conn, list(rows.values()))
     ours = [group for group in changed if group.slot not in lost]
-    groups.put(conn, ours, epochs=by.slot_epochs, commit_number=by.commit_number)
+    # Groups before offsets, and each in one order: no two writers ever wait for each other.
+    groups.put(conn, ours, epochs=by.slot_epochs, commit_number=by.commit_number, unless_known=list(unknown.values()))
+    _upsert(conn, list(rows.values()))
     return Written(refused=refused)
 
 
 def require_slots(conn: Connection, slots: Iterable[int], by: Coordinator) -> None:
-    """Holds the slots until the transaction ends. Raises `NotCoordinator` or `CoordinatorNotAvailable` as `write`."""
+    """Holds the slots alone until the transaction ends: no older write of theirs is under way any more.
+
+    Raises `NotCoordinator` or `CoordinatorNotAvailable` as `write`.
+    """
     wanted = set(slots)
-    found = coordinator_slots.lock(conn, wanted)
+    found = coordinator_slots.lock(conn, wanted, alone=True)
     for slot in wanted:
         error = _lost(found.get(slot), slot, by)
         if error is not None:
@@ -159,10 +162,15 @@ def remove_old(conn: Connection, topics_of_groups: Sequence[tuple[str, UUID]], *
 def remove_of_deleted_topics(conn: Connection) -> int:
     """How many offsets were those of topics that do not exist; they are gone.
 
-    Deleting a topic takes its offsets along; a commit that was on its way at that moment can come after it.
+    Deleting a topic takes its offsets along; a commit that was on its way at that moment can come after it. Rows of any
+    slot: what is being written just now is left for the next time, or this and a commit could wait for each other.
     """
+    keys = tuple(group_offset.primary_key.columns)
     living = select(topic.c.topic_id).where(topic.c.deleted_at_ms.is_(None))
-    return conn.execute(delete(group_offset).where(group_offset.c.topic_id.not_in(living))).rowcount
+    free = (
+        select(*keys).where(group_offset.c.topic_id.not_in(living)).with_for_update(of=group_offset, skip_locked=True)
+    )
+    return conn.execute(delete(group_offset).where(tuple_(*keys).in_(free))).rowcount
 
 
 _COLUMNS = tuple(column.name for column in group_offset.c)

@@ -64,9 +64,23 @@ def generations(conn: Connection, group_ids: Iterable[str]) -> Mapping[str, int]
     return found
 
 
-def put(conn: Connection, rows: Sequence[GroupRow], *, epochs: Mapping[int, int], commit_number: int) -> None:
-    """Stores the groups as they are now; `epochs` are those of their slots. An older write changes nothing."""
-    if not rows:
+def put(
+    conn: Connection,
+    rows: Sequence[GroupRow],
+    *,
+    epochs: Mapping[int, int],
+    commit_number: int,
+    unless_known: Sequence[GroupRow] = (),
+) -> None:
+    """Stores the groups as they are now, and those of `unless_known` that have no row yet.
+
+    `epochs` are those of their slots, which the caller holds. An older write changes nothing. All in the order of
+    their ids, so that two writers never wait for each other.
+    """
+    # Number 0 is below whatever else is written under the epoch.
+    values = {row.group_id: _values(row, epochs, 0) for row in unless_known}
+    values |= {row.group_id: _values(row, epochs, commit_number) for row in rows}
+    if not values:
         return
     statement: Any = insert_for(conn, consumer_group)
     new = statement.excluded
@@ -76,14 +90,7 @@ def put(conn: Connection, rows: Sequence[GroupRow], *, epochs: Mapping[int, int]
         where=tuple_(consumer_group.c.slot_epoch, consumer_group.c.commit_number)
         < tuple_(new.slot_epoch, new.commit_number),
     )
-    conn.execute(statement, [_values(row, epochs, commit_number) for row in rows])
-
-
-def ensure(conn: Connection, rows: Sequence[GroupRow], *, epochs: Mapping[int, int]) -> None:
-    """Stores those of the groups that have no row yet; all others stay as they are."""
-    if rows:
-        statement = insert_for(conn, consumer_group).on_conflict_do_nothing()
-        conn.execute(statement, [_values(row, epochs, 0) for row in rows])
+    conn.execute(statement, [values[group_id] for group_id in sorted(values)])
 
 
 def mark_empty(conn: Connection, *, slots: Iterable[int], now_ms: int) -> None:

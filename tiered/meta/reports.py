@@ -46,7 +46,10 @@ def replace_local_segments(
     segments: Sequence[LocalSegment],
     now_ms: int,
 ) -> None:
-    """Makes `segments` all that the broker holds of those partitions; of every partition when that is None."""
+    """Makes `segments` all that the broker holds of those partitions; of every partition when that is None.
+
+    In the partitions' order: a report that hangs and the one after it never wait for each other.
+    """
     everything = delete(local_segment).where(local_segment.c.broker_id == broker_id)
     if of_partitions is None:
         conn.execute(everything)
@@ -54,10 +57,13 @@ def replace_local_segments(
         one = everything.where(
             local_segment.c.topic_id == bindparam("of_topic"), local_segment.c.partition == bindparam("of_partition")
         )
-        conn.execute(one, [{"of_topic": topic_id, "of_partition": number} for topic_id, number in of_partitions])
+        conn.execute(
+            one, [{"of_topic": topic_id, "of_partition": number} for topic_id, number in sorted(of_partitions)]
+        )
     if segments:
         about = {"broker_id": broker_id, "updated_at_ms": now_ms}
-        conn.execute(insert(local_segment), [{**asdict(each), **about} for each in segments])
+        ordered = sorted(segments, key=lambda each: (each.topic_id, each.partition, each.base_offset))
+        conn.execute(insert(local_segment), [{**asdict(each), **about} for each in ordered])
 
 
 def report_positions(conn: Connection, positions: Sequence[PartitionPosition], *, now_ms: int) -> None:
