@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from uuid import uuid4
@@ -21,6 +21,7 @@ from sqlalchemy.engine import make_url
 
 NOBODY = 65534
 START_SECONDS = 30
+MAX_LOG_BYTES = 20_000
 
 
 class PostgresServer:
@@ -186,3 +187,13 @@ def postgres_url(postgres_databases: PostgresDatabases) -> Iterator[str]:
     url = postgres_databases.create()
     yield url
     postgres_databases.drop(url)
+
+
+@pytest.fixture
+def postgres_log(request: pytest.FixtureRequest, postgres_url: str) -> Callable[[], str]:
+    """What the server has said since the test began: the statements of a deadlock are in its log alone."""
+    if "TIERED_TEST_POSTGRES" in os.environ:
+        return lambda: "see the log of TIERED_TEST_POSTGRES"
+    log: Path = request.getfixturevalue("postgres_server").log
+    begin = log.stat().st_size
+    return lambda: log.read_bytes()[begin:][-MAX_LOG_BYTES:].decode(errors="replace")

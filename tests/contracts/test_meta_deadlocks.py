@@ -8,12 +8,14 @@ import asyncio
 import itertools
 import random
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, event, text
 
 from tests.catalogue import NOW_MS, create_topic, open_ready, register, registration, segment_plan
 from tiered.errors import MetadataUnavailable, TieredError
@@ -22,6 +24,7 @@ from tiered.meta import (
     brokers,
     coordinator_slots,
     group_offsets,
+    groups,
     liveness,
     partitions,
     reports,
@@ -32,12 +35,14 @@ from tiered.meta import (
 from tiered.meta.elections import change_replica_sets
 from tiered.meta.engine import Database
 from tiered.meta.group_offsets import Coordinator, GroupCommit, OffsetEntry
+from tiered.meta.groups import GroupRow
 from tiered.rules import elections
 
 pytest_plugins = ["tests.meta_databases"]
 
 SLOTS = 4
 ROUNDS = 40
+PAUSES_S = (0, 0, 0, 0.001, 0.004)
 
 
 class Crowd:
@@ -113,17 +118,29 @@ class Crowd:
                 slot_epochs={slot.slot: slot.slot_epoch for slot in held},
                 commit_number=number,
             )
+            names = [(f"g{slot.slot}-{each}", slot.slot) for slot in held for each in range(3)]
             commits = [
-                GroupCommit(
-                    group_id=f"g{slot.slot}",
-                    slot=slot.slot,
-                    generation=-1,
-                    entries=self.entries(),
-                    committed_at_ms=NOW_MS,
-                )
-                for slot in self.random.sample(held, len(held))
+                GroupCommit(group_id=group_id, slot=slot, generation=-1, entries=self.entries(), committed_at_ms=NOW_MS)
+                for group_id, slot in self.random.sample(names, len(names) // 2)
             ]
-            return group_offsets.write(conn, commits, [], by)
+            changed = [
+                GroupRow(
+                    group_id=group_id, slot=slot, kind="classic", protocol_type="", generation=0, empty_since_ms=None
+                )
+                for group_id, slot in self.random.sample(names, len(names) // 3)
+            ]
+            return group_offsets.write(conn, commits, changed, by)
+
+        def remove_groups(conn: Connection) -> None:
+            """And some of their offsets, as their coordinator does it."""
+            held = [slot for slot in coordinator_slots.load_all(conn).values() if slot.is_held_by(broker_id, epoch)]
+            epochs = {slot.slot: slot.slot_epoch for slot in held}
+            by = Coordinator(broker_id=broker_id, broker_epoch=epoch, slot_epochs=epochs, commit_number=number)
+            group_offsets.require_slots(conn, epochs, by)
+            for slot in self.random.sample(held, len(held)):
+                keys = [(each.topic_id, each.partition) for each in self.entries()]
+                group_offsets.remove(conn, f"g{slot.slot}-0", keys[:3])
+                groups.remove(conn, f"g{slot.slot}-1")
 
         def report(conn: Connection) -> None:
             keys = [(each.topic_id, each.partition) for each in self.entries()]
@@ -148,6 +165,8 @@ class Crowd:
             replace_topic,
             commit,
             commit,
+            remove_groups,
+            group_offsets.remove_of_deleted_topics,
             report,
             report,
             lambda conn: liveness.beat(conn, broker_id=broker_id, broker_epoch=epoch, lease_ms=5),
@@ -175,12 +194,18 @@ class Crowd:
         for _ in range(ROUNDS):
             deed = self.random.choice(self.deeds(broker_id))
             try:
-                await self.databases[broker_id].run(deed)
+                await self.databases[broker_id].run(partial(self.hesitantly, deed))
                 self.outcomes["done"] += 1
             except MetadataUnavailable as error:
                 pytest.fail(f"not in time: {error}")
             except TieredError as error:
                 self.outcomes[type(error).__name__] += 1  # somebody was first, or the broker was replaced
+
+    def hesitantly(self, deed: Callable[[Connection], Any], conn: Connection) -> Any:
+        """Pauses between statements bring those together that would rarely meet."""
+        pause = lambda *_: time.sleep(self.random.choice(PAUSES_S))  # noqa: E731
+        event.listen(conn, "before_cursor_execute", pause)
+        return deed(conn)
 
     def close(self) -> None:
         for database in self.databases.values():
@@ -188,7 +213,9 @@ class Crowd:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_whatever_brokers_do_at_once_none_of_it_is_a_deadlock(postgres_url: str, seed: int) -> None:
+async def test_whatever_brokers_do_at_once_none_of_it_is_a_deadlock(
+    postgres_url: str, postgres_log: Callable[[], str], seed: int
+) -> None:
     """The engine would repeat the loser of a deadlock, a second later and with the feed's lock held all the while."""
     open_ready(postgres_url).close_sync()
     crowd = Crowd(postgres_url, seed)
@@ -199,7 +226,7 @@ async def test_whatever_brokers_do_at_once_none_of_it_is_a_deadlock(postgres_url
     # Servers count when a connection ends.
     database = Database.open(postgres_url)
     query = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
-    assert database.run_sync(lambda conn: conn.exec_driver_sql(query).scalar_one()) == 0
+    assert database.run_sync(lambda conn: conn.exec_driver_sql(query).scalar_one()) == 0, postgres_log()
     database.close_sync()
 
 
@@ -228,6 +255,7 @@ async def test_deleting_a_topic_does_not_wait_for_a_commit_that_hangs(postgres_u
     await database.run(
         lambda conn: topics.delete_topic(conn, topic_id, now_ms=NOW_MS, purge_after_ms=NOW_MS), deadline_ms=3_000
     )
+    assert await database.run(group_offsets.remove_of_deleted_topics, deadline_ms=3_000) == 0, "nor does the sweep"
     release.set()
     await hanging
     # What came after the deletion is swept like any offset of a topic that does not exist.
