@@ -1,15 +1,20 @@
 """What `make test`, `make check` and their siblings run, one line each, with a summary at the end.
 
-Owns the order of the steps and nothing of what they check. Every step runs, whatever the one before
-found; the exit code is 0 only when all of them passed.
+Owns the order of the steps, and which of them share the time, and nothing of what they check. Every step runs,
+whatever the one before found; the exit code is 0 only when all of them passed.
 """
 
 import os
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
@@ -36,49 +41,55 @@ def pytest(name: str, *argv: str) -> Step:
     return Step(name=name, argv=(sys.executable, "-m", "pytest", "-q", *argv))
 
 
-def steps(target: str, extra: list[str]) -> list[Step]:
-    """The steps of one make target; `extra` goes to pytest."""
+def steps(target: str, extra: list[str]) -> list[tuple[Step, ...]]:
+    """The steps of one make target, those together that run at the same time; `extra` goes to pytest."""
     match target:
         case "check":
             quick = ("tests/unit", "tests/properties", "tests/house", "tests/golden")
             present = [folder for folder in quick if (ROOT / folder).is_dir()]
-            return [
-                LINT,
-                STYLE,
-                FLOORS,
-                TYPES,
-                pytest("unit tests", *present, *WORKERS, "-m", f"not slow and {LONG_RUNS}", *extra),
-            ]
+            unit_tests = pytest("unit tests", *present, *WORKERS, "-m", f"not slow and {LONG_RUNS}", *extra)
+            return [(LINT,), (STYLE,), (FLOORS,), (TYPES,), (unit_tests,)]
         case "test":
-            return [
-                LINT,
-                STYLE,
-                FLOORS,
-                TYPES,
-                # First, so that the last count a reader sees is that of all the others.
-                pytest("tests that are alone", "tests/components", "-m", f"alone and {LONG_RUNS}", *extra),
-                pytest("tests", *WORKERS, "-m", f"not alone and {LONG_RUNS}", *extra),
-            ]
+            # Alone in their process, not on the machine: they and the types have one core each.
+            alone = pytest("tests that are alone", "tests/components", "-m", f"alone and {LONG_RUNS}", *extra)
+            # Last, so that the count a reader sees at the end is that of nearly all.
+            others = pytest("tests", *WORKERS, "-m", f"not alone and {LONG_RUNS}", *extra)
+            return [(LINT,), (STYLE,), (FLOORS,), (TYPES, alone), (others,)]
         case "soak" | "interop" | "fuzz":
-            return [pytest(target, "-m", target, "-o", "timeout=0", *extra)]
+            return [(pytest(target, "-m", target, "-o", "timeout=0", *extra),)]
     raise SystemExit(f"steps.py: {target!r} is none of check, test, soak, interop, fuzz")
 
 
-def run(step: Step, *, quick: bool) -> tuple[bool, float]:
+def run(step: Step, environment: Mapping[str, str], *, output: IO[bytes] | None) -> tuple[bool, float]:
+    """(whether it passed, its seconds). What it says goes to `output`, or at once to the reader."""
     started = time.monotonic()
-    print(f"--- {step.name}", flush=True)
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "spark")])}
-    # Container images like to set it. Tests start hundreds of brokers: without bytecode each compiles all of it anew.
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    if quick:
-        environment["TIERED_HYPOTHESIS_PROFILE"] = "quick"
-    code = subprocess.run(step.argv, cwd=ROOT, env=environment).returncode
+    code = subprocess.run(step.argv, cwd=ROOT, env=environment, stdout=output, stderr=output).returncode
     return code == 0, time.monotonic() - started
+
+
+def run_together(group: Sequence[Step], environment: Mapping[str, str]) -> list[tuple[Step, bool, float]]:
+    """Runs all of a group at once. The last one speaks while it runs, the others when it has ended."""
+    *earlier, last = group
+    with ThreadPoolExecutor() as threads, ExitStack() as stack:
+        kept = [(step, stack.enter_context(tempfile.TemporaryFile())) for step in earlier]
+        running = [(step, threads.submit(run, step, environment, output=output)) for step, output in kept]
+        print(f"--- {last.name}", flush=True)
+        end = run(last, environment, output=None)
+        results = [(step, *future.result()) for step, future in running]
+        for step, output in kept:
+            output.seek(0)
+            print(f"--- {step.name}\n{output.read().decode(errors='replace')}", end="", flush=True)
+    return [*results, (last, *end)]
 
 
 def main(argv: list[str]) -> int:
     target = argv[0] if argv else ""
-    results = [(step, *run(step, quick=target == "check")) for step in steps(target, argv[1:])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "spark")])}
+    # Container images like to set it. Tests start hundreds of brokers: without bytecode each compiles all of it anew.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    if target == "check":
+        environment["TIERED_HYPOTHESIS_PROFILE"] = "quick"
+    results = [each for group in steps(target, argv[1:]) for each in run_together(group, environment)]
     print("\n--- summary")
     for step, passed, seconds in results:
         print(f"{'passed' if passed else 'FAILED':8}{step.name:24}{seconds:7.1f} s")
