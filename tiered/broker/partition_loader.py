@@ -100,7 +100,8 @@ class PartitionLoader:
         partition.restart_from_cold(
             producers=decode_producers(tail.producer_snapshot), leader_epochs=tail.leader_epochs
         )
-        # Kept before the first append: a crash must not forget producers that a later start could not find again.
+        # Kept before the first append: a crash must not forget what a later start could not find again.
+        await self._broker.disk.run(partition.log.keep_leader_epochs)
         await self._broker.disk.run(
             partition.log.write_snapshot, partition.log.log_end_offset, tuple(partition.producers.values())
         )
@@ -132,6 +133,7 @@ class PartitionLoader:
                 partition.log_truncated(())
         epochs = () if newest is None else ((newest.leader_epoch, newest.base_offset),)
         partition.restart_from_cold(producers=(), leader_epochs=epochs)
+        await self._broker.disk.run(partition.log.keep_leader_epochs)
 
     async def remove(self, topic: Topic) -> None:
         """Ends the partitions of a deleted topic and removes their local files."""

@@ -95,10 +95,10 @@ class RealFileSystem:
             os.close(descriptor)
 
     def rename(self, path: str, new_path: str) -> None:
-        Path(path).replace(new_path)
+        os.replace(path, new_path)  # noqa: PTH105
 
     def unlink(self, path: str) -> None:
-        Path(path).unlink()
+        os.unlink(path)  # noqa: PTH108
 
     def sizes(self, directory: str) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -158,4 +158,4 @@ def replace_file(fs: FileSystem, path: str, data: Data, *, durable: bool) -> Non
             fs.unlink(temporary)
         raise
     if durable:
-        fs.sync_directory(str(Path(path).parent))
+        fs.sync_directory(path.rpartition("/")[0])

@@ -128,7 +128,7 @@ class FlushState:
         self.flushed_offset = max(self.flushed_offset, mark.end_offset)
 
     def _write_point(self, segments: Segments, dirty: Sequence[SegmentState], active_mark: SegmentMark) -> None:
-        """Writes the indexes of what is flushed, then the point, then syncs the directory. Raises OSError.
+        """Writes the indexes and epochs of what is flushed, then the point, then syncs the directory. Raises OSError.
 
         The indexes are not synced: after a power loss a bad one shows by its size or its order and is rebuilt.
         """
@@ -141,6 +141,7 @@ class FlushState:
                 segment.index_bytes = write_indexes(self._fs, segment)
         sizes = write_indexes_below(self._fs, segments[-1], active_mark.end_offset)
         mark = replace(active_mark, offset_index_bytes=sizes[0], time_index_bytes=sizes[1])
+        self._side.keep_leader_epochs(active_mark.end_offset)
         self._side.keep_recovery_point(RecoveryPoint(segments=(*(segment.mark() for segment in segments[:-1]), mark)))
         for segment in dirty:
             segment.synced = True

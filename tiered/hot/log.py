@@ -6,6 +6,7 @@ beside appends. Must never answer an append whose bytes are only partly written,
 failed fsync has made uncertain.
 """
 
+import logging
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -29,6 +30,8 @@ from tiered.hot.truncation import cut_position, cut_segment
 from tiered.rules.rolling import should_roll
 
 __all__ = ["Log", "LogConfig", "Recovery", "SegmentFile", "SegmentInfo"]
+
+log = logging.getLogger(__name__)
 
 
 class Log(LogView):
@@ -101,8 +104,6 @@ class Log(LogView):
             self._refuse()
         active = self._segments[-1]
         assert base_offset == active.extent[0], f"append at {base_offset}, the log ends at {active.extent[0]}"
-        if self._side.epochs_changed:
-            self._side.keep_leader_epochs()
         config = self._config
         size = active.extent[1]
         incoming = end - position
@@ -223,16 +224,25 @@ class Log(LogView):
         self._side.write_snapshot(offset, entries, [segment.base_offset for segment in self._segments])
 
     def begin_leader_epoch(self, epoch: int) -> None:
-        """From the log's present end on, batches are of this leader epoch. On disk before the first of them is."""
-        self._side.set_leader_epochs(self._side.leader_epochs.assign(epoch, self.log_end_offset))
+        """From the log's present end on, batches are of this leader epoch. In memory only: their headers tell it."""
+        self._side.change_leader_epochs(lambda epochs: epochs.assign(epoch, self.log_end_offset))
 
     def forget_empty_leader_epochs(self) -> None:
         """Drops epochs that began at the log's end and wrote nothing: whoever leads now knows what follows there."""
-        self._side.set_leader_epochs(self._side.leader_epochs.truncate_to_end(self.log_end_offset))
+        self._side.change_leader_epochs(lambda epochs: epochs.truncate_to_end(self.log_end_offset))
 
     def restore_leader_epochs(self, entries: Iterable[tuple[int, int]]) -> None:
-        """Takes over what the object store knows of the epochs of a log that began anew; kept with the next append."""
-        self._side.set_leader_epochs(self._side.leader_epochs.continued_by(tuple(entries)))
+        """Takes over what the object store knows of the epochs of a log that began anew. No batch that is here tells
+        them, so `keep_leader_epochs` is due before the next append."""
+        known = tuple(entries)
+        self._side.change_leader_epochs(lambda epochs: epochs.continued_by(known))
+
+    def keep_leader_epochs(self) -> None:
+        """Returns when every epoch known now survives a power loss. Blocking. Raises LogDirFailed, nothing changed."""
+        try:
+            self._side.keep_leader_epochs()
+        except OSError as error:
+            raise LogDirFailed(refusal(self._directory, error)) from error
 
     # Removal and truncation
 
@@ -261,6 +271,11 @@ class Log(LogView):
             removed, self._segments = self._segments[:count], self._segments[count:]
             if count:
                 self._flushing.directory_changed = True
+        if removed:
+            try:
+                self._side.keep_leader_epochs(removed[-1].end_offset)
+            except OSError as error:  # A full disk needs the removal; the next recovery point keeps them.
+                log.warning("%s: leader epochs are not on disk yet: %s", self._directory, error)
         self._remove(removed)
         return tuple(segment.info() for segment in removed)
 
@@ -358,7 +373,7 @@ class Log(LogView):
                 self._release()
 
     def _close(self, producers: Iterable[ProducerEntry] | None) -> None:
-        self._side.keep_epochs_below(self.log_end_offset)
+        self._side.keep_leader_epochs(self.log_end_offset)
         if not self._has_changed():
             return
         if producers is None:

@@ -97,8 +97,8 @@ class Recoverer:
             self._drop(segments, f"the local log ends at {end_offset}; everything below {self._needed} is elsewhere")
             segments = []
         self._check_nothing_is_lost(segments)
-        if self._epochs_on_disk is None:
-            self._collect_epochs(segments)
+        if self._epochs_on_disk is None and self._marks:
+            self._collect_epochs(segments)  # What a recovery point covers was not scanned.
         if not segments:
             segments = [self._create_first()]
         self._activate(segments[-1])

@@ -6,7 +6,7 @@ stale says less.
 
 import errno
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from tiered.errors import CorruptFile, LogDirFailed
@@ -32,11 +32,12 @@ class SideFiles:
     """One log's small files."""
 
     __slots__ = (
+        "_changing_epochs",
         "_directory",
         "_epochs_kept",
         "_fs",
+        "_keeping_epochs",
         "_snapshot_lock",
-        "epochs_changed",
         "leader_epochs",
         "log_start_offset",
         "snapshot_offsets",
@@ -56,35 +57,43 @@ class SideFiles:
         self._fs = fs
         self.log_start_offset = log_start_offset
         self.leader_epochs = leader_epochs
+        self._changing_epochs = threading.Lock()
+        """The event loop begins epochs while a thread forgets those below a new log start. Never held over I/O."""
         self._epochs_kept = leader_epochs_kept
         """What the file says."""
-        self.epochs_changed = leader_epochs != leader_epochs_kept
+        self._keeping_epochs = threading.Lock()
+        """A flush and a removal of segments, each in a thread, both write the file."""
         self.snapshot_offsets = tuple(snapshot_offsets)
         self._snapshot_lock = threading.Lock()
         """A roll on the event loop and a flush in a thread both write snapshots."""
 
-    def set_leader_epochs(self, leader_epochs: LeaderEpochs) -> None:
-        """Takes over another table, in memory only: the first append of an epoch keeps it."""
-        self.leader_epochs = leader_epochs
-        self.epochs_changed = leader_epochs != self._epochs_kept
+    def change_leader_epochs(self, change: Callable[[LeaderEpochs], LeaderEpochs]) -> None:
+        """In memory only: until the file is written, a restart finds the change in the batches' headers."""
+        with self._changing_epochs:
+            self.leader_epochs = change(self.leader_epochs)
 
-    def keep_leader_epochs(self) -> None:
-        """Returns when the table is on disk. Raises LogDirFailed."""
-        self._replace(LEADER_EPOCHS_FILE, encode_leader_epochs(self.leader_epochs.entries))
-        self._epochs_kept = self.leader_epochs
-        self.epochs_changed = False
+    def keep_leader_epochs(self, end_offset: int | None = None) -> None:
+        """Returns when the epochs that began below `end_offset` (all without it) survive a power loss. Blocking;
+        raises OSError.
 
-    def keep_epochs_below(self, end_offset: int) -> None:
-        """Keeps what a restart would otherwise not know; epochs that wrote nothing do not count. Raises OSError."""
-        epochs = self.leader_epochs.truncate_to_end(end_offset)
-        if epochs != self._epochs_kept.truncate_to_end(end_offset):
-            replace_file(self._fs, self._path(LEADER_EPOCHS_FILE), encode_leader_epochs(epochs.entries), durable=True)
+        Due before a recovery point covers their batches and before those are removed: nobody reads them at the next
+        start. Never due for an append, which must not wait for a disk.
+        """
+        with self._keeping_epochs:
+            epochs, kept = self.leader_epochs, self._epochs_kept
+            if end_offset is not None:
+                epochs, kept = epochs.truncate_to_end(end_offset), kept.truncate_to_end(end_offset)
+            if epochs != kept:
+                replace_file(
+                    self._fs, self._path(LEADER_EPOCHS_FILE), encode_leader_epochs(epochs.entries), durable=True
+                )
+                self._epochs_kept = epochs
 
     def keep_log_start(self, offset: int) -> None:
         """Raises the log start, on disk first. Raises LogDirFailed, nothing changed."""
         self._replace(LOG_START_FILE, encode_log_start_offset(offset))
         self.log_start_offset = offset
-        self.set_leader_epochs(self.leader_epochs.truncate_to_start(offset))
+        self.change_leader_epochs(lambda epochs: epochs.truncate_to_start(offset))
 
     def lower_log_start(self, offset: int) -> None:
         """Takes the log start back to `offset` if it is above: the log begins anew there. Raises OSError."""
@@ -116,13 +125,12 @@ class SideFiles:
         return None
 
     def truncate(self, end_offset: int) -> None:
-        """Forgets what lies at or beyond the log's new end. Raises OSError, LogDirFailed."""
+        """Forgets what lies at or beyond the log's new end, durably. Raises OSError."""
         gone = [offset for offset in self.snapshot_offsets if offset > end_offset]
         remove_snapshots(self._fs, self._directory, gone)
         self.snapshot_offsets = tuple(offset for offset in self.snapshot_offsets if offset <= end_offset)
-        self.set_leader_epochs(self.leader_epochs.truncate_to_end(end_offset))
-        if self.epochs_changed:
-            self.keep_leader_epochs()
+        self.change_leader_epochs(lambda epochs: epochs.truncate_to_end(end_offset))
+        self.keep_leader_epochs()
 
     def keep_recovery_point(self, point: RecoveryPoint) -> None:
         """Returns when the point is on disk. Raises OSError."""

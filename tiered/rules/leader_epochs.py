@@ -1,7 +1,7 @@
 """Which leader epoch wrote which offsets of a log (KIP-101, KIP-320).
 
-Owns the table's arithmetic as an immutable value. Never persists it: the log writes the file before the
-first append of an epoch.
+Owns the table's arithmetic as an immutable value. Never persists it: the log does, before a recovery point covers
+an epoch's batches.
 """
 
 from bisect import bisect_right

@@ -28,6 +28,8 @@ class LogModel(RuleBasedStateMachine):
         self.directory = self.folder / "log"
         self.fs = FaultyFileSystem(stash=self.folder / "stash")
         self.batches: list[BatchModel] = []
+        self.epochs: list[tuple[int, int, int]] = []
+        """Base offset, end offset and leader epoch of each batch, also of those that were removed since."""
         self.local_start = 0
         self.log_start = 0
         self.epoch = 0
@@ -67,10 +69,12 @@ class LogModel(RuleBasedStateMachine):
             producer_epoch=self.epoch,
             base_sequence=self.sequence,
         )
+        self.log.begin_leader_epoch(self.epoch)  # A truncation may have forgotten it.
         base_offset = append(self.log, data, epoch=self.epoch)
         assert base_offset == self.end
         self.sequence += len(times)
         self.batches.append((base_offset, base_offset + len(times), bytes(data[16:]), tuple(times)))
+        self.epochs.append((base_offset, base_offset + len(times), self.epoch))
 
     @rule()
     def append_to_a_full_disk(self) -> None:
@@ -83,6 +87,11 @@ class LogModel(RuleBasedStateMachine):
             raise AssertionError("a full disk took a batch")
         finally:
             self.fs.heal()
+
+    @rule()
+    def lead_anew(self) -> None:
+        self.epoch += 1
+        self.log.begin_leader_epoch(self.epoch)
 
     @rule()
     def roll(self) -> None:
@@ -99,10 +108,13 @@ class LogModel(RuleBasedStateMachine):
         cut = next((base for base, end, _, _ in self.batches if base <= offset < end), offset)
         if cut < self.log_start:
             return  # A follower never cuts below what is deleted.
+        if self.log.segments[0].base_offset <= offset < self.local_start:
+            return  # In what a power loss brought back, which is not in the model.
         if offset < self.local_start:
-            self.local_start, self.batches = offset, []
+            self.local_start, self.batches, self.epochs = offset, [], []
         else:
             self.batches = [each for each in self.batches if each[1] <= cut]
+            self.epochs = [each for each in self.epochs if each[1] <= cut]
         assert self.log.truncate_to(offset) == (cut if self.batches or cut >= self.local_start else offset)
 
     @rule(data=st.data())
@@ -126,14 +138,14 @@ class LogModel(RuleBasedStateMachine):
         self.log.close()
         self.log = self.opened()
         assert self.log.recovery.clean
-        self.local_start = self.log.segments[0].base_offset
+        self.local_start = max(self.local_start, self.log.segments[0].base_offset)
 
     @rule()
     def restart_after_kill(self) -> None:
         flushed = self.log.flushed_offset
         self.log.discard()
         self.log = self.opened()
-        self.local_start = self.log.segments[0].base_offset
+        self.local_start = max(self.local_start, self.log.segments[0].base_offset)
         assert self.log.log_end_offset == self.end
         assert self.log.flushed_offset <= self.end
         assert flushed <= self.end
@@ -149,6 +161,7 @@ class LogModel(RuleBasedStateMachine):
         # A removal that was not yet on disk may have been taken back: then there is more, and that may be read.
         first = self.log.segments[0].base_offset
         self.batches = [each for each in self.batches if first <= each[0] < end]
+        self.epochs = [each for each in self.epochs if each[0] < end]
         self.local_start = max(first, self.local_start) if self.batches else end
         self.log_start = self.log.log_start_offset
 
@@ -161,6 +174,16 @@ class LogModel(RuleBasedStateMachine):
         found = [each for each in contents(self.log, max_bytes=700) if each[0] >= self.local_start]
         assert found == [(base, data) for base, _, data, _ in self.batches if base >= self.local_start]
         assert self.log.flushed_offset <= self.end
+
+    @invariant()
+    def epochs_agree(self) -> None:
+        """Of what was removed locally too: followers ask where an epoch ended, long after."""
+        if not hasattr(self, "log"):
+            return
+        table = self.log.leader_epochs
+        for base, end, epoch in self.epochs:
+            if base >= self.log_start:
+                assert table.epoch_at(base) == table.epoch_at(end - 1) == epoch, table
 
     @invariant()
     def times_agree(self) -> None:

@@ -66,15 +66,31 @@ def test_a_snapshot_that_does_not_fit_leaves_no_empty_segment_behind(tmp_path: P
     assert log.roll(NOW_MS)
 
 
-def test_an_epoch_that_cannot_be_kept_refuses_the_append(tmp_path: Path, fs: FaultyFileSystem) -> None:
+def test_the_first_append_of_an_epoch_waits_for_no_disk(tmp_path: Path, fs: FaultyFileSystem) -> None:
     log = open_log(tmp_path / "log", fs=fs)
-    log.begin_leader_epoch(1)
+    before = dict(fs.calls)
+    for epoch in (1, 2):
+        log.begin_leader_epoch(epoch)
+        append(log, batch(1), epoch=epoch)
+    assert {name: count - before.get(name, 0) for name, count in fs.calls.items() if count != before.get(name)} == {
+        "write": 2
+    }
+
+
+def test_epochs_that_cannot_be_kept_do_not_keep_a_full_disk_from_being_freed(
+    tmp_path: Path, fs: FaultyFileSystem
+) -> None:
+    log = open_log(tmp_path / "log", fs=fs, segment_bytes=1)
+    for epoch in (1, 2, 3):
+        log.begin_leader_epoch(epoch)
+        append(log, batch(1), epoch=epoch)
     fs.space_left = 0
+    assert len(log.delete_local_before(2)) == 2
     with pytest.raises(LogDirFailed):
-        append(log, batch(1), epoch=1)
-    assert log.log_end_offset == 0
+        log.keep_leader_epochs()
     fs.heal()
-    append(log, batch(1), epoch=1)
+    log.keep_leader_epochs()
+    assert open_log(tmp_path / "log").leader_epochs.entries == ((1, 0), (2, 1), (3, 2))
 
 
 def test_short_writes_are_completed(tmp_path: Path, fs: FaultyFileSystem) -> None:

@@ -250,6 +250,8 @@ def test_a_log_can_begin_anew_further_on(tmp_path: Path) -> None:
     assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (0, 1_000, 1_000)
     assert log.leader_epochs.entries == ()
     log.restore_leader_epochs([(1, 0), (3, 500)])
+    log.keep_leader_epochs()
+    assert open_log(tmp_path).leader_epochs.entries == ((1, 0), (3, 500))
     log.begin_leader_epoch(4)
     append(log, batch(1), epoch=4)
     assert log.leader_epochs.entries == ((1, 0), (3, 500), (4, 1_000))
@@ -259,12 +261,27 @@ def test_a_log_can_begin_anew_further_on(tmp_path: Path) -> None:
     assert again.leader_epochs.entries == ((1, 0), (3, 500), (4, 1_000))
 
 
-def test_a_leader_epoch_is_on_disk_before_its_first_batch(tmp_path: Path) -> None:
+def test_a_leader_epoch_is_on_disk_before_a_recovery_point_covers_its_batches(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     log.begin_leader_epoch(3)
-    assert not (tmp_path / "leader-epochs").exists()
     append(log, batch(1), epoch=3)
-    assert (tmp_path / "leader-epochs").read_bytes() == b"0\n1\n3 0\n"
+    assert not (tmp_path / "leader-epochs").exists()
+    log.roll(NOW_MS)
+    log.begin_leader_epoch(4)
+    log.flush()
+    assert (tmp_path / "recovery-point").exists()
+    assert (tmp_path / "leader-epochs").read_bytes() == b"0\n1\n3 0\n", "4 has written nothing yet"
+
+
+def test_a_leader_epoch_is_on_disk_before_its_batches_are_removed(tmp_path: Path) -> None:
+    log = open_log(tmp_path, segment_bytes=1)
+    for epoch in (1, 2, 3):
+        log.begin_leader_epoch(epoch)
+        append(log, batch(1), epoch=epoch)
+    log.delete_local_before(2)
+    del log
+    killed = open_log(tmp_path)
+    assert (killed.local_log_start_offset, killed.leader_epochs.entries) == (2, ((1, 0), (2, 1), (3, 2)))
 
 
 def test_a_closed_log_takes_no_appends(tmp_path: Path) -> None:

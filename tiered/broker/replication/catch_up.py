@@ -65,6 +65,7 @@ async def begin_after_cold(broker: "Broker", partition: Partition) -> bool:
     def begin() -> Sequence[ProducerEntry]:
         log_.truncate_fully_and_start_at(end_offset)
         log_.restore_leader_epochs(tail.leader_epochs)
+        log_.keep_leader_epochs()
         log_.write_snapshot(end_offset, producers)
         return producers
 
