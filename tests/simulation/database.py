@@ -21,6 +21,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.pool import StaticPool
 
 from tests.simulation.clock import EPOCH_MS
+from tests.simulation.connection import PlainConnection
 from tests.simulation.loop import NOBODY, Process, SimLoop
 from tests.simulation.network import SQL, Network
 from tiered.errors import MetadataOutcomeUnknown, MetadataUnavailable
@@ -47,18 +48,24 @@ class Catalogue:
         self._fresh = sqlite3.connect(":memory:")
         self._fresh.deserialize(fresh_catalogue())
         # Two connections: one changes, the other still reads what was before while a COMMIT is on its way.
-        self.engine = self._open(path, "BEGIN IMMEDIATE")
-        self.reading = self._open(path, "BEGIN")
+        self.engine = self._open(path)
+        self.reading = self._open(path)
         self.driver = self._driver(self.engine)
-        self._driver(self.reading)
-        self.changing_conn = self.engine.connect()
-        self.reading_conn = self.reading.connect()
+        known: dict[Any, Any] = {}
+        # SQLAlchemy's transactions are never ended: what begins and commits is below it.
+        self.changing_conn = PlainConnection(self.engine.connect(), self.driver, "BEGIN IMMEDIATE", known)
+        self.reading_conn = PlainConnection(self.reading.connect(), self._driver(self.reading), "BEGIN", known)
 
-    def _open(self, path: Path, begin: str) -> Engine:
+    def _open(self, path: Path) -> Engine:
         engine = create_engine(
             f"sqlite:///{path}",
             poolclass=StaticPool,
-            connect_args={"check_same_thread": False, "isolation_level": None, "timeout": 0},
+            connect_args={
+                "check_same_thread": False,
+                "isolation_level": None,
+                "timeout": 0,
+                "cached_statements": 1_000,
+            },
         )
 
         @event.listens_for(engine, "connect")
@@ -68,10 +75,6 @@ class Catalogue:
             connection.execute("PRAGMA foreign_keys=ON")
             # What `database_now_ms` asks of SQLite: here it is the server's virtual clock.
             connection.create_function("julianday", 1, lambda _now: _JULIAN_EPOCH + self.now_ms() / _MS_PER_DAY)
-
-        @event.listens_for(engine, "begin")
-        def begin_with(conn: Connection) -> None:
-            conn.exec_driver_sql(begin)
 
         return engine
 
@@ -87,8 +90,6 @@ class Catalogue:
         self._fresh.backup(self.driver)
 
     def close(self) -> None:
-        self.changing_conn.close()
-        self.reading_conn.close()
         self.engine.dispose()
         self.reading.dispose()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -120,7 +121,6 @@ class SqlServer:
         catalogue.begin_anew()
         self._waiting: deque[_Request] = deque()
         self._is_locked = False
-        self._open: Any = None
         self._listeners: dict[tuple[str, int], tuple[Process, Callable[[], None]]] = {}
         self._change_number = 0
         self.on_change: Callable[[], None] = lambda: None
@@ -170,24 +170,30 @@ class SqlServer:
     def _read(self, request: _Request) -> None:
         self.transactions += 1
         try:
-            conn = self.catalogue.reading_conn
-            with conn.begin():
-                value = request.call.fn(conn)
+            value = self.read(request.call.fn)
         except Exception as error:
             self._answer(request, error, failed=True)
         else:
             self._answer(request, value, failed=False)
+
+    def read(self, fn: Callable[[Any], T]) -> T:
+        conn = self.catalogue.reading_conn
+        conn.begin()
+        try:
+            return fn(conn)
+        finally:
+            conn.rollback()
 
     def _change(self, request: _Request) -> None:
         """Runs the transaction, and decides what becomes of its COMMIT."""
         self.transactions += 1
         request.has_begun = True
         conn = self.catalogue.changing_conn
-        transaction = conn.begin()
+        conn.begin()
         try:
-            value = request.call.fn(conn)
+            value = request.call.fn(conn)  # type: ignore[arg-type]
         except Exception as error:
-            transaction.rollback()
+            conn.rollback()
             self._answer(request, error, failed=True)
             return
         request.may_be_committed = True
@@ -200,19 +206,17 @@ class SqlServer:
         if late and rng.random() < late:
             self.late_commits += 1
             self._is_locked = True
-            self._open = transaction
-            self._later(rng.random() * 1.5 * DEADLINE_MS / 1000.0, self._commit_late, request, transaction, value)
+            self._later(rng.random() * 1.5 * DEADLINE_MS / 1000.0, self._commit_late, request, value)
             return
-        transaction.commit()
+        conn.commit()
         self._committed()
         if lost and rng.random() < lost:
             self.lost_answers += 1
             return
         self._answer(request, value, failed=False)
 
-    def _commit_late(self, request: _Request, transaction: Any, value: object) -> None:
-        transaction.commit()
-        self._open = None
+    def _commit_late(self, request: _Request, value: object) -> None:
+        self.catalogue.changing_conn.commit()
         self._is_locked = False
         self._committed()
         self._answer(request, value, failed=False)
@@ -221,8 +225,8 @@ class SqlServer:
             if not waiting.is_given_up:
                 self._change(waiting)
 
-    def _takes_number(self, conn: Connection) -> bool:
-        row = conn.exec_driver_sql("SELECT change_number FROM cluster").first()
+    def _takes_number(self, conn: PlainConnection) -> bool:
+        row = conn.driver.execute("SELECT change_number FROM cluster").fetchone()
         return row is not None and row[0] != self._change_number
 
     def _answer(self, request: _Request, value: Any, *, failed: bool) -> None:
@@ -244,16 +248,18 @@ class SqlServer:
 
     def change_now(self, fn: Callable[[Connection], T]) -> T:
         """A change that somebody makes who is no part of the run, at this very moment."""
-        with self.catalogue.changing_conn.begin():
-            value = fn(self.catalogue.changing_conn)
+        conn = self.catalogue.changing_conn
+        conn.begin()
+        value = fn(conn)  # type: ignore[arg-type]
+        conn.commit()
         self._committed()
         return value
 
     def abandon(self) -> None:
         """The run is over: a COMMIT that is still on its way never comes."""
-        if self._open is not None:
-            self._open.rollback()
-            self._open = None
+        if self._is_locked:
+            self.catalogue.changing_conn.rollback()
+            self._is_locked = False
 
     # The feed's wake-up calls
 
@@ -298,9 +304,7 @@ class SimDatabase(Database):
     def run_sync(self, fn: Callable[[Connection], T], *, deadline_ms: int | None = None) -> T:
         if not self._server._network.reaches(self._machine, SQL) or self._server.is_down:
             raise MetadataUnavailable("the database cannot be reached; nothing was changed")
-        conn = self._server.catalogue.reading_conn
-        with conn.begin():
-            return fn(conn)
+        return self._server.read(fn)
 
     def migrate(self) -> None:
         if not self._server._network.reaches(self._machine, SQL) or self._server.is_down:

@@ -6,7 +6,7 @@ Owns registration and its rows. Must never decide that a broker is dead: the con
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from tiered.errors import StaleBrokerEpoch
@@ -130,20 +130,25 @@ def unregister(conn: Connection, *, broker_id: int) -> None:
     conn.execute(delete(broker).where(broker.c.broker_id == broker_id))
 
 
+# Asked for after every change in the cluster: made once.
+_ALL = select(broker).order_by(broker.c.broker_id)
+_IDS = select(broker.c.broker_id)
+_CHANGED = _ALL.where(broker.c.change_number > bindparam("number"))
+
+
 def load_all(conn: Connection) -> tuple[BrokerRow, ...]:
     """Every registered broker, fenced ones included, by id."""
-    return tuple(BrokerRow(**row) for row in conn.execute(select(broker).order_by(broker.c.broker_id)).mappings())
+    return tuple(BrokerRow(**row) for row in conn.execute(_ALL).mappings())
 
 
 def load_ids(conn: Connection) -> frozenset[int]:
     """The ids of every registered broker."""
-    return frozenset(conn.execute(select(broker.c.broker_id)).scalars())
+    return frozenset(conn.execute(_IDS).scalars())
 
 
 def changed_since(conn: Connection, number: int) -> tuple[BrokerRow, ...]:
     """The rows whose `change_number` is above `number`."""
-    statement = select(broker).where(broker.c.change_number > number).order_by(broker.c.broker_id)
-    return tuple(BrokerRow(**row) for row in conn.execute(statement).mappings())
+    return tuple(BrokerRow(**row) for row in conn.execute(_CHANGED, {"number": number}).mappings())
 
 
 def _registration(broker_id: int, broker_epoch: int) -> tuple[ColumnElement[bool], ...]:

@@ -4,6 +4,7 @@ Owns the two texts. Must never decide anything: time is for liveness, and for pe
 """
 
 from collections.abc import Mapping
+from functools import cache
 from types import MappingProxyType
 
 from sqlalchemy import BigInteger, Connection, literal_column, select
@@ -21,7 +22,13 @@ NOW_MS: Mapping[str, str] = MappingProxyType(
 
 def now_ms(conn: Connection) -> ColumnElement[int]:
     """The present moment, for use in a statement: what it compares or writes is one clock's."""
-    return literal_column(NOW_MS[conn.dialect.name], BigInteger)
+    return now_ms_in(conn.dialect.name)
+
+
+@cache
+def now_ms_in(dialect: str) -> ColumnElement[int]:
+    """As `now_ms`, for a statement that is made once."""
+    return literal_column(NOW_MS[dialect], BigInteger)
 
 
 def database_now_ms(conn: Connection) -> int:

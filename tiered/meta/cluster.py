@@ -11,6 +11,7 @@ tables safe under READ COMMITTED, where they would otherwise suffer write skew.
 """
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, update
@@ -71,34 +72,39 @@ def take_number(conn: Connection) -> int:
     Must come before any other lock, but those of coordinators' slots: what all wait for while they hold nothing else
     can be part of no deadlock. On PostgreSQL whoever listens (`listener`) is woken by the commit.
     """
-    statement = (
-        update(cluster)
-        .where(cluster.c.id == ONLY_ROW)
-        .values(change_number=cluster.c.change_number + 1)
-        .returning(cluster.c.change_number, *_notification(conn), *end_if_idle(conn))
-    )
-    found = conn.execute(statement).one_or_none()
+    found = conn.execute(_next_number(conn.dialect.name)).one_or_none()
     if found is None:
         raise CorruptMetadata("the metadata database describes no cluster: start a broker on it first")
     return int(found[0])
 
 
-def end_if_idle(conn: Connection) -> tuple[ColumnElement[Any], ...]:
+@cache  # Statements that are asked for all the time are made once: making one costs more than running it.
+def _next_number(dialect: str) -> Any:
+    # Sent by the commit, and only by it.
+    notification = (func.pg_notify(CHANNEL, ""),) if dialect == "postgresql" else ()
+    return (
+        update(cluster)
+        .where(cluster.c.id == ONLY_ROW)
+        .values(change_number=cluster.c.change_number + 1)
+        .returning(cluster.c.change_number, *notification, *end_if_idle(dialect))
+    )
+
+
+def end_if_idle(dialect: str) -> tuple[ColumnElement[Any], ...]:
     """What a statement that locks something all wait for returns besides: then a client that hangs is cut off soon.
 
     Between two statements of such a transaction is only this process's own work. It costs no round trip.
     """
-    if conn.dialect.name != "postgresql":
+    if dialect != "postgresql":
         return ()
     return (func.set_config("idle_in_transaction_session_timeout", func.current_setting(MAX_IDLE_SETTING, True), True),)
 
 
-def _notification(conn: Connection) -> tuple[ColumnElement[Any], ...]:
-    # Sent by the commit, and only by it.
-    return (func.pg_notify(CHANNEL, ""),) if conn.dialect.name == "postgresql" else ()
+_ROW = select(
+    cluster.c.cluster_id, cluster.c.created_at_ms, cluster.c.change_number, cluster.c.settings_change_number
+).where(cluster.c.id == ONLY_ROW)
 
 
 def _find(conn: Connection) -> ClusterRow | None:
-    columns = (cluster.c.cluster_id, cluster.c.created_at_ms, cluster.c.change_number, cluster.c.settings_change_number)
-    row = conn.execute(select(*columns).where(cluster.c.id == ONLY_ROW)).mappings().one_or_none()
+    row = conn.execute(_ROW).mappings().one_or_none()
     return None if row is None else ClusterRow(**row)

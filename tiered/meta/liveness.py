@@ -6,12 +6,14 @@ of the control plane is a compare-and-swap.
 """
 
 from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
 
-from sqlalchemy import Connection, delete, or_, select, true, update
+from sqlalchemy import Connection, bindparam, delete, or_, select, true, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from tiered.errors import StaleBrokerEpoch
-from tiered.meta.clock import now_ms
+from tiered.meta.clock import now_ms, now_ms_in
 from tiered.meta.cluster import end_if_idle, take_number
 from tiered.meta.tables import broker, cluster, lease
 from tiered.meta.upserts import insert_for
@@ -92,20 +94,7 @@ def release(conn: Connection, *, broker_id: int, broker_epoch: int) -> bool:
 
 def _look(conn: Connection, lease_ms: int) -> _Seen:
     """One round trip: no cluster without its row, while brokers and the lease may be missing."""
-    statement = (
-        select(
-            cluster.c.change_number,
-            lease.c.broker_id.label("holder"),
-            _is_free(conn, lease_ms).label("is_expired"),
-            broker.c.broker_id,
-            broker.c.broker_epoch,
-            broker.c.fenced,
-            broker.c.heartbeat_at_ms,
-        )
-        .select_from(cluster.outerjoin(lease, lease.c.name == CONTROLLER).outerjoin(broker, true()))
-        .order_by(broker.c.broker_id)
-    )
-    rows = conn.execute(statement).all()
+    rows = conn.execute(_looking(conn.dialect.name), {"longest_lease_ms": 2 * lease_ms}).all()
     held = [row for row in rows if row.holder is not None]
     return _Seen(
         beats=tuple(
@@ -124,17 +113,43 @@ def _look(conn: Connection, lease_ms: int) -> _Seen:
     )
 
 
-def _say(conn: Connection, before: Beat, *, unfencing_under: int | None) -> Beat:
-    values: dict[str, object] = {"heartbeat_at_ms": now_ms(conn)}
-    if unfencing_under is not None:
-        values |= {"fenced": False, "change_number": unfencing_under}
-    statement = (
-        update(broker)
-        .where(broker.c.broker_id == before.broker_id, broker.c.broker_epoch == before.broker_epoch)
-        .values(values)
-        .returning(broker.c.heartbeat_at_ms, broker.c.fenced, *end_if_idle(conn))
+# Every broker makes these several times a second: made once, they cost what running them costs.
+@cache
+def _looking(dialect: str) -> Any:
+    return (
+        select(
+            cluster.c.change_number,
+            lease.c.broker_id.label("holder"),
+            _is_free(dialect).label("is_expired"),
+            broker.c.broker_id,
+            broker.c.broker_epoch,
+            broker.c.fenced,
+            broker.c.heartbeat_at_ms,
+        )
+        .select_from(cluster.outerjoin(lease, lease.c.name == CONTROLLER).outerjoin(broker, true()))
+        .order_by(broker.c.broker_id)
     )
-    after = conn.execute(statement).one_or_none()
+
+
+@cache
+def _saying(dialect: str, *, is_unfencing: bool) -> Any:
+    values: dict[str, object] = {"heartbeat_at_ms": now_ms_in(dialect)}
+    if is_unfencing:
+        values |= {"fenced": False, "change_number": bindparam("unfencing_under")}
+    return (
+        update(broker)
+        .where(broker.c.broker_id == bindparam("its_id"), broker.c.broker_epoch == bindparam("its_epoch"))
+        .values(values)
+        .returning(broker.c.heartbeat_at_ms, broker.c.fenced, *end_if_idle(dialect))
+    )
+
+
+def _say(conn: Connection, before: Beat, *, unfencing_under: int | None) -> Beat:
+    values = {"its_id": before.broker_id, "its_epoch": before.broker_epoch}
+    if unfencing_under is not None:
+        values["unfencing_under"] = unfencing_under
+    statement = _saying(conn.dialect.name, is_unfencing=unfencing_under is not None)
+    after = conn.execute(statement, values).one_or_none()
     if after is None:
         raise _stale(before.broker_id, before.broker_epoch)
     return replace(before, heartbeat_at_ms=after.heartbeat_at_ms, fenced=bool(after.fenced))
@@ -153,17 +168,18 @@ def _hold(conn: Connection, own: Beat, lease_ms: int) -> int:
         .on_conflict_do_update(
             index_elements=[lease.c.name],
             set_=values,
-            where=or_(lease.c.broker_id == own.broker_id, _is_free(conn, lease_ms)),
+            where=or_(lease.c.broker_id == own.broker_id, _is_free(conn.dialect.name)),
         )
     )
-    if conn.execute(statement).rowcount == 1:
+    if conn.execute(statement, {"longest_lease_ms": 2 * lease_ms}).rowcount == 1:
         return own.broker_id
     return int(conn.execute(select(lease.c.broker_id).where(lease.c.name == CONTROLLER)).scalar_one())
 
 
-def _is_free(conn: Connection, lease_ms: int) -> ColumnElement[bool]:
+def _is_free(dialect: str) -> ColumnElement[bool]:
     # A lease that ends later than anybody grants was granted by a clock that has since been set back.
-    return or_(lease.c.expires_at_ms <= now_ms(conn), lease.c.expires_at_ms > now_ms(conn) + 2 * lease_ms)
+    now = now_ms_in(dialect)
+    return or_(lease.c.expires_at_ms <= now, lease.c.expires_at_ms > now + bindparam("longest_lease_ms"))
 
 
 def _stale(broker_id: int, broker_epoch: int) -> StaleBrokerEpoch:

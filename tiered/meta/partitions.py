@@ -10,13 +10,13 @@ may not see need not be uploaded any more.
 """
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Never
 from uuid import UUID
 
-from sqlalchemy import Connection, Select, Text, case, cast, exists, func, select, update
+from sqlalchemy import Connection, Select, Text, bindparam, case, cast, exists, func, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from tiered.errors import (
@@ -114,7 +114,7 @@ def load_living(conn: Connection, wanted: Collection[TopicPartition]) -> tuple[P
 
 def load(conn: Connection, topic_id: UUID, number: int) -> PartitionRow:
     """One partition. Raises `UnknownTopicOrPartition`."""
-    found = _rows(conn, _SELECT.where(*this_partition(topic_id, number)))
+    found = _rows(conn, _ONE, {"of_topic": topic_id, "number": number})
     if not found:
         raise _unknown(topic_id, number)
     return found[0]
@@ -122,10 +122,7 @@ def load(conn: Connection, topic_id: UUID, number: int) -> PartitionRow:
 
 def changed_since(conn: Connection, change_number: int) -> tuple[PartitionRow, ...]:
     """The rows whose `change_number` is above the one given, those of deleted topics included."""
-    return _rows(
-        conn,
-        _SELECT.where(partition.c.change_number > change_number).order_by(partition.c.topic_id, partition.c.partition),
-    )
+    return _rows(conn, _CHANGED, {"change": change_number})
 
 
 def advance_log_start_offset(
@@ -277,7 +274,15 @@ _SELECT = select(
 )
 
 
-def _rows(conn: Connection, statement: Select[Any]) -> tuple[PartitionRow, ...]:
+_ONE = _SELECT.where(partition.c.topic_id == bindparam("of_topic"), partition.c.partition == bindparam("number"))
+_CHANGED = _SELECT.where(partition.c.change_number > bindparam("change")).order_by(
+    partition.c.topic_id, partition.c.partition
+)
+
+
+def _rows(
+    conn: Connection, statement: Select[Any], parameters: Mapping[str, Any] | None = None
+) -> tuple[PartitionRow, ...]:
     return tuple(
         PartitionRow(
             topic_id=topic_id,
@@ -306,7 +311,7 @@ def _rows(conn: Connection, statement: Select[Any]) -> tuple[PartitionRow, ...]:
             log_start_offset,
             cold_end_offset,
             change_number,
-        ) in conn.execute(statement).all()
+        ) in conn.execute(statement, parameters).all()
     )
 
 

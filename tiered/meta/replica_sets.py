@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from tiered.meta.partitions import PartitionRow
 
 
+_STANDINGS = select(broker.c.broker_id, broker.c.broker_epoch, broker.c.fenced)
+
+
 def load_standings(conn: Connection) -> Standings:
     """Every broker's present registration. Behind `take_number` it stays true until the transaction ends."""
-    statement = select(broker.c.broker_id, broker.c.broker_epoch, broker.c.fenced)
-    return {row.broker_id: Standing(row.broker_epoch, bool(row.fenced)) for row in conn.execute(statement)}
+    return {row.broker_id: Standing(row.broker_epoch, bool(row.fenced)) for row in conn.execute(_STANDINGS)}
 
 
 def write(conn: Connection, rows: "Sequence[PartitionRow]") -> None:

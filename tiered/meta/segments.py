@@ -11,12 +11,25 @@ The way out of an upload that failed is `abandon`, delete the object, `fail_plan
 abandoned row can never be committed, so no commit that is still on its way can point at the deleted object.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping, Select, Update, and_, delete, exists, insert, or_, select, update
+from sqlalchemy import (
+    Connection,
+    RowMapping,
+    Select,
+    Update,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    insert,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.sql.elements import ColumnElement
 
 from tiered.errors import Invalid, LostRace
@@ -301,10 +314,7 @@ def list_purgeable_of_deleted_topics(conn: Connection, *, now_ms: int, limit: in
 
 def changed_since(conn: Connection, number: int) -> tuple[SegmentRow, ...]:
     """The rows whose `change_number` is above `number`, in that order."""
-    statement = (
-        select(segment).where(segment.c.change_number > number).order_by(segment.c.change_number, segment.c.base_offset)
-    )
-    return _rows(conn, statement)
+    return _rows(conn, _CHANGED, {"number": number})
 
 
 def _advance_cold_end(row: SegmentRow, leader_epoch: int, number: int) -> Update:
@@ -366,11 +376,19 @@ def _planned(conn: Connection, limit: int, *conditions: ColumnElement[bool]) -> 
 
 
 def _find(conn: Connection, object_id: UUID) -> SegmentRow | None:
-    return next(iter(_rows(conn, select(segment).where(segment.c.object_id == object_id))), None)
+    return next(iter(_rows(conn, _ONE, {"its_id": object_id})), None)
 
 
-def _rows(conn: Connection, statement: Any) -> tuple[SegmentRow, ...]:
-    return tuple(_segment_row(row) for row in conn.execute(statement).mappings())
+_ONE = select(segment).where(segment.c.object_id == bindparam("its_id"))
+_CHANGED = (
+    select(segment)
+    .where(segment.c.change_number > bindparam("number"))
+    .order_by(segment.c.change_number, segment.c.base_offset)
+)
+
+
+def _rows(conn: Connection, statement: Any, parameters: Mapping[str, Any] | None = None) -> tuple[SegmentRow, ...]:
+    return tuple(_segment_row(row) for row in conn.execute(statement, parameters).mappings())
 
 
 def _segment_row(row: RowMapping) -> SegmentRow:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping, Select, Table, delete, exists, insert, select, tuple_, update
+from sqlalchemy import Connection, RowMapping, Select, Table, bindparam, delete, exists, insert, select, tuple_, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from tiered.errors import (
@@ -208,13 +208,19 @@ def load_all(conn: Connection) -> tuple[TopicRow, ...]:
     return tuple(_topic_row(row, configs) for row in found)
 
 
+_HAS_CHANGED = topic.c.change_number > bindparam("number")
+_CHANGED = select(topic).where(_HAS_CHANGED).order_by(topic.c.change_number)
+_CONFIGS_OF_CHANGED = select(topic_config).where(
+    topic_config.c.topic_id.in_(select(topic.c.topic_id).where(_HAS_CHANGED))
+)
+
+
 def changed_since(conn: Connection, number: int) -> tuple[TopicRow, ...]:
     """The rows whose `change_number` is above `number`; a deleted topic comes with its `deleted_at_ms`."""
-    changed = topic.c.change_number > number
-    found = conn.execute(select(topic).where(changed).order_by(topic.c.change_number)).mappings().all()
-    configs = _configs_of(
-        conn, select(topic_config).where(topic_config.c.topic_id.in_(select(topic.c.topic_id).where(changed)))
-    )
+    found = conn.execute(_CHANGED, {"number": number}).mappings().all()
+    if not found:
+        return ()
+    configs = _configs_of(conn, _CONFIGS_OF_CHANGED, {"number": number})
     return tuple(_topic_row(row, configs) for row in found)
 
 
@@ -296,9 +302,11 @@ def _add_partitions(
     conn.execute(insert(partition), rows)
 
 
-def _configs_of(conn: Connection, statement: Select[Any]) -> dict[UUID, dict[str, str]]:
+def _configs_of(
+    conn: Connection, statement: Select[Any], parameters: Mapping[str, Any] | None = None
+) -> dict[UUID, dict[str, str]]:
     found: dict[UUID, dict[str, str]] = {}
-    for row in conn.execute(statement):
+    for row in conn.execute(statement, parameters):
         found.setdefault(row.topic_id, {})[row.name] = row.value
     return found
 
