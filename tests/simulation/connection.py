@@ -2,7 +2,7 @@
 
 Owns the way from a statement of `tiered.meta` to SQLite and back. SQLAlchemy compiles each kind of statement once, says
 where its parameters go and how columns become values; from then on the text is run on the driver. What is out of the
-ordinary (lists in IN, many rows at once, errors) goes all the way through SQLAlchemy. Must never change what is asked.
+ordinary (many rows at once, errors) goes all the way through SQLAlchemy. Must never change what is asked.
 """
 
 import sqlite3
@@ -92,7 +92,7 @@ how SQLite wants it."""
 class _Known:
     """One kind of statement."""
 
-    __slots__ = ("names", "processors", "row", "takes", "text")
+    __slots__ = ("_compiled", "_expanded", "_lists", "names", "processors", "row", "takes", "text")
 
     def __init__(self, conn: Connection, compiled: SQLCompiler) -> None:
         dialect = conn.dialect
@@ -110,15 +110,18 @@ class _Known:
             same = compiled._cache_key_bind_match[0]
             brought = {each: place for place, bind in enumerate(compiled.cache_key[1]) for each in same[bind]}
         binds = {name: bind for bind, name in compiled.bind_names.items()}
-        self.takes: list[Take] = [
-            (
+        self._compiled = compiled
+        self._lists = {compiled.bind_names[bind] for bind in compiled.post_compile_params}
+        self._expanded: dict[tuple[int, ...], tuple[str, list[tuple[str, int | None]]]] = {}
+        self.takes: dict[str, Take] = {
+            name: (
                 binds[name].key,
                 brought.get(binds[name]),
                 binds[name].value,
                 compiled._bind_processors.get(name),  # type: ignore[arg-type]
             )
             for name in compiled.positiontup or ()
-        ]
+        }
 
     @staticmethod
     def is_ordinary(compiled: Any) -> bool:
@@ -127,21 +130,47 @@ class _Known:
             and not compiled.isplaintext
             and not compiled._ad_hoc_textual
             and not compiled.literal_execute_params
-            and not compiled.post_compile_params
+            and not any(isinstance(compiled._bind_processors.get(name), tuple) for name in compiled.bind_names.values())
             and not compiled.insert_prefetch
             and not compiled.update_prefetch
             and not any(bind.callable for bind in compiled.bind_names)
         )
 
-    def parameters(self, brought: Sequence[Any], given: Mapping[str, Any]) -> list[Any]:
+    def asked(self, brought: Sequence[Any], given: Mapping[str, Any]) -> tuple[str, list[Any]]:
+        """The text, and its parameters in their order."""
+        if self._lists:
+            return self._asked_with_lists(brought, given)
         values = []
-        for key, place, usual, process in self.takes:
+        for key, place, usual, process in self.takes.values():
             if key in given:
                 value = given[key]
             else:
                 value = usual if place is None else brought[place].value
             values.append(value if process is None else process(value))
-        return values
+        return self.text, values
+
+    def _asked_with_lists(self, brought: Sequence[Any], given: Mapping[str, Any]) -> tuple[str, list[Any]]:
+        values = {}
+        for name, (key, place, usual, process) in self.takes.items():
+            if key in given:
+                value = given[key]
+            else:
+                value = usual if place is None else brought[place].value
+            if process is None:
+                values[name] = value
+            else:
+                values[name] = [process(each) for each in value] if name in self._lists else process(value)
+        lengths = tuple(len(values[name]) for name in self.takes if name in self._lists)
+        if lengths not in self._expanded:
+            self._expanded[lengths] = self._expand(values)
+        text, order = self._expanded[lengths]
+        return text, [values[name] if at is None else values[name][at] for name, at in order]
+
+    def _expand(self, values: Mapping[str, Any]) -> tuple[str, list[tuple[str, int | None]]]:
+        state = self._compiled._process_parameters_for_postcompile(dict(values))
+        parts = {part: (name, at) for name, each in state.parameter_expansion.items() for at, part in enumerate(each)}
+        order: list[tuple[str, int | None]] = [parts.get(name, (name, None)) for name in state.positiontup or ()]
+        return state.statement, order
 
     def rows(self, found: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         if not self.processors or not found:
@@ -196,7 +225,7 @@ class PlainConnection:
         if known is None:
             return self._conn.execute(statement, parameters)
         try:
-            cursor = self.driver.execute(known.text, known.parameters(key.bindparams, given))
+            cursor = self.driver.execute(*known.asked(key.bindparams, given))
         except sqlite3.Error:
             return self._conn.execute(statement, parameters)  # It fails again, as SQLAlchemy says it
         found = cursor.fetchall()

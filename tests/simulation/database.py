@@ -242,6 +242,15 @@ class SqlServer:
         else:
             request.answer.set_result(value)
 
+    def give_up(self, request: _Request) -> None:
+        """The caller's deadline has passed."""
+        if request.may_be_committed:
+            error: Exception = MetadataOutcomeUnknown("the database did not confirm a commit; it may have happened")
+        else:
+            error = MetadataUnavailable("the database did not answer in time; nothing was changed")
+        request.is_given_up = True
+        self._deliver(request, error, failed=True)
+
     def _refuse(self, request: _Request) -> None:
         if not request.answer.done():
             request.answer.set_exception(MetadataUnavailable("the database refuses connections; nothing was changed"))
@@ -290,15 +299,13 @@ class SimDatabase(Database):
         self._process = process
 
     async def _run(self, call: Call[T], deadline_ms: int | None, pool: object = None) -> T:
-        request = self._server.ask(self._machine, self._process, call)
+        server = self._server
+        request = server.ask(self._machine, self._process, call)
+        deadline = server._loop.call_later((deadline_ms or DEADLINE_MS) / 1000.0, server.give_up, request)
         try:
-            async with asyncio.timeout((deadline_ms or DEADLINE_MS) / 1000.0):
-                return await request.answer  # type: ignore[no-any-return]
-        except TimeoutError:
-            if request.may_be_committed:
-                raise MetadataOutcomeUnknown("the database did not confirm a commit; it may have happened") from None
-            raise MetadataUnavailable("the database did not answer in time; nothing was changed") from None
+            return await request.answer  # type: ignore[no-any-return]
         finally:
+            deadline.cancel()
             request.is_given_up = True
 
     def run_sync(self, fn: Callable[[Connection], T], *, deadline_ms: int | None = None) -> T:

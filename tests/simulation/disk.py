@@ -56,33 +56,39 @@ class Disk:
 
     def rename(self, path: str, new_path: str) -> None:
         old, old_synced = self._keep(new_path), self._synced.get(new_path)
-        self.real.rename(path, new_path)
+        try:
+            self.real.rename(path, new_path)
+        except OSError:
+            if old is not None:
+                Path(old).rename(new_path)
+            raise
         self._synced[new_path] = self._synced.pop(path, 0)
 
         def undo() -> None:
             Path(new_path).rename(path)
             self._synced[path] = self._synced.pop(new_path, 0)
             if old is not None:
-                os.link(old, new_path)
+                Path(old).rename(new_path)
                 self._synced[new_path] = old_synced or 0
 
         self._journal(path, undo)
 
     def unlink(self, path: str) -> None:
         kept, synced = self._keep(path), self._synced.get(path)
-        self.real.unlink(path)
-        assert kept is not None
+        if kept is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
         def undo() -> None:
-            os.link(kept, path)
+            Path(kept).rename(path)
             self._synced[path] = synced or 0
 
         self._journal(path, undo)
 
     def _keep(self, path: str) -> str | None:
+        """Where the file at `path` is now, out of everybody's sight."""
         kept = f"{self._stash}/{self._stashed + 1}"
         try:
-            os.link(path, kept)
+            os.rename(path, kept)  # noqa: PTH104
         except FileNotFoundError:
             return None
         self._stashed += 1

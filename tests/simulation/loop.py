@@ -78,6 +78,9 @@ class SimLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._rng = rng
         self._now = 0.0
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        """A heap: when, and among those of one moment the order in which they were asked for."""
+        self._timers_made = 0
         self._processes = 0
         self._steps_now = 0
         self.steps = 0
@@ -97,6 +100,20 @@ class SimLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self._now
 
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        handle._scheduled = True  # type: ignore[attr-defined]
+        self._timers_made += 1
+        heapq.heappush(self._timers, (when, self._timers_made, handle))
+        return handle
+
     def next_process_number(self) -> int:
         self._processes += 1
         return self._processes
@@ -111,25 +128,27 @@ class SimLoop(asyncio.BaseEventLoop):
         pass
 
     def _run_once(self) -> None:
-        ready, scheduled = self._ready, self._scheduled  # type: ignore[attr-defined]
+        ready, scheduled = self._ready, self._timers  # type: ignore[attr-defined]
         if not ready:
-            while scheduled and scheduled[0]._cancelled:
-                heapq.heappop(scheduled)._scheduled = False
+            while scheduled and scheduled[0][2]._cancelled:  # type: ignore[attr-defined]
+                heapq.heappop(scheduled)
                 self._timer_cancelled_count -= 1
             if scheduled:
-                if scheduled[0]._when > self._now:
-                    self._now = scheduled[0]._when
+                if scheduled[0][0] > self._now:
+                    self._now = scheduled[0][0]
                     self._steps_now = 0
             elif not self._stopping:  # type: ignore[attr-defined]
                 raise Stuck("nothing is left to happen, and somebody waits")
         if self._timer_cancelled_count > 100 and 2 * self._timer_cancelled_count > len(scheduled):
-            self._drop_cancelled()
-            scheduled = self._scheduled
+            # Most timers are deadlines that nothing ever meets.
+            scheduled = self._timers = [each for each in scheduled if not each[2]._cancelled]  # type: ignore[attr-defined]
+            heapq.heapify(scheduled)
+            self._timer_cancelled_count = 0
         now = self._now
-        while scheduled and scheduled[0]._when <= now:
-            handle = heapq.heappop(scheduled)
-            handle._scheduled = False
-            ready.append(handle)
+        while scheduled and scheduled[0][0] <= now:
+            due = heapq.heappop(scheduled)[2]
+            due._scheduled = False  # type: ignore[attr-defined]
+            ready.append(due)
         after = self.after_step
         digest = self.digest
         count = len(ready)
@@ -156,18 +175,6 @@ class SimLoop(asyncio.BaseEventLoop):
             if after is not None:
                 after(process)
         self.digest = digest
-
-    def _drop_cancelled(self) -> None:
-        """Most timers are deadlines that nothing ever meets."""
-        kept = []
-        for handle in self._scheduled:  # type: ignore[has-type]
-            if handle._cancelled:
-                handle._scheduled = False
-            else:
-                kept.append(handle)
-        heapq.heapify(kept)
-        self._scheduled = kept
-        self._timer_cancelled_count = 0
 
     def _check_closed(self) -> None:
         """A run that is over may be asked for more by what the garbage collector finds of it; nothing runs any more."""

@@ -68,11 +68,11 @@ class Network:
         self.messages += 1
         if self.reaches(source, target):
             self._loop.call_later(self.delay(source, target), asking.arrive, context=NOBODY)
+        deadline = self._loop.call_later(timeout_s, asking.give_up, timeout_s)
         try:
-            async with asyncio.timeout(timeout_s):
-                return await asking.answer  # type: ignore[no-any-return]
-        except TimeoutError:
-            raise Unanswered(f"{target} did not answer {source} within {timeout_s} s") from None
+            return await asking.answer  # type: ignore[no-any-return]
+        finally:
+            deadline.cancel()
 
 
 class _Question:
@@ -114,6 +114,10 @@ class _Question:
         if network.reaches(self._target, self._source):
             delay = network.delay(self._target, self._source)
             network._loop.call_later(delay, self._deliver, value, failed, context=NOBODY)
+
+    def give_up(self, timeout_s: float) -> None:
+        message = f"{self._target} did not answer {self._source} within {timeout_s} s"
+        self._deliver(Unanswered(message), failed=True)
 
     def _deliver(self, value: Any, failed: bool) -> None:
         if self.answer.done():
