@@ -36,13 +36,35 @@ hypothesis.settings.register_profile("fuzz", max_examples=20_000, deadline=None,
 hypothesis.settings.load_profile(os.environ.get("TIERED_HYPOTHESIS_PROFILE", "default"))
 
 
-# What takes longest as one piece begins first, so that no worker ends long after the other.
-LONGEST_FIRST = ["tests/spark", "tests/cluster", "tests/faults", "tests/components", "tests/clients", "tests/contracts"]
+# Files, and folders of them: what takes longest as one piece begins first, and what is left for the end is over in
+# seconds, so that no worker ends long after the others.
+LONGEST_FIRST = [
+    "tests/cluster/test_soak.py",
+    "tests/spark",
+    "tests/simulation/test_simulation.py",
+    "tests/faults",
+    "tests/cluster",
+    "tests/browser",
+    "tests/fault_s3",
+    "tests/components",
+    "tests/clients",
+    "tests/contracts",
+    "tests/unit/meta/test_segment_machine.py",
+    "tests/unit/demo",
+    "tests/unit/broker",
+    "tests/simulation",
+    "tests/house",
+    "tests/properties",
+]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    order = {folder: place for place, folder in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: order.get(item.path.parent.relative_to(ROOT).as_posix(), len(order)))
+    def place(item: pytest.Item) -> int:
+        path = item.path.relative_to(ROOT)
+        names = {each.as_posix() for each in (path, *path.parents)}
+        return next((place for place, each in enumerate(LONGEST_FIRST) if each in names), len(LONGEST_FIRST))
+
+    items.sort(key=place)
 
 
 class FileOnOneWorker(LoadScopeScheduling):
