@@ -132,12 +132,17 @@ def test_a_drain_that_leaves_too_few_brokers_says_so(tiered: Command) -> None:
     tiered("topics", "delete", "everywhere")
 
 
-def test_a_topic_gets_more_replicas_and_fewer(tiered: Command) -> None:
+def test_a_topic_gets_more_replicas_and_fewer(tiered: Command, three_brokers: "ThreeBrokers") -> None:
     tiered("topics", "create", "resized", "-p", "2", "--replication-factor", "1")
     tiered.fill("resized")
     tiered("topics", "reassign", "resized", "--to", "1,2,3", "--replication-factor", "3", "--timeout", "60")
     assert all(sorted(each) == [1, 2, 3] for each in tiered.replicas("resized"))
     assert all(sorted(each["in_sync_replicas"]) == [1, 2, 3] for each in tiered.partitions("resized"))
+
+    def told() -> list[int]:
+        return [each.get("/api/v1/topics/resized")["replication_factor"] for each in three_brokers.brokers]
+
+    eventually(lambda: told() == [3, 3, 3], told)
     tiered("topics", "reassign", "resized:0", "--replicas", "3,1", "--timeout", "60")
     assert tiered.replicas("resized")[0] == [3, 1]
     assert len(tiered.replicas("resized")[1]) == 3

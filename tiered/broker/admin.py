@@ -38,7 +38,7 @@ from tiered.errors import (
 )
 from tiered.ids import TopicId, is_legal_topic_name
 from tiered.meta import settings, topics
-from tiered.rules import placement, reassignment
+from tiered.rules import placement
 from tiered.runtime import new_uuid
 
 if TYPE_CHECKING:
@@ -228,8 +228,8 @@ class Admin:
                 f"topic {topic.name} has {have} partitions: it can grow to {have + 1} to {MAX_PARTITIONS_A_TOPIC}"
             )
         rows = self._broker.image.rows_of(topic.topic_id)
-        # As partition 0 has them: a reassignment may have changed how many.
-        replicas = len(reassignment.target_of(rows[0].replica_set)) if rows else current.replication_factor
+        # A reassignment may have changed how many.
+        replicas = self._broker.image.replication_factor(topic.topic_id) or current.replication_factor
         if assignments is None:
             assignments = self._placed(topic.name, count - have, replicas, start=len(rows))
         elif len(assignments) != count - have:

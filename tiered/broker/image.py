@@ -13,7 +13,7 @@ from tiered.ids import InSyncReplica, TopicId, TopicPartition
 from tiered.meta.brokers import BrokerRow
 from tiered.meta.coordinator_slots import SlotRow
 from tiered.meta.partitions import PartitionRow
-from tiered.rules import replica_set
+from tiered.rules import reassignment, replica_set
 from tiered.rules.replica_set import NO_LEADER, Standing, Standings
 
 __all__ = ["BrokerRow", "ClusterImage", "PartitionRow", "SlotRow"]
@@ -61,6 +61,11 @@ class ClusterImage:
         """The partitions of one topic by number; none for a topic that is not there."""
         rows = self._by_topic.get(topic_id)
         return () if rows is None else tuple(rows[number] for number in sorted(rows))
+
+    def replication_factor(self, topic_id: UUID) -> int | None:
+        """How many replicas partition 0 has, or will have after its reassignment; None for a topic without any."""
+        rows = self._by_topic.get(topic_id)
+        return None if not rows else len(reassignment.target_of(rows[min(rows)].replica_set))
 
     def live(self) -> tuple[BrokerRow, ...]:
         """The brokers in service, by id."""

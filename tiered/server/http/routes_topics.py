@@ -93,7 +93,7 @@ async def topics(request: web.Request) -> web.Response:
     told = await _told_elsewhere(request)
     # In an order that is the same at every broker.
     by_name = sorted(broker.topics, key=lambda each: each.name)
-    found = (topic_fields(each, merged(facts_here(broker, each), told.get(each.name, {}))) for each in by_name)
+    found = (topic_fields(broker, each, merged(facts_here(broker, each), told.get(each.name, {}))) for each in by_name)
     items = ({name: fields[name] for name in fields if name not in left_out} for fields in found)
     return await json_with_list({}, "topics", items)
 
@@ -158,14 +158,14 @@ async def delete(request: web.Request) -> web.Response:
     return web.Response(status=204)
 
 
-def topic_fields(topic: Topic, partitions: list[Facts]) -> dict[str, Any]:
+def topic_fields(broker: Broker, topic: Topic, partitions: list[Facts]) -> dict[str, Any]:
     """A topic in JSON. `record_count` is what its offsets allow: an upper bound."""
     return {
         "topic": topic.name,
         "topic_id": str(topic.topic_id),
         "internal": topic.is_internal,
         "partition_count": topic.partition_count,
-        "replication_factor": topic.replication_factor,
+        "replication_factor": broker.image.replication_factor(topic.topic_id) or topic.replication_factor,
         "under_replicated": sum(each["under_replicated"] for each in partitions),
         "offline": sum(each["leader"] < 0 for each in partitions),
         "record_count": sum(each["high_watermark"] - each["log_start_offset"] for each in partitions),
@@ -193,7 +193,8 @@ def _tier_records(partitions: list[dict[str, Any]]) -> dict[str, int]:
 
 async def _with_configs(request: web.Request, topic: Topic) -> dict[str, Any]:
     partitions = await facts_of(request, topic)
-    return {**topic_fields(topic, partitions), "configs": _configs(request.app[BROKER], topic)}
+    broker = request.app[BROKER]
+    return {**topic_fields(broker, topic, partitions), "configs": _configs(broker, topic)}
 
 
 def _configs(broker: Broker, topic: Topic) -> list[dict[str, Any]]:

@@ -139,12 +139,14 @@ def _partition_of(request: web.Request) -> _Partition:
 
 async def _list(request: web.Request) -> web.Response:
     broker, links = cluster_of(request), Links(request)
-    return await links.listing("KafkaTopic", ("topics",), (_topic_fields(links, topic) for topic in _by_name(broker)))
+    return await links.listing(
+        "KafkaTopic", ("topics",), (_topic_fields(broker, links, topic) for topic in _by_name(broker))
+    )
 
 
 async def _get(request: web.Request) -> web.Response:
-    _, topic = topic_of(request)
-    return web.json_response(_topic_fields(Links(request), topic))
+    broker, topic = topic_of(request)
+    return web.json_response(_topic_fields(broker, Links(request), topic))
 
 
 async def _create(request: web.Request) -> web.Response:
@@ -166,7 +168,7 @@ async def _create(request: web.Request) -> web.Response:
     made = await broker.admin.create_topic(new, validate_only=validate_only)
     links = Links(request)
     return web.json_response(
-        _topic_fields(links, made),
+        _topic_fields(broker, links, made),
         status=200 if validate_only else 201,
         headers={} if validate_only else {"Location": links.url("topics", made.name)},
     )
@@ -183,7 +185,7 @@ async def _grow(request: web.Request) -> web.Response:
     count = (await json_of(request, _PARTITIONS_COUNT))["partitions_count"]
     check_partitions(broker, count - topic.partition_count)
     await broker.admin.create_partitions(topic, count, None, validate_only=False)
-    return web.json_response(_topic_fields(Links(request), broker.topics.by_id(topic.topic_id)))
+    return web.json_response(_topic_fields(broker, Links(request), broker.topics.by_id(topic.topic_id)))
 
 
 async def _partitions(request: web.Request) -> web.Response:
@@ -226,7 +228,7 @@ async def _replicas_of_broker(request: web.Request) -> web.Response:
     return await links.listing("KafkaReplica", ("brokers", number, "partition-replicas"), fields)
 
 
-def _topic_fields(links: Links, topic: Topic) -> Mapping[str, Any]:
+def _topic_fields(broker: Broker, links: Links, topic: Topic) -> Mapping[str, Any]:
     return links.resource(
         "KafkaTopic",
         ("topics", topic.name),
@@ -234,7 +236,7 @@ def _topic_fields(links: Links, topic: Topic) -> Mapping[str, Any]:
         {
             "topic_name": topic.name,
             "is_internal": topic.is_internal,
-            "replication_factor": topic.replication_factor,
+            "replication_factor": broker.image.replication_factor(topic.topic_id) or topic.replication_factor,
             "partitions_count": topic.partition_count,
             "partitions": links.link("topics", topic.name, "partitions"),
             "configs": links.link("topics", topic.name, "configs"),
