@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 TEMPORARY_SUFFIX = ".tmp"
+PREPARED_SUFFIX = ".prepared" + TEMPORARY_SUFFIX
 
 Data = bytes | bytearray | memoryview
 
@@ -159,3 +160,26 @@ def replace_file(fs: FileSystem, path: str, data: Data, *, durable: bool) -> Non
         raise
     if durable:
         fs.sync_directory(path.rpartition("/")[0])
+
+
+def prepare_file(fs: FileSystem, path: str, data: Data) -> None:
+    """Writes beside the file at `path`, durably, what `use_prepared` puts in its place without needing any space.
+
+    Raises OSError, with nothing changed.
+    """
+    prepared = path + PREPARED_SUFFIX
+    with suppress(FileNotFoundError):
+        fs.unlink(prepared)
+    try:
+        with fs.create(prepared) as file:
+            write_all(fs, file, data, 0)
+            fs.sync(file)
+    except OSError:
+        with suppress(OSError):
+            fs.unlink(prepared)
+        raise
+
+
+def use_prepared(fs: FileSystem, path: str) -> None:
+    """Puts what was prepared in the place of the file at `path`; durable after `sync_directory`. Raises OSError."""
+    fs.rename(path + PREPARED_SUFFIX, path)

@@ -91,6 +91,10 @@ class FlushState:
         self.flushed_offset = min(self.flushed_offset, end_offset)
         self._point_bytes, self._point_offset = 0, -1
 
+    def forget_point(self) -> None:
+        """The recovery point may say less than it did."""
+        self._point_bytes, self._point_offset = 0, -1
+
     def begin_anew(self, offset: int) -> None:
         """The log is empty and begins at `offset`; it has no recovery point."""
         self.flushed_offset = offset

@@ -18,15 +18,16 @@ from tiered.formats.offset_index import OffsetIndex
 from tiered.formats.producer_snapshot import ProducerEntry
 from tiered.formats.record_batch import BatchHeader
 from tiered.formats.time_index import TimeIndex
-from tiered.hot.file_system import FileSystem, OpenFile, write_all
+from tiered.hot.file_system import FileSystem, OpenFile, prepare_file, write_all
 from tiered.hot.log_view import LogConfig, LogView
 from tiered.hot.marks import RecoveryPoint
 from tiered.hot.recovery import Recoverer
 from tiered.hot.recovery_report import Recovery
 from tiered.hot.segment import LOG_SUFFIX, OFFSET_ENTRY_BYTES, SegmentInfo, SegmentState, Tail, note_batches
 from tiered.hot.segment_files import SHARED_OPEN_SEGMENTS, OpenSegments, SegmentFile, segment_path, unlink_segment
-from tiered.hot.side_files import refusal
-from tiered.hot.truncation import cut_position, cut_segment
+from tiered.hot.side_files import refusal, unless_full
+from tiered.hot.truncation import begin_segment, cut_position, cut_segment
+from tiered.rules.leader_epochs import LeaderEpochs
 from tiered.rules.rolling import should_roll
 
 __all__ = ["Log", "LogConfig", "Recovery", "SegmentFile", "SegmentInfo"]
@@ -195,7 +196,7 @@ class Log(LogView):
         try:
             self._fs.truncate(file, active.size_bytes)
         except OSError as second:
-            self._fail(f"a partial write could not be taken back ({second}) after {error}")
+            self.fail(f"a partial write could not be taken back ({second}) after {error}")
         raise LogDirFailed(refusal(active.path + LOG_SUFFIX, error)) from error
 
     # Flush
@@ -215,7 +216,7 @@ class Log(LogView):
             try:
                 self._flushing.run(self._segments)
             except OSError as error:
-                raise LogDirFailed(self._fail(f"fsync failed: {error}")) from error
+                raise LogDirFailed(self.fail(f"fsync failed: {error}")) from error
 
     # Producers and leader epochs
 
@@ -291,7 +292,7 @@ class Log(LogView):
         """Cuts the log so that it ends at `offset`, or at the start of the batch that holds it; the new end.
 
         Durable when it returns. Only for the log's one owner, with no append under way. A log that begins
-        above `offset` begins anew there. Raises LogDirFailed; the log then needs a restart.
+        above `offset` begins anew there. Raises LogDirFailed: full, nothing changed; else the log needs a restart.
         """
         if offset < self._segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
@@ -299,21 +300,23 @@ class Log(LogView):
         with self._flushing.lock, self._lock:
             if self._failed is not None or self._closed:
                 self._refuse()
-            if offset >= self.log_end_offset:
-                return self.log_end_offset
             try:
-                self._truncate(offset)
+                if offset < self.log_end_offset:
+                    self._truncate(offset)
             except (OSError, Corrupt) as error:
-                raise LogDirFailed(self._fail(f"truncation to {offset} was not finished: {error}")) from error
+                raise LogDirFailed(self.fail(f"truncation to {offset} was not finished: {error}")) from error
             return self.log_end_offset
 
     def _truncate(self, offset: int) -> None:
         index = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
         kept, last, dropped = self._segments[:index], self._segments[index], self._segments[index + 1 :]
         end_offset, position = cut_position(self._fs, self._lookup, last, offset)
-        # First of all nobody may go on trusting what is going to be cut.
+        # First of all nobody may go on trusting what is going to be cut, and what needs space has to have it.
         flushed = tuple(segment.mark() for segment in takewhile(lambda segment: segment.synced, kept))
-        self._side.keep_recovery_point(RecoveryPoint(segments=flushed))
+        with unless_full(self._directory):
+            self._flushing.forget_point()
+            self._side.prepare_cut(end_offset)
+            self._side.keep_recovery_point(RecoveryPoint(segments=flushed))
         self._flushing.take_back(end_offset)
         for segment in (*reversed(dropped), last):
             self._open_segments.drop(segment)
@@ -323,35 +326,39 @@ class Log(LogView):
         assert last.extent[0] == end_offset, f"{last.path} ends at {last.extent[0]} after a cut at {end_offset}"
         self._segments = (*kept, last)
         self._fs.sync_directory(self._directory)
-        self._side.truncate(end_offset)
+        self._side.cut(end_offset)
 
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drops everything local; the log begins and ends at `offset`, without leader epochs. Durable.
+    def truncate_fully_and_start_at(
+        self,
+        offset: int,
+        *,
+        leader_epochs: Iterable[tuple[int, int]] = (),
+        producers: Iterable[ProducerEntry] | None = None,
+    ) -> None:
+        """Drops everything local; the log begins and ends at `offset`, with what somebody else knows of its past.
 
-        `log_start_offset` stays where it is, unless it was above. Raises LogDirFailed; the log then needs a restart.
+        Durable. `log_start_offset` stays where it is, unless it was above. Raises LogDirFailed as `truncate_to` does.
         """
         with self._flushing.lock, self._lock:
             if self._failed is not None or self._closed:
                 self._refuse()
             try:
-                self._begin_anew(offset)
+                self._begin_anew(offset, LeaderEpochs().continued_by(tuple(leader_epochs)), producers)
             except OSError as error:
-                raise LogDirFailed(self._fail(f"starting anew at {offset} was not finished: {error}")) from error
+                raise LogDirFailed(self.fail(f"starting anew at {offset} was not finished: {error}")) from error
 
-    def _begin_anew(self, offset: int) -> None:
+    def _begin_anew(self, offset: int, epochs: LeaderEpochs, producers: Iterable[ProducerEntry] | None) -> None:
+        path = segment_path(self._directory, offset)
+        with unless_full(self._directory):
+            self._side.prepare_beginning(offset, epochs, producers)
+            prepare_file(self._fs, path + LOG_SUFFIX, b"")
         self._side.forget_recovery_point()
-        old = self._segments
-        created_ms = old[-1].created_ms
-        for segment in reversed(old):
+        for segment in reversed(self._segments):
             self._open_segments.drop(segment)
             unlink_segment(self._fs, segment.path)
-        self._side.truncate(0)
-        self._side.lower_log_start(offset)
-        fresh = SegmentState(segment_path(self._directory, offset), offset, created_ms=created_ms)
-        fresh.file = self._fs.create(fresh.path + LOG_SUFFIX)
-        fresh.offset_index, fresh.time_index = OffsetIndex(), TimeIndex()
+        self._side.begin_anew(offset, knows_producers=producers is not None)
+        self._segments = (begin_segment(self._fs, path, offset, created_ms=self._segments[-1].created_ms),)
         self._fs.sync_directory(self._directory)
-        self._segments = (fresh,)
         self._flushing.begin_anew(offset)
 
     # The end

@@ -163,7 +163,7 @@ class LogView:
             raise LogDirFailed(self._failed)
         raise ShuttingDown(f"{self._directory} is closed; refresh metadata and retry")
 
-    def _fail(self, reason: str) -> str:
+    def fail(self, reason: str) -> str:
         """Stops appends and flushes for the life of this process: only a restart finds out what is on disk."""
         if self._failed is None:
             self._failed = f"{self._directory}: {reason}. Check the disk, then restart the broker to recover this log"

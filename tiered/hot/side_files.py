@@ -6,13 +6,13 @@ stale says less.
 
 import errno
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from tiered.errors import CorruptFile, LogDirFailed
 from tiered.formats.leader_epoch_file import encode_leader_epochs
 from tiered.formats.producer_snapshot import ProducerEntry, encode_producers
-from tiered.hot.file_system import FileSystem, replace_file
+from tiered.hot.file_system import FileSystem, prepare_file, replace_file, use_prepared
 from tiered.hot.marks import (
     LEADER_EPOCHS_FILE,
     LOG_START_FILE,
@@ -23,6 +23,8 @@ from tiered.hot.marks import (
 )
 from tiered.hot.producer_files import read_snapshot, remove_snapshots, snapshot_path
 from tiered.rules.leader_epochs import LeaderEpochs
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 KEPT_SNAPSHOTS = 2
 """Besides those at the ends of local segments, which their uploads need."""
@@ -37,6 +39,7 @@ class SideFiles:
         "_epochs_kept",
         "_fs",
         "_keeping_epochs",
+        "_prepared_epochs",
         "_snapshot_lock",
         "leader_epochs",
         "log_start_offset",
@@ -63,6 +66,8 @@ class SideFiles:
         """What the file says."""
         self._keeping_epochs = threading.Lock()
         """A flush and a removal of segments, each in a thread, both write the file."""
+        self._prepared_epochs = leader_epochs_kept
+        """What is about to be put in the file's place."""
         self.snapshot_offsets = tuple(snapshot_offsets)
         self._snapshot_lock = threading.Lock()
         """A roll on the event loop and a flush in a thread both write snapshots."""
@@ -95,12 +100,6 @@ class SideFiles:
         self.log_start_offset = offset
         self.change_leader_epochs(lambda epochs: epochs.truncate_to_start(offset))
 
-    def lower_log_start(self, offset: int) -> None:
-        """Takes the log start back to `offset` if it is above: the log begins anew there. Raises OSError."""
-        if self.log_start_offset > offset:
-            replace_file(self._fs, self._path(LOG_START_FILE), encode_log_start_offset(offset), durable=True)
-            self.log_start_offset = offset
-
     def has_snapshot(self, offset: int) -> bool:
         return offset in self.snapshot_offsets
 
@@ -124,13 +123,50 @@ class SideFiles:
                         return offset, entries
         return None
 
-    def truncate(self, end_offset: int) -> None:
-        """Forgets what lies at or beyond the log's new end, durably. Raises OSError."""
+    def prepare_cut(self, end_offset: int) -> None:
+        """Takes beforehand what space `cut` needs, because nothing that was cut comes back. Raises OSError, with
+        nothing changed."""
+        self._prepare_epochs(self.leader_epochs.truncate_to_end(end_offset))
+
+    def cut(self, end_offset: int) -> None:
+        """Forgets what lies at or beyond the log's new end, durably, as it was prepared. Raises OSError."""
         gone = [offset for offset in self.snapshot_offsets if offset > end_offset]
         remove_snapshots(self._fs, self._directory, gone)
         self.snapshot_offsets = tuple(offset for offset in self.snapshot_offsets if offset <= end_offset)
-        self.change_leader_epochs(lambda epochs: epochs.truncate_to_end(end_offset))
-        self.keep_leader_epochs()
+        self._use_epochs(lambda epochs: epochs.truncate_to_end(end_offset))
+        self._fs.sync_directory(self._directory)
+
+    def prepare_beginning(self, offset: int, epochs: LeaderEpochs, producers: Iterable[ProducerEntry] | None) -> None:
+        """As `prepare_cut`, for `begin_anew`."""
+        self._prepare_epochs(epochs)
+        if producers is not None:
+            prepare_file(self._fs, snapshot_path(self._directory, offset), encode_producers(producers))
+        if self.log_start_offset > offset:
+            prepare_file(self._fs, self._path(LOG_START_FILE), encode_log_start_offset(offset))
+
+    def begin_anew(self, offset: int, *, knows_producers: bool) -> None:
+        """The log is empty and begins at `offset`, with the epochs, and with the producers if they are known, that were
+        prepared; `log_start_offset` is lowered to it. Raises OSError; durable after `sync_directory`."""
+        remove_snapshots(self._fs, self._directory, self.snapshot_offsets)
+        self.snapshot_offsets = ()
+        self._use_epochs(lambda _: self._prepared_epochs)
+        if self.log_start_offset > offset:
+            use_prepared(self._fs, self._path(LOG_START_FILE))
+            self.log_start_offset = offset
+        if knows_producers:
+            # Last: a log that is empty and has no snapshot is known to know nothing of its past.
+            use_prepared(self._fs, snapshot_path(self._directory, offset))
+            self.snapshot_offsets = (offset,)
+
+    def _prepare_epochs(self, epochs: LeaderEpochs) -> None:
+        self._prepared_epochs = epochs
+        prepare_file(self._fs, self._path(LEADER_EPOCHS_FILE), encode_leader_epochs(epochs.entries))
+
+    def _use_epochs(self, change: Callable[[LeaderEpochs], LeaderEpochs]) -> None:
+        with self._keeping_epochs:
+            self.change_leader_epochs(change)
+            use_prepared(self._fs, self._path(LEADER_EPOCHS_FILE))
+            self._epochs_kept = self._prepared_epochs
 
     def keep_recovery_point(self, point: RecoveryPoint) -> None:
         """Returns when the point is on disk. Raises OSError."""
@@ -152,9 +188,21 @@ class SideFiles:
             raise LogDirFailed(refusal(self._path(name), error)) from error
 
 
+@contextmanager
+def unless_full(directory: str) -> Iterator[None]:
+    """While nothing is changed that does not come back: raises LogDirFailed where the disk is full, which can be waited
+    for; of any other error nobody knows what it means."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise LogDirFailed(refusal(directory, error)) from error
+
+
 def refusal(path: str, error: OSError) -> str:
     """What to tell when the disk refused a write and nothing was changed by it."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    if error.errno in FULL:
         return (
             f"the disk is full ({error.strerror}) and refused a write to {path}; nothing was appended. Free space or "
             "add some: appends go on by themselves"

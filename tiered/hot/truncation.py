@@ -1,4 +1,4 @@
-"""Cuts the end off one segment and finds out anew what is known of the rest.
+"""Cuts the end off one segment and finds out anew what is known of the rest; begins one where all others went.
 
 Owns the cut and the rebuilding of the segment's state. The log orders it against everything else; must
 never be used while the segment is appended to or flushed.
@@ -8,7 +8,7 @@ from tiered.errors import CorruptFile
 from tiered.formats.offset_index import OffsetIndex
 from tiered.formats.time_index import TimeIndex
 from tiered.hot.batch_walk import FAR_BLOCK_BYTES, walk
-from tiered.hot.file_system import FileSystem
+from tiered.hot.file_system import FileSystem, use_prepared
 from tiered.hot.lookup import Lookup
 from tiered.hot.segment import LOG_SUFFIX, NO_TIMESTAMP, SegmentState, Tail
 from tiered.hot.segment_files import read_offset_index, read_time_index
@@ -55,6 +55,15 @@ def cut_segment(fs: FileSystem, segment: SegmentState, position: int, index_inte
         )
     if position == 0:
         segment.first_append_ms = None
+
+
+def begin_segment(fs: FileSystem, path: str, offset: int, *, created_ms: int) -> SegmentState:
+    """The first segment of a log that begins anew at `offset`, whose file was prepared. Raises OSError."""
+    segment = SegmentState(path, offset, created_ms=created_ms)
+    use_prepared(fs, path + LOG_SUFFIX)
+    segment.file = fs.open(path + LOG_SUFFIX, writable=True)
+    segment.offset_index, segment.time_index = OffsetIndex(), TimeIndex()
+    return segment
 
 
 def _keep_index_below(segment: SegmentState, position: int) -> None:

@@ -11,6 +11,7 @@ import pytest
 from tests.unit.hot.faulty_file_system import FaultyFileSystem
 from tests.unit.hot.log_files import NOW_MS, append, batch, contents, open_log
 from tiered.errors import LogDirFailed
+from tiered.hot.log import Log
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -18,6 +19,11 @@ REPOSITORY = Path(__file__).parents[3]
 @pytest.fixture
 def fs(tmp_path: Path) -> FaultyFileSystem:
     return FaultyFileSystem(stash=tmp_path / "stash")
+
+
+def append_in_epoch(log: Log, epoch: int) -> None:
+    log.begin_leader_epoch(epoch)
+    append(log, batch(3), epoch=epoch)
 
 
 def test_a_full_disk_refuses_the_append_and_changes_nothing(tmp_path: Path, fs: FaultyFileSystem) -> None:
@@ -182,6 +188,69 @@ def test_small_files_that_do_not_fit_are_written_when_there_is_space(
     assert not log.flush_is_due(NOW_MS)
 
 
+@pytest.mark.parametrize("place", ["leader-epoch", "recovery-point"])
+def test_a_full_disk_refuses_the_cut_and_changes_nothing(tmp_path: Path, fs: FaultyFileSystem, place: str) -> None:
+    log = open_log(tmp_path / "log", fs=fs, segment_bytes=300)
+    for epoch in (1, 1, 2, 3):
+        append_in_epoch(log, epoch)
+    log.flush()
+    before = contents(log), log.leader_epochs, log.log_end_offset
+    fs.fail("write", errno.ENOSPC, name_part=place)
+    for _ in range(2):
+        with pytest.raises(LogDirFailed, match="disk is full"):
+            log.truncate_to(8)
+        assert log.failed is None
+        assert (contents(log), log.leader_epochs, log.log_end_offset) == before
+    append_in_epoch(log, 3)
+    again = open_log(tmp_path / "log", segment_bytes=300)
+    assert again.log_end_offset == log.log_end_offset
+    assert again.leader_epochs == log.leader_epochs
+    fs.heal()
+    assert log.truncate_to(8) == 6
+    assert log.leader_epochs.entries == ((1, 0),)
+    append_in_epoch(log, 4)
+    again = open_log(tmp_path / "log", segment_bytes=300)
+    assert contents(again) == contents(log)
+    assert again.leader_epochs.entries == ((1, 0), (4, 6))
+
+
+@pytest.mark.parametrize("place", ["leader-epoch", ".snapshot", "log-start", ".log"])
+def test_a_full_disk_refuses_to_begin_anew_and_changes_nothing(
+    tmp_path: Path, fs: FaultyFileSystem, place: str
+) -> None:
+    log = open_log(tmp_path / "log", fs=fs, log_start_offset=0)
+    append_in_epoch(log, 1)
+    append_in_epoch(log, 2)
+    log.set_log_start_offset(3)
+    before = contents(log), log.leader_epochs, log.log_end_offset, log.log_start_offset
+    offset = 2 if place == "log-start" else 100
+    fs.fail("create", errno.ENOSPC, name_part=place)
+    for _ in range(2):
+        with pytest.raises(LogDirFailed, match="disk is full"):
+            log.truncate_fully_and_start_at(offset, leader_epochs=[(1, 0), (5, 40)], producers=[])
+        assert log.failed is None
+        assert (contents(log), log.leader_epochs, log.log_end_offset, log.log_start_offset) == before
+    fs.heal()
+    log.truncate_fully_and_start_at(offset, leader_epochs=[(1, 0), (5, 40)], producers=[])
+    again = open_log(tmp_path / "log", first_needed_offset=offset)
+    for found in (log, again):
+        assert (found.log_end_offset, contents(found)) == (offset, [])
+        assert found.log_start_offset == min(3, offset)
+    assert log.leader_epochs.entries == ((1, 0), (5, 40))
+    assert again.leader_epochs == log.leader_epochs.truncate_to_end(offset)
+    assert not again.recovery.began_anew
+
+
+def test_an_io_error_before_a_cut_ends_the_log_all_the_same(tmp_path: Path, fs: FaultyFileSystem) -> None:
+    log = open_log(tmp_path / "log", fs=fs)
+    append_in_epoch(log, 1)
+    append_in_epoch(log, 2)
+    fs.fail("write", errno.EIO, name_part="leader-epoch")
+    with pytest.raises(LogDirFailed, match="was not finished"):
+        log.truncate_to(3)
+    assert log.failed is not None
+
+
 def test_closing_what_has_not_changed_writes_nothing(tmp_path: Path, fs: FaultyFileSystem) -> None:
     log = open_log(tmp_path / "log", fs=fs)
     log.begin_leader_epoch(0)
@@ -241,6 +310,7 @@ import resource, signal, sys
 from pathlib import Path
 from tests.unit.hot.log_files import append, batch, contents, open_log
 from tiered.errors import LogDirFailed
+from tiered.hot.log import Log
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 log = open_log(Path(sys.argv[1]))

@@ -33,7 +33,10 @@ async def truncate(broker: "Broker", partition: Partition, found: Divergence) ->
 
     def cut() -> Sequence[ProducerEntry]:
         log_.truncate_to(offset)
-        return log_.producers_at_end()
+        try:
+            return log_.producers_at_end()
+        except (OSError, Corrupt) as error:
+            raise LogDirFailed(log_.fail(f"the producers are not known after a cut to {offset}: {error}")) from error
 
     broker.counters.replica_truncations += 1
     await _in_thread(broker, partition, cut)
@@ -63,10 +66,7 @@ async def begin_after_cold(broker: "Broker", partition: Partition) -> bool:
         return True  # Another leader came while the store was asked: it may hold what follows.
 
     def begin() -> Sequence[ProducerEntry]:
-        log_.truncate_fully_and_start_at(end_offset)
-        log_.restore_leader_epochs(tail.leader_epochs)
-        log_.keep_leader_epochs()
-        log_.write_snapshot(end_offset, producers)
+        log_.truncate_fully_and_start_at(end_offset, leader_epochs=tail.leader_epochs, producers=producers)
         return producers
 
     log.warning("%s: the leader holds nothing below %d: beginning where the store ends", partition.name, end_offset)
