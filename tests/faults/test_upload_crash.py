@@ -37,7 +37,7 @@ def test_a_crash_at_any_step_of_an_upload_leaves_no_orphan_and_no_gap(
     broker = make_broker(settings=SETTINGS)
     is_any_transaction = point in ("meta.before_commit", "meta.after_commit")
     broker.start(environ={} if is_any_transaction else {"TIERED_CRASH_AT": f"{point}:3"})
-    load = LoadGenerator(broker.bootstrap, "crashed", pause_ms=5)
+    load = LoadGenerator(broker.bootstrap, "crashed", pause_ms=20)
     load.start()
     if is_any_transaction:
         wait_for_uploads(broker, "crashed", at_least=1)
@@ -95,7 +95,7 @@ def test_a_crash_while_retention_deletes_keeps_the_catalogue_and_the_store_in_st
 ) -> None:
     broker = make_broker(settings={**SETTINGS, "log.retention.bytes": 400_000, "log.local.retention.bytes": -2})
     broker.start(environ={"TIERED_CRASH_AT": point})
-    load = LoadGenerator(broker.bootstrap, "retired", pause_ms=5)
+    load = LoadGenerator(broker.bootstrap, "retired", pause_ms=20)
     load.start()
     broker.wait_killed()
     broker.start()
@@ -136,7 +136,7 @@ def wait_until_still(broker: BrokerProcess, topic: str) -> int:
 def test_an_interrupted_sweep_is_finished_by_the_next_start(make_broker: Callable[..., BrokerProcess]) -> None:
     broker = make_broker(settings=SETTINGS)
     broker.start(environ={"TIERED_CRASH_AT": "upload.stored"})
-    load = LoadGenerator(broker.bootstrap, "swept", pause_ms=5)
+    load = LoadGenerator(broker.bootstrap, "swept", pause_ms=20)
     load.start()
     broker.wait_killed()
     for point in ("sweep.abandoned", "sweep.deleted"):
