@@ -32,7 +32,7 @@ class Committer(Client):
 
     async def run(self) -> None:
         while not self.world.stops_producing:
-            await asyncio.sleep(self.rng.expovariate(2.0))
+            await asyncio.sleep(self.rng.expovariate(1.4))
             try:
                 coordinator = await self._find()
                 if self.rng.random() < 0.6:

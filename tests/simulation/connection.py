@@ -2,7 +2,7 @@
 
 Owns the way from a statement of `tiered.meta` to SQLite and back. SQLAlchemy compiles each kind of statement once, says
 where its parameters go and how columns become values; from then on the text is run on the driver. What is out of the
-ordinary (many rows at once, errors) goes all the way through SQLAlchemy. Must never change what is asked.
+ordinary goes all the way through SQLAlchemy. Must never change what is asked.
 """
 
 import sqlite3
@@ -210,7 +210,7 @@ class PlainConnection:
 
     def execute(self, statement: Any, parameters: Any = None) -> Any:
         if isinstance(parameters, (list, tuple)):
-            return self._conn.execute(statement, parameters)
+            return Result([], None, (), sum(self.execute(statement, each).rowcount for each in parameters))
         given: Mapping[str, Any] = parameters or {}
         names, known = statement.__dict__.get("_simulated", (None, None))
         key = statement._generate_cache_key()

@@ -160,19 +160,23 @@ class SimLoop(asyncio.BaseEventLoop):
             handle = ready.popleft()
             if handle._cancelled:
                 continue
-            process = handle._context.get(PROCESS)
-            if process is None:
-                handle._run()
-                continue
-            if process.is_dead or process.is_paused:
-                # A dead one's are kept too: what a destructor would do at this moment, kill -9 never does.
-                process.hold(handle)
-                continue
-            digest = (digest * 1_000_003 + hash(now) + process.number) & _MASK
-            if self.steps_taken is not None:
-                self.steps_taken.append(f"{now:.6f} {process.name} {handle!r}")
-            handle._run()
-            if after is not None:
+            context = handle._context
+            process = context.get(PROCESS)
+            if process is not None:
+                if process.is_dead or process.is_paused:
+                    # A dead one's are kept too: what a destructor would do at this moment, kill -9 never does.
+                    process.hold(handle)
+                    continue
+                digest = (digest * 1_000_003 + hash(now) + process.number) & _MASK
+                if self.steps_taken is not None:
+                    self.steps_taken.append(f"{now:.6f} {process.name} {handle!r}")
+            try:
+                context.run(handle._callback, *handle._args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                self._note_failure(self, {"message": f"Exception in callback {handle!r}", "exception": error})
+            if after is not None and process is not None:
                 after(process)
         self.digest = digest
 

@@ -352,13 +352,11 @@ def planted(mutant: Mutant) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catch:
-    """The first seed that shows a bug, and what it shows."""
+    """The first seed that shows a bug and holds without it, and what it shows."""
 
     seed: int
     violation: str
     seconds: float
-    without: str | None
-    """What the same seed shows without the bug: then it proves nothing."""
 
 
 def hunt(mutant: Mutant, seeds: range) -> Catch | None:
@@ -367,40 +365,49 @@ def hunt(mutant: Mutant, seeds: range) -> Catch | None:
     for seed in seeds:
         with planted(mutant):
             outcome = runner.run_seed(seed)
-        if outcome.violation is not None:
-            without = runner.run_seed(seed).violation
-            return Catch(seed=seed, violation=outcome.violation, seconds=time.monotonic() - started, without=without)
+        if outcome.violation is None:
+            continue
+        without = runner.run_seed(seed).violation
+        if without is not None:
+            print(f"seed {seed} proves nothing of {mutant.name}: without it: {without}", flush=True)
+            continue
+        return Catch(seed=seed, violation=outcome.violation, seconds=time.monotonic() - started)
     return None
 
 
-def _hunt(task: tuple[str, int]) -> tuple[str, Catch | None]:
-    name, seeds = task
-    return name, hunt(next(each for each in MUTANTS if each.name == name), range(seeds))
+def _hunt(task: tuple[str, int, int]) -> tuple[str, Catch | None]:
+    name, first, seeds = task
+    return name, hunt(next(each for each in MUTANTS if each.name == name), range(first, first + seeds))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make mutants")
     parser.add_argument("--seeds", type=int, default=2000, help="after so many a bug has survived")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--only", default="", help="these mutants, with commas")
     parser.add_argument("--workers", type=int, default=None)
     told = parser.parse_args()
     runner.stable_hashes()
     wanted = [each for each in MUTANTS if not told.only or each.name in told.only.split(",")]
-    survived = []
+    catches: dict[str, Catch | None] = {}
+    tasks = [(each.name, told.first, told.seeds) for each in wanted]
     with multiprocessing.get_context("fork").Pool(told.workers, maxtasksperchild=1) as pool:
-        for name, found in pool.imap_unordered(_hunt, [(each.name, told.seeds) for each in wanted]):
-            breaks = next(each.breaks for each in wanted if each.name == name)
-            if found is None:
-                survived.append(name)
-                print(f"SURVIVED {told.seeds} seeds: {name} ({breaks})", flush=True)
-            elif found.without is not None:
-                survived.append(name)
-                print(f"NO PROOF: {name}: seed {found.seed} fails without it too: {found.without}", flush=True)
-            else:
-                print(f"caught in seed {found.seed} after {found.seconds:.1f} s: {name} ({breaks})")
-                print(f"    {found.violation}", flush=True)
-    print(f"{len(wanted) - len(survived)} of {len(wanted)} planted bugs caught")
-    return 1 if survived else 0
+        for name, found in pool.imap_unordered(_hunt, tasks):
+            catches[name] = found
+            said = "survives" if found is None else f"caught in seed {found.seed} after {found.seconds:.0f} s"
+            print(f"{name}: {said}", flush=True)
+    print("\n".join(_table(wanted, catches, told.seeds)))
+    return 1 if None in catches.values() else 0
+
+
+def _table(wanted: list[Mutant], catches: dict[str, Catch | None], seeds: int) -> list[str]:
+    lines = ["", "| planted bug | what it breaks | seed | what the checker says |", "|---|---|---|---|"]
+    for each in wanted:
+        found = catches[each.name]
+        seed, said = ("none", f"SURVIVED {seeds} seeds") if found is None else (str(found.seed), found.violation)
+        lines.append(f"| {each.name} | {each.breaks} | {seed} | {said} |")
+    caught = sum(found is not None for found in catches.values())
+    return [*lines, "", f"{caught} of {len(wanted)} planted bugs caught"]
 
 
 if __name__ == "__main__":

@@ -72,11 +72,11 @@ class Plan:
 
     brokers: int = 3
     partitions: int = 2
-    faults_s: float = 13.0
-    fault_every_s: float = 1.1
+    faults_s: float = 11.0
+    fault_every_s: float = 0.93
     mishaps: float = 0.04
-    batches_per_second: float = 2.5
-    poll_s: float = 0.8
+    batches_per_second: float = 2.0
+    poll_s: float = 1.0
     groups: int = 2
 
 

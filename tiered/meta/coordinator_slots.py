@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Select, delete, insert, select, update
+from sqlalchemy import Connection, Select, bindparam, delete, insert, select, update
 
 from tiered.errors import InvalidConfig
 from tiered.meta import brokers, groups
@@ -124,16 +124,23 @@ def retake_own(conn: Connection, *, broker_id: int, broker_epoch: int) -> tuple[
     return tuple(load_all(conn).values())
 
 
+# By slot, also for whatever locks them: so no two that do it ever wait for each other.
+_ALL = select(coordinator_slot).order_by(coordinator_slot.c.slot)
+_CHANGED = _ALL.where(coordinator_slot.c.change_number > bindparam("number"))
+_SOME = _ALL.where(coordinator_slot.c.slot.in_(bindparam("slots", expanding=True)))
+_LOCK_SHARED = _SOME.with_for_update(read=True)
+_LOCK_ALONE = _SOME.with_for_update()
+
+
 def load_all(conn: Connection) -> Mapping[int, SlotRow]:
     """Every slot that there is, by its number."""
-    found = conn.execute(select(coordinator_slot).order_by(coordinator_slot.c.slot)).mappings()
+    found = conn.execute(_ALL).mappings()
     return {row["slot"]: SlotRow(**row) for row in found}
 
 
 def changed_since(conn: Connection, number: int) -> tuple[SlotRow, ...]:
     """The rows whose `change_number` is above `number`, by slot."""
-    statement = select(coordinator_slot).where(coordinator_slot.c.change_number > number)
-    return tuple(SlotRow(**row) for row in conn.execute(statement.order_by(coordinator_slot.c.slot)).mappings())
+    return tuple(SlotRow(**row) for row in conn.execute(_CHANGED, {"number": number}).mappings())
 
 
 def lock(conn: Connection, slots: Iterable[int], *, alone: bool = False) -> Mapping[int, SlotRow]:
@@ -141,8 +148,7 @@ def lock(conn: Connection, slots: Iterable[int], *, alone: bool = False) -> Mapp
 
     Any number of writers hold a slot at once, but for one that holds it `alone`.
     """
-    statement = _in_order(select(coordinator_slot).where(coordinator_slot.c.slot.in_(sorted(set(slots)))))
-    found = conn.execute(statement.with_for_update(read=not alone)).mappings()
+    found = conn.execute(_LOCK_ALONE if alone else _LOCK_SHARED, {"slots": sorted(set(slots))}).mappings()
     return {row["slot"]: SlotRow(**row) for row in found}
 
 

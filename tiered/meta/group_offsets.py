@@ -8,6 +8,7 @@ takes none that is not above them, so an old statement that hung and comes late 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -17,7 +18,7 @@ from tiered.errors import CoordinatorNotAvailable, IllegalGeneration, NotCoordin
 from tiered.meta import coordinator_slots, groups
 from tiered.meta.groups import GroupRow
 from tiered.meta.tables import group_offset, topic
-from tiered.meta.upserts import insert_for
+from tiered.meta.upserts import insert_in
 
 MAX_TOPICS_TO_FILTER = 100
 
@@ -191,6 +192,18 @@ WHERE (old.slot_epoch, old.commit_number) < (excluded.slot_epoch, excluded.commi
 """)
 
 
+@cache
+def _sqlite_upsert() -> Any:
+    statement = insert_in("sqlite", group_offset)
+    new = statement.excluded
+    return statement.on_conflict_do_update(
+        index_elements=["group_id", "topic_id", "partition"],
+        set_={name: new[name] for name in _UPDATED},
+        where=tuple_(group_offset.c.slot_epoch, group_offset.c.commit_number)
+        < tuple_(new.slot_epoch, new.commit_number),
+    )
+
+
 def _upsert(conn: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
     if not rows:
         return
@@ -200,15 +213,7 @@ def _upsert(conn: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
         arrays = {name: [row[name] for row in ordered] for name in _COLUMNS}
         changed = conn.execute(_POSTGRES_UPSERT, arrays).rowcount
     else:
-        statement = insert_for(conn, group_offset)
-        new = statement.excluded
-        statement = statement.on_conflict_do_update(
-            index_elements=["group_id", "topic_id", "partition"],
-            set_={name: new[name] for name in _UPDATED},
-            where=tuple_(group_offset.c.slot_epoch, group_offset.c.commit_number)
-            < tuple_(new.slot_epoch, new.commit_number),
-        )
-        changed = conn.execute(statement, rows).rowcount
+        changed = conn.execute(_sqlite_upsert(), rows).rowcount
     if changed != len(rows):
         # Never acknowledged: what is stored is newer than this write.
         raise NotCoordinator(f"{len(rows) - changed} of {len(rows)} offsets were committed by a newer coordinator")

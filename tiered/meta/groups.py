@@ -59,9 +59,13 @@ def generations(conn: Connection, group_ids: Iterable[str]) -> Mapping[str, int]
     found: dict[str, int] = {}
     for first in range(0, len(wanted), NAMES_PER_STATEMENT):
         some = wanted[first : first + NAMES_PER_STATEMENT]
-        statement = select(consumer_group.c.group_id, consumer_group.c.generation)
-        found.update((row[0], row[1]) for row in conn.execute(statement.where(consumer_group.c.group_id.in_(some))))
+        found.update((row[0], row[1]) for row in conn.execute(_GENERATIONS, {"names": some}))
     return found
+
+
+_GENERATIONS = select(consumer_group.c.group_id, consumer_group.c.generation).where(
+    consumer_group.c.group_id.in_(bindparam("names", expanding=True))
+)
 
 
 def put(

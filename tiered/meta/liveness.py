@@ -13,10 +13,10 @@ from sqlalchemy import Connection, bindparam, delete, or_, select, true, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from tiered.errors import StaleBrokerEpoch
-from tiered.meta.clock import now_ms, now_ms_in
+from tiered.meta.clock import now_ms_in
 from tiered.meta.cluster import end_if_idle, take_number
 from tiered.meta.tables import broker, cluster, lease
-from tiered.meta.upserts import insert_for
+from tiered.meta.upserts import insert_in
 
 CONTROLLER = "controller"
 NO_CONTROLLER = -1
@@ -144,6 +144,24 @@ def _saying(dialect: str, *, is_unfencing: bool) -> Any:
     )
 
 
+@cache
+def _holding(dialect: str) -> Any:
+    values = {
+        "broker_id": bindparam("its_id"),
+        "broker_epoch": bindparam("its_epoch"),
+        "expires_at_ms": now_ms_in(dialect) + bindparam("lease_ms"),
+    }
+    return (
+        insert_in(dialect, lease)
+        .values(name=CONTROLLER, **values)
+        .on_conflict_do_update(
+            index_elements=[lease.c.name],
+            set_=values,
+            where=or_(lease.c.broker_id == bindparam("its_id"), _is_free(dialect)),
+        )
+    )
+
+
 def _say(conn: Connection, before: Beat, *, unfencing_under: int | None) -> Beat:
     values = {"its_id": before.broker_id, "its_epoch": before.broker_epoch}
     if unfencing_under is not None:
@@ -157,21 +175,9 @@ def _say(conn: Connection, before: Beat, *, unfencing_under: int | None) -> Beat
 
 def _hold(conn: Connection, own: Beat, lease_ms: int) -> int:
     """Who holds the lease after this broker has tried to take or renew it."""
-    values = {
-        "broker_id": own.broker_id,
-        "broker_epoch": own.broker_epoch,
-        "expires_at_ms": now_ms(conn) + lease_ms,
-    }
-    statement = (
-        insert_for(conn, lease)
-        .values(name=CONTROLLER, **values)
-        .on_conflict_do_update(
-            index_elements=[lease.c.name],
-            set_=values,
-            where=or_(lease.c.broker_id == own.broker_id, _is_free(conn.dialect.name)),
-        )
-    )
-    if conn.execute(statement, {"longest_lease_ms": 2 * lease_ms}).rowcount == 1:
+    its = {"its_id": own.broker_id, "its_epoch": own.broker_epoch}
+    lengths = {"lease_ms": lease_ms, "longest_lease_ms": 2 * lease_ms}
+    if conn.execute(_holding(conn.dialect.name), {**its, **lengths}).rowcount == 1:
         return own.broker_id
     return int(conn.execute(select(lease.c.broker_id).where(lease.c.name == CONTROLLER)).scalar_one())
 

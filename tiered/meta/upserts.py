@@ -10,8 +10,13 @@ from sqlalchemy import Connection, Table
 
 def insert_for(conn: Connection, table: Table) -> Any:
     """The statement, with `on_conflict_do_update`, `on_conflict_do_nothing` and `excluded`."""
+    return insert_in(conn.dialect.name, table)
+
+
+def insert_in(dialect: str, table: Table) -> Any:
+    """As `insert_for`, for a statement that is made once."""
     # Each package imports all drivers that it knows: a start pays for the one that it uses.
-    if conn.dialect.name == "postgresql":
+    if dialect == "postgresql":
         from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 
         return postgresql_insert(table)
