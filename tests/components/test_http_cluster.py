@@ -409,7 +409,7 @@ def test_broker_that_is_paused_holds_nobody_up_and_is_told_of_as_silent(brokers:
         for path in ("/api/v1/cluster", "/api/v1/groups", "/api/v1/topics/paused", "/api/v1/topics"):
             began = time.monotonic()
             brokers.by_id[1].get(path)
-            assert time.monotonic() - began < 8, path
+            assert time.monotonic() - began < 20, path
         found = brokers.by_id[1].get("/api/v1/cluster")["brokers"][2]
         assert found["state"] in ("silent", "fenced")
         assert found["totals"] is None
