@@ -39,7 +39,11 @@ class Heartbeats:
         self._lease_ms = int(max(2.0 * self._interval_ms, session_ms - self._interval_ms))
         # As late as it may still prevent that this broker is fenced.
         self._deadline_ms = int(max(SHORTEST_DEADLINE_MS, self._interval_ms, session_ms))
-        self._watch = HeartbeatWatchState(session_timeout_ms=session_ms, interval_ms=self._interval_ms)
+        self._watch = HeartbeatWatchState(
+            session_timeout_ms=session_ms,
+            interval_ms=self._interval_ms,
+            recovery_ms=broker.database.slowest_connect_ms,
+        )
         self._task: asyncio.Task[None] | None = None
         self._is_failing = False
 

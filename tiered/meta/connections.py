@@ -33,6 +33,11 @@ def engine_for(url: str, *, deadline_ms: int) -> Engine:
     return _postgres_engine(parsed, deadline_ms=deadline_ms)
 
 
+def connect_timeout_s(deadline_ms: int) -> int:
+    """How long PostgreSQL is waited for while a connection is made, which no deadline of a call can cut short."""
+    return max(2, deadline_ms // 2000)  # libpq's smallest is 2 s
+
+
 def connect_to_listen(engine: Engine, *, deadline_ms: int) -> "psycopg.Connection[Any]":
     """A connection to the same PostgreSQL under the same settings, without transactions and in nobody's pool."""
     import psycopg
@@ -114,7 +119,7 @@ def _postgres_arguments(url: URL, *, deadline_ms: int) -> dict[str, Any]:
     )
     arguments: dict[str, Any] = {
         "application_name": "tiered",
-        "connect_timeout": str(max(2, deadline_ms // 2000)),  # libpq's smallest is 2 s
+        "connect_timeout": str(connect_timeout_s(deadline_ms)),
         "target_session_attrs": "read-write",  # Control state is never read from a replica
         "tcp_user_timeout": str(deadline_ms),
         "keepalives_idle": "10",

@@ -91,6 +91,11 @@ class Database:
         """`sqlite` or `postgresql`."""
         return self._engine.dialect.name
 
+    @property
+    def slowest_connect_ms(self) -> int:
+        """So long a thread can hang in making a connection: the database may be back, and a call not know it yet."""
+        return 0 if self._is_sqlite else 1_000 * connections.connect_timeout_s(self._deadline_ms)
+
     async def run(self, fn: Callable[[Connection], T], *, deadline_ms: int | None = None, ahead: bool = False) -> T:
         """What `fn(conn)` returns, after its transaction was committed; rolled back when it raises.
 

@@ -56,6 +56,20 @@ def test_after_a_look_that_was_not_possible_the_watch_begins_anew() -> None:
     assert look(state, 4_000, (TWO, 7)) == (TWO,)
 
 
+def test_after_a_look_that_was_not_possible_others_may_find_out_later_that_they_can_beat_again() -> None:
+    state = HeartbeatWatchState(session_timeout_ms=2_000, interval_ms=400, recovery_ms=1_000)
+    look(state, 0, (TWO, 7), (THREE, 7))
+    state.missed()
+    state.missed()
+    for step in range(7):
+        assert look(state, 400.0 * step, (TWO, 7), (THREE, 7 + step)) == ()
+    assert look(state, 2_800, (TWO, 7), (THREE, 13)) == ()
+    assert look(state, 3_000, (TWO, 7), (THREE, 13)) == (TWO,), "a session and the time to recover"
+    for step in range(3):
+        assert look(state, 3_400 + 400.0 * step, (TWO, 8 + step), (THREE, 13)) == ()
+    assert look(state, 4_600, (TWO, 11), (THREE, 13)) == (THREE,), "who was heard of has a session, as ever"
+
+
 def test_a_new_registration_is_watched_from_its_first_look_on() -> None:
     state = watch()
     for step in range(6):
