@@ -15,6 +15,8 @@ from random import Random
 from tests.simulation.loop import Process
 from tiered.hot.file_system import Data, OpenFile, RealFileSystem
 
+SECTOR_BYTES = 512
+
 
 class Disk:
     """What the machine's file system holds, and what of it is durable. Outlives processes."""
@@ -25,6 +27,9 @@ class Disk:
         self.is_full = False
         self.broken: set[str] = set()
         """Operations that fail with EIO: read, write, sync, ..."""
+        self.now: Callable[[], float] = lambda: 0.0
+        self._failed_syncs: dict[str, float] = {}
+        """Files whose fsync has told an error, and when it first did."""
         self._stash = root.parent / f"{root.name}.stash"
         self._stash.mkdir()
         self._stashed = 0
@@ -36,6 +41,8 @@ class Disk:
         if self.is_full and operation in ("write", "create"):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         if operation in self.broken:
+            if operation == "sync":
+                self._failed_syncs.setdefault(path, self.now())
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
     def opened(self, path: str, size_bytes: int) -> None:
@@ -112,20 +119,31 @@ class Disk:
             synced = min(self._synced[path], size)
             if synced < size:
                 survived = chance.randint(synced, size)
-                os.truncate(path, survived)
-                if chance.random() < 0.3:  # The size reached the disk, the bytes did not.
+                if chance.random() < 0.3:  # The size reached the disk, the last sectors did not.
+                    survived = max(synced, survived // SECTOR_BYTES * SECTOR_BYTES)
+                    os.truncate(path, survived)
                     os.truncate(path, size)
+                else:
+                    os.truncate(path, survived)
             self._synced[path] = Path(path).stat().st_size
 
-    def drop_dirty_pages(self) -> None:
-        """After a failed fsync the pages count as clean, and whoever reads them later reads the disk (fsyncgate)."""
-        for path in sorted(self._synced):
+    def drop_dirty_pages(self, failed_before_s: float) -> bool:
+        """After a failed fsync the pages count as clean, and whoever reads them later reads the disk (fsyncgate).
+
+        Of files that were told so before that time: until the cache needs the room the pages are still there, and a
+        process that is killed in the moment of the error cannot have made a note of it. Whether any were lost.
+        """
+        failed, self._failed_syncs = self._failed_syncs, {}
+        lost = False
+        for path in sorted(path for path in self._synced if failed.get(path, failed_before_s) < failed_before_s):
             try:
                 size = Path(path).stat().st_size
             except FileNotFoundError:
                 continue
             if self._synced[path] < size:
                 os.truncate(path, self._synced[path])
+                lost = True
+        return lost
 
     def wipe(self) -> None:
         """The machine comes back with an empty disk."""

@@ -58,6 +58,9 @@ def read_offset_index(fs: FileSystem, segment: SegmentState) -> OffsetIndex:
     data = read_whole(fs, segment.path + OFFSET_INDEX_SUFFIX, max_bytes=MAX_INDEX_FILE_BYTES)
     if data is None:
         raise CorruptFile(f"{segment.path}{OFFSET_INDEX_SUFFIX} is missing; it is rebuilt from the batches")
+    if data[4:8] == bytes(4):
+        # No log begins its index with its first batch: these are the zeros of what a power loss took.
+        raise CorruptFile(f"{segment.path}{OFFSET_INDEX_SUFFIX} begins with nothing; it is rebuilt from the batches")
     return OffsetIndex.from_bytes(segment.base_offset, data)
 
 

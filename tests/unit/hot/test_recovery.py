@@ -259,6 +259,19 @@ def test_an_index_that_goes_bad_while_the_log_is_open_is_rebuilt_when_read(tmp_p
     assert path.read_bytes() == good
 
 
+@pytest.mark.parametrize("entry", [bytes(8), b"\0\0\0\6" + bytes(4)], ids=["all", "half"])
+def test_a_log_is_cut_where_a_power_loss_took_the_one_entry_of_an_index(tmp_path: Path, entry: bytes) -> None:
+    log = some_log(tmp_path, 6, segment_bytes=10_000, index_interval_bytes=300)
+    whole = contents(log)
+    log.close()
+    path = tmp_path / f"{0:020}.index"
+    assert len(path.read_bytes()) == 8
+    path.write_bytes(entry)
+    again = open_log(tmp_path, segment_bytes=10_000, index_interval_bytes=300)
+    assert again.truncate_to(9) == 9
+    assert contents(again) == whole[:5]
+
+
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"kind":"recovery-point"}\n00000000\n', b"\xff" * 100])
 def test_a_bad_recovery_point_only_means_more_to_scan(tmp_path: Path, content: bytes) -> None:
     log = some_log(tmp_path, 30, segment_bytes=600)
