@@ -14,6 +14,13 @@ from tests.spark.bucket import Bucket
 from tiered.cold.object_store import open_store
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whichever test comes first waits for the JVM, which takes minutes where ten others want the same two cores."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.timeout(300))
+
+
 @pytest.fixture(scope="session")
 def spark(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     warehouse = tmp_path_factory.mktemp("warehouse")
@@ -24,6 +31,8 @@ def spark(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark
             .appName("tiered-tests")
             .config("spark.ui.enabled", "false")
             .config("spark.driver.memory", "1g")
+            # Most of such short a life would go into compiling well what runs twice.
+            .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.sql.shuffle.partitions", "2")
