@@ -27,9 +27,8 @@ class Disk:
         self.is_full = False
         self.broken: set[str] = set()
         """Operations that fail with EIO: read, write, sync, ..."""
-        self.now: Callable[[], float] = lambda: 0.0
-        self._failed_syncs: dict[str, float] = {}
-        """Files whose fsync has told an error, and when it first did."""
+        self._failed_syncs: set[str] = set()
+        """Files whose fsync has told an error."""
         self._stash = root.parent / f"{root.name}.stash"
         self._stash.mkdir()
         self._stashed = 0
@@ -42,7 +41,7 @@ class Disk:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         if operation in self.broken:
             if operation == "sync":
-                self._failed_syncs.setdefault(path, self.now())
+                self._failed_syncs.add(path)
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
     def opened(self, path: str, size_bytes: int) -> None:
@@ -127,15 +126,14 @@ class Disk:
                     os.truncate(path, survived)
             self._synced[path] = Path(path).stat().st_size
 
-    def drop_dirty_pages(self, failed_before_s: float) -> bool:
+    def drop_dirty_pages(self) -> bool:
         """After a failed fsync the pages count as clean, and whoever reads them later reads the disk (fsyncgate).
 
-        Of files that were told so before that time: until the cache needs the room the pages are still there, and a
-        process that is killed in the moment of the error cannot have made a note of it. Whether any were lost.
+        Of files whose process was told so; whether any were lost.
         """
-        failed, self._failed_syncs = self._failed_syncs, {}
+        failed, self._failed_syncs = self._failed_syncs, set()
         lost = False
-        for path in sorted(path for path in self._synced if failed.get(path, failed_before_s) < failed_before_s):
+        for path in sorted(failed & self._synced.keys()):
             try:
                 size = Path(path).stat().st_size
             except FileNotFoundError:

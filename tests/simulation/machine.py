@@ -38,7 +38,6 @@ class Machine:
         self.root = root / self.name
         self.root.mkdir(parents=True)
         self.disk = Disk(self.root)
-        self.disk.now = world.loop.time
         self.clock = SimClock(world.loop)
         self.process: Process | None = None
         self.broker: Broker | None = None

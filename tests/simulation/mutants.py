@@ -189,7 +189,7 @@ def _registers_everybody_as_clean() -> Patches:
 
 
 def _keeps_the_marker() -> Patches:
-    async def log_failed(self: Any) -> None:
+    def log_failed(self: Any) -> None:
         return None
 
     return [(Registration, "log_failed", log_failed)]

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 HOUR_MS = 3_600_000
-EVICTION_S = 1.0
-"""How long after a failed fsync its pages are still in the cache."""
 
 
 class Nemesis:
@@ -285,7 +283,7 @@ class Nemesis:
             met.discard(machine.name)
             if machine.is_up:
                 machine.kill()
-            if operation == "sync" and drops and machine.disk.drop_dirty_pages(self._world.loop.time() - EVICTION_S):
+            if operation == "sync" and drops and machine.disk.drop_dirty_pages():
                 self._world.checker.lossy.add(machine.name)
             self._world.loop.call_later(
                 0.1, lambda: None if machine.is_up else machine.start(), context=self._world.context

@@ -94,7 +94,6 @@ class Broker:
         self.replaced: StaleBrokerEpoch | None = None
         """Why this process must stop, once another one has taken its place."""
         self.facts: dict[str, str | None] = {}
-        self._tasks: asyncio.TaskGroup | None = None
         self._advertised = ("", 0)
 
         self.disk = BlockingPool("disk", threads=self.settings.num_io_threads)
@@ -140,7 +139,7 @@ class Broker:
 
         The object store is not asked: a broker starts while S3 is away.
         """
-        self._advertised, self._tasks = advertised, tasks
+        self._advertised = advertised
         await asyncio.to_thread(self.reserve.look)
         await asyncio.to_thread(self.database.migrate)
         registered = await self._registration.register(advertised=advertised, http=http)
@@ -196,7 +195,10 @@ class Broker:
                 log.warning("at shutdown: a store did not answer in time; the next start makes it good")
             except TieredError as error:
                 log.warning("at shutdown: %s", error)
-        await (self._registration.logs_flushed() if is_flushed else self._registration.log_failed())
+        if is_flushed:
+            await self._registration.logs_flushed()
+        else:
+            await self.disk.run(self.log_failed)
         await self.cold_reader.stop()
         await self.database.close()
         await asyncio.to_thread(self._close_pools)
@@ -235,13 +237,15 @@ class Broker:
         self.must_stop.set()
 
     def disk_failed(self, partition: Partition) -> None:
-        """The partition's log met an I/O error: the next start of this broker is not a clean one (rule 8)."""
+        """The partition's log met an I/O error: others take over what it leads."""
         if partition.topic_partition in self.failed_replicas:
             return
         self.failed_replicas.add(partition.topic_partition)
         log.error("%s: %s", partition.name, partition.log.failed or "its disk failed")
-        if self._tasks is not None:
-            self._tasks.create_task(self._registration.log_failed())
+
+    def log_failed(self) -> None:
+        """A log met an I/O error: the next start of this broker is not a clean one (rule 8). Blocking; any thread."""
+        self._registration.log_failed()
 
     async def _leave(self) -> None:
         """Out of service until the next registration; the controller's lease is free at once."""

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from tiered.broker.partition import Partition, Role, log_config
 from tiered.broker.segment_lifecycle import committed_segment
 from tiered.broker.topics import Topic
-from tiered.errors import TieredError
+from tiered.errors import LogDirFailed, TieredError
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.producer_snapshot import decode_producers
 from tiered.hot.log import Log
+from tiered.hot.side_files import FULL
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta import segments
 from tiered.meta.partitions import PartitionRow
@@ -76,15 +77,22 @@ class PartitionLoader:
     def _open_log(self, topic: Topic, key: TopicPartition, row: PartitionRow) -> Log:
         """A leader's log that ends before what the store holds begins anew there: a lost disk, or a power loss that
         took records which were uploaded but not flushed."""
-        return Log.open(
-            self._broker.data.log_of(key),
-            self._broker.files,
-            config=log_config(topic.config),
-            log_start_offset=row.log_start_offset,
-            # A follower's log may begin anywhere below what the store holds, and end there too: it fetches the rest.
-            first_needed_offset=row.cold_end_offset if self._must_be_whole(row) else None,
-            now_ms=self._broker.clock.now_ms(),
-        )
+        try:
+            opened = Log.open(
+                self._broker.data.log_of(key),
+                self._broker.files,
+                config=log_config(topic.config),
+                log_start_offset=row.log_start_offset,
+                # A follower's log may begin anywhere below what the store holds, and end there: it fetches the rest.
+                first_needed_offset=row.cold_end_offset if self._must_be_whole(row) else None,
+                now_ms=self._broker.clock.now_ms(),
+            )
+        except LogDirFailed as error:
+            if not (isinstance(error.__cause__, OSError) and error.__cause__.errno in FULL):
+                self._broker.log_failed()
+            raise
+        opened.on_failure = self._broker.log_failed
+        return opened
 
     async def _continue_after_cold(self, partition: Partition) -> None:
         """Producers and leader epochs that only the newest object still knows."""

@@ -8,6 +8,7 @@ marker before the registration was answered, nor leave one where a log met an I/
 
 import json
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +71,8 @@ class Registration:
         self._incarnation_id = new_uuid()
         self._path = str(broker.data.root / MARKER_FILE)
         self._is_trusted = True
+        self._marking = threading.Lock()
+        """A log can fail in any thread."""
 
     # The registration
 
@@ -152,11 +155,15 @@ class Registration:
 
     # The marker
 
-    async def log_failed(self) -> None:
-        """A log met an I/O error: what is on the disk is not known any more, whatever is written from now on."""
-        if self._is_trusted:
-            self._is_trusted = False
-            await self._broker.disk.run(self._remove)
+    def log_failed(self) -> None:
+        """A log met an I/O error: what is on the disk is not known any more, whatever is written from now on.
+
+        Blocking, and from any thread: a process that is killed a moment later must not leave the marker behind.
+        """
+        with self._marking:
+            if self._is_trusted:
+                self._is_trusted = False
+                self._remove()
 
     async def logs_flushed(self) -> None:
         """Every log was flushed and closed, and nobody appends any more: the next start is clean on any machine."""
@@ -164,9 +171,8 @@ class Registration:
 
     async def _mark(self, broker_epoch: int, *, flushed: bool) -> None:
         """An error only makes the next start unclean."""
-        if self._is_trusted:
-            marker = Marker(broker_epoch=broker_epoch, boot_id=self._boot_id, flushed=flushed)
-            await self._broker.disk.run(self._write, marker)
+        marker = Marker(broker_epoch=broker_epoch, boot_id=self._boot_id, flushed=flushed)
+        await self._broker.disk.run(self._write, marker)
 
     def _read(self) -> Marker | None:
         data = read_whole(self._broker.files, self._path, max_bytes=MAX_MARKER_BYTES)
@@ -181,13 +187,17 @@ class Registration:
     def _write(self, marker: Marker) -> None:
         fields = {"version": 1, "broker_epoch": marker.broker_epoch, "boot_id": marker.boot_id}
         data = json.dumps({**fields, "flushed": marker.flushed}).encode()
-        try:
-            replace_file(self._broker.files, self._path, data, durable=True)
-        except OSError as error:
-            log.warning(
-                "%s cannot be written (%s): the next start takes this log for one that lost its end", self._path, error
-            )
-            self._remove()
+        with self._marking:
+            if not self._is_trusted:
+                return
+            try:
+                replace_file(self._broker.files, self._path, data, durable=True)
+            except OSError as error:
+                log.warning(
+                    "%s cannot be written (%s): the next start takes this log for one that lost its end",
+                    self._path, error,
+                )  # fmt: skip
+                self._remove()
 
     def _remove(self) -> None:
         files = self._broker.files

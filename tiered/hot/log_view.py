@@ -52,6 +52,7 @@ class LogView:
         "_open_segments",
         "_segments",
         "_side",
+        "on_failure",
         "producer_source",
         "recovery",
     )
@@ -89,6 +90,9 @@ class LogView:
         """Held while the list of segments changes; after the flush's own lock where both are."""
         self.producer_source: Callable[[], Iterable[ProducerEntry]] | None = None
         """Gives the state of all producers at the log's end, when a segment is closed; the owner sets it."""
+        self.on_failure: Callable[[], None] | None = None
+        """Told, in whichever thread it happens, before anybody else can know that the log has failed; the owner sets
+        it. Blocking."""
         self.recovery: Recovery = found.report
 
     # What is known
@@ -167,6 +171,8 @@ class LogView:
         """Stops appends and flushes for the life of this process: only a restart finds out what is on disk."""
         if self._failed is None:
             self._failed = f"{self._directory}: {reason}. Check the disk, then restart the broker to recover this log"
+            if self.on_failure is not None:
+                self.on_failure()
         return self._failed
 
     # Read

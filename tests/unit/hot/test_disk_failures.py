@@ -157,6 +157,19 @@ def test_after_a_failed_fsync_nothing_is_ever_called_flushed(
     assert again.flushed_offset == again.log_end_offset
 
 
+def test_the_owner_hears_of_a_failed_log_once_and_before_anybody_else(tmp_path: Path, fs: FaultyFileSystem) -> None:
+    log = open_log(tmp_path / "log", fs=fs)
+    append(log, batch(3))
+    told: list[str] = []
+    log.on_failure = lambda: told.append("owner")
+    fs.fail("sync", errno.EIO, name_part=".log", times=1)
+    for _ in range(2):
+        with pytest.raises(LogDirFailed):
+            log.flush()
+        told.append("caller")
+    assert told == ["owner", "caller", "caller"]
+
+
 def test_a_recovery_point_that_does_not_fit_fails_no_flush(tmp_path: Path, fs: FaultyFileSystem) -> None:
     log = open_log(tmp_path / "log", fs=fs)
     append(log, batch(3))
