@@ -16,20 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import (
-    Connection,
-    RowMapping,
-    Select,
-    Update,
-    and_,
-    bindparam,
-    delete,
-    exists,
-    insert,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import Connection, RowMapping, Select, Update, and_, bindparam, delete, exists, insert, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from tiered.errors import Invalid, LostRace
@@ -336,7 +323,7 @@ def _advance_cold_end(row: SegmentRow, leader_epoch: int, number: int) -> Update
         .where(
             *partitions.this_partition(row.topic_id, row.partition),
             partition.c.leader_epoch == leader_epoch,
-            or_(follows, holds_log_start),
+            follows | holds_log_start,
         )
         .values(cold_end_offset=row.end_offset, change_number=number)
     )
