@@ -93,6 +93,21 @@ def _fetch_epoch_unchecked() -> Patches:
     ]
 
 
+def _diverging_fetch_counts() -> Patches:
+    plain = answer.FollowerAnswers._look_at
+
+    def look_at(self: Any, entry: Any, partition: Any, follower: Any, budget: int, found: Any, at_ms: Any) -> None:
+        leadership = partition.leadership
+        if at_ms is not None and leadership is not None and follower.broker_id in leadership.replicas:
+            partition.note_fetch(follower, min(entry.asked.fetch_offset, partition.log.log_end_offset), at_ms)
+        plain(self, entry, partition, follower, budget, found, at_ms)
+
+    return [
+        (Partition, "check_leader_epoch", lambda self, claimed: None),
+        (answer.FollowerAnswers, "_look_at", look_at),
+    ]
+
+
 def _truncates_to_high_watermark() -> Patches:
     async def truncate(broker: Any, partition: Any, found: Any) -> None:
         offset = min(partition.high_watermark, partition.log.log_end_offset)
@@ -249,6 +264,11 @@ MUTANTS = (
         name="fetch_epoch_unchecked",
         breaks="R8: fetches and answers of another leader epoch count",
         patches=_fetch_epoch_unchecked,
+    ),
+    Mutant(
+        name="diverging_fetch_counts",
+        breaks="R8, rule 4: what a follower has counts whoever led when it got it, before the logs were compared",
+        patches=_diverging_fetch_counts,
     ),
     Mutant(
         name="joins_before_epoch_start",

@@ -30,6 +30,8 @@ class Network:
         self.cuts: set[tuple[str, str]] = set()
         self.slow: dict[tuple[str, str], float] = {}
         """Seconds that messages from one machine to another take at most, besides the usual."""
+        self.between_brokers_s = 0.0
+        """Seconds that messages between brokers take at most, besides: what followers do not have yet is longer."""
         self.messages = 0
 
     def reaches(self, source: str, target: str) -> bool:
@@ -48,6 +50,8 @@ class Network:
         seconds = 0.0002 + rng.random() * 0.002
         if rng.random() < 0.02:
             seconds += rng.random() * 0.05
+        if self.between_brokers_s and source[0] == "b" == target[0]:
+            seconds += rng.random() * self.between_brokers_s
         return seconds + rng.random() * self.slow.get((source, target), 0.0)
 
     async def call(

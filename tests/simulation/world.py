@@ -110,6 +110,7 @@ class World:
         self.loop = SimLoop(Random(self.rng.random()))
         self.context = NOBODY
         self.network = Network(self.loop, Random(self.rng.random()))
+        self.network.between_brokers_s = self.rng.choice([0.0, 0.03, 0.1, 0.3])
         self.sql = SqlServer(self.loop, Random(self.rng.random()), self.network, catalogue)
         self.bucket = Bucket()
         self.checker = Checker()
