@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS = "30"
+SECONDS = "24"
 
 
 def test_seeds_hold_every_invariant_and_repeat_exactly() -> None:

@@ -10,6 +10,7 @@ import logging
 import shutil
 import sys
 import tempfile
+import warnings
 import zlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
@@ -220,7 +221,9 @@ class World:
             self._tear_down()
             product.removeHandler(handler)
             logging.disable(logging.CRITICAL)  # What coroutines that are thrown away say to that
-            gc.collect()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # As those that were never begun
+                gc.collect()
             logging.disable(logging.NOTSET)
             product.setLevel(level)
             product.propagate = True
