@@ -365,6 +365,7 @@ class Catch:
 
 def hunt(mutant: Mutant, seeds: range) -> Catch | None:
     """None when the bug has survived all of them."""
+    runner.prepared()  # The checker's eyes are put around functions before bugs are, and stay there
     started = time.monotonic()
     for seed in seeds:
         with planted(mutant):

@@ -19,15 +19,20 @@ from tests.simulation.world import Outcome, Plan, World
 _catalogue: Catalogue | None = None
 
 
-def run_seed(seed: int, *, plan: Plan | None = None, traces: bool = False) -> Outcome:
-    """One run."""
+def prepared() -> Catalogue:
+    """What all runs of this operating system process share, made at the first call."""
     global _catalogue
     if _catalogue is None:
         _catalogue = Catalogue()
         hooks.install()
         gc.collect()
         gc.freeze()  # What the imports made is no run's garbage
-    return World(seed, _catalogue, plan=plan, traces=traces).run()
+    return _catalogue
+
+
+def run_seed(seed: int, *, plan: Plan | None = None, traces: bool = False) -> Outcome:
+    """One run."""
+    return World(seed, prepared(), plan=plan, traces=traces).run()
 
 
 def run_twice(seed: int) -> Outcome:

@@ -75,7 +75,7 @@ class Plan:
     partitions: int = 2
     faults_s: float = 11.0
     fault_every_s: float = 0.93
-    mishaps: float = 0.04
+    mishaps: float = 0.08
     batches_per_second: float = 2.0
     poll_s: float = 1.0
     groups: int = 2
