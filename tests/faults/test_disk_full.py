@@ -1,20 +1,24 @@
 """A full disk: nothing acknowledged is lost, reads go on, and everything heals without a restart."""
 
 import os
+import resource
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
 from tests.components.batches import batch
 from tests.components.tiers import KAFKA_STORAGE_ERROR, NONE, Written, create, eventually, fill, read
 from tests.fault_s3.moto_server import aws_environment, moto_s3, store_url
+from tiered.formats.record_batch import read_header
 from tiered.testing.faulty_s3 import FaultKind, FaultyS3, faulty_s3
 
+OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 DISK_BYTES = 32 << 20
 SETTINGS = {
     "log.segment.bytes": 1 << 20,
@@ -72,6 +76,77 @@ def take_the_rest(path: Path) -> None:
 def produces_again(broker: BrokerProcess, topic: str) -> bool:
     with RawConnection(broker) as connection:
         return connection.produce(topic, batch([b"again"], first_ms=int(time.time() * 1000))).error_code == NONE
+
+
+def limit_files(broker: BrokerProcess, size_bytes: int) -> None:
+    """No file of the broker grows beyond that: EFBIG, as a quota gives it."""
+    _, hard = resource.prlimit(broker.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (size_bytes, hard))
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["known", "new"])
+def test_what_comes_behind_a_refused_batch_is_refused_as_it_was_and_not_out_of_order(
+    make_broker: Callable[..., BrokerProcess], is_known: bool
+) -> None:
+    """A client that is told of an order would take a new epoch, and send again what other partitions have."""
+    broker, topic = make_broker().start(), "behind"
+    assert create(broker, topic) == NONE
+
+    def error_of(sequence: int) -> int:
+        first_ms = int(time.time() * 1000)
+        data = batch([b"%d" % sequence], producer_id=7, producer_epoch=0, base_sequence=sequence, first_ms=first_ms)
+        return int(connection.produce(topic, data).error_code)
+
+    first = 1 if is_known else 0
+    with RawConnection(broker) as connection:
+        assert not is_known or error_of(0) == NONE
+        limit_files(broker, 1)
+        assert [error_of(first + each) for each in range(3)] == [KAFKA_STORAGE_ERROR] * 3
+        limit_files(broker, resource.RLIM_INFINITY)
+        assert error_of(first + 1) == KAFKA_STORAGE_ERROR, "the one before it still has to come"
+        assert [error_of(first + each) for each in range(3)] == [NONE] * 3
+        assert error_of(first + 5) == OUT_OF_ORDER_SEQUENCE_NUMBER
+        if is_known:
+            limit_files(broker, 1)
+            assert error_of(first + 2) == NONE, "it is there already"
+            limit_files(broker, resource.RLIM_INFINITY)
+    assert [value for _, value in read(broker, topic)] == [b"%d" % each for each in range(first + 3)]
+
+
+def test_a_producer_with_batches_on_their_way_keeps_its_epoch_through_a_full_disk(
+    make_broker: Callable[..., BrokerProcess],
+) -> None:
+    broker, topic = make_broker().start(), "epochs"
+    assert create(broker, topic) == NONE
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 0,
+            "retry.backoff.ms": 20,
+            "retry.backoff.max.ms": 50,
+            "log_level": 0,
+        }
+    )
+    values = [b"%06d" % each for each in range(600)]
+    for number, value in enumerate(values):
+        producer.produce(topic, value)
+        producer.poll(0.002)
+        if number == 200:
+            producer.flush(60)
+            limit_files(broker, 1)
+        if number == 500:
+            limit_files(broker, resource.RLIM_INFINITY)
+    assert producer.flush(60) == 0
+    assert [value for _, value in read(broker, topic)] == values
+    epochs = set()
+    for path in (broker.data / "log").rglob("*.log"):
+        data, position = path.read_bytes(), 0
+        while position < len(data):
+            header = read_header(data, position)
+            epochs.add(header.producer_epoch)
+            position += header.size_bytes
+    assert epochs == {0}
 
 
 def test_full_disk_refuses_produce_and_heals_when_there_is_space(

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 from tiered.broker import batch_checks
 from tiered.broker.disk_reserve import DiskReserve
+from tiered.broker.refused_batches import RefusedBatches
 from tiered.broker.replication.leadership import Leadership
 from tiered.broker.replication.replica import Replica, Role
 from tiered.broker.replication.replica_log import FetchedRun
 from tiered.config import TopicConfig
-from tiered.errors import NotEnoughReplicas, ShuttingDown
+from tiered.errors import NotEnoughReplicas, OutOfOrderSequence, Retriable, ShuttingDown
 from tiered.file_slice import FileSlice
 from tiered.formats import record_batch
 from tiered.formats.checkpoint import CommittedSegment
@@ -79,6 +80,7 @@ class Partition(Replica):
         self._committed = list(committed)
         self.cold_bytes = sum(segment.size_bytes for segment in committed)
         self._producers_seen_ms: dict[int, int] = {}
+        self._refused = RefusedBatches()
         log.producer_source = self.producers.values
 
     # Offsets
@@ -120,26 +122,45 @@ class Partition(Replica):
         if self.closed:
             raise ShuttingDown(f"{self.name} is closing here; refresh metadata and retry")
         leadership = self.leadership or self.require_leader()
-        self._reserve.require_room()
-        if acks == ALL and self.config.min_insync_replicas > 1 and self.is_under_min_isr:
-            raise NotEnoughReplicas(
-                f"{self.name} has in-sync replicas {[each.broker_id for each in leadership.committed]}, of which fewer "
-                f"are alive than min.insync.replicas={self.config.min_insync_replicas}: nothing was appended"
-            )
         header = batch_checks.checked_header(buffer, position, end, self.config, self.name)
         batch_checks.check_timestamps(header, self.config, now_ms, self.name)
         if header.producer_id >= 0:
-            entry = self.producers.get(header.producer_id)
-            verdict = producer_state.check(entry, header)
+            verdict = self._verdict(header, now_ms)
             if isinstance(verdict, producer_state.Duplicate):
                 stamped = verdict.timestamp_ms if self.config.is_log_append_time else NO_TIMESTAMP
                 return Appended(
                     verdict.base_offset, verdict.last_offset + 1, stamped, self._log_start_offset, self.leader_epoch
                 )
-        wanted = batch_checks.foreign_codec(header.attributes, self.config)
-        if wanted is not None:
-            buffer, position, end, header = self._recompressed(buffer, position, header, wanted)
-        return self._write(leadership, buffer, position, end, header, now_ms)
+        try:
+            self._reserve.require_room()
+            self._require_replicas(leadership, acks)
+            wanted = batch_checks.foreign_codec(header.attributes, self.config)
+            if wanted is not None:
+                buffer, position, end, header = self._recompressed(buffer, position, header, wanted)
+            return self._write(leadership, buffer, position, end, header, now_ms)
+        except Retriable as error:
+            if header.producer_id >= 0:
+                self._refused.note(header, error, now_ms)
+            raise
+
+    def _verdict(self, header: BatchHeader, now_ms: int) -> producer_state.Accept | producer_state.Duplicate:
+        """As `producer_state.check`; what comes behind a batch that was refused is refused with that one's error."""
+        entry = self.producers.get(header.producer_id)
+        ahead = self._refused.ahead_of(header, now_ms)
+        try:
+            verdict = producer_state.check(entry, header)
+        except OutOfOrderSequence as error:
+            raise error if ahead is None else ahead from None
+        if ahead is not None and entry is None:
+            raise ahead  # Nothing is known of the producer, and so anything would be its next batch.
+        return verdict
+
+    def _require_replicas(self, leadership: Leadership, acks: int) -> None:
+        if acks == ALL and self.config.min_insync_replicas > 1 and self.is_under_min_isr:
+            raise NotEnoughReplicas(
+                f"{self.name} has in-sync replicas {[each.broker_id for each in leadership.committed]}, of which fewer "
+                f"are alive than min.insync.replicas={self.config.min_insync_replicas}: nothing was appended"
+            )
 
     def _write(
         self, leadership: Leadership, buffer: memoryview, position: int, end: int, header: BatchHeader, now_ms: int
@@ -160,6 +181,7 @@ class Partition(Replica):
         traffic.produced_records += header.record_count
         if header.producer_id >= 0:
             self._note_producer(header, base_offset, now_ms)
+            self._refused.appended(header.producer_id)
         self.advance_high_watermark()
         if leadership.has_followers:
             self.growth.wake()
