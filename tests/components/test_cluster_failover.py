@@ -14,6 +14,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewTopic
 
+from tests.broker_process import BrokerProcess
+from tests.clients.raw import RawConnection
 from tests.components.brokers import Brokers
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ pytestmark = pytest.mark.slow
 SETTINGS = {"group.initial.rebalance.delay.ms": 0, "tiered.upload.interval.ms": 100}
 OUTAGE_S = 4.0  # Two sessions.
 HANDOVERS = 4
+OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER = 1, 6
 
 
 @pytest.fixture(scope="module")
@@ -222,11 +225,18 @@ def test_broker_whose_disk_was_wiped_comes_back_and_catches_up(brokers: Brokers)
         assert brokers.read("wiped", partition=number) == found
 
 
+def fetch_error(broker: BrokerProcess, topic: str, offset: int) -> int:
+    """What the leader answers to a consumer's fetch at `offset`."""
+    with RawConnection(broker) as connection:
+        return int(connection.fetch(topic, offset).error_code)
+
+
 def test_produce_and_fetch_go_on_without_sql_and_nobody_is_fenced_for_it(
     brokers: Brokers, postgres_server: "PostgresServer"
 ) -> None:
     brokers.create("outage", min_insync_replicas=2)
     before, registered = brokers.row("outage"), brokers.registered()
+    leader = brokers.by_id[before.leader]
     with Stream(brokers, "outage") as stream:
         postgres_server.stop()
         try:
@@ -238,6 +248,8 @@ def test_produce_and_fetch_go_on_without_sql_and_nobody_is_fenced_for_it(
                 admin.create_topics([wanted], request_timeout=20)["during-the-outage"].result(30)
             assert refused.value.args[0].code() == KafkaError.REQUEST_TIMED_OUT, "clients ask again"
             assert brokers.read("outage", count=20) == stream.acknowledged[:20]
+            # Beyond its end: what follows might be at another leader, of which it cannot hear.
+            assert fetch_error(leader, "outage", 10**9) == NOT_LEADER_OR_FOLLOWER
         finally:
             postgres_server.start()
         brokers.wait(lambda: brokers.registered() is not None, "SQL is back")
@@ -251,6 +263,7 @@ def test_produce_and_fetch_go_on_without_sql_and_nobody_is_fenced_for_it(
         key: (row.broker_epoch, row.fenced) for key, row in registered.items()
     }
     assert stream.longest_pause_s < OUTAGE_S, "it waited for SQL"
+    assert fetch_error(leader, "outage", 10**9) == OFFSET_OUT_OF_RANGE
     assert brokers.read("outage") == stream.acknowledged
 
 

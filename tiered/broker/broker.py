@@ -26,6 +26,7 @@ from tiered.broker.heartbeats import Heartbeats
 from tiered.broker.housekeeping import Housekeeping
 from tiered.broker.image import ClusterImage
 from tiered.broker.lag_history import LagHistory
+from tiered.broker.leadership_check import LeadershipCheck
 from tiered.broker.partition import Partition
 from tiered.broker.partition_loader import PartitionLoader
 from tiered.broker.parts import BrokerParts
@@ -113,6 +114,7 @@ class Broker:
         self.records = RecordReader(self.reader, clock)
         self.loader = PartitionLoader(self)
         self.feed = ChangeFeed(self)
+        self.leadership_check = LeadershipCheck(self)
         self.controller = Controller(self)
         self.channels: Channels = parts.channels or PeerChannels(self.broker_id)
         self.replication = Replication(self)

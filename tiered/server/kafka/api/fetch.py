@@ -20,6 +20,7 @@ from tiered.broker.replication.nearest import nearest_replica
 from tiered.errors import (
     LogDirFailed,
     MalformedRequest,
+    NotLeader,
     OffsetNotAvailable,
     OffsetOutOfRange,
     TieredError,
@@ -84,6 +85,10 @@ class _Found:
     total_bytes: int = 0
     has_error: bool = False
     has_cold: bool = False
+    in_doubt: list[_Entry] = field(default_factory=list)
+    """Offsets beyond the ends of logs that others may lead by now, until this broker has asked."""
+    is_confirmed: bool = False
+    """This broker has asked."""
 
     def entries(self) -> list[_Entry]:
         return [entry for _, entries in self.topics for entry in entries]
@@ -103,7 +108,8 @@ def handle(request: RawRequest) -> Parts | Coroutine[Any, Any, Parts | None] | N
     if asked.replica_id >= 0:
         return follower_fetch.handle(request, asked)
     found = _look(request, asked)
-    if _is_enough(found, asked) and not found.has_cold and _all_resident(request, found):
+    is_ready = _is_enough(found, asked) and not found.has_cold and not found.in_doubt
+    if is_ready and _all_resident(request, found):
         return _answer(request, asked, found)
     return _answer_later(request, asked, found)
 
@@ -117,9 +123,9 @@ def _session_error(asked: FetchRequest) -> int:
     return NONE
 
 
-def _look(request: RawRequest, asked: FetchRequest) -> _Found:
+def _look(request: RawRequest, asked: FetchRequest, *, is_confirmed: bool = False) -> _Found:
     """What is there now, within the request's limits. Reads nothing yet: hot ranges are slices, cold ones a plan."""
-    found = _Found()
+    found = _Found(is_confirmed=is_confirmed)
     topics = request.context.broker.topics
     budget = min(max(0, asked.max_bytes), request.context.broker.settings.fetch_max_bytes)
     committed_only = asked.isolation_level == READ_COMMITTED
@@ -186,6 +192,10 @@ def _look_at(entry: _Entry, partition: Partition, max_bytes: int, committed_only
             found.total_bytes += entry.cold_max_bytes
             return max(entry.cold_max_bytes, LEAST_COLD_BYTES)
         case read_plan.OutOfRange():
+            is_beyond = entry.asked.fetch_offset > partition.log.log_end_offset
+            if is_beyond and not found.is_confirmed and partition.leadership and partition.leadership.has_followers:
+                found.in_doubt.append(entry)
+                return 0
             raise OffsetOutOfRange(
                 f"{partition.name}: offset {entry.asked.fetch_offset} is not in {partition.log_start_offset} to "
                 f"{partition.log.log_end_offset}"
@@ -195,7 +205,8 @@ def _look_at(entry: _Entry, partition: Partition, max_bytes: int, committed_only
 
 
 def _is_enough(found: _Found, asked: FetchRequest) -> bool:
-    return found.has_error or found.has_cold or found.total_bytes >= asked.min_bytes or asked.max_wait_ms <= 0
+    is_urgent = found.has_error or found.has_cold or bool(found.in_doubt)
+    return is_urgent or found.total_bytes >= asked.min_bytes or asked.max_wait_ms <= 0
 
 
 def _all_resident(request: RawRequest, found: _Found) -> bool:
@@ -213,6 +224,8 @@ async def _answer_later(request: RawRequest, asked: FetchRequest, found: _Found)
             found = await _wait(request, asked, found)
         finally:
             broker.waiting_partitions -= count
+    if found.in_doubt:
+        found = await _look_once_sure(request, asked, found)
     cold = [entry for entry in found.entries() if entry.cold_max_bytes]
     if cold:
         places = asyncio.Semaphore(COLD_READS_AT_ONCE)
@@ -226,6 +239,18 @@ async def _answer_later(request: RawRequest, asked: FetchRequest, found: _Found)
             except OSError as error:
                 entry.error = _disk_error(request, entry.partition, error)
     return _answer(request, asked, found)
+
+
+async def _look_once_sure(request: RawRequest, asked: FetchRequest, found: _Found) -> _Found:
+    """What is there once this broker knows what it leads. Where it cannot find out, somebody else may lead."""
+    try:
+        await request.context.broker.leadership_check.confirm()
+    except NotLeader as error:
+        for entry in found.in_doubt:
+            entry.error = error
+        found.has_error = True
+        return found
+    return _look(request, asked, is_confirmed=True)
 
 
 async def _wait(request: RawRequest, asked: FetchRequest, found: _Found) -> _Found:
