@@ -40,7 +40,6 @@ hypothesis.settings.load_profile(os.environ.get("TIERED_HYPOTHESIS_PROFILE", "de
 # seconds, so that no worker ends long after the others.
 LONGEST_FIRST = [
     "tests/cluster/test_soak.py",
-    "tests/spark",
     "tests/simulation/test_simulation.py",
     "tests/faults",
     "tests/cluster",
@@ -68,7 +67,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class FileOnOneWorker(LoadScopeScheduling):
-    """Keeps a file's tests on one worker, so that its fixtures start once; Spark's files share one worker and JVM."""
+    """Keeps a file's tests on one worker, so that its fixtures start once; Spark's files, where somebody spreads them
+    too, share one worker and JVM."""
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]

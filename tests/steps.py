@@ -19,6 +19,7 @@ from typing import IO
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 LONG_RUNS = "not soak and not interop and not fuzz"
+SPARK = "tests/spark"
 # A file, and with it its fixtures, stays on one worker; tests/conftest.py decides which file begins first.
 # Three workers for two cores: most tests wait for processes, disks and time-outs now and then.
 WORKERS = ("-n", "3", "--no-loadscope-reorder")
@@ -52,9 +53,11 @@ def steps(target: str, extra: list[str]) -> list[tuple[Step, ...]]:
         case "test":
             # Alone in their process, not on the machine: they and the types have one core each.
             alone = pytest("tests that are alone", "tests/components", "-m", f"alone and {LONG_RUNS}", *extra)
+            # Spark gives each Python process that it starts ten seconds, and keeps both cores busy by itself.
+            spark = pytest("tests with Spark", SPARK, "-m", LONG_RUNS, *extra)
             # Last, so that the count a reader sees at the end is that of nearly all.
-            others = pytest("tests", *WORKERS, "-m", f"not alone and {LONG_RUNS}", *extra)
-            return [(LINT,), (STYLE,), (FLOORS,), (TYPES, alone), (others,)]
+            others = pytest("tests", *WORKERS, f"--ignore={SPARK}", "-m", f"not alone and {LONG_RUNS}", *extra)
+            return [(LINT,), (STYLE,), (FLOORS,), (TYPES, alone), (spark,), (others,)]
         case "soak" | "interop" | "fuzz":
             return [(pytest(target, "-m", target, "-o", "timeout=0", *extra),)]
     raise SystemExit(f"steps.py: {target!r} is none of check, test, soak, interop, fuzz")
