@@ -1,0 +1,28 @@
+"""What `make test` asks a second time, and what it never does."""
+
+from tests.steps import MOST_ASKED_AGAIN, TESTS_FAILED, to_ask_again
+
+PROCESSES = [f"tests/faults/test_kill.py::test_{number}" for number in range(MOST_ASKED_AGAIN + 1)]
+INTERRUPTED = 2
+
+
+def test_few_failed_tests_of_processes_are_asked_once_more() -> None:
+    assert to_ask_again(TESTS_FAILED, PROCESSES[:1]) == (PROCESSES[0],)
+    assert to_ask_again(TESTS_FAILED, PROCESSES[:-1]) == tuple(PROCESSES[:-1])
+
+
+def test_many_failures_are_no_accident() -> None:
+    assert to_ask_again(TESTS_FAILED, PROCESSES) == ()
+
+
+def test_a_test_without_processes_has_one_chance_and_takes_it_from_the_others() -> None:
+    for path in (
+        "tests/unit/hot/test_log.py",
+        "tests/properties/hot/test_log_model.py",
+        "tests/simulation/test_disk.py",
+    ):
+        assert to_ask_again(TESTS_FAILED, [PROCESSES[0], f"{path}::test"]) == ()
+
+
+def test_a_run_that_did_not_end_by_itself_has_failed() -> None:
+    assert to_ask_again(INTERRUPTED, PROCESSES[:1]) == ()
