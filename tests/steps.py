@@ -140,7 +140,7 @@ def main(argv: list[str]) -> int:
     for each in results:
         print(f"{'FAILED' if each.code else 'passed':8}{each.name:24}{each.seconds:7.1f} s")
         for test in each.asked_again:
-            print(f"        failed beside others, {'and alone' if each.code else 'passed alone'}: {test}")
+            print(f"        asked again by itself ({'one or more failed' if each.code else 'passed'}): {test}")
     return 1 if any(each.code for each in results) else 0
 
 
