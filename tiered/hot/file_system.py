@@ -146,13 +146,8 @@ def replace_file(fs: FileSystem, path: str, data: Data, *, durable: bool) -> Non
     leave the old content, the new, or (the reader must check) a torn one.
     """
     temporary = path + TEMPORARY_SUFFIX
-    with suppress(FileNotFoundError):
-        fs.unlink(temporary)
+    _write_anew(fs, temporary, data, durable=durable)
     try:
-        with fs.create(temporary) as file:
-            write_all(fs, file, data, 0)
-            if durable:
-                fs.sync(file)
         fs.rename(temporary, path)
     except OSError:
         with suppress(OSError):
@@ -167,19 +162,24 @@ def prepare_file(fs: FileSystem, path: str, data: Data) -> None:
 
     Raises OSError, with nothing changed.
     """
-    prepared = path + PREPARED_SUFFIX
-    with suppress(FileNotFoundError):
-        fs.unlink(prepared)
-    try:
-        with fs.create(prepared) as file:
-            write_all(fs, file, data, 0)
-            fs.sync(file)
-    except OSError:
-        with suppress(OSError):
-            fs.unlink(prepared)
-        raise
+    _write_anew(fs, path + PREPARED_SUFFIX, data, durable=True)
 
 
 def use_prepared(fs: FileSystem, path: str) -> None:
     """Puts what was prepared in the place of the file at `path`; durable after `sync_directory`. Raises OSError."""
     fs.rename(path + PREPARED_SUFFIX, path)
+
+
+def _write_anew(fs: FileSystem, path: str, data: Data, *, durable: bool) -> None:
+    """Writes a file that nobody reads yet, in place of what an earlier try left. Raises OSError; then it is gone."""
+    with suppress(FileNotFoundError):
+        fs.unlink(path)
+    try:
+        with fs.create(path) as file:
+            write_all(fs, file, data, 0)
+            if durable:
+                fs.sync(file)
+    except OSError:
+        with suppress(OSError):
+            fs.unlink(path)
+        raise
