@@ -1,6 +1,7 @@
 """wire.md 36 and 37: OffsetCommit, OffsetFetch and OffsetDelete in every version, byte by byte."""
 
-from collections.abc import Mapping, Sequence
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -36,6 +37,28 @@ def commit(
     leader_epoch: int = -1,
 ) -> dict[tuple[str | UUID, int], int]:
     """The error codes by topic and partition."""
+    request = commit_request(
+        group,
+        topics,
+        version=version,
+        generation=generation,
+        member_id=member_id,
+        metadata=metadata,
+        leader_epoch=leader_epoch,
+    )
+    return codes_of(connection.ask(COMMIT, version, request))
+
+
+def commit_request(
+    group: str,
+    topics: Mapping[str | UUID, Partitions],
+    *,
+    version: int,
+    generation: int = -1,
+    member_id: str = "",
+    metadata: str | None = "note",
+    leader_epoch: int = -1,
+) -> Any:
     make = messages.request(COMMIT, version)
     asked = []
     for topic, partitions in topics.items():
@@ -55,7 +78,7 @@ def commit(
                 ],
             )
         )
-    request = make.OffsetCommitRequest(
+    return make.OffsetCommitRequest(
         group_id=group,
         generation_id_or_member_epoch=generation,
         member_id=member_id,
@@ -63,7 +86,9 @@ def commit(
         retention_time=-1,
         topics=asked,
     )
-    answer = connection.ask(COMMIT, version, request)
+
+
+def codes_of(answer: Any) -> dict[tuple[str | UUID, int], int]:
     return {
         (getattr(topic, "name", None) or topic.topic_id, each.partition_index): int(each.error_code)
         for topic in answer.topics
@@ -164,6 +189,26 @@ def test_every_version_of_offset_fetch_finds_what_was_committed(broker: BrokerPr
 
 
 # What is committed
+
+
+def test_commits_on_one_connection_share_a_transaction_and_hold_up_nothing(
+    make_broker: Callable[..., BrokerProcess],
+) -> None:
+    """A consumer that commits after each poll would otherwise be thrown out where SQL is slow."""
+    broker = make_broker(settings={"tiered.offset.commit.linger.ms": 500}).start()
+    create(broker, "often", 10)
+    with RawConnection(broker) as connection:
+        requests = [commit_request("often", {"often": {number: number}}, version=8) for number in range(10)]
+        for request in requests:
+            connection.send(COMMIT, 8, messages.encode(request))
+        after = connection.send(18, 0, b"")
+        for number in range(10):
+            answer = messages.response_decoder(COMMIT, 8)(connection.receive(COMMIT, 8)[1], 0)
+            assert codes_of(answer) == {("often", number): 0}
+        assert connection.receive(18, 0)[0] == after
+    meta = sqlite3.connect(broker.data / "meta.db", timeout=10)
+    assert meta.execute("SELECT count(*), count(DISTINCT commit_number) FROM group_offset").fetchone() == (10, 1)
+    meta.close()
 
 
 def test_what_was_never_committed_is_minus_one_without_an_error(broker: BrokerProcess) -> None:

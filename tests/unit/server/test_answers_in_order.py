@@ -17,7 +17,10 @@ from tiered.server.kafka.requests import MAX_OVERLAPPING
 
 
 class Echo:
-    """Answers a frame with itself: at once, or for 'wait…' when it is let go, or 'hold…' with nothing beside it."""
+    """Answers a frame with itself: at once, or for 'wait…' when it is let go, or 'hold…' with nothing beside it.
+
+    'both…' is let go twice: it holds up the next requests until the first time, and only waits until the second.
+    """
 
     max_frame_bytes = max_other_frame_bytes = 1 << 20
     unsent_bytes = 0
@@ -35,12 +38,19 @@ class Echo:
             return Overlapping(self._later(frame))
         if frame.startswith(b"hold"):
             return self._later(frame)
+        if frame.startswith(b"both"):
+            return self._twice(frame)
         return None if frame.startswith(b"none") else [struct.pack(">i", len(frame)) + frame]
 
     async def _later(self, frame: bytes) -> Parts | None:
         gate = self.gates[frame] = asyncio.get_running_loop().create_future()
         await gate
         return [struct.pack(">i", len(frame)) + frame]
+
+    async def _twice(self, frame: bytes) -> Overlapping:
+        gate = self.gates[frame] = asyncio.get_running_loop().create_future()
+        await gate
+        return Overlapping(self._later(frame))
 
     def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self._group.create_task(work)
@@ -119,6 +129,21 @@ async def test_a_request_that_may_not_be_overtaken_holds_up_the_next_one(client:
     await client.handled(3)
     client.echo.gates[b"wait"].set_result(None)
     assert await client.answers(3) == [b"wait", b"hold", b"after"]
+
+
+async def test_a_request_may_hold_up_the_next_one_for_its_first_part_alone(client: Client) -> None:
+    await client.send(b"both 1", b"both 2", b"now")
+    await client.handled(1)
+    await asyncio.sleep(0.01)
+    for number in (1, 2):
+        assert client.echo.handled == [b"both 1", b"both 2"][:number]
+        client.echo.gates.pop(b"both %d" % number).set_result(None)
+        await client.handled(number + 1)
+        await asyncio.sleep(0.01)
+    client.echo.gates[b"both 2"].set_result(None)
+    await asyncio.sleep(0.01)
+    client.echo.gates[b"both 1"].set_result(None)
+    assert await client.answers(3) == [b"both 1", b"both 2", b"now"]
 
 
 async def test_no_more_than_so_many_answers_wait(client: Client) -> None:

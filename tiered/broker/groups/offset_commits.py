@@ -64,7 +64,7 @@ class _WaitingState:
 
 
 class OffsetCommits:
-    """Between `start` and `stop` one task writes; `commit`, `exclusively` and `settled` may be awaited by many."""
+    """Between `start` and `stop` one task writes; `submit`, `exclusively` and `settled` are for many callers."""
 
     def __init__(self, broker: "Broker", slots: HeldSlots) -> None:
         self._broker = broker
@@ -141,10 +141,11 @@ class OffsetCommits:
 
     # What callers do
 
-    async def commit(self, commit: GroupCommit) -> None:
-        """Returns once the offsets are stored. A caller that is cancelled does not take its commit back.
+    def submit(self, commit: GroupCommit) -> "asyncio.Future[None]":
+        """Done once the offsets are stored; the commit has its place among the others at once.
 
-        Raises CoordinatorNotAvailable (SQL is away, or too much waits), NotCoordinator or IllegalGeneration.
+        Whoever cancels the future does not take the commit back. Raises CoordinatorNotAvailable when too much waits,
+        and NotCoordinator; the future CoordinatorNotAvailable (SQL is away), NotCoordinator or IllegalGeneration.
         """
         if self._stopped:
             raise NotCoordinator("the broker is stopping: find the group's coordinator again")
@@ -160,7 +161,9 @@ class OffsetCommits:
         self._last[commit.group_id] = waiting.done
         waiting.done.add_done_callback(lambda done: self._forget_last(commit.group_id, done))
         self._something.set()
-        await asyncio.shield(waiting.done)
+        stored = asyncio.shield(waiting.done)
+        stored.add_done_callback(_retrieve)
+        return stored
 
     def changed(self, group: GroupRow) -> None:
         """The group's row is due: it is written with the next batch, and again until SQL takes it."""

@@ -59,18 +59,25 @@ class Offsets:
     # Offsets
 
     async def commit(self, fence: Fence, entries: Sequence[OffsetEntry]) -> None:
-        """Returns once the offsets are stored, all of them or (when it raises) none.
+        """Returns once the offsets are stored, all of them or (when it raises) none. Raises as `submit` does."""
+        await self.submit(fence, entries)
 
-        Topics and partitions must exist. Raises CoordinatorNotAvailable, NotCoordinator, IllegalGeneration, and
-        InvalidRequest for more than `MAX_ENTRIES`. After any of these an older offset is still what counts.
+    def submit(self, fence: Fence, entries: Sequence[OffsetEntry]) -> "asyncio.Future[None]":
+        """Done once the offsets are stored; they have their place among all commits when this returns.
+
+        Topics and partitions must exist. Raises, or has the future raise, CoordinatorNotAvailable, NotCoordinator,
+        IllegalGeneration, and InvalidRequest for more than `MAX_ENTRIES`. After any of these an older offset is still
+        what counts.
         """
         if len(entries) > MAX_ENTRIES:
             raise InvalidRequest(f"{len(entries)} offsets in one commit are too many: send at most {MAX_ENTRIES}")
         if not entries:
-            return
+            nothing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            nothing.set_result(None)
+            return nothing
         if fence.tenure is None or fence.tenure != self._slots.tenure(fence.slot):
             raise NotCoordinator(f"group {fence.group_id} has another coordinator now: find it again")
-        await self.commits.commit(
+        return self.commits.submit(
             GroupCommit(
                 group_id=fence.group_id,
                 slot=fence.slot,

@@ -6,14 +6,14 @@ behaviour of an API: that is in `api/<api>.py`.
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from tiered.broker.broker import Broker
 from tiered.errors import MalformedRequest, Throttled, UnsupportedVersion
 from tiered.server.kafka.connection import Connection
-from tiered.server.kafka.frame_handler import Answer
+from tiered.server.kafka.frame_handler import Answer, Overlapping
 from tiered.server.kafka.outbox import Parts
 from tiered.wire import frames, messages
 
@@ -50,6 +50,12 @@ class RawRequest(NamedTuple):
     correlation_id: int
 
 
+class Later(NamedTuple):
+    """What a message handler gives instead of a reply that now only waits for others; see `Overlapping`."""
+
+    reply: Coroutine[Any, Any, Any]
+
+
 RawHandler = Callable[[RawRequest], Answer]
 MessageHandler = Callable[[Context, Any, Any], Awaitable[Any]]
 
@@ -59,9 +65,9 @@ class Api:
     """One row of the table: versions `min_version` to `max_version` (inclusive) of API `key`.
 
     Either `raw` handles the bytes, or `handle(context, request, reply)` takes kio's request object and the
-    constructors of its reply; ApiVersions alone gets None, for a version that is not served. `refuse_below`
-    names versions that are advertised for the sake of old clients
-    (KAFKA-18659) and answered by closing the connection.
+    constructors of its reply, and gives the reply or Later; ApiVersions alone gets None, for a version that is not
+    served. `refuse_below` names versions that are advertised for the sake of old clients (KAFKA-18659) and answered
+    by closing the connection.
     """
 
     key: int
@@ -111,7 +117,7 @@ class Dispatch:
         request = messages.request_decoder(api.key, version)(body, 0)
         return self._answer(api, context, header.correlation_id, request)
 
-    async def _answer_large(self, api: Api, context: Context, correlation_id: int, body: bytes) -> Parts:
+    async def _answer_large(self, api: Api, context: Context, correlation_id: int, body: bytes) -> Parts | Overlapping:
         self._large_bytes += len(body)
         try:
             async with self._large_turns:
@@ -121,11 +127,21 @@ class Dispatch:
         finally:
             self._large_bytes -= len(body)
 
-    async def _answer(self, api: Api, context: Context, correlation_id: int, request: Any) -> Parts:
+    async def _answer(self, api: Api, context: Context, correlation_id: int, request: Any) -> Parts | Overlapping:
         assert api.handle is not None
-        clock = self._broker.clock
-        started_ms = clock.monotonic_ms()
+        started_ms = self._broker.clock.monotonic_ms()
         message = await api.handle(context, request, messages.reply(api.key, context.api_version))
+        if isinstance(message, Later):
+            return Overlapping(self._answer_later(api, context, correlation_id, message.reply, started_ms))
+        return await self._framed(api, context, correlation_id, message, started_ms)
+
+    async def _answer_later(
+        self, api: Api, context: Context, correlation_id: int, reply: Coroutine[Any, Any, Any], started_ms: float
+    ) -> Parts:
+        return await self._framed(api, context, correlation_id, await reply, started_ms)
+
+    async def _framed(self, api: Api, context: Context, correlation_id: int, message: Any, started_ms: float) -> Parts:
+        clock = self._broker.clock
         if clock.monotonic_ms() - started_ms > LONG_ANSWER_MS:
             body = await asyncio.to_thread(messages.encode, message)
         else:

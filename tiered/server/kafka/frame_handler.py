@@ -17,14 +17,17 @@ class Overlapping(NamedTuple):
     """An answer that only waits for others: the connection's next requests may be handled meanwhile.
 
     Answers go out in the order of the requests all the same. For work whose effect on everybody else is over:
-    Produce, once its batches are in the log.
+    Produce, once its batches are in the log, and OffsetCommit, once its offsets have their place among what is written.
     """
 
     work: Coroutine[Any, Any, Parts | None]
 
 
-Answer = Parts | Coroutine[Any, Any, Parts | None] | Overlapping | None
-"""An answer, a coroutine that gives it and holds up the connection's next requests, or None for no answer."""
+Answer = Parts | Coroutine[Any, Any, Parts | Overlapping | None] | Overlapping | None
+"""An answer, a coroutine that gives it and holds up the connection's next requests, or None for no answer.
+
+What the coroutine gives may be Overlapping: then it held them up for its first part alone.
+"""
 
 
 class FrameHandler(Protocol):

@@ -65,15 +65,18 @@ class Requests:
         if isinstance(answer, list):
             self._send(answer)
         elif isinstance(answer, Overlapping):
-            turn = _Turn(is_known=False)
-            self.waiting.append(turn)
+            self._overlap(answer.work)
             self.hold_up = len(self.waiting) >= MAX_OVERLAPPING
-            turn.task = self._run(self._answer_in_turn(turn, answer.work), answer.work)
         elif answer is not None:
             self.hold_up = True
             self._task = self._run(self._answer_next(answer), answer)
 
-    def _run(self, work: Coroutine[Any, Any, None], inner: Coroutine[Any, Any, Parts | None]) -> asyncio.Task[None]:
+    def _overlap(self, work: Coroutine[Any, Any, Parts | None]) -> None:
+        turn = _Turn(is_known=False)
+        self.waiting.append(turn)
+        turn.task = self._run(self._answer_in_turn(turn, work), work)
+
+    def _run(self, work: Coroutine[Any, Any, None], inner: Coroutine[Any, Any, object]) -> asyncio.Task[None]:
         task = self._handler.run(work)
         # The task may be cancelled before its first step: then nobody has awaited the work, which would complain.
         task.add_done_callback(lambda _: inner.close())
@@ -86,11 +89,11 @@ class Requests:
         else:
             self._connection.send(parts)
 
-    async def _answer_next(self, work: Coroutine[Any, Any, Parts | None]) -> None:
-        parts: Parts | None = None
+    async def _answer_next(self, work: Coroutine[Any, Any, Parts | Overlapping | None]) -> None:
+        answer: Parts | Overlapping | None = None
         is_made = False
         try:
-            parts = await work
+            answer = await work
             is_made = True
         except TieredError as error:
             self._handler.complain("connection from %s closed: %s", self._connection.host, error)
@@ -102,9 +105,13 @@ class Requests:
             if not is_made:
                 self._connection.close()
         if self._connection.closed:
+            if isinstance(answer, Overlapping):
+                answer.work.close()
             return
-        if parts is not None:
-            self._send(parts)
+        if isinstance(answer, Overlapping):
+            self._overlap(answer.work)
+        elif answer is not None:
+            self._send(answer)
         self._go_on()
 
     async def _answer_in_turn(self, turn: _Turn, work: Coroutine[Any, Any, Parts | None]) -> None:

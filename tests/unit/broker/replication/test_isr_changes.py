@@ -25,9 +25,9 @@ class UnsureDatabase(Database):
         self.asked = 0
         self.late: list[Callable[[Connection], object]] = []
 
-    async def run(self, fn: Callable[[Connection], T], *, deadline_ms: int | None = None) -> T:
+    async def run(self, fn: Callable[[Connection], T], *, deadline_ms: int | None = None, ahead: bool = False) -> T:
         if "IsrChanges" not in fn.__qualname__:
-            return await super().run(fn, deadline_ms=deadline_ms)
+            return await super().run(fn, deadline_ms=deadline_ms, ahead=ahead)
         self.asked += 1
         match self.faults.pop(0) if self.faults else "":
             case "answer lost":
@@ -111,6 +111,9 @@ async def test_a_change_that_commits_after_it_was_settled_does_nothing(tmp_path:
 async def test_while_sql_is_away_produce_goes_on_with_an_unchanged_isr(tmp_path: Path) -> None:
     async with cluster(tmp_path, database=UnsureDatabase, replica_lag_time_max_ms="200") as made:
         _, partition, database, _ = await led(made)
+        leadership = partition.leadership
+        assert leadership is not None
+        await eventually(lambda: isr_of(partition) == {1, 2, 3} and leadership.pending is None)
         database.faults = ["away"] * 100
         for number in range(20):
             await produce(made, "t", f"value {number}")

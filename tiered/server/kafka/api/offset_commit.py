@@ -5,13 +5,17 @@ anybody may while the group is empty. Topics are named by id from version 10 on.
 exist, a note longer than `offset.metadata.max.bytes` or an impossible offset fails for itself alone. While SQL
 is away every partition gets COORDINATOR_NOT_AVAILABLE, which clients take as "again". Ignored, as Kafka does:
 `retention_time_ms` of versions 2 to 4 (offsets go by `offsets.retention.minutes`).
+
+While SQL stores one commit the connection's next requests are handled: a consumer that commits after each poll
+has all its commits in the next transaction, and its heartbeats do not wait behind a transaction for each of them.
 """
 
+import asyncio
 from typing import Any
 
 from tiered.broker.groups.offsets import MAX_ENTRIES, OffsetEntry
 from tiered.errors import InvalidRequest, OffsetMetadataTooLarge, TieredError, UnknownTopicOrPartition
-from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.dispatch import Api, Context, Later, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 FIRST_VERSION_WITH_TOPIC_IDS = 10
@@ -28,10 +32,24 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
             getattr(request, "group_instance_id", None),
             request.generation_id_or_member_epoch,
         )
-        await coordinator.offsets.commit(fence, entries)
-        code = NONE
+        stored = coordinator.offsets.submit(fence, entries)
+    except TieredError as error:
+        return await _reply(request, reply, codes, error_code(error))
+    return Later(_reply_when_stored(request, reply, codes, stored))
+
+
+async def _reply_when_stored(
+    request: Any, reply: Any, codes: dict[tuple[int, int], int], stored: "asyncio.Future[None]"
+) -> Any:
+    code = NONE
+    try:
+        await stored
     except TieredError as error:
         code = error_code(error)
+    return await _reply(request, reply, codes, code)
+
+
+async def _reply(request: Any, reply: Any, codes: dict[tuple[int, int], int], code: int) -> Any:
     topics = []
     async for number, topic in in_turns(list(enumerate(request.topics))):
         results = [

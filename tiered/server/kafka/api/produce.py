@@ -131,7 +131,7 @@ def _long_to_recompress(request: RawRequest, asked: ProduceRequest) -> Iterator[
 
 async def _answer_recompressed(
     request: RawRequest, asked: ProduceRequest, foreign: list[tuple[int, int, int]]
-) -> Parts | None:
+) -> Parts | Overlapping | None:
     """Compresses in a thread and appends then; requests of one connection keep their order, for it waits."""
     pieces: list[memoryview | bytearray] = [request.buffer]
     moved: dict[int, tuple[int, int]] = {}
@@ -152,8 +152,7 @@ async def _answer_recompressed(
             for topic in asked.topics
         ]
         whole = memoryview(bytearray().join(pieces))
-        answer = _append_all(request._replace(buffer=whole), asked._replace(topics=topics), failed)
-    return await answer.work if isinstance(answer, Overlapping) else answer
+        return _append_all(request._replace(buffer=whole), asked._replace(topics=topics), failed)
 
 
 def _recompressed(buffer: memoryview, position: int, end: int, codec: int) -> bytearray:
