@@ -5,6 +5,7 @@ Owns no fixture of any room: those live beside their tests. A missing tool fails
 
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -24,6 +25,10 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 )
 # A broker that finds its bytecode starts in half the time, so whoever starts first leaves it behind.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Shells have what they start in the background ignore interrupts, and children inherit that: commands that tests
+# interrupt would never end.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # No test ever speaks to a real account.
 os.environ.setdefault("AWS_ACCESS_KEY_ID", "testing")
 os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "testing")
