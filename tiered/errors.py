@@ -333,6 +333,10 @@ class CorruptObject(Corrupt):
     """An object in the store is truncated, swapped, altered or missing. Names topic, partition, offsets, key."""
 
 
+class UnknownFormat(CorruptObject):
+    """An object of a format version that this program does not know: a newer one wrote it. Upgrade this one."""
+
+
 class ObjectMissing(Corrupt):
     """The store holds no object of this key, although something that was committed says it does."""
 

@@ -32,7 +32,6 @@ from pyspark_tiered.plan import OffsetRange, PartitionView, TopicAndPartition
 from tiered.cold.object_store import ObjectStore
 from tiered.errors import CorruptObject, InvalidConfig, ObjectMissing, UnknownTopicOrPartition
 from tiered.formats.checkpoint import (
-    MAX_CHECKPOINT_BYTES,
     CheckpointPage,
     ClusterCheckpoint,
     CommittedSegment,
@@ -42,6 +41,7 @@ from tiered.formats.checkpoint import (
     decode_cluster_checkpoint,
     decode_partition_checkpoint,
 )
+from tiered.formats.checkpoint_bytes import MAX_CHECKPOINT_BYTES
 from tiered.formats.object_key import cluster_checkpoint_key, partition_checkpoint_key
 
 if TYPE_CHECKING:

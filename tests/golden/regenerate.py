@@ -5,6 +5,7 @@ readers must go on reading it. A new version of a format gets files of its own b
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from tiered.formats.checkpoint import (
     encode_partition_checkpoint,
     page_ref,
 )
+from tiered.formats.group_checkpoint import GroupCheckpoint, GroupEntry, StoredOffset, encode_group_checkpoint
 from tiered.formats.leader_epoch_file import encode_leader_epochs
 from tiered.formats.object_key import segment_key
 from tiered.formats.offset_index import OffsetIndex
@@ -175,6 +177,38 @@ def cluster_checkpoint() -> ClusterCheckpoint:
     )
 
 
+def full_partition_checkpoint() -> PartitionCheckpoint:
+    """With the members that came later."""
+    return replace(partition_checkpoint(), high_watermark=420)
+
+
+def full_cluster_checkpoint() -> ClusterCheckpoint:
+    before = cluster_checkpoint()
+    return replace(
+        before,
+        topics=(replace(before.topics[0], replication_factor=3), before.topics[1]),
+        settings={"": {"log.retention.ms": "-1"}, "2": {"num.io.threads": "9"}},
+        previous_cluster_ids=("first-cluster", "second-cluster"),
+    )
+
+
+def group_checkpoint() -> GroupCheckpoint:
+    offset = StoredOffset(
+        topic_id=TOPIC_ID, partition=3, offset=311, leader_epoch=9, metadata="\u00fc\0", committed_at_ms=NOON_MS
+    )
+    return GroupCheckpoint(
+        cluster_id=CLUSTER_ID,
+        slot=42,
+        slot_count=50,
+        slot_epoch=2 << 20,
+        groups=(
+            GroupEntry(group_id="billing", kind="classic", protocol_type="consumer", generation=7, offsets=(offset,)),
+            GroupEntry(group_id="new", kind="consumer", protocol_type="consumer", generation=0, offsets=()),
+        ),
+        left_out=1,
+    )
+
+
 def offset_index() -> OffsetIndex:
     index = OffsetIndex()
     for offset, position in ((3, 0), (90, 4100), (2**31 - 1, 2**31 - 1)):
@@ -201,6 +235,9 @@ def written_today() -> dict[str, bytes]:
         "checkpoint_page.v1.json": encode_checkpoint_page(page()),
         "partition_checkpoint.v1.json": encode_partition_checkpoint(partition_checkpoint()),
         "cluster_checkpoint.v1.json": encode_cluster_checkpoint(cluster_checkpoint()),
+        "partition_checkpoint.v1.full.json": encode_partition_checkpoint(full_partition_checkpoint()),
+        "cluster_checkpoint.v1.full.json": encode_cluster_checkpoint(full_cluster_checkpoint()),
+        "group_checkpoint.v1.json": encode_group_checkpoint(group_checkpoint()),
     }
 
 

@@ -20,6 +20,7 @@ from tiered.broker.data_folder import DataFolder
 from tiered.broker.disk_reserve import DiskReserve
 from tiered.broker.failed_replicas import FailedReplicas
 from tiered.broker.feed import ChangeFeed
+from tiered.broker.group_checkpoints import GroupCheckpointWriter
 from tiered.broker.groups.coordinator import GroupCoordinator
 from tiered.broker.handover import hand_over
 from tiered.broker.heartbeats import Heartbeats
@@ -121,6 +122,7 @@ class Broker:
         self.failed_replicas = FailedReplicas(self)
         self.lifecycle = SegmentLifecycle(self)
         self.checkpoints = CheckpointWriter(self)
+        self.group_checkpoints = GroupCheckpointWriter(self)
         self.reports = Reports(self)
         self.changes = Changes(self)
         self.admin = Admin(self)
@@ -189,7 +191,9 @@ class Broker:
         await self.groups.stop()
         await self.feed.stop()
         is_flushed = await self.loader.close_all()
-        for step in (self.checkpoints.write_stale, self.reports.write, self._leave):
+        for step in (
+            self.checkpoints.write_stale, self.group_checkpoints.write_changed, self.reports.write, self._leave,
+        ):  # fmt: skip
             try:
                 async with asyncio.timeout(LAST_WORDS_MS / 1000.0):
                     await step()

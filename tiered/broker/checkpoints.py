@@ -7,6 +7,7 @@ cannot be written now stays stale and is written on a later tick. SQL decides, a
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -32,6 +33,7 @@ class CheckpointWriter:
         self._stale: dict[tuple[UUID, int], Partition] = {}
         self._cluster_is_stale = True
         self._cluster_changes = 0
+        self._settings: dict[str, dict[str, str]] = {}
         self._turn = asyncio.Lock()
         self._is_failing = False
 
@@ -49,6 +51,13 @@ class CheckpointWriter:
         """Topics or their configs are other than the bucket's checkpoint says, or may be."""
         self._cluster_is_stale = True
         self._cluster_changes += 1
+
+    def settings_changed(self, stored: Mapping[int | None, Mapping[str, str]]) -> None:
+        """The settings that were altered at run time, by broker id; None is for all."""
+        self._settings = {
+            "" if broker_id is None else str(broker_id): dict(values) for broker_id, values in stored.items() if values
+        }
+        self.cluster_changed()
 
     def is_stale(self, topic_id: UUID, partition: int) -> bool:
         """True while the bucket's checkpoints may still name objects that SQL has retired."""
@@ -108,10 +117,12 @@ class CheckpointWriter:
                     topic_id=topic.topic_id,
                     partition_count=topic.partition_count,
                     configs=dict(topic.overrides),
+                    replication_factor=broker.image.replication_factor(topic.topic_id) or topic.replication_factor,
                 )
                 for topic in broker.topics
                 if not topic.is_internal
             ),
+            settings=self._settings,
         )
         try:
             await broker.uploads.run(checkpoints.write_cluster_checkpoint, broker.store, checkpoint)
@@ -138,6 +149,7 @@ class CheckpointWriter:
             leader_epoch=partition.leader_epoch,
             pages=(),
             segments=partition.committed,
+            high_watermark=partition.high_watermark,
         )
         try:
             crash_point("checkpoint.before")

@@ -214,6 +214,7 @@ class ChangeFeed:
 
     def _take_settings(self, stored: Mapping[int | None, Mapping[str, str]]) -> None:
         broker = self._broker
+        broker.checkpoints.settings_changed(stored)
         try:
             broker.settings = broker.settings.with_dynamic(
                 dynamic_default=stored.get(None, {}), dynamic=stored.get(broker.broker_id, {})

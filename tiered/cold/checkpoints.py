@@ -12,7 +12,6 @@ from tiered.cold.object_store import ObjectStore
 from tiered.errors import CorruptObject, FencedLeaderEpoch, InvalidConfig, LostRace, ObjectExists, ObjectMissing
 from tiered.formats import object_key
 from tiered.formats.checkpoint import (
-    MAX_CHECKPOINT_BYTES,
     PAGE_ENTRIES,
     CheckpointPage,
     ClusterCheckpoint,
@@ -26,6 +25,7 @@ from tiered.formats.checkpoint import (
     sealed,
     with_pages_of,
 )
+from tiered.formats.checkpoint_bytes import MAX_CHECKPOINT_BYTES
 
 _WRITE_ATTEMPTS = 3
 _READ_ATTEMPTS = 3
@@ -71,7 +71,7 @@ def write_partition_checkpoint(
         _require_own(before, checkpoint)
         version = max(checkpoint.version, before.version + 1 if before is not None else 1)
         result = sealed(with_pages_of(before, replace(checkpoint, version=version)), page_entries)
-        if before is not None and replace(result.checkpoint, version=before.version) == before:
+        if before is not None and _says_the_same(before, result.checkpoint):
             return before
         for reference, data in result.pages:
             _put_page(store, reference.key, data)
@@ -109,6 +109,10 @@ def _require_own(before: PartitionCheckpoint | None, checkpoint: PartitionCheckp
         raise FencedLeaderEpoch(
             f"the checkpoint of {name} comes from leader epoch {before.leader_epoch}, this is {checkpoint.leader_epoch}"
         )
+
+
+def _says_the_same(before: PartitionCheckpoint, after: PartitionCheckpoint) -> bool:
+    return replace(after, version=before.version, high_watermark=before.high_watermark) == before
 
 
 def _put_page(store: ObjectStore, key: str, data: bytes) -> None:
@@ -183,8 +187,14 @@ def list_partitions(store: ObjectStore, topic_id: UUID | None = None) -> list[tu
 
 def read_cluster_checkpoint(store: ObjectStore) -> ClusterCheckpoint | None:
     """The cluster's topics and configs; None when nothing was written yet. Raises CorruptObject naming the key."""
+    found = read_stored_cluster_checkpoint(store)
+    return None if found is None else found[0]
+
+
+def read_stored_cluster_checkpoint(store: ObjectStore) -> tuple[ClusterCheckpoint, str] | None:
+    """As `read_cluster_checkpoint`, with the etag that a writer must find again to replace it."""
     found = _get(store, object_key.cluster_checkpoint_key())
-    return None if found is None else _decode_cluster(found[0])
+    return None if found is None else (_decode_cluster(found[0]), found[1])
 
 
 def write_cluster_checkpoint(store: ObjectStore, checkpoint: ClusterCheckpoint) -> None:
@@ -199,8 +209,10 @@ def write_cluster_checkpoint(store: ObjectStore, checkpoint: ClusterCheckpoint) 
                 before = _decode_cluster(found[0])
             except CorruptObject:
                 before = None
-            if before is not None and not _replaces(before, checkpoint):
-                return
+            if before is not None:
+                if not _replaces(before, checkpoint):
+                    return
+                checkpoint = _continuing(before, checkpoint)
         try:
             store.put(key, encode_cluster_checkpoint(checkpoint), create_only=etag is None, if_match=etag)
         except (LostRace, ObjectExists):
@@ -220,7 +232,12 @@ def _replaces(before: ClusterCheckpoint, checkpoint: ClusterCheckpoint) -> bool:
             f"the cluster's checkpoint has version {before.version}, newer than {checkpoint.version}; was the "
             "database restored from a backup?"
         )
-    return before != checkpoint
+    return before != _continuing(before, checkpoint)
+
+
+def _continuing(before: ClusterCheckpoint, checkpoint: ClusterCheckpoint) -> ClusterCheckpoint:
+    """With the ids that the cluster had before it was restored: the bucket alone knows them."""
+    return replace(checkpoint, previous_cluster_ids=before.previous_cluster_ids)
 
 
 def _decode_cluster(data: bytes) -> ClusterCheckpoint:

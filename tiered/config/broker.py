@@ -221,6 +221,10 @@ class BrokerSettings(ClusterSettings):
     tiered_cold_read_concurrency: int = setting(
         ConfigType.INT, 8, "Cold reads under way at once.", minimum=1, maximum=256, read_only=True,
     )
+    tiered_group_checkpoint_interval_ms: int = setting(
+        ConfigType.LONG, 60_000, "The bucket's copy of groups' offsets follows commits within this long.",
+        minimum=10, read_only=True,
+    )
     tiered_store_timeout_ms: int = setting(
         ConfigType.INT, 30_000, "How long one request to the store may take.", minimum=100, read_only=True,
     )

@@ -5,26 +5,24 @@ files `*_checkpoint.v1.json`). Must never be the authority while SQL answers: a 
 
 The bytes are one JSON object in canonical form (keys sorted, no spaces, ASCII) with the members `format`
 (`tiered.partition-checkpoint/1`, ...), the value's own, and `sha256`: the hash of the canonical form without
-that member. Offsets are numbers, hashes hexadecimal, ids in the usual text form of UUIDs.
+that member (`checkpoint_bytes`). Offsets are numbers, hashes hexadecimal, ids in the usual text form of UUIDs.
 
 Migration: a reader refuses formats that it does not know. Members it does not know are hashed and skipped, so
-what readers can do without (ACLs, group offsets) is added within `/1`.
+what readers can do without is added within `/1`. Such a member is left out where nothing is known, and a checkpoint
+without it is read as one that knows nothing: `high_watermark` of a partition; `replication_factor` of a topic;
+`settings` and `previous_cluster_ids` of a cluster.
 """
 
-import hashlib
-import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from tiered.errors import CorruptObject
+from tiered.formats.checkpoint_bytes import encode_members, read_members
 from tiered.formats.json_fields import Fields
 from tiered.formats.object_key import partition_page_key
 
-MAX_CHECKPOINT_BYTES: Final = 16 << 20
-"""Larger ones are refused unread: a page of 1,000 segments has 0.7 MB, a cluster of 10,000 topics 5 MB.
-Hostile JSON can take up to about 20 times its bytes while it is parsed."""
 PAGE_ENTRIES: Final = 1000
 
 _PARTITION_FORMAT: Final = "tiered.partition-checkpoint/1"
@@ -90,7 +88,8 @@ class PartitionCheckpoint:
     """The head of a partition: `pages` hold the older segments, `segments` the newest, both in order of offsets.
 
     Segments may end at or below `log_start_offset`: they are retired and their objects may be gone. A writer
-    replaces a head only by one of a greater `version`.
+    replaces a head only by one of a greater `version`. `high_watermark` is what the log had then, uploaded or not: a
+    restore tells by it what is lost.
     """
 
     version: int
@@ -104,6 +103,7 @@ class PartitionCheckpoint:
     leader_epoch: int
     pages: tuple[PageRef, ...]
     segments: tuple[CommittedSegment, ...]
+    high_watermark: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,15 +114,22 @@ class TopicEntry:
     topic_id: UUID
     partition_count: int
     configs: dict[str, str]
+    replication_factor: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterCheckpoint:
-    """Every topic of a cluster."""
+    """Every topic of a cluster, and the settings that were altered at run time, by broker id ("" is for all).
+
+    A restored cluster has an id of its own: `previous_cluster_ids` are those it continues, the oldest first. Objects
+    from their times name them.
+    """
 
     version: int
     cluster_id: str
     topics: tuple[TopicEntry, ...]
+    settings: dict[str, dict[str, str]] = field(default_factory=dict)
+    previous_cluster_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +177,7 @@ def with_pages_of(previous: PartitionCheckpoint | None, checkpoint: PartitionChe
 
 def page_ref(page: CheckpointPage) -> PageRef:
     """The reference to a page of one segment or more."""
-    content = _members(encode_checkpoint_page(page), _PAGE_FORMAT)
+    content = read_members(encode_checkpoint_page(page), _PAGE_FORMAT)
     sha256 = content.hexadecimal("sha256")
     first_base_offset = page.segments[0].base_offset
     return PageRef(
@@ -184,7 +191,7 @@ def page_ref(page: CheckpointPage) -> PageRef:
 
 def encode_partition_checkpoint(checkpoint: PartitionCheckpoint) -> bytes:
     """The bytes of a head."""
-    return _encode(
+    return encode_members(
         _PARTITION_FORMAT,
         {
             "version": checkpoint.version,
@@ -198,13 +205,14 @@ def encode_partition_checkpoint(checkpoint: PartitionCheckpoint) -> bytes:
             "leader_epoch": checkpoint.leader_epoch,
             "pages": [asdict(page) for page in checkpoint.pages],
             "segments": _segments_as_json(checkpoint.segments),
+            **_if_known("high_watermark", checkpoint.high_watermark),
         },
     )
 
 
 def decode_partition_checkpoint(data: bytes | bytearray | memoryview) -> PartitionCheckpoint:
     """The head in an object's bytes. Raises CorruptObject: not one, altered, cut off, or segments out of order."""
-    fields = _members(data, _PARTITION_FORMAT)
+    fields = read_members(data, _PARTITION_FORMAT)
     checkpoint = PartitionCheckpoint(
         version=fields.integer("version"),
         cluster_id=fields.text("cluster_id", max_chars=_MAX_KEY_CHARS),
@@ -217,6 +225,7 @@ def decode_partition_checkpoint(data: bytes | bytearray | memoryview) -> Partiti
         leader_epoch=fields.integer("leader_epoch", minimum=-1),
         pages=tuple(_page_ref_from(each) for each in fields.objects("pages")),
         segments=_segments_from(fields),
+        high_watermark=fields.integer("high_watermark") if "high_watermark" in fields else None,
     )
     _require_order(checkpoint.pages, lambda page: (page.first_base_offset, page.end_offset))
     if checkpoint.pages and checkpoint.segments:
@@ -229,7 +238,7 @@ def decode_partition_checkpoint(data: bytes | bytearray | memoryview) -> Partiti
 def encode_checkpoint_page(page: CheckpointPage) -> bytes:
     """The bytes of a page of one segment or more; equal pages give equal bytes."""
     assert page.segments, "a page is sealed when it is full"
-    return _encode(
+    return encode_members(
         _PAGE_FORMAT,
         {
             "topic_id": str(page.topic_id),
@@ -241,7 +250,7 @@ def encode_checkpoint_page(page: CheckpointPage) -> bytes:
 
 def decode_checkpoint_page(data: bytes | bytearray | memoryview, reference: PageRef | None = None) -> CheckpointPage:
     """The page in an object's bytes. Raises CorruptObject also when it is not the one that `reference` means."""
-    fields = _members(data, _PAGE_FORMAT)
+    fields = read_members(data, _PAGE_FORMAT)
     page = CheckpointPage(
         topic_id=fields.uuid("topic_id"), partition=fields.integer("partition"), segments=_segments_from(fields)
     )
@@ -257,7 +266,7 @@ def decode_checkpoint_page(data: bytes | bytearray | memoryview, reference: Page
 
 def encode_cluster_checkpoint(checkpoint: ClusterCheckpoint) -> bytes:
     """The bytes of a cluster's checkpoint."""
-    return _encode(
+    return encode_members(
         _CLUSTER_FORMAT,
         {
             "version": checkpoint.version,
@@ -268,16 +277,19 @@ def encode_cluster_checkpoint(checkpoint: ClusterCheckpoint) -> bytes:
                     "topic_id": str(topic.topic_id),
                     "partition_count": topic.partition_count,
                     "configs": topic.configs,
+                    **_if_known("replication_factor", topic.replication_factor),
                 }
                 for topic in checkpoint.topics
             ],
+            **_if_known("settings", checkpoint.settings or None),
+            **_if_known("previous_cluster_ids", list(checkpoint.previous_cluster_ids) or None),
         },
     )
 
 
 def decode_cluster_checkpoint(data: bytes | bytearray | memoryview) -> ClusterCheckpoint:
     """The cluster's checkpoint in an object's bytes. Raises CorruptObject."""
-    fields = _members(data, _CLUSTER_FORMAT)
+    fields = read_members(data, _CLUSTER_FORMAT)
     return ClusterCheckpoint(
         version=fields.integer("version"),
         cluster_id=fields.text("cluster_id", max_chars=_MAX_KEY_CHARS),
@@ -287,10 +299,23 @@ def decode_cluster_checkpoint(data: bytes | bytearray | memoryview) -> ClusterCh
                 topic_id=each.uuid("topic_id"),
                 partition_count=each.integer("partition_count", minimum=1),
                 configs=each.texts("configs", max_chars=_MAX_TEXT_CHARS),
+                replication_factor=(
+                    each.integer("replication_factor", minimum=1) if "replication_factor" in each else None
+                ),
             )
             for each in fields.objects("topics")
         ),
+        settings=fields.tables("settings", max_chars=_MAX_TEXT_CHARS) if "settings" in fields else {},
+        previous_cluster_ids=(
+            fields.list_of_texts("previous_cluster_ids", max_chars=_MAX_KEY_CHARS)
+            if "previous_cluster_ids" in fields
+            else ()
+        ),
     )
+
+
+def _if_known(name: str, value: Any) -> dict[str, Any]:
+    return {} if value is None else {name: value}
 
 
 def _segments_as_json(segments: Sequence[CommittedSegment]) -> list[dict[str, Any]]:
@@ -356,38 +381,3 @@ def _require_order(items: Sequence[T], extent: Callable[[T], tuple[int, int]]) -
         if not before <= base_offset < end_offset:
             raise CorruptObject(f"a checkpoint has offsets {base_offset} to {end_offset} after {before}")
         before = end_offset
-
-
-def _canonical(members: Mapping[str, Any]) -> bytes:
-    return json.dumps(members, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode(
-        "ascii"
-    )
-
-
-def _encode(format_name: str, members: dict[str, Any]) -> bytes:
-    members["format"] = format_name
-    members["sha256"] = hashlib.sha256(_canonical(members)).hexdigest()
-    return _canonical(members)
-
-
-def _members(data: bytes | bytearray | memoryview, format_name: str) -> Fields:
-    """The members of a whole, unaltered checkpoint of this format. Raises CorruptObject."""
-    if len(data) > MAX_CHECKPOINT_BYTES:
-        raise CorruptObject(f"a checkpoint of {len(data)} bytes is larger than {MAX_CHECKPOINT_BYTES}")
-    try:
-        members = json.loads(bytes(data))
-    except (ValueError, RecursionError) as error:
-        raise CorruptObject(f"a checkpoint is no JSON: {error}") from None
-    if not isinstance(members, dict):
-        raise CorruptObject("a checkpoint is no JSON object")
-    found = members.get("format")
-    if found != format_name:
-        raise CorruptObject(f"this object has format {str(found)[:60]!r} where {format_name!r} belongs")
-    stored = members.pop("sha256", None)
-    try:
-        computed = hashlib.sha256(_canonical(members)).hexdigest()
-    except (ValueError, RecursionError) as error:
-        raise CorruptObject(f"a checkpoint has no canonical form: {error}") from None
-    if stored != computed:
-        raise CorruptObject("a checkpoint's sha256 is not that of its content: it is altered or cut off")
-    return Fields({**members, "sha256": stored})

@@ -23,6 +23,9 @@ class Fields:
     def __init__(self, members: dict[str, Any]) -> None:
         self._members = members
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._members
+
     def _wrong(self, name: str) -> CorruptObject:
         return CorruptObject(f"member {name!r} is {self._members.get(name)!r:.60}")
 
@@ -71,6 +74,20 @@ class Fields:
             raise self._wrong(name)
         inner = Fields(value)
         return {key: inner.text(key, max_chars=max_chars) for key in value}
+
+    def list_of_texts(self, name: str, *, max_chars: int) -> tuple[str, ...]:
+        value = self._members.get(name)
+        if not isinstance(value, list) or not all(isinstance(each, str) and len(each) <= max_chars for each in value):
+            raise self._wrong(name)
+        return tuple(value)
+
+    def tables(self, name: str, *, max_chars: int) -> dict[str, dict[str, str]]:
+        """An object whose members are objects whose members are all texts."""
+        value = self._members.get(name)
+        if not isinstance(value, dict):
+            raise self._wrong(name)
+        inner = Fields(value)
+        return {key: inner.texts(key, max_chars=max_chars) for key in value}
 
     def objects(self, name: str) -> list["Fields"]:
         """A list of objects."""

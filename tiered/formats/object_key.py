@@ -5,6 +5,7 @@ the checkpoints are; a key found by listing is a hint that must be looked up the
 
     segments/<h4>/<topic>_<topic_id>/<partition>/<base:020>-<end:020>-e<epoch>-<uuid>.seg
     checkpoints/cluster.json
+    checkpoints/groups/<slot>.json
     checkpoints/partitions/<topic_id>/<partition>/head.json
     checkpoints/partitions/<topic_id>/<partition>/pages/<first base:020>-<16 digits of its hash>.json
 
@@ -26,6 +27,7 @@ from tiered.ids import is_legal_topic_name
 SEGMENTS_PREFIX: Final = "segments/"
 CHECKPOINTS_PREFIX: Final = "checkpoints/"
 PARTITION_CHECKPOINTS_PREFIX: Final = "checkpoints/partitions/"
+GROUP_CHECKPOINTS_PREFIX: Final = "checkpoints/groups/"
 
 _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _SEGMENT = re.compile(
@@ -33,6 +35,7 @@ _SEGMENT = re.compile(
     rf"/([0-9]{{20}})-([0-9]{{20}})-e(0|[1-9][0-9]{{0,9}})-({_UUID})\.seg\Z"
 )
 _HEAD = re.compile(rf"checkpoints/partitions/({_UUID})/(0|[1-9][0-9]{{0,9}})/head\.json\Z")
+_GROUPS = re.compile(r"checkpoints/groups/(0|[1-9][0-9]{0,9})\.json\Z")
 _MAX_INT32: Final = 2**31 - 1
 _MAX_INT64: Final = 2**63 - 1
 
@@ -103,6 +106,18 @@ def parse_segment_key(key: str) -> SegmentKey:
 def cluster_checkpoint_key() -> str:
     """The key of the one checkpoint that names every topic."""
     return f"{CHECKPOINTS_PREFIX}cluster.json"
+
+
+def group_checkpoint_key(slot: int) -> str:
+    """The key of the committed offsets of all groups of one coordinator slot."""
+    assert slot >= 0, slot
+    return f"{GROUP_CHECKPOINTS_PREFIX}{slot}.json"
+
+
+def parse_group_checkpoint_key(key: str) -> int | None:
+    """The slot; None for the key of anything else."""
+    match = _GROUPS.match(key)
+    return None if match is None else int(match[1])
 
 
 def partition_checkpoint_key(topic_id: UUID, partition: int) -> str:

@@ -128,7 +128,7 @@ def load(
         statement = statement.where(group_offset.c.topic_id.in_(wanted))
     statement = statement.order_by(group_offset.c.topic_id, group_offset.c.partition).limit(limit)
     found = conn.execute(statement).mappings()
-    return tuple(OffsetRow(**{**row, "metadata": _metadata_of(row["metadata"])}) for row in found)
+    return tuple(OffsetRow(**{**row, "metadata": metadata_of(row["metadata"])}) for row in found)
 
 
 def remove(conn: Connection, group_id: str, keys: Sequence[tuple[UUID, int]]) -> None:
@@ -258,7 +258,7 @@ def _values(commit: GroupCommit, entry: OffsetEntry, by: Coordinator) -> dict[st
         "partition": entry.partition,
         "committed_offset": entry.offset,
         "leader_epoch": entry.leader_epoch,
-        "metadata": _text_of(entry.metadata),
+        "metadata": text_of(entry.metadata),
         "committed_at_ms": commit.committed_at_ms,
         "slot_epoch": by.slot_epochs[commit.slot],
         "commit_number": by.commit_number,
@@ -272,11 +272,13 @@ _TO_TEXT = str.maketrans({_ZERO: _SIGN, _SIGN: _ESCAPE + _SIGN, _ESCAPE: _ESCAPE
 _SPECIAL = re.compile(f"{_ESCAPE}(.)|{_SIGN}", re.DOTALL)
 
 
-def _text_of(metadata: str) -> str:
+def text_of(metadata: str) -> str:
+    """As SQL stores it."""
     return metadata.translate(_TO_TEXT) if metadata else metadata
 
 
-def _metadata_of(stored: str) -> str:
+def metadata_of(stored: str) -> str:
+    """What the client had sent."""
     if _SIGN not in stored and _ESCAPE not in stored:
         return stored
     return _SPECIAL.sub(lambda match: match[1] or _ZERO, stored)

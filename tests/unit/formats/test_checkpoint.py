@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.golden import regenerate as golden
 from tests.properties.formats.batches import mutations
 from tiered.errors import CorruptObject
-from tiered.formats import checkpoint as formats
+from tiered.formats import checkpoint_bytes
 from tiered.formats.checkpoint import (
     CheckpointPage,
     PartitionCheckpoint,
@@ -175,7 +175,7 @@ def test_a_page_that_is_not_the_one_meant_is_refused() -> None:
 
 
 def test_too_large_a_checkpoint_is_refused_unparsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats, "MAX_CHECKPOINT_BYTES", len(HEAD))
+    monkeypatch.setattr(checkpoint_bytes, "MAX_CHECKPOINT_BYTES", len(HEAD))
     decode_partition_checkpoint(HEAD)
     with pytest.raises(CorruptObject, match="larger"):
         decode_partition_checkpoint(HEAD + b" ")

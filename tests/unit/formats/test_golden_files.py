@@ -9,6 +9,7 @@ from tiered.formats.checkpoint import (
     decode_cluster_checkpoint,
     decode_partition_checkpoint,
 )
+from tiered.formats.group_checkpoint import decode_group_checkpoint
 from tiered.formats.leader_epoch_file import decode_leader_epochs
 from tiered.formats.offset_index import OffsetIndex
 from tiered.formats.producer_snapshot import decode_producers
@@ -74,3 +75,7 @@ def test_golden_checkpoints_are_read() -> None:
     assert head == golden.partition_checkpoint()
     assert decode_checkpoint_page(content("checkpoint_page.v1.json"), head.pages[0]) == golden.page()
     assert decode_cluster_checkpoint(content("cluster_checkpoint.v1.json")) == golden.cluster_checkpoint()
+    full = decode_partition_checkpoint(content("partition_checkpoint.v1.full.json"))
+    assert full == golden.full_partition_checkpoint()
+    assert decode_cluster_checkpoint(content("cluster_checkpoint.v1.full.json")) == golden.full_cluster_checkpoint()
+    assert decode_group_checkpoint(content("group_checkpoint.v1.json")) == golden.group_checkpoint()

@@ -124,6 +124,7 @@ class GroupCoordinator:
                     group.close()
         if gained:
             self.consumer.slots_gained(gained)
+            self.broker.group_checkpoints.slots_gained(gained)
         if lost or gained:
             log.info("group slots: %d lost, %d gained, %d held", len(lost), len(gained), len(self.slots.epochs))
 

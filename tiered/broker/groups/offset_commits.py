@@ -223,7 +223,9 @@ class OffsetCommits:
                 group_offsets.require_slots(conn, slots, by)
                 return change(conn)
 
-            return await self._run(fenced)
+            value = await self._run(fenced)
+            self._broker.group_checkpoints.slots_changed(slots)
+            return value
 
     # The writer
 
@@ -288,6 +290,8 @@ class OffsetCommits:
                     _fail(waiting, error_of_one)
                 elif not waiting.done.done():
                     waiting.done.set_result(None)
+            written_slots = {*(each.slot for each in commits), *(each.slot for each in changed.values())}
+            self._broker.group_checkpoints.slots_changed(written_slots)
         finally:
             self._being_written = {}
 

@@ -1,0 +1,49 @@
+"""Checkpoints of consumer groups: what is read is what was written, and nothing else is read."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.golden import regenerate as golden
+from tests.properties.formats.batches import mutations
+from tiered.errors import CorruptObject
+from tiered.formats.group_checkpoint import StoredOffset, decode_group_checkpoint, encode_group_checkpoint
+from tiered.formats.object_key import group_checkpoint_key, parse_group_checkpoint_key, parse_partition_checkpoint_key
+
+WHOLE = encode_group_checkpoint(golden.group_checkpoint())
+
+offsets = st.builds(
+    StoredOffset,
+    topic_id=st.uuids(),
+    partition=st.integers(0, 2**31 - 1),
+    offset=st.integers(0, 2**63 - 1),
+    leader_epoch=st.integers(-1, 2**31 - 1),
+    metadata=st.text(max_size=50),
+    committed_at_ms=st.integers(0, 2**53),
+)
+
+
+@settings(max_examples=50)
+@given(st.text(min_size=1, max_size=80), st.lists(offsets, max_size=5))
+def test_any_group_comes_back_as_it_was(group_id: str, its_offsets: list[StoredOffset]) -> None:
+    before = golden.group_checkpoint()
+    group = replace(before.groups[0], group_id=group_id, offsets=tuple(its_offsets))
+    checkpoint = replace(before, groups=(group,))
+    assert decode_group_checkpoint(encode_group_checkpoint(checkpoint)) == checkpoint
+
+
+@settings(max_examples=200)
+@given(mutations(WHOLE))
+def test_altered_bytes_are_refused(data: bytes) -> None:
+    if data != WHOLE:
+        with pytest.raises(CorruptObject):
+            decode_group_checkpoint(data)
+
+
+def test_the_key_of_a_slot_is_read_back_and_is_no_head() -> None:
+    assert parse_group_checkpoint_key(group_checkpoint_key(49)) == 49
+    assert parse_partition_checkpoint_key(group_checkpoint_key(49)) is None
+    assert parse_group_checkpoint_key("checkpoints/groups/049.json") is None
+    assert parse_group_checkpoint_key("checkpoints/cluster.json") is None

@@ -1,0 +1,126 @@
+"""Keeps the bucket's checkpoints of consumer groups up with SQL, so that a restore finds where groups stood.
+
+Owns which slots are stale: whose groups committed, changed or came to this broker since they were last written. Each
+slot is its coordinator's to write, once in `tiered.group.checkpoint.interval.ms` however many commits there were. Must
+never be on the way of a commit: it reads SQL on a tick of its own, and what cannot be written stays stale.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tiered.cold import group_checkpoints
+from tiered.errors import NotCoordinator, TieredError
+from tiered.formats.checkpoint_bytes import MAX_CHECKPOINT_BYTES
+from tiered.formats.group_checkpoint import GroupCheckpoint, GroupEntry
+from tiered.meta import slot_offsets
+
+if TYPE_CHECKING:
+    from tiered.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+READ_DEADLINE_MS = 30_000
+MAX_OFFSETS_A_SLOT = 100_000
+"""About 12 MB of JSON: a reader refuses larger objects."""
+BYTES_FOR_GROUPS = MAX_CHECKPOINT_BYTES - (64 << 10)
+
+
+class GroupCheckpointWriter:
+    """Writes the slots that are stale, one at a time."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._changed: set[int] = set()
+        self._gained: set[int] = set()
+        self._turn = asyncio.Lock()
+        self._has_ticked = False
+        self._is_failing = False
+
+    def slots_changed(self, slots: Iterable[int]) -> None:
+        """SQL has other offsets or groups of these slots than the bucket, or may have."""
+        self._changed.update(slots)
+
+    def slots_gained(self, slots: Iterable[int]) -> None:
+        """Nobody knows what the former holder has written of them."""
+        self._gained.update(slots)
+
+    async def tick(self) -> None:
+        """Writes all that is stale. The first tick comes with the start, which has better things to do."""
+        if self._has_ticked:
+            self._changed |= self._gained
+            self._gained = set()
+            await self.write_changed()
+        self._has_ticked = True
+
+    async def write_changed(self) -> None:
+        """Writes the slots whose groups changed. A failure leaves a slot stale, is logged, and raises nothing."""
+        async with self._turn:
+            failure: TieredError | None = None
+            for slot in sorted(self._changed):
+                slot_epoch = self._broker.groups.slots.epochs.get(slot)
+                self._changed.discard(slot)  # What changes from here on makes it stale again.
+                if slot_epoch is None:
+                    continue  # Its holder writes it, and begins with that when it gets the slot.
+                try:
+                    await self._write(slot, slot_epoch)
+                except NotCoordinator:
+                    continue
+                except TieredError as error:
+                    self._changed.add(slot)
+                    failure = error
+            self._tell(failure)
+
+    async def _write(self, slot: int, slot_epoch: int) -> None:
+        broker = self._broker
+        found = await broker.database.read(
+            partial(slot_offsets.load, slot=slot, limit=MAX_OFFSETS_A_SLOT), deadline_ms=READ_DEADLINE_MS
+        )
+        checkpoint = _within_bounds(
+            GroupCheckpoint(
+                cluster_id=broker.cluster_id,
+                slot=slot,
+                slot_count=broker.settings.offsets_topic_num_partitions,
+                slot_epoch=slot_epoch,
+                groups=found.groups,
+                left_out=found.left_out,
+            )
+        )
+        if checkpoint.left_out:
+            log.warning("the bucket's checkpoint of group slot %d lacks %d groups: too many", slot, checkpoint.left_out)
+        await broker.uploads.run(group_checkpoints.write_group_checkpoint, broker.store, checkpoint)
+
+    def _tell(self, failure: TieredError | None) -> None:
+        """The store being away is no bug: one line when it begins, and one when it ends."""
+        if failure is not None:
+            self._broker.counters.checkpoint_failures += 1
+            if not self._is_failing:
+                log.warning("the checkpoint of consumer groups could not be written; it is tried again: %s", failure)
+        elif self._is_failing:
+            log.warning("checkpoints of consumer groups are written again")
+        self._is_failing = failure is not None
+
+
+def _within_bounds(checkpoint: GroupCheckpoint) -> GroupCheckpoint:
+    """With as many of its groups as one object holds, in the order of their ids."""
+    kept: list[GroupEntry] = []
+    size_bytes = 0
+    for group in checkpoint.groups:
+        # 250 bytes are more than the fixed part of an offset takes; JSON writes a character in up to six.
+        size_bytes += 6 * len(group.group_id) + sum(250 + 6 * len(each.metadata) for each in group.offsets) + 250
+        if size_bytes > BYTES_FOR_GROUPS:
+            break
+        kept.append(group)
+    missing = len(checkpoint.groups) - len(kept)
+    if not missing:
+        return checkpoint
+    return GroupCheckpoint(
+        cluster_id=checkpoint.cluster_id,
+        slot=checkpoint.slot,
+        slot_count=checkpoint.slot_count,
+        slot_epoch=checkpoint.slot_epoch,
+        groups=tuple(kept),
+        left_out=checkpoint.left_out + missing,
+    )

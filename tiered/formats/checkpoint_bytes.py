@@ -1,0 +1,54 @@
+"""The bytes that all checkpoints share: one JSON object in canonical form with its format's name and its own hash.
+
+Owns the form, the bound on its size and the check of its hash. Never knows what the members mean: `checkpoint` and
+`group_checkpoint` do.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tiered.errors import CorruptObject, UnknownFormat
+from tiered.formats.json_fields import Fields
+
+MAX_CHECKPOINT_BYTES: Final = 16 << 20
+"""Larger ones are refused unread: a page of 1,000 segments has 0.7 MB, a cluster of 10,000 topics 5 MB.
+Hostile JSON can take up to about 20 times its bytes while it is parsed."""
+
+
+def encode_members(format_name: str, members: dict[str, Any]) -> bytes:
+    """The bytes of a checkpoint of this format; equal members give equal bytes."""
+    members["format"] = format_name
+    members["sha256"] = hashlib.sha256(canonical(members)).hexdigest()
+    return canonical(members)
+
+
+def read_members(data: bytes | bytearray | memoryview, format_name: str) -> Fields:
+    """The members of a whole, unaltered checkpoint of this format. Raises CorruptObject."""
+    if len(data) > MAX_CHECKPOINT_BYTES:
+        raise CorruptObject(f"a checkpoint of {len(data)} bytes is larger than {MAX_CHECKPOINT_BYTES}")
+    try:
+        members = json.loads(bytes(data))
+    except (ValueError, RecursionError) as error:
+        raise CorruptObject(f"a checkpoint is no JSON: {error}") from None
+    if not isinstance(members, dict):
+        raise CorruptObject("a checkpoint is no JSON object")
+    found = members.get("format")
+    if found != format_name:
+        raise UnknownFormat(f"this object has format {str(found)[:60]!r} where {format_name!r} belongs")
+    stored = members.pop("sha256", None)
+    try:
+        computed = hashlib.sha256(canonical(members)).hexdigest()
+    except (ValueError, RecursionError) as error:
+        raise CorruptObject(f"a checkpoint has no canonical form: {error}") from None
+    if stored != computed:
+        raise CorruptObject("a checkpoint's sha256 is not that of its content: it is altered or cut off")
+    return Fields({**members, "sha256": stored})
+
+
+def canonical(members: Mapping[str, Any]) -> bytes:
+    """Keys sorted, no spaces, ASCII."""
+    return json.dumps(members, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode(
+        "ascii"
+    )

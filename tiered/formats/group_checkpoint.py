@@ -1,0 +1,110 @@
+"""The checkpoint of consumer groups: what the groups of one coordinator slot have committed.
+
+Owns the values and their bytes (`checkpoint_bytes`, golden file `group_checkpoint.v1.json`). SQL is the authority
+while it answers; this follows it some seconds later, and only a restore reads it.
+
+Migration: a reader refuses formats that it does not know, and skips members that it does not know.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Final
+from uuid import UUID
+
+from tiered.formats.checkpoint_bytes import encode_members, read_members
+
+_FORMAT: Final = "tiered.group-checkpoint/1"
+_MAX_TEXT_CHARS: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredOffset:
+    """The next offset that a group reads of a partition; `leader_epoch` is -1 while unknown."""
+
+    topic_id: UUID
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    committed_at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupEntry:
+    """A group as SQL knew it, with its offsets by topic id and partition."""
+
+    group_id: str
+    kind: str
+    protocol_type: str
+    generation: int
+    offsets: tuple[StoredOffset, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupCheckpoint:
+    """All groups of one of `slot_count` slots. A writer replaces one only under the same or a greater `slot_epoch`.
+
+    Where not all of them fit, `left_out` says how many groups are missing.
+    """
+
+    cluster_id: str
+    slot: int
+    slot_count: int
+    slot_epoch: int
+    groups: tuple[GroupEntry, ...]
+    left_out: int = 0
+
+
+def encode_group_checkpoint(checkpoint: GroupCheckpoint) -> bytes:
+    """The bytes of one; equal checkpoints give equal bytes."""
+    return encode_members(
+        _FORMAT,
+        {
+            "cluster_id": checkpoint.cluster_id,
+            "slot": checkpoint.slot,
+            "slot_count": checkpoint.slot_count,
+            "slot_epoch": checkpoint.slot_epoch,
+            "left_out": checkpoint.left_out,
+            "groups": [
+                {
+                    "group_id": group.group_id,
+                    "kind": group.kind,
+                    "protocol_type": group.protocol_type,
+                    "generation": group.generation,
+                    "offsets": [{**asdict(each), "topic_id": str(each.topic_id)} for each in group.offsets],
+                }
+                for group in checkpoint.groups
+            ],
+        },
+    )
+
+
+def decode_group_checkpoint(data: bytes | bytearray | memoryview) -> GroupCheckpoint:
+    """The checkpoint in an object's bytes. Raises CorruptObject: not one, altered or cut off."""
+    fields = read_members(data, _FORMAT)
+    return GroupCheckpoint(
+        cluster_id=fields.text("cluster_id", max_chars=_MAX_TEXT_CHARS),
+        slot=fields.integer("slot"),
+        slot_count=fields.integer("slot_count", minimum=1),
+        slot_epoch=fields.integer("slot_epoch"),
+        left_out=fields.integer("left_out"),
+        groups=tuple(
+            GroupEntry(
+                group_id=group.text("group_id", max_chars=_MAX_TEXT_CHARS),
+                kind=group.text("kind", max_chars=16),
+                protocol_type=group.text("protocol_type", max_chars=_MAX_TEXT_CHARS),
+                generation=group.integer("generation", minimum=-1),
+                offsets=tuple(
+                    StoredOffset(
+                        topic_id=each.uuid("topic_id"),
+                        partition=each.integer("partition"),
+                        offset=each.integer("offset"),
+                        leader_epoch=each.integer("leader_epoch", minimum=-1),
+                        metadata=each.text("metadata", max_chars=_MAX_TEXT_CHARS),
+                        committed_at_ms=each.integer("committed_at_ms"),
+                    )
+                    for each in group.objects("offsets")
+                ),
+            )
+            for group in fields.objects("groups")
+        ),
+    )

@@ -1,0 +1,83 @@
+"""All that the groups of one coordinator slot have committed: what goes into the bucket's checkpoint.
+
+Owns that one question, and its bound. Must never write.
+"""
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, func, select
+
+from tiered.formats.group_checkpoint import GroupEntry, StoredOffset
+from tiered.meta.group_offsets import metadata_of
+from tiered.meta.tables import consumer_group, group_offset, topic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotOffsets:
+    """The slot's groups by id, and how many more there are."""
+
+    groups: tuple[GroupEntry, ...]
+    left_out: int
+
+
+def load(conn: Connection, *, slot: int, limit: int) -> SlotOffsets:
+    """Groups with up to `limit` offsets together. Offsets of topics that are deleted do not count."""
+    rows = conn.execute(
+        select(
+            consumer_group.c.group_id,
+            consumer_group.c.kind,
+            consumer_group.c.protocol_type,
+            consumer_group.c.generation,
+        )
+        .where(consumer_group.c.slot == slot)
+        .order_by(consumer_group.c.group_id)
+        .limit(limit)
+    ).all()
+    of_group: dict[str, list[StoredOffset]] = {row.group_id: [] for row in rows}
+    offsets = conn.execute(
+        select(
+            group_offset.c.group_id,
+            group_offset.c.topic_id,
+            group_offset.c.partition,
+            group_offset.c.committed_offset,
+            group_offset.c.leader_epoch,
+            group_offset.c.metadata,
+            group_offset.c.committed_at_ms,
+        )
+        .join(consumer_group, consumer_group.c.group_id == group_offset.c.group_id)
+        .join(topic, topic.c.topic_id == group_offset.c.topic_id)
+        .where(consumer_group.c.slot == slot, topic.c.deleted_at_ms.is_(None))
+        .order_by(group_offset.c.group_id, group_offset.c.topic_id, group_offset.c.partition)
+        .limit(limit + 1)
+    ).all()
+    for row in offsets[:limit]:
+        if row.group_id in of_group:
+            of_group[row.group_id].append(
+                StoredOffset(
+                    topic_id=row.topic_id,
+                    partition=row.partition,
+                    offset=row.committed_offset,
+                    leader_epoch=row.leader_epoch,
+                    metadata=metadata_of(row.metadata),
+                    committed_at_ms=row.committed_at_ms,
+                )
+            )
+    groups = tuple(
+        GroupEntry(
+            group_id=row.group_id,
+            kind=row.kind,
+            protocol_type=row.protocol_type,
+            generation=row.generation,
+            offsets=tuple(of_group[row.group_id]),
+        )
+        for row in rows
+    )
+    return _whole(conn, groups, slot, cut_in=offsets[limit].group_id if len(offsets) > limit else None)
+
+
+def _whole(conn: Connection, groups: tuple[GroupEntry, ...], slot: int, *, cut_in: str | None) -> SlotOffsets:
+    """Without the group whose offsets were cut off, and those after it: half a group is worse than none."""
+    if cut_in is not None:
+        groups = tuple(group for group in groups if group.group_id < cut_in)
+    total = conn.execute(select(func.count()).select_from(consumer_group).where(consumer_group.c.slot == slot))
+    return SlotOffsets(groups=groups, left_out=int(total.scalar_one()) - len(groups))
