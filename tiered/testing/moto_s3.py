@@ -1,12 +1,14 @@
 """A good S3 server in this process: moto on loopback, with one bucket of its own and made-up credentials.
 
-Owns the server's thread and the bucket. moto keeps every bucket of a process in one place, so that `mock_aws` and
-moto's reset, elsewhere in the same process, empty this one too.
+Owns the server's thread and the bucket, and that of several conditional writes on one key exactly one wins, as S3
+promises: moto looks first and writes then, each request in a thread of its own. moto keeps every bucket of a process in
+one place, so that `mock_aws` and moto's reset, elsewhere in the same process, empty this one too.
 """
 
+import io
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,6 +27,8 @@ ENVIRON = {
 """Credentials that open nothing, for AWS's usual chain."""
 _SET_ELSEWHERE = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 _changing = threading.Lock()
+_deciding = threading.Lock()
+_Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 
 @contextmanager
@@ -89,7 +93,22 @@ def _moto() -> tuple[Any, Any]:
             f"s3=\"moto\" needs moto's server ({error}): pip install 'tiered[testing]', or leave s3 away to keep "
             "objects in a local folder"
         ) from error
-    return serving, DomainDispatcherApplication(create_backend_app)
+    return serving, _atomic(DomainDispatcherApplication(create_backend_app))
+
+
+def _atomic(application: _Application) -> _Application:
+    """The same, with one conditional write at a time. Its bytes are there before: a slow client holds up nobody."""
+
+    def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        is_write = environ["REQUEST_METHOD"] in ("PUT", "POST", "DELETE")
+        if not is_write or not ("HTTP_IF_MATCH" in environ or "HTTP_IF_NONE_MATCH" in environ):
+            return application(environ, start_response)
+        if length := environ.get("CONTENT_LENGTH"):
+            environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read(int(length)))
+        with _deciding:
+            return application(environ, start_response)
+
+    return answer
 
 
 def _quiet(serving: Any) -> Any:
