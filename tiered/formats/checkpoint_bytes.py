@@ -36,7 +36,10 @@ def read_members(data: bytes | bytearray | memoryview, format_name: str) -> Fiel
         raise CorruptObject("a checkpoint is no JSON object")
     found = members.get("format")
     if found != format_name:
-        raise UnknownFormat(f"this object has format {str(found)[:60]!r} where {format_name!r} belongs")
+        message = f"this object has format {str(found)[:60]!r} where {format_name!r} belongs"
+        if str(found).startswith(format_name.partition("/")[0] + "/"):
+            raise UnknownFormat(f"{message}: another version of this program wrote it")
+        raise CorruptObject(message)
     stored = members.pop("sha256", None)
     try:
         computed = hashlib.sha256(canonical(members)).hexdigest()

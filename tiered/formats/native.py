@@ -146,6 +146,19 @@ class Decoder:
             raise CorruptBatch(f"batch at position {used.value} is corrupt: {_REASONS[-count]}")
         return count, used.value
 
+    def scan_rows(self, data: bytes, start: int, length: int, rows: bytearray) -> tuple[int, int]:
+        """As `scan` with CRCs, of `data[start:start+length]`, and without numpy: `rows` takes as many rows of
+        `BATCH_FIELDS` as fit, each field a native int64."""
+        assert 0 <= start <= start + length <= len(data)
+        used = ctypes.c_int64(0)
+        address = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
+        room = (ctypes.c_char * len(rows)).from_buffer(rows)
+        capacity = len(rows) // (8 * len(BATCH_FIELDS))
+        count = int(self._scan(address + start, length, 1, ctypes.addressof(room), capacity, ctypes.byref(used)))
+        if count < 0:
+            raise CorruptBatch(f"batch at position {start + used.value} is corrupt: {_REASONS[-count]}")
+        return count, used.value
+
     def decode(self, batches: "np.ndarray", columns: Columns, *, start_offset: int, end_offset: int) -> None:
         """Appends the records of `batches` with `start_offset <= offset < end_offset` to `columns`.
 

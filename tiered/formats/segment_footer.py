@@ -13,7 +13,7 @@ from uuid import UUID
 
 from fastcrc import crc32
 
-from tiered.errors import CorruptObject
+from tiered.errors import CorruptObject, UnknownFormat
 from tiered.ids import is_legal_topic_name
 
 FORMAT_VERSION: Final = 1
@@ -171,7 +171,7 @@ def _parse_footer(content: memoryview, view: memoryview, object_bytes: int) -> S
     """Raises struct.error and UnicodeDecodeError besides CorruptObject."""
     (version,) = _U16.unpack_from(content)
     if version != FORMAT_VERSION:
-        raise CorruptObject(f"the object has format version {version}, this reader knows {FORMAT_VERSION}: upgrade it")
+        raise UnknownFormat(f"the object has format version {version}, this reader knows {FORMAT_VERSION}: upgrade it")
     (
         _,
         flags,
