@@ -11,6 +11,8 @@ from contextlib import contextmanager
 
 Report = Callable[[int, int], None]
 """Takes the records done and the bytes of the input that they took."""
+Show = Callable[[int, str], None]
+"""Takes the bytes done, and what to say about them."""
 
 
 @contextmanager
@@ -23,15 +25,20 @@ def progress_of(fd: int, what: str) -> Iterator[Report]:
     if size_bytes is None or not sys.stderr.isatty():
         yield lambda _records, _position: None
         return
+    with bar(size_bytes, f"0 records {what}") as show:
+        yield lambda records, position: show(position, f"{records:,} records {what}")
+
+
+@contextmanager
+def bar(size_bytes: int, description: str) -> Iterator[Show]:
+    """Shows on stderr, which is a terminal, how many of `size_bytes` are done, while the body runs."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(f"0 records {what}", total=size_bytes)
-        yield lambda records, position: progress.update(
-            task, completed=position, description=f"{records:,} records {what}"
-        )
+        task = progress.add_task(description, total=size_bytes)
+        yield lambda done_bytes, words: progress.update(task, completed=done_bytes, description=words)
 
 
 def _size_of_file(fd: int) -> int | None:

@@ -1,0 +1,74 @@
+"""The arguments of the commands that work on an object store by themselves, without a broker.
+
+Owns names, options and help, as `parser` does for the others. Must import next to nothing.
+"""
+
+import argparse
+
+from tiered.cli.arguments import Commands, Parser, command, json_option, number
+
+MAX_PARALLEL = 64
+
+
+def add_store_commands(commands: "Commands[Parser]") -> None:
+    """Adds `tiered verify`."""
+    _add_verify(commands)
+
+
+def _add_verify(commands: "Commands[Parser]") -> None:
+    parser = command(
+        commands,
+        "verify",
+        _verify,
+        "check everything in an object store, from the store alone",
+        "It reads the checkpoints, then every chunk's SHA-256, every batch's CRC, the offsets and the chain of roots.",
+        "It asks no broker and no database, and writes nothing to the store.",
+        "Exit code 0 when all of it is whole, 1 when something is bad or could not be read, 2 usage.",
+    )
+    parser.add_argument(
+        "store", metavar="STORE_URL", help="what `tiered serve --store` takes: s3://bucket/prefix or file:///path"
+    )
+    parser.add_argument("-t", "--topic", metavar="TOPIC", action="append", help="this topic alone; may be repeated")
+    parser.add_argument(
+        "--fraction", metavar="F", type=_fraction, default=1.0, help="read this share of all chunks, such as 0.1 (1)"
+    )
+    parser.add_argument(
+        "--seed",
+        metavar="N",
+        type=number,
+        default=0,
+        help="which share: with --fraction 0.1 the seeds 0 to 9 together are everything (0)",
+    )
+    parser.add_argument(
+        "--progress-file", metavar="FILE", help="keep there what was found whole; the same command then goes on from it"
+    )
+    parser.add_argument(
+        "-j", "--parallel", metavar="N", type=_parallel, default=4, help="segments that are read at once (4)"
+    )
+    parser.add_argument(
+        "--orphans", action="store_true", help="list the store as well, and tell of objects that no checkpoint names"
+    )
+    json_option(parser)
+
+
+def _fraction(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0.0 < found <= 1.0:
+        raise argparse.ArgumentTypeError(f"{text} is no share: it must be above 0 and at most 1")
+    return found
+
+
+def _parallel(text: str) -> int:
+    found = number(text)
+    if not 1 <= found <= MAX_PARALLEL:
+        raise argparse.ArgumentTypeError(f"{text} is not from 1 to {MAX_PARALLEL}")
+    return found
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    from tiered.cli import verify
+
+    return verify.run(arguments)

@@ -1,0 +1,199 @@
+"""`tiered verify STORE_URL`: whether everything in the store is what was uploaded, by the bucket alone.
+
+Owns what is shown of it and the exit code. `cold.verification` does the work. Asks no broker and no SQL.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from tiered.cli.failure import EXIT_FAILED, EXIT_OK
+from tiered.cli.output import counted, in_bytes, in_utc, print_json
+from tiered.cli.progress import bar
+from tiered.cold.object_store import open_store
+from tiered.cold.orphans import Orphans
+from tiered.cold.verification import Problem, StoreVerifier, VerificationState
+from tiered.cold.verify_progress import ProgressFile
+from tiered.rules.sampling import ChunkSample
+from tiered.runtime import SystemClock
+
+MAX_SHOWN = 100
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints what is wrong and what was checked; EXIT_FAILED unless all that was checked is whole."""
+    sample = ChunkSample(fraction=arguments.fraction, seed=arguments.seed)
+    store = open_store(arguments.store)
+    with ExitStack() as stack:
+        stack.callback(store.close)
+        progress: ProgressFile | None = None
+        if arguments.progress_file is not None:
+            progress = stack.enter_context(
+                ProgressFile(
+                    Path(arguments.progress_file),
+                    store_url=store.url,
+                    sample=sample,
+                    now_ms=SystemClock().now_ms(),
+                )
+            )
+        verifier = StoreVerifier(
+            store,
+            sample=sample,
+            topics=arguments.topic,
+            parallel=arguments.parallel,
+            progress=progress,
+            with_orphans=arguments.orphans,
+        )
+        with _told_how_to_go_on(progress, arguments.progress_file):
+            state = asyncio.run(_verify(verifier, sample))
+        if progress is not None and state.is_whole:
+            progress.remove()
+        began_at_ms = progress.began_at_ms if progress is not None else -1
+    if arguments.json:
+        print_json(_as_json(state, store.url, sample, with_orphans=arguments.orphans))
+    else:
+        _show(state, store.url, sample, began_at_ms=began_at_ms)
+        if progress is not None and not state.is_whole:
+            print(f"{arguments.progress_file} keeps what is whole: the same command looks at the rest alone")
+    return EXIT_OK if state.is_whole else EXIT_FAILED
+
+
+async def _verify(verifier: StoreVerifier, sample: ChunkSample) -> VerificationState:
+    try:
+        if not sys.stderr.isatty():
+            return await verifier.run()
+        survey = await verifier.survey()
+        with bar(int(survey.log_bytes * min(1.0, sample.fraction)), counted(survey.segments, "segment")) as show:
+
+            def changed(state: VerificationState) -> None:
+                bad = f", {state.problem_count:,} bad" if state.problem_count else ""
+                show(state.checked_bytes, f"{state.checked_segments:,} of {counted(survey.segments, 'segment')}{bad}")
+
+            return await verifier.run(changed)
+    finally:
+        verifier.close()
+
+
+@contextmanager
+def _told_how_to_go_on(progress: ProgressFile | None, name: str | None) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        if progress is not None:
+            print(f"{counted(len(progress), 'segment')} found whole; --progress-file {name} goes on", file=sys.stderr)
+        raise
+
+
+# Words
+
+
+def _show(state: VerificationState, url: str, sample: ChunkSample, *, began_at_ms: int) -> None:
+    for problem in state.problems[:MAX_SHOWN]:
+        print(in_words(problem))
+    if state.problem_count > MAX_SHOWN:
+        print(f"and {state.problem_count - MAX_SHOWN:,} more; --json lists up to 1,000")
+    if state.problems:
+        print()
+    for note in _notes(state, began_at_ms):
+        print(f"note: {note}")
+    share = "" if sample.is_everything else f", a sample of {sample.fraction:g} with seed {sample.seed},"
+    print(
+        f"checked {state.checked_segments:,} of {counted(state.segments, 'segment')} in "
+        f"{counted(state.partitions, 'partition')}: {counted(state.checked_chunks, 'chunk')}{share} with "
+        f"{in_bytes(state.checked_bytes)} of {in_bytes(state.log_bytes)}"
+    )
+    if state.is_whole:
+        print(f"whole: nothing wrong was found in {url}")
+    else:
+        print(f"BAD: {counted(state.problem_count, 'problem')} in {url}; the first: {in_words(state.problems[0])}")
+
+
+def in_words(problem: Problem) -> str:
+    """The problem in one line: where, what, and in which object."""
+    fault = problem.fault
+    where = f"{problem.topic}-{problem.partition}" if problem.topic else "the cluster"
+    if fault.first_offset >= 0:
+        where += f" offsets {fault.first_offset}..{fault.last_offset}"
+    if fault.chunk is not None:
+        where += f" chunk {fault.chunk}"
+    return f"{where}: {fault.kind}: {fault.message} [{problem.object_key}]"
+
+
+def _notes(state: VerificationState, began_at_ms: int) -> Iterator[str]:
+    if state.known_segments:
+        yield (
+            f"{counted(state.known_segments, 'segment')} were found whole earlier, by a run that began "
+            f"{in_utc(began_at_ms) or 'at an unknown time'}; remove the progress file to look at them again"
+        )
+    if state.retired_segments:
+        yield f"{counted(state.retired_segments, 'segment')} were given up by retention meanwhile"
+    if state.deleted_topics:
+        yield f"{counted(state.deleted_topics, 'deleted topic')} left out: brokers remove them with their objects"
+    for each in state.orphans:
+        yield _orphans_in_words(each)
+
+
+def _orphans_in_words(each: Orphans) -> str:
+    why = "retired ones go after their grace, the others are being uploaded or were left by failed uploads"
+    if not each.has_checkpoint:
+        why = "the partition has no checkpoint that can be read"
+    return (
+        f"{each.topic}-{each.partition}: {counted(each.objects, 'object')} ({in_bytes(each.size_bytes)}, "
+        f"{each.retired} retired) that no checkpoint names: {why} [{each.keys[0]}]"
+    )
+
+
+def _as_json(state: VerificationState, url: str, sample: ChunkSample, *, with_orphans: bool) -> dict[str, Any]:
+    problems = [_problem_as_json(each) for each in state.problems]
+    return {
+        "store": url,
+        "cluster_id": state.cluster_id or None,
+        "whole": state.is_whole,
+        "first_problem": problems[0] if problems else None,
+        "problem_count": state.problem_count,
+        "problems": problems,
+        "fraction": sample.fraction,
+        "seed": sample.seed,
+        "partitions": state.partitions,
+        "segments": state.segments,
+        "log_bytes": state.log_bytes,
+        "checked_segments": state.checked_segments,
+        "checked_chunks": state.checked_chunks,
+        "checked_bytes": state.checked_bytes,
+        "known_segments": state.known_segments,
+        "retired_segments": state.retired_segments,
+        "deleted_topics": state.deleted_topics,
+        "orphans": [_orphans_as_json(each) for each in state.orphans] if with_orphans else None,
+    }
+
+
+def _problem_as_json(problem: Problem) -> dict[str, Any]:
+    fault = problem.fault
+    has_offsets = fault.first_offset >= 0
+    return {
+        "topic": problem.topic or None,
+        "partition": problem.partition if problem.topic else None,
+        "first_offset": fault.first_offset if has_offsets else None,
+        "last_offset": fault.last_offset if has_offsets else None,
+        "object_key": problem.object_key,
+        "chunk": fault.chunk,
+        "kind": str(fault.kind),
+        "message": fault.message,
+    }
+
+
+def _orphans_as_json(each: Orphans) -> dict[str, Any]:
+    return {
+        "topic": each.topic,
+        "topic_id": str(each.topic_id),
+        "partition": each.partition,
+        "objects": each.objects,
+        "size_bytes": each.size_bytes,
+        "retired": each.retired,
+        "has_checkpoint": each.has_checkpoint,
+        "keys": list(each.keys),
+    }
