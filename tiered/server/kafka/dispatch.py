@@ -6,7 +6,7 @@ behaviour of an API: that is in `api/<api>.py`.
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -53,7 +53,7 @@ class RawRequest(NamedTuple):
 class Later(NamedTuple):
     """What a message handler gives instead of a reply that now only waits for others; see `Overlapping`."""
 
-    reply: Coroutine[Any, Any, Any]
+    reply: Callable[[], Awaitable[Any]]
 
 
 RawHandler = Callable[[RawRequest], Answer]
@@ -136,9 +136,9 @@ class Dispatch:
         return await self._framed(api, context, correlation_id, message, started_ms)
 
     async def _answer_later(
-        self, api: Api, context: Context, correlation_id: int, reply: Coroutine[Any, Any, Any], started_ms: float
+        self, api: Api, context: Context, correlation_id: int, reply: Callable[[], Awaitable[Any]], started_ms: float
     ) -> Parts:
-        return await self._framed(api, context, correlation_id, await reply, started_ms)
+        return await self._framed(api, context, correlation_id, await reply(), started_ms)
 
     async def _framed(self, api: Api, context: Context, correlation_id: int, message: Any, started_ms: float) -> Parts:
         clock = self._broker.clock

@@ -11,6 +11,7 @@ has all its commits in the next transaction, and its heartbeats do not wait behi
 """
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from tiered.broker.groups.offsets import MAX_ENTRIES, OffsetEntry
@@ -35,7 +36,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
         stored = coordinator.offsets.submit(fence, entries)
     except TieredError as error:
         return await _reply(request, reply, codes, error_code(error))
-    return Later(_reply_when_stored(request, reply, codes, stored))
+    return Later(partial(_reply_when_stored, request, reply, codes, stored))
 
 
 async def _reply_when_stored(
