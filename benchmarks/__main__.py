@@ -1,5 +1,5 @@
 """`make bench`: produce and consume beside librdkafka's mock broker, offset commits, replication, start, idle,
-Spark replay.
+Spark replay, verifying a store.
 
 Owns the command line. Results go to bench-results/ as JSON and as a table.
 """
@@ -9,13 +9,25 @@ import datetime
 import shutil
 import sys
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 
 from benchmarks import machine, scenarios
 from benchmarks.report import Report
 from benchmarks.systems import MockBroker, System, Tiered
 
-SUITES = ("throughput", "warm", "many", "start", "testing", "replay", "commits", "replication")
+SUITES = ("throughput", "warm", "many", "start", "testing", "replay", "commits", "replication", "verify")
+
+
+def _verification(
+    folder: Path, suites: Collection[str], *, rounds: int, gb: float, say: scenarios.Say
+) -> dict[str, dict[str, list[scenarios.Run]]]:
+    if "verify" not in suites:
+        return {}
+    from benchmarks.verification import verification
+
+    folder.mkdir()
+    return verification(folder, rounds=rounds, gb=gb, say=say)
 
 
 def main() -> int:
@@ -74,6 +86,7 @@ def main() -> int:
             from benchmarks.replication import replication
 
             report.replication = replication(folder / "replication", rounds=rounds, gb=gb, say=say)
+        report.verification = _verification(folder / "verify", suites, rounds=rounds, gb=gb, say=say)
     finally:
         holes.unlink(missing_ok=True)
         if options.folder is None:

@@ -21,6 +21,7 @@ class Report:
     replay: dict[str, dict[str, Any]] = field(default_factory=dict)
     commits: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
     replication: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
+    verification: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
 
     def medians(self) -> dict[str, Any]:
         """The median of every number of every scenario, and ours as a multiple of the reference where there is one."""
@@ -43,11 +44,12 @@ class Report:
             medians[f"commits on {database}"] = {
                 variant: statistics.median(run["commits_per_s"] for run in runs) for variant, runs in by_variant.items()
             }
-        for scenario, by_side in self.replication.items():
-            medians[f"replication: {scenario}"] = {
-                side: {name: statistics.median(run[name] for run in runs) for name in runs[0]}
-                for side, runs in by_side.items()
-            }
+        for title, scenarios in (("replication", self.replication), ("verify", self.verification)):
+            for scenario, by_side in scenarios.items():
+                medians[f"{title}: {scenario}"] = {
+                    side: {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+                    for side, runs in by_side.items()
+                }
         return medians
 
     def write(self, folder: Path, stamp: str) -> Path:
@@ -64,6 +66,7 @@ class Report:
                 "replay": self.replay,
                 "commits": self.commits,
                 "replication": self.replication,
+                "verification": self.verification,
             },
         }
         path.write_text(json.dumps(document, indent=2) + "\n")
@@ -113,6 +116,10 @@ class Report:
             lines += ["", "| replication | side | MB/s | × | p50 ms | p99 ms |", "|---|---|---:|---:|---:|---:|"]
         for scenario in self.replication:
             lines += _replication_rows(scenario, medians[f"replication: {scenario}"])
+        if self.verification:
+            lines += ["", "| verify | side | MB/s | CPU s/GB | × |", "|---|---|---:|---:|---:|"]
+        for scenario in self.verification:
+            lines += _verification_rows(scenario, medians[f"verify: {scenario}"])
         return "\n".join(lines)
 
 
@@ -125,3 +132,13 @@ def _replication_rows(scenario: str, by_side: dict[str, dict[str, float]]) -> li
         times = f"{each['p50_ms']:.2f} | {each['p99_ms']:.2f}" if "p50_ms" in each else " | "
         rows.append(f"| {scenario} | {side} | {speed} | {times} |")
     return rows
+
+
+def _verification_rows(scenario: str, by_side: dict[str, dict[str, float]]) -> list[str]:
+    """One row for each side; `×` is its speed as a multiple of the first side's."""
+    first = next(iter(by_side.values()))
+    return [
+        f"| {scenario} | {side} | {each['mb_per_s']:.0f} | {each['cpu_s_per_gb']:.2f} |"
+        f" {each['mb_per_s'] / first['mb_per_s']:.2f} |"
+        for side, each in by_side.items()
+    ]

@@ -27,6 +27,12 @@ def report() -> Report:
             "produce 1 KiB": {"one": [{"mb_per_s": 100.0}], "three": [{"mb_per_s": 60.0}, {"mb_per_s": 70.0}]},
             "steady": {"one": [{"p50_ms": 1.0, "p99_ms": 2.0}], "three": [{"p50_ms": 3.0, "p99_ms": 4.5}]},
         },
+        verification={
+            "16 KiB": {
+                "SHA-256": [{"mb_per_s": 800.0, "cpu_s_per_gb": 1.0}],
+                "verify": [{"mb_per_s": 600.0, "cpu_s_per_gb": 1.5}],
+            }
+        },
     )
 
 
@@ -49,3 +55,4 @@ def test_every_run_is_in_the_file_and_every_scenario_in_the_table(tmp_path: Path
     assert "| SQLite, together | 50 | 10.0 |" in table
     assert "| produce 1 KiB | three | 65 | 0.65 |" in table
     assert "| steady | three |  |  | 3.00 | 4.50 |" in table
+    assert "| 16 KiB | verify | 600 | 1.50 | 0.75 |" in table
