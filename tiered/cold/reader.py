@@ -175,7 +175,7 @@ class ColdReader:
 
     def _load_tail(self, where: _Where) -> SegmentTail:
         """Runs in a thread of the pool."""
-        return self._checked(where, partial(_load_tail, self._store, where.segment, where.partition))
+        return self._checked(where, partial(load_tail, self._store, where.segment, where.partition))
 
     # Chunks
 
@@ -229,7 +229,7 @@ class ColdReader:
             raise where.named(error) from error
 
 
-def _load_tail(store: ObjectStore, segment: CommittedSegment, partition: int) -> SegmentTail:
+def load_tail(store: ObjectStore, segment: CommittedSegment, partition: int) -> SegmentTail:
     """The tail in one request: the catalogue knows how long it is, and what must stand in it."""
     tail_bytes = segment.size_bytes - segment.log_bytes
     if not 0 < tail_bytes <= MAX_TAIL_BYTES:

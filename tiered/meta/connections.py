@@ -7,6 +7,7 @@ The reasons are in `engine` and in docs/adr/0005.
 import socket
 import sqlite3
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
@@ -31,6 +32,12 @@ def engine_for(url: str, *, deadline_ms: int) -> Engine:
     if parsed.get_backend_name() == "sqlite":
         return _sqlite_engine(parsed, deadline_ms=deadline_ms)
     return _postgres_engine(parsed, deadline_ms=deadline_ms)
+
+
+def sqlite_file(url: str) -> Path | None:
+    """The file that the URL names, None for PostgreSQL. Raises `InvalidConfig`."""
+    parsed = _parse(url)
+    return Path(parsed.database) if parsed.get_backend_name() == "sqlite" and parsed.database else None
 
 
 def connect_timeout_s(deadline_ms: int) -> int:

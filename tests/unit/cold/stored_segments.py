@@ -62,6 +62,7 @@ def store_segment(
     value_bytes: int = 100,
     chunk_bytes: int = 8192,
     previous_root_sha256: str = NO_ROOT,
+    producer_snapshot: bytes = b"",
 ) -> StoredSegment:
     """Writes the log to a file in `directory`, describes it, stores it, checks it."""
     log = b"".join(
@@ -81,7 +82,7 @@ def store_segment(
             topic=TOPIC,
             partition=PARTITION,
             leader_epochs=((1, 0),),
-            producer_snapshot=b"",
+            producer_snapshot=producer_snapshot,
             previous_root_sha256=bytes.fromhex(previous_root_sha256),
             chunk_bytes=chunk_bytes,
         )

@@ -1,0 +1,293 @@
+"""The rehearsal: write, tier, lose the database and every disk, restore from the bucket, and read as if nothing was."""
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tiered.cli import main
+from tiered.cold import checkpoints, group_checkpoints
+from tiered.cold.object_store import open_store
+from tiered.meta import cluster as cluster_row
+from tiered.meta.engine import Database
+from tiered.meta.producer_ids import allocate_block
+from tiered.testing import LocalCluster, cluster
+
+pytest_plugins = ["tests.meta_databases"]
+pytestmark = pytest.mark.slow
+
+QUICK = {"tiered.group.checkpoint.interval.ms": "50"}
+WAIT_S = 60.0
+Records = dict[tuple[str, int], list[tuple[Any, ...]]]
+
+
+def eventually(claim: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not claim():
+        assert time.monotonic() < deadline, f"not within {WAIT_S} s: {what}"
+        time.sleep(0.05)
+
+
+def produce(c: LocalCluster, topic: str, first: int, count: int, *, partitions: int, **options: object) -> None:
+    producer = Producer({"bootstrap.servers": c.bootstrap, "linger.ms": 5, **options})
+    for number in range(first, first + count):
+        producer.produce(
+            topic,
+            key=None if number % 5 == 0 else b"key-%d" % (number % 7),
+            value=None if number % 11 == 0 else b"%s %d " % (topic.encode(), number) * 20,
+            headers=[("number", str(number).encode())],
+            partition=number % partitions,
+            timestamp=1_600_000_000_000 + number,
+        )
+    assert producer.flush(WAIT_S) == 0
+
+
+def read_all(c: LocalCluster, topics: list[str]) -> Records:
+    """Every record of these topics, by partition: offset, time, key, value, headers."""
+    consumer = Consumer({"bootstrap.servers": c.bootstrap, "group.id": "reader", "enable.auto.commit": False})
+    found: Records = {}
+    try:
+        for topic in topics:
+            for number in consumer.list_topics(topic, timeout=WAIT_S).topics[topic].partitions:
+                start, end = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=WAIT_S)
+                records: list[tuple[Any, ...]] = []
+                consumer.assign([TopicPartition(topic, number, start)])
+                deadline = time.monotonic() + WAIT_S
+                while (records[-1][0] + 1 if records else start) < end:
+                    assert time.monotonic() < deadline, (topic, number, len(records), start, end)
+                    message = consumer.poll(1.0)
+                    if message is not None:
+                        assert message.error() is None, message.error()
+                        records.append(as_tuple(message))
+                found[topic, number] = records
+    finally:
+        consumer.close()
+    return found
+
+
+def as_tuple(message: Message) -> tuple[Any, ...]:
+    return message.offset(), message.timestamp(), message.key(), message.value(), message.headers()
+
+
+def commit(c: LocalCluster, group: str, positions: dict[tuple[str, int], int]) -> None:
+    consumer = Consumer({"bootstrap.servers": c.bootstrap, "group.id": group, "enable.auto.commit": False})
+    offsets = [TopicPartition(topic, number, offset) for (topic, number), offset in positions.items()]
+    consumer.commit(offsets=offsets, asynchronous=False)
+    consumer.close()
+
+
+def positions_of(c: LocalCluster, group: str, partitions: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    consumer = Consumer({"bootstrap.servers": c.bootstrap, "group.id": group})
+    found = consumer.committed([TopicPartition(*each) for each in partitions], timeout=WAIT_S)
+    consumer.close()
+    return {(each.topic, each.partition): each.offset for each in found}
+
+
+def has_group_offsets(store_url: str, wanted: dict[str, dict[tuple[str, int], int]]) -> bool:
+    """Whether the bucket alone says how far these groups are."""
+    store = open_store(store_url)
+    counted: dict[str, int] = {}
+    for slot in group_checkpoints.list_slots(store):
+        found = group_checkpoints.read_group_checkpoint(store, slot)
+        for group in found[0].groups if found is not None else ():
+            counted[group.group_id] = sum(each.offset for each in group.offsets)
+    return all(counted.get(group) == sum(offsets.values()) for group, offsets in wanted.items())
+
+
+def restored(store_url: str, meta_url: str, *more: str) -> int:
+    return main(["restore", "--from", store_url, "--meta", meta_url, *more])
+
+
+TOPICS = {"plain": 2, "zstd": 1, "gzip": 3, "cut": 1, "tail": 1}
+
+
+class FirstLife:
+    """A cluster that wrote, tiered, and lost everything but its bucket."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store_url = f"file://{folder}/bucket"
+        data = folder / "first"
+        with cluster(store=self.store_url, data=data, settings=QUICK) as c:
+            for topic, partitions in TOPICS.items():
+                c.create_topic(topic, partitions=partitions, configs={"retention.ms": -1, "max.message.bytes": 77_777})
+            c.create_topic("gone", partitions=1)
+            c.create_topic("never-uploaded", partitions=2)
+            produce(c, "plain", 0, 300, partitions=2)
+            produce(c, "zstd", 0, 200, partitions=1, **{"compression.type": "zstd"})
+            produce(c, "gzip", 0, 300, partitions=3, **{"compression.type": "gzip", "enable.idempotence": True})
+            produce(c, "cut", 0, 100, partitions=1)
+            produce(c, "tail", 0, 50, partitions=1)
+            produce(c, "gone", 0, 20, partitions=1)
+            admin = AdminClient({"bootstrap.servers": c.bootstrap})
+            for topic in (*TOPICS, "gone"):
+                c.tier(topic, timeout_s=WAIT_S)
+            produce(c, "plain", 300, 40, partitions=2, **{"compression.type": "lz4"})
+            c.tier("plain", keep_local=False, timeout_s=WAIT_S)
+            admin.delete_records([TopicPartition("cut", 0, 30)])[TopicPartition("cut", 0)].result(WAIT_S)
+            admin.delete_topics(["gone"])["gone"].result(WAIT_S)
+            self.records = read_all(c, list(TOPICS))
+            produce(c, "tail", 50, 9, partitions=1)  # Of these nobody ever hears again.
+            self.positions = {
+                "behind": {("plain", 0): 17, ("plain", 1): 170, ("gzip", 2): 1},
+                "at-the-end": {("zstd", 0): 200, ("tail", 0): 57},
+            }
+            for group, offsets in self.positions.items():
+                commit(c, group, offsets)
+            eventually(lambda: has_group_offsets(self.store_url, self.positions), "groups are in the bucket")
+            eventually(self._is_written_down, "the bucket knows of the deletions")
+            found = checkpoints.read_cluster_checkpoint(open_store(self.store_url))
+            assert found is not None
+            self.topic_ids = {each.name: each.topic_id for each in found.topics}
+            c.broker.kill()
+        self.first_data = data
+
+    def _is_written_down(self) -> bool:
+        store = open_store(self.store_url)
+        found = checkpoints.read_cluster_checkpoint(store)
+        names = {each.name: each.topic_id for each in found.topics} if found is not None else {}
+        if names.keys() != {*TOPICS, "never-uploaded"}:
+            return False
+        head = checkpoints.read_partition_checkpoint(store, names["cut"], 0)
+        return head is not None and head.checkpoint.log_start_offset == 30
+
+
+@pytest.fixture(scope="module")
+def lost(tmp_path_factory: pytest.TempPathFactory) -> FirstLife:
+    return FirstLife(tmp_path_factory.mktemp("first-life"))
+
+
+@pytest.fixture
+def bucket(lost: FirstLife, tmp_path: Path) -> str:
+    """A copy of the bucket, for a restore changes it."""
+    shutil.copytree(Path(lost.store_url.removeprefix("file://")), tmp_path / "bucket")
+    return f"file://{tmp_path}/bucket"
+
+
+def test_a_restored_cluster_reads_and_goes_on_as_if_nothing_was(
+    lost: FirstLife, bucket: str, database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert restored(bucket, database_url, "--apply") == 0
+    assert "is restored" in capsys.readouterr().out
+    with cluster(store=bucket, sql=database_url, data=tmp_path / "second", settings=QUICK) as c:
+        assert read_all(c, list(TOPICS)) == lost.records
+        assert positions_of(c, "behind", list(lost.positions["behind"])) == lost.positions["behind"]
+        assert positions_of(c, "at-the-end", [("zstd", 0), ("tail", 0)]) == {("zstd", 0): 200, ("tail", 0): 50}
+        admin = AdminClient({"bootstrap.servers": c.bootstrap})
+        assert admin.list_topics(timeout=WAIT_S).topics.keys() == {*TOPICS, "never-uploaded", "__consumer_offsets"}
+
+        produce(c, "tail", 1_000, 5, partitions=1, **{"enable.idempotence": True})
+        c.tier("tail", keep_local=False, timeout_s=WAIT_S)
+        after = read_all(c, ["tail"])["tail", 0]
+        assert [each[0] for each in after] == list(range(55))
+        assert after[:50] == lost.records["tail", 0]
+    assert main(["verify", bucket]) == 0
+    found = checkpoints.read_cluster_checkpoint(open_store(bucket))
+    assert found is not None
+    assert {each.name: each.topic_id for each in found.topics} == lost.topic_ids
+    assert {each.name for each in found.topics if each.configs.get("max.message.bytes") == "77777"} == set(TOPICS)
+
+
+def test_the_plan_names_what_is_lost_and_is_the_same_each_time(
+    lost: FirstLife, bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    meta_url = f"sqlite:///{tmp_path}/meta.db"
+    outputs = []
+    for _ in range(2):
+        assert restored(bucket, meta_url, "--plan", "--json") == 0
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1]
+    assert not (tmp_path / "meta.db").exists()
+    plan = json.loads(outputs[0])
+    assert plan["applied"] is False
+    assert {each["topic"]: each["topic_id"] for each in plan["topics"]} == {
+        name: str(topic_id) for name, topic_id in lost.topic_ids.items()
+    }
+    tail = next(each for each in plan["topics"] if each["topic"] == "tail")["partitions"][0]
+    assert (tail["end_offset"], tail["lost_before"]) == (50, 57)
+    assert [
+        (each["group_id"], each["committed_offset"], each["restored_offset"]) for each in plan["moved_offsets"]
+    ] == [("at-the-end", 57, 50)]
+    assert restored(bucket, meta_url) == 0
+    words = capsys.readouterr().out
+    assert "tail-0" in words
+    assert "at-the-end: tail-0 from 57 to 50" in words
+    assert "50..56" in words
+
+
+def test_a_restore_that_was_interrupted_is_done_again(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    meta_url = f"sqlite:///{tmp_path}/meta.db"
+    with monkeypatch.context() as context:
+        # As kill -9 in the middle of the one transaction: the bucket is taken over, the database is still empty.
+        context.setattr("tiered.meta.restore.ROWS_AT_ONCE", 1)
+        context.setattr("tiered.meta.restore.text_of", lambda _text: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert restored(bucket, meta_url, "--apply") == 130
+    assert restored(bucket, meta_url, "--apply") == 0
+    assert restored(bucket, meta_url, "--apply") == 0
+    assert "already" in capsys.readouterr().out
+    with cluster(store=bucket, sql=meta_url, data=tmp_path / "second", settings=QUICK) as c:
+        assert positions_of(c, "behind", [("plain", 0)]) == {("plain", 0): 17}
+        assert restored(bucket, meta_url, "--apply") == 1
+        assert "brokers serve it" in capsys.readouterr().err
+
+
+def test_only_an_empty_database_is_restored_into(
+    bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with cluster(data=tmp_path / "other") as c:
+        other = c.sql_url
+    before = checkpoints.read_cluster_checkpoint(open_store(bucket))
+    assert restored(bucket, other, "--apply") == 1
+    assert "give --meta an empty one" in capsys.readouterr().err
+    assert restored(bucket, other, "--plan") == 1
+    assert "only an empty one" in capsys.readouterr().out
+    assert checkpoints.read_cluster_checkpoint(open_store(bucket)) == before
+
+
+def test_the_old_cluster_can_write_no_checkpoint_and_delete_no_object_any_more(
+    lost: FirstLife, bucket: str, tmp_path: Path
+) -> None:
+    meta_url = f"sqlite:///{tmp_path}/meta.db"
+    zombie = tmp_path / "zombie"
+    shutil.copytree(lost.first_data, zombie)
+    assert restored(bucket, meta_url, "--apply") == 0
+    store = open_store(bucket)
+    topic_id = lost.topic_ids["plain"]
+    before = checkpoints.read_all_segments(store, topic_id, 0)
+    assert before is not None
+    with cluster(store=bucket, data=zombie, settings={**QUICK, "tiered.purge.grace.ms": 0}) as c:
+        admin = AdminClient({"bootstrap.servers": c.bootstrap})
+        admin.delete_records([TopicPartition("plain", 0, 160)])[TopicPartition("plain", 0)].result(WAIT_S)
+        admin.delete_topics(["zstd"])["zstd"].result(WAIT_S)
+        commit(c, "behind", {("plain", 0): 99})
+        eventually(lambda: c.health()["stale_checkpoints"] > 0, "the old cluster cannot write a checkpoint")
+        time.sleep(1)  # Several rounds of its sweeper.
+    assert checkpoints.read_all_segments(store, topic_id, 0) == before
+    for each in before[1]:
+        assert store.head(each.object_key) is not None
+    with cluster(store=bucket, sql=meta_url, data=tmp_path / "second", settings=QUICK) as c:
+        assert read_all(c, list(TOPICS)) == lost.records
+        assert positions_of(c, "behind", [("plain", 0)]) == {("plain", 0): 17}
+
+
+def test_numbers_begin_a_life_that_the_old_cluster_never_had(bucket: str, tmp_path: Path) -> None:
+    meta_url = f"sqlite:///{tmp_path}/meta.db"
+    former = checkpoints.read_cluster_checkpoint(open_store(bucket))
+    assert former is not None
+    assert restored(bucket, meta_url, "--apply") == 0
+    database = Database.open(meta_url)
+    row = database.run_sync(cluster_row.load)
+    assert row.cluster_id != former.cluster_id
+    assert row.change_number > former.version + (1 << 20)
+    assert database.run_sync(allocate_block).start >= 1 << 32
+    database.close_sync()
+    claimed = checkpoints.read_cluster_checkpoint(open_store(bucket))
+    assert claimed is not None
+    assert (claimed.cluster_id, claimed.previous_cluster_ids) == (row.cluster_id, (former.cluster_id,))

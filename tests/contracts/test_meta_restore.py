@@ -1,0 +1,155 @@
+"""A restored catalogue on SQLite and on PostgreSQL: whole or not at all, and ready for brokers with empty disks."""
+
+from collections.abc import Iterator
+from uuid import UUID
+
+import pytest
+from sqlalchemy import Connection, func, select
+
+from tests.catalogue import NOW_MS, open_ready, register
+from tests.properties.rules.test_restore_plan import CLUSTER, TOPIC_ID, entry, group, groups, partition
+from tiered.errors import InvalidConfig
+from tiered.formats.checkpoint import ClusterCheckpoint
+from tiered.ids import InSyncReplica
+from tiered.meta import cluster, coordinator_slots, group_offsets, partitions, producer_ids, restore, segments
+from tiered.meta import groups as stored_groups
+from tiered.meta import settings as stored_settings
+from tiered.meta import topics as stored_topics
+from tiered.meta.engine import Database
+from tiered.meta.tables import metadata
+from tiered.rules.coordinator_slot import coordinator_slot
+from tiered.rules.restore_plan import FoundBucket, RestorePlan, plan_restore
+
+pytest_plugins = ["tests.meta_databases"]
+
+SLOTS = 4
+
+
+@pytest.fixture
+def empty(database_url: str) -> Iterator[Database]:
+    opened = Database.open(database_url)
+    opened.migrate()
+    yield opened
+    opened.close_sync()
+
+
+@pytest.fixture
+def plan() -> RestorePlan:
+    topic = entry(partition_count=2, replication_factor=2, configs={"retention.ms": "-1"})
+    slot = coordinator_slot("billing", SLOTS)
+    found = FoundBucket(
+        cluster=ClusterCheckpoint(
+            version=100, cluster_id=CLUSTER, topics=(topic,), settings={"": {"log.retention.ms": "5"}, "2": {}}
+        ),
+        cluster_etag="etag",
+        partitions={(TOPIC_ID, 0): partition(20, 50, 80, log_start_offset=30), (TOPIC_ID, 1): partition(0)},
+        groups={slot: groups(slot, group("billing", 60, 0), slot_count=SLOTS)},
+    )
+    return plan_restore(found, (1, 2))
+
+
+def apply(database: Database, plan: RestorePlan) -> list[int]:
+    told: list[int] = []
+    database.run_sync(lambda conn: restore.write(conn, plan, now_ms=NOW_MS, report=told.append))
+    return told
+
+
+def test_an_empty_database_is_empty_with_our_tables_and_without(database_url: str) -> None:
+    database = Database.open(database_url)
+    try:
+        assert database.run_sync(restore.look).holds is None
+        database.migrate()
+        assert database.run_sync(restore.look).holds is None
+        database.run_sync(lambda conn: conn.exec_driver_sql("DROP TABLE alembic_version"))
+        assert "none of ours" in (database.run_sync(restore.look).holds or "")
+    finally:
+        database.close_sync()
+
+
+def test_a_database_with_a_cluster_is_refused_and_left_alone(database_url: str, plan: RestorePlan) -> None:
+    database = open_ready(database_url)
+    try:
+        with pytest.raises(InvalidConfig, match="test-cluster"):
+            apply(database, plan)
+        assert database.run_sync(cluster.load).cluster_id == "test-cluster"
+        assert database.run_sync(restore.look).brokers == 1
+    finally:
+        database.close_sync()
+
+
+def test_everything_of_the_plan_is_there_afterwards(empty: Database, plan: RestorePlan) -> None:
+    told = apply(empty, plan)
+    assert told[-1] == restore.row_count(plan)
+    row = empty.run_sync(cluster.load)
+    assert (row.cluster_id, row.change_number) == (plan.cluster_id, plan.change_number)
+    (topic,) = empty.run_sync(stored_topics.load_all)
+    assert (topic.topic_id, topic.partition_count, topic.configs) == (TOPIC_ID, 2, {"retention.ms": "-1"})
+    first, second = empty.run_sync(partitions.load_all)
+    assert (first.log_start_offset, first.cold_end_offset, first.leader, first.leader_epoch) == (30, 80, -1, 100_000)
+    assert (second.log_start_offset, second.cold_end_offset) == (0, 0)
+    rows = empty.run_sync(lambda conn: segments.list_committed(conn, TOPIC_ID, 0))
+    assert [(each.base_offset, each.end_offset, each.committed_at_ms) for each in rows] == [(20, 50, 5), (50, 80, 5)]
+    (offset, other) = empty.run_sync(lambda conn: group_offsets.load(conn, "billing", limit=10))
+    assert (offset.committed_offset, other.committed_offset) == (60, 0)
+    restored = empty.run_sync(lambda conn: stored_groups.load(conn, "billing"))
+    assert restored is not None
+    assert (restored.slot, restored.empty_since_ms) == (coordinator_slot("billing", SLOTS), NOW_MS)
+    assert empty.run_sync(stored_settings.load_all) == {None: {"log.retention.ms": "5"}}
+    assert empty.run_sync(producer_ids.allocate_block).start == plan.next_producer_id
+
+
+def test_brokers_lead_what_they_hold_as_they_come(empty: Database, plan: RestorePlan) -> None:
+    apply(empty, plan)
+    epochs = {broker_id: empty.run_sync(lambda conn, each=broker_id: register(conn, each)) for broker_id in (2, 1)}
+    assert min(epochs.values()) > plan.change_number
+    for row in empty.run_sync(partitions.load_all):
+        leader = row.replicas[0]
+        assert (row.leader, row.leader_epoch) == (leader, 100_001)
+        assert row.isr == (InSyncReplica(leader, epochs[leader]),)
+        assert sorted(row.replicas) == [1, 2]
+
+
+def test_slots_are_taken_under_epochs_of_the_new_life_whatever_their_number(empty: Database, plan: RestorePlan) -> None:
+    apply(empty, plan)
+    epoch = empty.run_sync(lambda conn: register(conn, 1))
+    moved = empty.run_sync(
+        lambda conn: coordinator_slots.take_unheld(
+            conn, broker_id=1, broker_epoch=epoch, slot_count=SLOTS + 3, now_ms=NOW_MS
+        )
+    )
+    assert len(moved.rows) == SLOTS + 3
+    assert min(row.slot_epoch for row in moved.rows) > plan.slot_epoch
+    restored = empty.run_sync(lambda conn: stored_groups.load(conn, "billing"))
+    assert restored is not None
+    assert restored.slot == coordinator_slot("billing", SLOTS + 3)
+
+
+def test_a_restore_that_fails_on_its_way_leaves_nothing(
+    empty: Database, plan: RestorePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_text: str) -> str:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as context:
+        context.setattr(restore, "text_of", fail)
+        with pytest.raises(RuntimeError, match="killed"):
+            apply(empty, plan)
+
+    def rows(conn: Connection) -> dict[str, int]:
+        counts = {
+            table.name: conn.execute(select(func.count()).select_from(table)).scalar_one()
+            for table in metadata.sorted_tables
+        }
+        return {name: count for name, count in counts.items() if count}
+
+    assert empty.run_sync(rows) == {"producer_id_block": 1}
+    assert empty.run_sync(restore.look).holds is None
+    apply(empty, plan)
+    with pytest.raises(InvalidConfig, match=plan.cluster_id):
+        apply(empty, plan)
+
+
+def test_a_topic_id_is_kept(empty: Database, plan: RestorePlan) -> None:
+    apply(empty, plan)
+    found = empty.run_sync(lambda conn: stored_topics.load(conn, UUID(int=7)))
+    assert found.name == "orders"

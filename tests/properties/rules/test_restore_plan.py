@@ -1,0 +1,245 @@
+"""The plan of a restore: what comes back, from which numbers it counts, and what it refuses."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tiered.formats.checkpoint import ClusterCheckpoint, CommittedSegment, PartitionCheckpoint, TopicEntry
+from tiered.formats.group_checkpoint import GroupCheckpoint, GroupEntry, StoredOffset
+from tiered.rules.coordinator_slot import coordinator_slot
+from tiered.rules.restore_plan import (
+    CHANGES_A_LIFE,
+    LEADER_EPOCHS_A_LIFE,
+    PRODUCER_IDS_A_LIFE,
+    FoundBucket,
+    FoundGroups,
+    FoundPartition,
+    RestorePlan,
+    next_life,
+    plan_restore,
+)
+
+TOPIC_ID = UUID(int=7)
+CLUSTER = "old-cluster"
+
+
+def segment(base_offset: int, end_offset: int, *, leader_epoch: int = 3) -> CommittedSegment:
+    return CommittedSegment(
+        base_offset=base_offset,
+        end_offset=end_offset,
+        leader_epoch=leader_epoch,
+        object_key=f"segments/{base_offset}",
+        object_id=UUID(int=base_offset),
+        size_bytes=100,
+        log_bytes=90,
+        min_timestamp_ms=1,
+        max_timestamp_ms=2,
+        record_count=end_offset - base_offset,
+        root_sha256="a" * 64,
+        previous_root_sha256="b" * 64,
+        committed_at_ms=5,
+    )
+
+
+def partition(
+    *offsets: int,
+    log_start_offset: int | None = None,
+    leader_epoch: int = 4,
+    high_watermark: int | None = None,
+    newest_producer_id: int = -1,
+    cluster_id: str = CLUSTER,
+    partition_count: int = 1,
+) -> FoundPartition:
+    """Segments from each of the offsets to the next."""
+    segments = tuple(segment(base, end) for base, end in itertools.pairwise(offsets))
+    head = PartitionCheckpoint(
+        version=9,
+        cluster_id=cluster_id,
+        topic="orders",
+        topic_id=TOPIC_ID,
+        partition=0,
+        partition_count=partition_count,
+        log_start_offset=offsets[0] if log_start_offset is None else log_start_offset,
+        cold_end_offset=offsets[-1],
+        leader_epoch=leader_epoch,
+        pages=(),
+        segments=segments,
+        high_watermark=high_watermark,
+    )
+    return FoundPartition(head=head, etag="etag", segments=segments, newest_producer_id=newest_producer_id)
+
+
+def entry(**changes: object) -> TopicEntry:
+    topic = TopicEntry(name="orders", topic_id=TOPIC_ID, partition_count=1, configs={}, replication_factor=1)
+    return replace(topic, **changes)  # type: ignore[arg-type]
+
+
+def groups(
+    slot: int, *entries: GroupEntry, slot_count: int = 50, slot_epoch: int = 5 << 20, left_out: int = 0
+) -> FoundGroups:
+    checkpoint = GroupCheckpoint(
+        cluster_id=CLUSTER, slot=slot, slot_count=slot_count, slot_epoch=slot_epoch, groups=entries, left_out=left_out
+    )
+    return FoundGroups(checkpoint=checkpoint, etag="etag")
+
+
+def group(group_id: str, *offsets: int, topic_id: UUID = TOPIC_ID) -> GroupEntry:
+    return GroupEntry(
+        group_id=group_id,
+        kind="classic",
+        protocol_type="consumer",
+        generation=3,
+        offsets=tuple(
+            StoredOffset(
+                topic_id=topic_id, partition=number, offset=offset, leader_epoch=4, metadata="", committed_at_ms=1
+            )
+            for number, offset in enumerate(offsets)
+        ),
+    )
+
+
+def plan(
+    partitions: Sequence[FoundPartition] = (),
+    *,
+    topics: Sequence[TopicEntry] = (),
+    found_groups: Sequence[FoundGroups] = (),
+    brokers: Sequence[int] = (1,),
+    version: int = 100,
+    unlisted: Sequence[tuple[UUID, int]] = (),
+) -> RestorePlan:
+    return plan_restore(
+        FoundBucket(
+            cluster=ClusterCheckpoint(version=version, cluster_id=CLUSTER, topics=tuple(topics or [entry()])),
+            cluster_etag="etag",
+            partitions={(TOPIC_ID, number): each for number, each in enumerate(partitions)},
+            groups={each.checkpoint.slot: each for each in found_groups},
+            unlisted=tuple(unlisted),
+        ),
+        brokers,
+    )
+
+
+@given(st.integers(0, 2**40), st.integers(1, 2**32))
+def test_a_new_life_is_above_the_old_one_and_is_the_same_for_all_of_it(number: int, step: int) -> None:
+    found = next_life(number, step)
+    assert found % step == 0
+    assert number < found <= number + step
+    assert next_life(found, step) == found + step
+
+
+def test_a_partition_goes_on_where_its_segments_end() -> None:
+    found = plan([partition(20, 50, 80, log_start_offset=30)])
+    (its,) = found.topics[0].partitions
+    assert not found.problems
+    assert (its.log_start_offset, its.cold_end_offset, its.lost_before) == (30, 80, None)
+    assert [each.base_offset for each in its.segments] == [20, 50]
+
+
+def test_what_was_never_uploaded_is_lost_as_far_as_heads_and_groups_tell() -> None:
+    by_head = plan([partition(0, 50, high_watermark=61)])
+    assert by_head.topics[0].partitions[0].lost_before == 61
+    by_group = plan([partition(0, 50, high_watermark=61)], found_groups=[groups(0, group("g", 70))])
+    assert by_group.topics[0].partitions[0].lost_before == 70
+    assert plan([partition(0, 50, high_watermark=50)]).topics[0].partitions[0].lost_before is None
+
+
+def test_groups_go_back_to_the_restored_end_and_never_forward() -> None:
+    found = plan([partition(20, 50)], found_groups=[groups(0, group("far", 70), group("near", 5), group("end", 50))])
+    assert {each.group_id: each.offsets[0].offset for each in found.groups} == {"far": 50, "near": 5, "end": 50}
+    assert {each.group_id: each.offsets[0].leader_epoch for each in found.groups} == {"far": -1, "near": 4, "end": 4}
+    (moved,) = found.moved_offsets
+    assert (moved.group_id, moved.topic, moved.committed_offset, moved.restored_offset) == ("far", "orders", 70, 50)
+
+
+def test_offsets_of_topics_that_are_not_restored_are_left_out_and_their_group_is_not() -> None:
+    (found,) = plan(found_groups=[groups(0, group("g", 5, topic_id=UUID(int=99)))]).groups
+    assert (found.group_id, found.offsets) == ("g", ())
+
+
+def test_a_newer_holder_of_a_slot_has_the_last_word() -> None:
+    # Before the number of slots changed the group had another one, whose object is still there.
+    slot = coordinator_slot("g", 50)
+    older = groups(slot + 100, group("g", 7), slot_count=200, slot_epoch=1 << 20)
+    newer = groups(slot, group("g", 9), slot_epoch=2 << 20)
+    found = plan([partition(0, 50)], found_groups=[older, newer])
+    assert [each.offsets[0].offset for each in found.groups] == [9]
+    assert found.slot_count == 50
+    deleted = plan([partition(0, 50)], found_groups=[older, groups(slot, slot_epoch=2 << 20)])
+    assert not deleted.groups
+    unwritten = plan([partition(0, 50)], found_groups=[older, groups((slot + 1) % 50, slot_epoch=2 << 20)])
+    assert [each.offsets[0].offset for each in unwritten.groups] == [7]
+
+
+def test_numbers_are_above_everything_that_was_seen() -> None:
+    found = plan(
+        [partition(0, 50, leader_epoch=3 * LEADER_EPOCHS_A_LIFE + 1, newest_producer_id=PRODUCER_IDS_A_LIFE)],
+        version=CHANGES_A_LIFE + 1,
+        found_groups=[groups(0, slot_epoch=(2 * CHANGES_A_LIFE + 5) << 20)],
+    )
+    assert found.topics[0].partitions[0].leader_epoch == 4 * LEADER_EPOCHS_A_LIFE
+    assert found.next_producer_id == 2 * PRODUCER_IDS_A_LIFE
+    assert found.change_number == 3 * CHANGES_A_LIFE
+    assert found.slot_epoch > (2 * CHANGES_A_LIFE + 5) << 20
+
+
+def test_the_new_cluster_has_another_id_and_remembers_the_old_one() -> None:
+    first, again, later = plan(), plan(), plan(version=101)
+    assert first == again
+    assert len({CLUSTER, first.cluster_id, later.cluster_id}) == 3
+    assert first.previous_cluster_ids == (CLUSTER,)
+
+
+def test_partitions_that_came_after_the_clusters_checkpoint_are_restored_too() -> None:
+    found = plan([partition(0, 50, partition_count=3), partition(0, 10, partition_count=3)])
+    assert [each.cold_end_offset for each in found.topics[0].partitions] == [50, 10, 0]
+    assert [each.has_head for each in found.topics[0].partitions] == [True, True, False]
+
+
+def test_replicas_are_spread_over_the_brokers_that_there_are() -> None:
+    three = entry(partition_count=4, replication_factor=3, configs={"min.insync.replicas": "2"})
+    found = plan(topics=[three], brokers=[4, 5])
+    assert {each.replicas for each in found.topics[0].partitions} == {(4, 5), (5, 4)}
+    assert any("had 3 replicas and gets 2" in each for each in found.warnings)
+    alone = plan(topics=[three], brokers=[4])
+    assert any("min.insync.replicas is 2" in each for each in alone.warnings)
+    unknown = plan(topics=[entry(replication_factor=None)])
+    assert any("is not known" in each for each in unknown.warnings)
+
+
+def test_deleted_topics_stay_deleted() -> None:
+    gone = UUID(int=66)
+    found = plan(unlisted=[(gone, 0)])
+    assert [topic.topic_id for topic in found.topics] == [TOPIC_ID]
+    assert any(str(gone) in each for each in found.warnings)
+
+
+@pytest.mark.parametrize(
+    ("found", "problem"),
+    [
+        (partition(0, 50, cluster_id="somebody"), "another cluster, somebody"),
+        (FoundPartition(fault="its newest object is gone"), "newest object is gone"),
+        (replace(partition(0, 50), segments=()), "up to 0, where 50"),
+        (replace(partition(0, 50), segments=(segment(10, 50),)), "offsets from 0 to 9"),
+        (replace(partition(0, 50), segments=(segment(0, 20), segment(30, 50))), "offsets from 20 to 29"),
+        (replace(partition(0, 50), segments=(segment(0, 20), segment(20, 40))), "up to 40, where 50"),
+    ],
+)
+def test_what_a_checkpoint_cannot_account_for_is_a_problem(found: FoundPartition, problem: str) -> None:
+    (told,) = plan([found]).problems
+    assert told.startswith("orders-0: ")
+    assert problem in told
+
+
+def test_a_partition_whose_records_are_all_deleted_is_no_problem() -> None:
+    found = plan([partition(80)])
+    assert not found.problems
+    assert found.topics[0].partitions[0].cold_end_offset == 80
+
+
+def test_groups_that_their_checkpoint_could_not_hold_are_told() -> None:
+    assert any("3 consumer groups" in each for each in plan(found_groups=[groups(0, left_out=3)]).warnings)

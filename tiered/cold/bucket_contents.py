@@ -1,0 +1,114 @@
+"""Everything that the checkpoints of a bucket say, read at once: what a restore is planned from.
+
+Owns which objects are read, several at a time, and what is wrong with them in words. Every function blocks. Must never
+write to the store, nor give up on the whole because of one bad checkpoint.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from uuid import UUID
+
+from tiered.cold import checkpoints, group_checkpoints
+from tiered.cold.object_store import ObjectStore
+from tiered.cold.reader import load_tail
+from tiered.errors import Corrupt, InvalidConfig, ObjectMissing
+from tiered.formats.checkpoint import CommittedSegment, PartitionCheckpoint
+from tiered.formats.producer_snapshot import decode_producers
+from tiered.rules.restore_plan import FoundBucket, FoundGroups, FoundPartition
+
+_READ_ATTEMPTS = 3
+
+Report = Callable[[int, int], None]
+"""Takes how many are done, and of how many."""
+
+
+def read_bucket(store: ObjectStore, *, parallel: int, report: Report = lambda _done, _total: None) -> FoundBucket:
+    """Raises InvalidConfig when there is no cluster's checkpoint, CorruptObject when that one is damaged, and
+    StoreUnavailable. Holds every committed segment's row in memory: about 1 KB each."""
+    found = checkpoints.read_stored_cluster_checkpoint(store)
+    if found is None:
+        raise InvalidConfig(
+            f"there is no cluster's checkpoint in {store.url}: are bucket and prefix those of `tiered serve --store`?"
+        )
+    cluster, etag = found
+    known = {topic.topic_id for topic in cluster.topics}
+    heads = checkpoints.list_partitions(store)
+    wanted = [key for key in heads if key[0] in known]
+    slots = group_checkpoints.list_slots(store)
+    total = len(wanted) + len(slots)
+    partitions: dict[tuple[UUID, int], FoundPartition] = {}
+    groups: dict[int, FoundGroups] = {}
+    group_faults: list[str] = []
+    with ThreadPoolExecutor(parallel, thread_name_prefix="restore") as threads:
+        for key, each in zip(wanted, threads.map(partial(_read_partition, store), wanted), strict=True):
+            partitions[key] = each
+            report(len(partitions), total)
+        for slot, stored in zip(slots, threads.map(partial(_read_groups, store), slots), strict=True):
+            if isinstance(stored, str):
+                group_faults.append(stored)
+            elif stored is not None:
+                groups[slot] = stored
+            report(len(partitions) + len(groups), total)
+    return FoundBucket(
+        cluster=cluster,
+        cluster_etag=etag,
+        partitions=partitions,
+        groups=groups,
+        unlisted=tuple(key for key in heads if key[0] not in known),
+        group_faults=tuple(group_faults),
+    )
+
+
+def _read_groups(store: ObjectStore, slot: int) -> FoundGroups | str | None:
+    try:
+        found = group_checkpoints.read_group_checkpoint(store, slot)
+    except Corrupt as error:
+        return f"consumer groups of slot {slot}: {error}"
+    return None if found is None else FoundGroups(checkpoint=found[0], etag=found[1])
+
+
+def _read_partition(store: ObjectStore, key: tuple[UUID, int]) -> FoundPartition:
+    topic_id, number = key
+    for attempt in range(_READ_ATTEMPTS):
+        try:
+            stored = checkpoints.read_partition_checkpoint(store, topic_id, number)
+            if stored is None:
+                return FoundPartition()
+            head = stored.checkpoint
+            segments = _segments_of(store, head)
+        except ObjectMissing as error:
+            # The head may have moved on, and the page been removed, since it was read.
+            if attempt == _READ_ATTEMPTS - 1:
+                return FoundPartition(fault=f"a page of its checkpoint is missing: {error}")
+            continue
+        except Corrupt as error:
+            return FoundPartition(fault=str(error))
+        return _with_producers(store, head, stored.etag, segments)
+    raise AssertionError("unreachable")
+
+
+def _segments_of(store: ObjectStore, head: PartitionCheckpoint) -> tuple[CommittedSegment, ...]:
+    segments: list[CommittedSegment] = []
+    for reference in head.pages:
+        if reference.end_offset > head.log_start_offset:
+            segments.extend(checkpoints.read_page(store, reference.key, head).segments)
+    segments.extend(head.segments)
+    return tuple(each for each in segments if each.end_offset > head.log_start_offset)
+
+
+def _with_producers(
+    store: ObjectStore, head: PartitionCheckpoint, etag: str, segments: tuple[CommittedSegment, ...]
+) -> FoundPartition:
+    """Asks the newest object for its producers, which its first leader will ask for too: it must be there."""
+    newest_producer_id = -1
+    if segments:
+        newest = segments[-1]
+        try:
+            snapshot = load_tail(store, newest, head.partition).producer_snapshot
+            newest_producer_id = max((each.producer_id for each in decode_producers(snapshot)), default=-1)
+        except Corrupt as error:
+            return FoundPartition(
+                fault=f"its newest object {newest.object_key} cannot be used: {error}; `tiered verify` tells more"
+            )
+    return FoundPartition(head=head, etag=etag, segments=segments, newest_producer_id=newest_producer_id)

@@ -1,0 +1,273 @@
+"""A whole catalogue written into an empty database, in one transaction: a restore is there as a whole or not at all.
+
+Owns what counts as empty, and the rows that a plan becomes. Must never touch a database that holds anything.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import Connection, Table, func, insert, inspect, select, update
+
+from tiered.errors import InvalidConfig
+from tiered.formats.checkpoint import CommittedSegment
+from tiered.meta.connections import sqlite_file
+from tiered.meta.engine import Database
+from tiered.meta.group_offsets import text_of
+from tiered.meta.tables import (
+    NO_LEADER,
+    ONLY_ROW,
+    broker,
+    broker_config,
+    cluster,
+    consumer_group,
+    coordinator_slot,
+    group_offset,
+    partition,
+    producer_id_block,
+    segment,
+    topic,
+    topic_config,
+)
+from tiered.rules.coordinator_slot import coordinator_slot as slot_of
+from tiered.rules.elections import NO_REGISTRATION
+from tiered.rules.restore_plan import RestoredPartition, RestoredTopic, RestorePlan
+from tiered.rules.segment_states import SegmentState
+
+ROWS_AT_ONCE = 500
+NOBODY = -1
+"""The owner of segments whose uploader is gone, and the holder of slots that nobody has taken yet."""
+
+Report = Callable[[int], None]
+"""Takes how many rows are written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a database holds. `cluster_id` is None while it describes no cluster; `holds` says in words what keeps it
+    from being empty."""
+
+    cluster_id: str | None
+    brokers: int
+    holds: str | None
+
+
+EMPTY = Target(cluster_id=None, brokers=0, holds=None)
+
+
+def look_at(url: str) -> Target:
+    """What the database of this URL holds. A SQLite file that does not exist is not made for that.
+
+    Raises InvalidConfig, MetadataUnavailable.
+    """
+    file = sqlite_file(url)
+    if file is not None and not file.exists():
+        if not file.parent.is_dir():
+            raise InvalidConfig(f"{file.parent} is no folder: make it, or give another --meta")
+        return EMPTY
+    database = Database.open(url)
+    try:
+        return database.run_sync(look)
+    finally:
+        database.close_sync()
+
+
+def look(conn: Connection) -> Target:
+    """What there is, in a database that need not have our tables."""
+    tables = set(inspect(conn).get_table_names())
+    if "alembic_version" not in tables or cluster.name not in tables:
+        # Ours are always made together with their revision: whatever is here is somebody else's.
+        holds = f"tables that are none of ours, such as {min(tables)}" if tables else None
+        return Target(cluster_id=None, brokers=0, holds=holds)
+    row = conn.execute(select(cluster.c.cluster_id)).one_or_none()
+    if row is not None:
+        brokers = conn.execute(select(func.count()).select_from(broker)).scalar_one()
+        return Target(cluster_id=row.cluster_id, brokers=brokers, holds=f"cluster {row.cluster_id}")
+    for table in (topic, consumer_group, segment):
+        if table.name in tables and conn.execute(select(*table.primary_key.columns).limit(1)).first() is not None:
+            return Target(cluster_id=None, brokers=0, holds=f"rows of {table.name}")
+    return EMPTY
+
+
+def write(conn: Connection, plan: RestorePlan, *, now_ms: int, report: Report = lambda _rows: None) -> None:
+    """Writes the plan. Raises InvalidConfig when the database is not empty (any more): nothing is changed then.
+
+    Repeatable as a transaction; what it wrote is seen by nobody before it is whole.
+    """
+    assert not plan.problems, "whoever applies a plan has looked at its problems"
+    if conn.dialect.name == "postgresql":
+        # A broker that starts at this moment takes the same lock before it makes a cluster of its own.
+        conn.exec_driver_sql("LOCK TABLE cluster IN EXCLUSIVE MODE")
+    found = look(conn)
+    if found.holds is not None:
+        raise InvalidConfig(f"the database holds {found.holds}: restore into an empty one")
+    number = plan.change_number
+    conn.execute(
+        insert(cluster).values(
+            id=ONLY_ROW,
+            cluster_id=plan.cluster_id,
+            created_at_ms=now_ms,
+            change_number=number,
+            settings_change_number=number,
+        )
+    )
+    written = 0
+    for table, rows in _tables(plan, now_ms):
+        for some in _batches(rows):
+            conn.execute(insert(table), some)
+            written += len(some)
+            report(written)
+    block = update(producer_id_block).where(producer_id_block.c.id == ONLY_ROW)
+    if conn.execute(block.values(next_producer_id=plan.next_producer_id)).rowcount == 0:
+        conn.execute(insert(producer_id_block).values(id=ONLY_ROW, next_producer_id=plan.next_producer_id))
+
+
+def row_count(plan: RestorePlan) -> int:
+    """How many rows `write` reports in the end."""
+    return sum(1 for _, rows in _tables(plan, 0) for _ in rows)
+
+
+def _tables(plan: RestorePlan, now_ms: int) -> Iterator[tuple[Table, Iterable[dict[str, Any]]]]:
+    """Parents before children."""
+    number = plan.change_number
+    yield (
+        broker_config,
+        (
+            {"scope": scope, "name": name, "value": value}
+            for scope, values in sorted(plan.settings.items())
+            for name, value in sorted(values.items())
+        ),
+    )
+    yield topic, (_topic_row(each, now_ms, number) for each in plan.topics)
+    yield (
+        topic_config,
+        (
+            {"topic_id": each.topic_id, "name": name, "value": value}
+            for each in plan.topics
+            for name, value in sorted(each.configs.items())
+        ),
+    )
+    yield partition, (_partition_row(each, its, number) for each in plan.topics for its in each.partitions)
+    yield (
+        segment,
+        (
+            _segment_row(each, its, committed, number)
+            for each in plan.topics
+            for its in each.partitions
+            for committed in its.segments
+        ),
+    )
+    if plan.slot_count is None:
+        return
+    slot_count = plan.slot_count
+    yield (
+        coordinator_slot,
+        (
+            {
+                "slot": slot,
+                "broker_id": NOBODY,
+                "broker_epoch": NOBODY,
+                "slot_epoch": plan.slot_epoch,
+                "change_number": number,
+            }
+            for slot in range(slot_count)
+        ),
+    )
+    yield (
+        consumer_group,
+        (
+            {
+                "group_id": each.group_id,
+                "slot": slot_of(each.group_id, slot_count),
+                "kind": each.kind,
+                "protocol_type": each.protocol_type,
+                "generation": each.generation,
+                # Nobody is in it, as of now: its offsets are kept for as long as those of a group that was just left.
+                "empty_since_ms": now_ms,
+                "slot_epoch": 0,
+                "commit_number": 0,
+            }
+            for each in plan.groups
+        ),
+    )
+    yield (
+        group_offset,
+        (
+            {
+                "group_id": group.group_id,
+                "topic_id": each.topic_id,
+                "partition": each.partition,
+                "committed_offset": each.offset,
+                "leader_epoch": each.leader_epoch,
+                "metadata": text_of(each.metadata),
+                "committed_at_ms": each.committed_at_ms,
+                "slot_epoch": 0,
+                "commit_number": 0,
+            }
+            for group in plan.groups
+            for each in group.offsets
+        ),
+    )
+
+
+def _topic_row(each: RestoredTopic, now_ms: int, number: int) -> dict[str, Any]:
+    return {
+        "topic_id": each.topic_id,
+        "name": each.name,
+        "partition_count": len(each.partitions),
+        "replication_factor": each.replication_factor,
+        "internal": False,
+        "created_at_ms": now_ms,
+        "deleted_at_ms": None,
+        "change_number": number,
+    }
+
+
+def _partition_row(each: RestoredTopic, its: RestoredPartition, number: int) -> dict[str, Any]:
+    """Nobody has any of it on disk, so anybody may lead: the first replica, as soon as it registers."""
+    return {
+        "topic_id": each.topic_id,
+        "partition": its.partition,
+        "leader": NO_LEADER,
+        "leader_epoch": its.leader_epoch,
+        "partition_epoch": 0,
+        "isr": [[its.replicas[0], NO_REGISTRATION]],
+        "replicas": list(its.replicas),
+        "log_start_offset": its.log_start_offset,
+        "cold_end_offset": its.cold_end_offset,
+        "change_number": number,
+    }
+
+
+def _segment_row(
+    each: RestoredTopic, its: RestoredPartition, committed: CommittedSegment, number: int
+) -> dict[str, Any]:
+    return {
+        "object_id": committed.object_id,
+        "topic_id": each.topic_id,
+        "partition": its.partition,
+        "base_offset": committed.base_offset,
+        "end_offset": committed.end_offset,
+        "leader_epoch": committed.leader_epoch,
+        "state": SegmentState.COMMITTED,
+        "owner": NOBODY,
+        "object_key": committed.object_key,
+        "size_bytes": committed.size_bytes,
+        "log_bytes": committed.log_bytes,
+        "min_timestamp_ms": committed.min_timestamp_ms,
+        "max_timestamp_ms": committed.max_timestamp_ms,
+        "record_count": committed.record_count,
+        "root_sha256": committed.root_sha256,
+        "previous_root_sha256": committed.previous_root_sha256,
+        "planned_at_ms": committed.committed_at_ms,
+        "deadline_ms": committed.committed_at_ms,
+        "committed_at_ms": committed.committed_at_ms,
+        "change_number": number,
+    }
+
+
+def _batches(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    remaining = iter(rows)
+    while some := [dict(row) for row in islice(remaining, ROWS_AT_ONCE)]:
+        yield some
