@@ -367,7 +367,8 @@ class Log(LogView):
         """Flushes everything and records that nothing needs to be looked at next time. Blocking; harmless twice.
 
         `producers` is their state at the log's end; without it `producer_source` is asked. A log that has
-        failed is only let go. Raises OSError when the disk refuses: the next start then recovers.
+        failed is only let go. Raises OSError when the disk refuses: the next start then recovers. Where records may
+        be lost the log has failed, and its owner has heard of it.
         """
         with self._flushing.lock:
             if self._closed:
@@ -380,8 +381,16 @@ class Log(LogView):
                 self._release()
 
     def _close(self, producers: Iterable[ProducerEntry] | None) -> None:
+        has_changed = self._has_changed()
+        if has_changed:
+            try:
+                # Before everything else may fail: after a failed write-back this process is the last one to hear of it.
+                self._flushing.run(self._segments)
+            except OSError as error:
+                self.fail(f"fsync failed: {error}")
+                raise
         self._side.keep_leader_epochs(self.log_end_offset)
-        if not self._has_changed():
+        if not has_changed:
             return
         if producers is None:
             producers = self.producers_at_end() if self.producer_source is None else self.producer_source()

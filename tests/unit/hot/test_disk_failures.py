@@ -282,16 +282,35 @@ def test_closing_what_has_not_changed_writes_nothing(tmp_path: Path, fs: FaultyF
     assert open_log(tmp_path / "empty", fs=fs).recovery.clean
 
 
-def test_a_close_that_fails_is_recovered_later(tmp_path: Path, fs: FaultyFileSystem) -> None:
+def test_a_close_that_fails_is_recovered_later_and_its_owner_knows(tmp_path: Path, fs: FaultyFileSystem) -> None:
+    """The kernel forgets pages that it could not write: the next start finds them gone, and nothing wrong."""
     log = open_log(tmp_path / "log", fs=fs)
+    heard: list[None] = []
+    log.on_failure = lambda: heard.append(None)
     append(log, batch(3))
     fs.fail("sync")
     with pytest.raises(OSError, match="Input/output error"):
         log.close()
+    assert heard == [None]
+    assert log.failed is not None
     fs.heal()
     again = open_log(tmp_path / "log", fs=fs)
     assert not again.recovery.clean
     assert again.log_end_offset == 3
+
+
+def test_a_full_disk_at_the_close_loses_no_record_and_is_no_failure(tmp_path: Path, fs: FaultyFileSystem) -> None:
+    log = open_log(tmp_path / "log", fs=fs)
+    heard: list[None] = []
+    log.on_failure = lambda: heard.append(None)
+    append(log, batch(3))
+    fs.fail("create", errno.ENOSPC)
+    with pytest.raises(OSError, match="No space left"):
+        log.close()
+    assert heard == []
+    assert log.flushed_offset == 3
+    fs.heal()
+    assert open_log(tmp_path / "log", fs=fs).log_end_offset == 3
 
 
 def test_an_unreadable_disk_is_told_when_the_log_is_opened(tmp_path: Path, fs: FaultyFileSystem) -> None:
