@@ -271,7 +271,9 @@ class World:
                     self.violation_outside(str(violation))
 
     async def _story(self) -> None:
-        settings = BrokerSettings.of(SETTINGS)
+        # Where commits are gathered for long, some wait in a coordinator that is replaced meanwhile.
+        linger_ms = self.rng.choice([2, 2, 400])
+        settings = BrokerSettings.of(SETTINGS | {"tiered.offset.commit.linger.ms": str(linger_ms)})
         for broker_id in range(1, self.plan.brokers + 1):
             self.machines[broker_id] = Machine(self, broker_id, self._root, settings)
         for machine in self.machines.values():
