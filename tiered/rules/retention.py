@@ -1,7 +1,8 @@
 """What may be deleted: local segments (T4), and the oldest offsets of the whole log (T6).
 
 Owns both decisions and their explanations. Pure: values and the time in, a new offset and one verdict per
-segment out, so that `explain` prints exactly what would happen before anything is deleted.
+segment out, so that `explain` prints exactly what would happen before anything is deleted. A segment that stays has
+its own reason to, where it has one; only one that would go otherwise is said to wait for an older one.
 Must never count what is merely planned, and never let one segment go while an older one stays.
 """
 
@@ -37,12 +38,12 @@ class ColdSegment(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
-    """A reader's claim on offsets [start_offset, end_offset) until a time: nothing of it is deleted before."""
+    """A claim on offsets [start_offset, end_offset) until a time, or for good: nothing of it is deleted before."""
 
     name: str
     start_offset: int
     end_offset: int
-    expires_at_ms: int
+    expires_at_ms: int | None
 
 
 class Why(StrEnum):
@@ -56,8 +57,10 @@ class Why(StrEnum):
     ACTIVE = "it is being written"
     NOT_COMMITTED = "the object store does not hold it yet"
     NOT_STABLE = "it reaches beyond the high watermark"
-    PINNED = "a reader has pinned it"
-    BEHIND_ONE_THAT_STAYS = "an older segment stays"
+    PINNED = "a snapshot or a reader has pinned it"
+    CLOCK_JUMPED = "it would be too old, but the clock jumped and nobody knows how late it is"
+    ENOUGH_FOR_ONE_ROUND = "enough for one round: it goes in one of the next"
+    BEHIND_ONE_THAT_STAYS = "it would go, but an older segment stays"
 
 
 DELETING = frozenset({Why.BELOW_LOG_START, Why.EXPIRED, Why.OVERSIZE})
@@ -65,11 +68,12 @@ DELETING = frozenset({Why.BELOW_LOG_START, Why.EXPIRED, Why.OVERSIZE})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What happens to one segment, and why. `pin` names the pin of a pinned one."""
+    """What happens to one segment, and why. `pin` names the pin of a pinned one; its age counts from `newest_ms`."""
 
     base_offset: int
     end_offset: int
     size_bytes: int
+    newest_ms: int
     why: Why
     pin: str | None = None
 
@@ -159,12 +163,15 @@ def new_log_start_offset(
     remote_enabled: bool,
     pins: Sequence[Pin],
     now_ms: int,
+    clock_is_trusted: bool = True,
+    max_segments: int = UNLIMITED,
 ) -> Retention:
     """Where the log should begin (T6): total retention over the committed rows and the local segments above them.
 
     A segment counts once, with its bytes of batches, in whichever tier it is; planned rows do not count. With
     `remote_enabled` the start never passes `cold_end_offset` (T5): what is not uploaded yet stays. The active
-    segment never goes; the owner rolls it by `segment.ms`, then it can. -1 is unlimited.
+    segment never goes; the owner rolls it by `segment.ms`, then it can. At most `max_segments` go in one round, and
+    none for its age while the clock is not trusted. -1 is unlimited.
     """
     candidates = [
         _Candidate(
@@ -195,6 +202,8 @@ def new_log_start_offset(
         retention_bytes=retention_bytes,
         pins=pins,
         now_ms=now_ms,
+        clock_is_trusted=clock_is_trusted,
+        max_segments=max_segments,
     )
 
 
@@ -207,33 +216,44 @@ def _decide(
     retention_bytes: int,
     pins: Sequence[Pin],
     now_ms: int,
+    clock_is_trusted: bool = True,
+    max_segments: int = UNLIMITED,
 ) -> Retention:
     """Verdicts from the oldest on; once one segment stays, everything after it does."""
+    # What is left of the log if all goes that is too old or too much, whatever else keeps it.
     remaining_bytes = sum(candidate.size_bytes for candidate in candidates if candidate.end_offset > log_start_offset)
-    live_pins = [pin for pin in pins if pin.expires_at_ms > now_ms]
+    live_pins = [pin for pin in pins if pin.expires_at_ms is None or pin.expires_at_ms > now_ms]
     delete_before_offset = start_offset
     verdicts: list[Verdict] = []
+    going = 0
     one_stays = False
     for candidate in candidates:
         pin: Pin | None = None
-        if one_stays:
+        why = candidate.keep
+        if why is None:
+            why = _expiry(
+                candidate, remaining_bytes, log_start_offset, retention_ms, retention_bytes, now_ms, clock_is_trusted
+            )
+            if why in DELETING and why is not Why.BELOW_LOG_START:
+                remaining_bytes -= candidate.size_bytes
+                pin = _pin_on(candidate, live_pins)
+                if pin is not None:
+                    why = Why.PINNED
+                elif not one_stays and going == max_segments:
+                    why = Why.ENOUGH_FOR_ONE_ROUND
+                elif not one_stays:
+                    going += 1
+        if one_stays and why in DELETING:
             why = Why.BEHIND_ONE_THAT_STAYS
-        elif candidate.keep is not None:
-            why = candidate.keep
-        else:
-            why = _expiry(candidate, remaining_bytes, log_start_offset, retention_ms, retention_bytes, now_ms)
-            pin = _pin_on(candidate, live_pins) if why in DELETING and why is not Why.BELOW_LOG_START else None
-            why = Why.PINNED if pin is not None else why
         one_stays = why not in DELETING
         if not one_stays:
             delete_before_offset = max(delete_before_offset, candidate.end_offset)
-            if candidate.end_offset > log_start_offset:
-                remaining_bytes -= candidate.size_bytes
         verdicts.append(
             Verdict(
                 base_offset=candidate.base_offset,
                 end_offset=candidate.end_offset,
                 size_bytes=candidate.size_bytes,
+                newest_ms=candidate.newest_ms,
                 why=why,
                 pin=pin.name if pin is not None else None,
             )
@@ -248,14 +268,18 @@ def _expiry(
     retention_ms: int,
     retention_bytes: int,
     now_ms: int,
+    clock_is_trusted: bool,
 ) -> Why:
     """Kafka's comparisons: strictly older than the time, and the rest at least as much as the size."""
     if candidate.end_offset <= log_start_offset:
         return Why.BELOW_LOG_START
-    if retention_ms != UNLIMITED and now_ms - candidate.newest_ms > retention_ms:
+    is_expired = retention_ms != UNLIMITED and now_ms - candidate.newest_ms > retention_ms
+    if is_expired and clock_is_trusted:
         return Why.EXPIRED
     if retention_bytes != UNLIMITED and remaining_bytes - candidate.size_bytes >= retention_bytes:
         return Why.OVERSIZE
+    if is_expired:
+        return Why.CLOCK_JUMPED
     if retention_ms != UNLIMITED and candidate.newest_ms > now_ms:
         return Why.IN_THE_FUTURE
     return Why.WITHIN_RETENTION
