@@ -263,6 +263,18 @@ class PolicyViolation(Invalid):
     """The request is well formed, but this broker's settings forbid it."""
 
 
+class Pinned(PolicyViolation):
+    """A snapshot, or a reader's pin, holds what would be deleted. The message names it."""
+
+
+class PinNotFound(Invalid):
+    """No pin of this id, or snapshot of this name, holds anything: it was given up or has ended."""
+
+
+class SnapshotExists(Invalid):
+    """A snapshot of this name exists."""
+
+
 class InvalidGroup(Invalid):
     """The group id is empty or too long, or the group is of another kind than this request is for."""
 

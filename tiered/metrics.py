@@ -100,6 +100,8 @@ class CountersState:
     checkpoint_failures: int = 0
     housekeeping_failures: int = 0
     local_segments_deleted: int = 0
+    retention_clock_ahead_ms: int = 0
+    """How far the clock is ahead, while retention by age has stopped because of it; else 0."""
     disk_errors: int = 0
     isr_shrinks: int = 0
     """Members that left the ISR of a partition led here, once SQL has committed it."""

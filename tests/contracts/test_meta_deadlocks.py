@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import Connection, event, text
@@ -27,6 +28,7 @@ from tiered.meta import (
     groups,
     liveness,
     partitions,
+    pins,
     reports,
     segments,
     settings,
@@ -142,6 +144,21 @@ class Crowd:
                 group_offsets.remove(conn, f"g{slot.slot}-0", keys[:3])
                 groups.remove(conn, f"g{slot.slot}-1")
 
+        def hold(conn: Connection) -> None:
+            """Takes, renews and gives up a pin of what others upload and retire."""
+            wanted = [pins.WantedRange(partition=each, start_offset=None, end_offset=number) for each in (2, 0, 1)]
+            made = pins.take(
+                conn, pin_id=uuid4(), name=self.random.choice([None, f"s{number % 3}"]), topic_id=topic_id, owner="",
+                ttl_ms=self.random.choice([1, 50]), ranges=wanted, max_pins=20,
+            )  # fmt: skip
+            if made.name is None:
+                pins.renew(conn, made.pin_id, ttl_ms=5, max_lifetime_ms=50)
+                pins.release(conn, made.pin_id)
+
+        def purge(conn: Connection) -> None:
+            rows = segments.list_purgeable(conn, now_ms=NOW_MS)
+            segments.mark_purged(conn, [each.object_id for each in rows], now_ms=NOW_MS)
+
         def report(conn: Connection) -> None:
             keys = [(each.topic_id, each.partition) for each in self.entries()]
             positions = [
@@ -169,6 +186,9 @@ class Crowd:
             group_offsets.remove_of_deleted_topics,
             report,
             report,
+            hold,
+            hold,
+            purge,
             lambda conn: liveness.beat(conn, broker_id=broker_id, broker_epoch=epoch, lease_ms=5),
             lambda conn: liveness.beat(conn, broker_id=broker_id, broker_epoch=epoch, lease_ms=5),
             lambda conn: liveness.release(conn, broker_id=broker_id, broker_epoch=epoch),

@@ -196,7 +196,8 @@ class Admin:
 
     @_in_turn
     async def delete_topic(self, topic: Topic) -> None:
-        """Returns when the topic is gone for clients; its objects follow after the grace period."""
+        """Returns when the topic is gone for clients; its objects follow after the grace period. Raises Pinned where a
+        snapshot holds any of it."""
         if topic.is_internal:
             raise InvalidTopic(f"topic {topic.name} is internal and cannot be deleted")
         if not self._broker.settings.delete_topic_enable:
@@ -311,7 +312,7 @@ class Admin:
 
     @_in_turn
     async def delete_records(self, partition: Partition, offset: int) -> int:
-        """The new `log_start_offset`; raises OffsetOutOfRange above the high watermark, NotLeader."""
+        """The new `log_start_offset`; raises OffsetOutOfRange above the high watermark, Pinned, NotLeader."""
         partition.require_leader()
         wanted = partition.high_watermark if offset == HIGH_WATERMARK else offset
         if not 0 <= wanted <= partition.high_watermark:
@@ -320,7 +321,7 @@ class Admin:
                 f"not to {offset}"
             )
         if wanted > partition.log_start_offset:
-            await self._broker.lifecycle.move_log_start(partition, wanted)
+            await self._broker.lifecycle.move_log_start(partition, wanted, is_explicit=True)
         return partition.log_start_offset
 
 

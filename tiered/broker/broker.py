@@ -31,6 +31,7 @@ from tiered.broker.leadership_check import LeadershipCheck
 from tiered.broker.partition import Partition
 from tiered.broker.partition_loader import PartitionLoader
 from tiered.broker.parts import BrokerParts
+from tiered.broker.pins import Pins
 from tiered.broker.producer_ids import ProducerIds
 from tiered.broker.record_reader import RecordReader
 from tiered.broker.record_writer import RecordWriter
@@ -39,6 +40,7 @@ from tiered.broker.replication.channel import Channels
 from tiered.broker.replication.peer_channel import PeerChannels
 from tiered.broker.replication.replication import Replication
 from tiered.broker.reports import Reports
+from tiered.broker.retention import RetentionRounds
 from tiered.broker.segment_lifecycle import SegmentLifecycle
 from tiered.broker.tier_reader import TierReader
 from tiered.broker.topics import OFFSETS_TOPIC, Topic, Topics
@@ -121,6 +123,8 @@ class Broker:
         self.replication = Replication(self)
         self.failed_replicas = FailedReplicas(self)
         self.lifecycle = SegmentLifecycle(self)
+        self.retention = RetentionRounds(self)
+        self.pins = Pins(self)
         self.checkpoints = CheckpointWriter(self)
         self.group_checkpoints = GroupCheckpointWriter(self)
         self.reports = Reports(self)

@@ -1,7 +1,7 @@
 """The work that never ends: rolling, flushing, uploading, retention, sweeping, reporting.
 
 Owns when each of it happens and how much at once; what happens is decided by rules and done by
-`segment_lifecycle`, `checkpoints` and the partitions. Must never skip a partition because another failed.
+`segment_lifecycle`, `retention`, `checkpoints` and the partitions. Must never skip a partition because another failed.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ class Housekeeping:
             (settings.tiered_upload_interval_ms, self._tick, "rolling and uploads"),
             (settings.tiered_checkpoint_interval_ms, self._broker.checkpoints.write_stale, "checkpoints"),
             (settings.tiered_group_checkpoint_interval_ms, self._broker.group_checkpoints.tick, "group checkpoints"),
-            (settings.log_retention_check_interval_ms, self._retention, "retention"),
+            (settings.log_retention_check_interval_ms, self._broker.retention.round, "retention"),
             (settings.tiered_sweep_interval_ms, self._sweep, "sweeping the object store"),
             (settings.tiered_sweep_interval_ms, self._sweep_for_all, "sweeping for all brokers"),
             (SETTLE_INTERVAL_MS, self._broker.changes.settle, "settling unknown outcomes"),
@@ -164,17 +164,7 @@ class Housekeeping:
         finally:
             del self._uploading[key]
 
-    # Retention and sweeping
-
-    async def _retention(self) -> None:
-        for partition in list(self._broker.topics.partitions()):
-            try:
-                if self._broker.leads(partition):
-                    tier_plan.roll_if_expired(partition, self._broker.clock.now_ms())
-                    await self._broker.lifecycle.apply_retention(partition)
-                await self._broker.lifecycle.delete_local(partition)
-            except (TieredError, OSError) as error:
-                log.warning("%s: retention could not be applied, it is tried again: %s", partition.name, error)
+    # Sweeping
 
     async def _sweep(self) -> None:
         """The first round takes everything that an earlier process left; it does not hold up the start."""

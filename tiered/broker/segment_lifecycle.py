@@ -231,16 +231,10 @@ class SegmentLifecycle:
 
     # Retention
 
-    async def apply_retention(self, partition: Partition) -> None:
-        """Moves `log_start_offset` as the topic's total retention says, if it says so now (T6)."""
-        wanted = tier_plan.retention_start(partition, self._broker.clock.now_ms())
-        if wanted > partition.log_start_offset:
-            log.info("%s: retention moves the log start to %d", partition.name, wanted)
-            await self.move_log_start(partition, wanted)
-
-    async def move_log_start(self, partition: Partition, log_start_offset: int) -> None:
+    async def move_log_start(self, partition: Partition, log_start_offset: int, *, is_explicit: bool = False) -> None:
         """`log_start_offset` in SQL first, with the rows below it retired; from there it comes here, to all other
-        replicas and to the checkpoint. Raises FencedLeaderEpoch when this broker leads no more."""
+        replicas and to the checkpoint. Raises FencedLeaderEpoch when this broker leads no more, and Pinned where a
+        snapshot holds what would go, or a pin does unless somebody `is_explicit` about it."""
         broker = self._broker
         where, leader_epoch = partition.topic_partition, partition.leader_epoch
         now_ms = broker.clock.now_ms()
@@ -254,6 +248,7 @@ class SegmentLifecycle:
                     new_log_start_offset=log_start_offset,
                     now_ms=now_ms,
                     purge_after_ms=now_ms + partition.config.tiered_purge_grace_ms,
+                    is_explicit=is_explicit,
                 )
             )
         except MetadataOutcomeUnknown:
@@ -316,6 +311,8 @@ class SegmentLifecycle:
 
     async def _purge(self, now_ms: int) -> None:
         """Deletes what retention gave up: of partitions that this broker leads, and as controller of deleted topics."""
+        if not self._broker.retention.look().is_trusted:
+            return  # By a clock that jumped, every grace would be over.
         me = self._broker.broker_id
         await self._purge_all(lambda conn: segments.list_purgeable(conn, now_ms=now_ms, leader=me, limit=SWEEP_BATCH))
         if self._broker.controller.is_leading:

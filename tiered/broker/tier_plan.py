@@ -4,11 +4,13 @@ Brings a partition's state and settings to the rules, and their answers back. De
 changes nothing: `segment_lifecycle` and `housekeeping` act on the answers.
 """
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 from tiered.broker.partition import Partition
 from tiered.hot.segment import SegmentInfo
 from tiered.rules import retention
+from tiered.rules.retention import UNLIMITED, Pin, Retention
 from tiered.rules.tiering import UploadPlan, next_uploads
 
 
@@ -86,30 +88,46 @@ def roll_if_expired(partition: Partition, now_ms: int) -> None:
         partition.log.roll(now_ms)
 
 
-def retention_start(partition: Partition, now_ms: int) -> int:
-    """Where `log_start_offset` should be by the topic's total retention (T6); never below where it is."""
+def has_retention(partition: Partition) -> bool:
+    """Whether the topic's total retention ever takes anything: False spares a look at every segment."""
     config = partition.config
-    if not config.deletes_old_segments:
-        return partition.log_start_offset
+    return config.deletes_old_segments and (config.retention_ms, config.retention_bytes) != (UNLIMITED, UNLIMITED)
+
+
+def total_retention(
+    partition: Partition, now_ms: int, *, pins: Sequence[Pin], clock_is_trusted: bool, max_segments: int
+) -> Retention:
+    """Where `log_start_offset` should be by the topic's total retention (T6), never below where it is, and why."""
+    config = partition.config
+    deletes = config.deletes_old_segments
     return retention.new_log_start_offset(
         partition.committed,
         partition.log.segments,
         log_start_offset=partition.log_start_offset,
         cold_end_offset=partition.cold_end_offset,
         high_watermark=partition.high_watermark,
-        retention_ms=config.retention_ms,
-        retention_bytes=config.retention_bytes,
+        retention_ms=config.retention_ms if deletes else UNLIMITED,
+        retention_bytes=config.retention_bytes if deletes else UNLIMITED,
         remote_enabled=config.remote_storage_enable,
-        pins=(),
+        pins=pins,
         now_ms=now_ms,
-    ).delete_before_offset
+        clock_is_trusted=clock_is_trusted,
+        max_segments=max_segments,
+    )
 
 
 def local_delete_before(partition: Partition, now_ms: int) -> int:
     """Local segments wholly below this offset may go: committed rows cover them, or nobody may read them, and
     local retention gives them up (T4). 0 when none may."""
+    before = local_retention(partition, now_ms).delete_before_offset
+    first = partition.log.segments[0].base_offset
+    return before if before > first else 0
+
+
+def local_retention(partition: Partition, now_ms: int) -> Retention:
+    """Which local segments may go, and why the others stay (T4)."""
     config = partition.config
-    before = retention.local_delete_before(
+    return retention.local_delete_before(
         partition.log.segments,
         log_start_offset=partition.log_start_offset,
         cold_end_offset=partition.cold_end_offset,
@@ -118,6 +136,4 @@ def local_delete_before(partition: Partition, now_ms: int) -> int:
         local_retention_bytes=config.effective_local_retention_bytes,
         remote_enabled=config.remote_storage_enable,
         now_ms=now_ms,
-    ).delete_before_offset
-    first = partition.log.segments[0].base_offset
-    return before if before > first else 0
+    )

@@ -11,6 +11,8 @@ from typing import NoReturn
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 DEFAULT_HTTP = "http://127.0.0.1:8080"
 MAX_INT32 = 2**31 - 1
+_UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_MAX_COUNT = 100_000
 
 
 class Parser(argparse.ArgumentParser):
@@ -52,11 +54,30 @@ def json_option(parser: argparse.ArgumentParser, means: str = "print JSON") -> N
     parser.add_argument("--json", action="store_true", help=means)
 
 
+def http_options(parser: argparse.ArgumentParser) -> None:
+    """Which broker's HTTP door to ask, and whether to answer in JSON."""
+    parser.add_argument(
+        "--http",
+        metavar="URL",
+        default=os.environ.get("TIERED_HTTP") or DEFAULT_HTTP,
+        help=f"a broker's HTTP address (TIERED_HTTP, else {DEFAULT_HTTP})",
+    )
+    json_option(parser)
+
+
 def number(text: str) -> int:
     """The whole number that an option's text means. Raises argparse's error."""
     if not (text.isascii() and text.isdigit()) or int(text[:11]) > MAX_INT32:
         raise argparse.ArgumentTypeError(f"{text} is no whole number from 0 to {MAX_INT32}")
     return int(text)
+
+
+def duration_ms(text: str) -> int:
+    """Milliseconds of a time such as `90s`, `12h` or `30d`. Raises argparse's error."""
+    count, unit = text[:-1], text[-1:]
+    if unit not in _UNITS_MS or not (count.isascii() and count.isdigit()) or not 0 < int(count[:8]) <= _MAX_COUNT:
+        raise argparse.ArgumentTypeError(f"{text} is no time: write a number and s, m, h, d or w, such as 30d")
+    return int(count[:8]) * _UNITS_MS[unit]
 
 
 def positive(text: str) -> int:

@@ -1,6 +1,6 @@
 """A broker's HTTP door as the command line uses it: the catalogue, as JSON.
 
-Owns one GET with its bounds and its errors. Must never follow a redirect or use a proxy: it talks to the
+Owns one request with its bounds and its errors. Must never follow a redirect or use a proxy: it talks to the
 broker that was named.
 """
 
@@ -43,11 +43,36 @@ class Catalogue:
         _list_in(answer, "segments")
         return answer
 
+    def retention(self, topic: str, partition: int) -> dict[str, Any]:
+        """What the next round of retention would do to one partition, and why."""
+        answer = self._get(f"/api/v1/topics/{quote(topic, safe='')}/partitions/{partition}/retention")
+        _list_in(answer, "runs")
+        return answer
+
+    def snapshots(self, topic: str | None = None) -> list[dict[str, Any]]:
+        """Every snapshot with what it holds, by name; of one topic where that is given."""
+        query = "" if topic is None else f"?topic={quote(topic, safe='')}"
+        return _list_in(self._get(f"/api/v1/snapshots{query}"), "snapshots")
+
+    def create_snapshot(self, name: str, topic: str, *, owner: str, ttl_ms: int | None) -> dict[str, Any]:
+        """The new snapshot of all that the topic has."""
+        body = {"name": name, "topic": topic, "owner": owner, **({} if ttl_ms is None else {"ttl_ms": ttl_ms})}
+        return self._ask("POST", "/api/v1/snapshots", body)
+
+    def delete_snapshot(self, name: str) -> None:
+        """Returns when retention may take what the snapshot held."""
+        self._ask("DELETE", f"/api/v1/snapshots/{quote(name, safe='')}")
+
     def _get(self, path: str) -> dict[str, Any]:
+        return self._ask("GET", path)
+
+    def _ask(self, method: str, path: str, sent: object = None) -> dict[str, Any]:
+        """The answer's object; an empty one where the answer has no body, and means success without."""
         kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
         connection = kind(self._host, self._port, timeout=TIMEOUT_S)
         try:
-            connection.request("GET", self._prefix + path, headers={"Accept": "application/json"})
+            content = None if sent is None else json.dumps(sent).encode()
+            connection.request(method, self._prefix + path, body=content, headers={"Accept": "application/json"})
             response = connection.getresponse()
             body = response.read(MAX_ANSWER_BYTES + 1)
         except (http.client.BadStatusLine, ConnectionResetError) as error:
@@ -65,6 +90,8 @@ class Catalogue:
             connection.close()
         if len(body) > MAX_ANSWER_BYTES:
             raise CommandFailed(f"{self._url} answered with more than {MAX_ANSWER_BYTES >> 20} MiB")
+        if response.status == http.client.NO_CONTENT:
+            return {}
         try:
             answer = json.loads(body)
         except ValueError:
@@ -73,7 +100,7 @@ class Catalogue:
             raise CommandFailed(
                 f"{self._url} is no Tiered broker's HTTP address: it answered {response.status}, no JSON"
             )
-        if response.status != http.client.OK:
+        if response.status not in (http.client.OK, http.client.CREATED):
             raise CommandFailed(str(answer.get("message", f"{self._url} answered {response.status}"))[:_SHOWN_CHARS])
         return answer
 

@@ -1,8 +1,9 @@
 """`tiered completion bash|zsh|fish`: a script that completes what is being typed, made from argparse's own tree.
 
 Owns the table of words that the scripts carry, and the few lines of each shell that look into it. The table is
-written once, so a key never starts Python, except where a topic's, a group's or a broker's name is due: then the script
-asks `tiered topics list`, `groups list` or `brokers list`, for a moment and without a word when no broker answers.
+written once, so a key never starts Python, except where the name of a topic, group, broker or snapshot is due: then the
+script asks `tiered topics list`, `groups list`, `brokers list` or `snapshot list`, for a moment and without a word when
+no broker answers.
 
 A state is the command so far: "", "topics", "topics create". For each one the table has the words that may come
 (commands), its options, which options take a value, and what that value or a bare word may be.
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from tiered.cli.failure import EXIT_OK
 from tiered.cli.parser import build_parser
 
-FILES, FOLDERS, TOPICS, GROUPS, BROKERS = "@file", "@dir", "@topic", "@group", "@broker"
+FILES, FOLDERS, TOPICS, GROUPS, BROKERS, SNAPSHOTS = "@file", "@dir", "@topic", "@group", "@broker", "@snapshot"
 """What a value may be besides one of some words: the shells know how to find files, and a broker the rest."""
 
 _BY_METAVAR = {
@@ -26,6 +27,7 @@ _BY_METAVAR = {
     "TOPIC[:P,...]": TOPICS,
     "GROUP": GROUPS,
     "BROKER": BROKERS,
+    "SNAPSHOT": SNAPSHOTS,
 }
 ASK_TIMEOUT_S = 2
 
@@ -149,15 +151,16 @@ _tiered_state() {{
 
 # Names from the broker that the line names, else from the usual one; nothing where none answers soon.
 _tiered_ask() {{
-  local noun="$1" bootstrap='' word previous=''
+  local noun="$1" bootstrap='' http='' word previous=''
   shift
   for word in "$@"; do
-    case "$previous" in -b|--bootstrap) bootstrap="$word" ;; esac
-    case "$word" in --bootstrap=*) bootstrap="${{word#--bootstrap=}}" ;; esac
+    case "$previous" in -b|--bootstrap) bootstrap="$word" ;; --http) http="$word" ;; esac
+    case "$word" in --bootstrap=*) bootstrap="${{word#--bootstrap=}}" ;; --http=*) http="${{word#--http=}}" ;; esac
     previous="$word"
   done
   set -- "${{_tiered_program:-tiered}}" "$noun" list --quiet
   if [ -n "$bootstrap" ]; then set -- "$@" --bootstrap "$bootstrap"; fi
+  if [ -n "$http" ] && [ "$noun" = snapshot ]; then set -- "$@" --http "$http"; fi
   if command -v timeout >/dev/null 2>&1; then set -- timeout {ASK_TIMEOUT_S} "$@"; fi
   "$@" 2>/dev/null </dev/null
 }}
@@ -198,6 +201,7 @@ _tiered_complete() {
       @topic) COMPREPLY+=($(compgen -W "$(_tiered_ask topics "${before[@]}")" -- "$current")) ;;
       @group) COMPREPLY+=($(compgen -W "$(_tiered_ask groups "${before[@]}")" -- "$current")) ;;
       @broker) COMPREPLY+=($(compgen -W "$(_tiered_ask brokers "${before[@]}")" -- "$current")) ;;
+      @snapshot) COMPREPLY+=($(compgen -W "$(_tiered_ask snapshot "${before[@]}")" -- "$current")) ;;
       *) COMPREPLY+=($(compgen -W "$kind" -- "$current")) ;;
     esac
   done
@@ -232,6 +236,7 @@ _tiered_complete() {
       @topic) compadd -- ${(f)"$(_tiered_ask topics "${before[@]}")"} ;;
       @group) compadd -- ${(f)"$(_tiered_ask groups "${before[@]}")"} ;;
       @broker) compadd -- ${(f)"$(_tiered_ask brokers "${before[@]}")"} ;;
+      @snapshot) compadd -- ${(f)"$(_tiered_ask snapshot "${before[@]}")"} ;;
       *) compadd -- "$kind" ;;
     esac
   done
@@ -271,6 +276,8 @@ def _fish_values(values: tuple[str, ...]) -> str:
         return "-f -a '(__tiered_ask groups)'"
     if BROKERS in values:
         return "-f -a '(__tiered_ask brokers)'"
+    if SNAPSHOTS in values:
+        return "-f -a '(__tiered_ask snapshot)'"
     return f"-f -a {_quoted(' '.join(values))}" if values else "-f"
 
 
@@ -291,6 +298,7 @@ function __tiered_ask --description 'Names from the broker; nothing where none a
     set -l words (commandline -opc)
     for index in (seq (count $words))
         contains -- $words[$index] -b --bootstrap; and set broker --bootstrap $words[(math $index + 1)]
+        test "$argv[1] $words[$index]" = 'snapshot --http'; and set broker --http $words[(math $index + 1)]
     end
     if command -q timeout
         timeout {ASK_TIMEOUT_S} $program $argv[1] list --quiet $broker 2>/dev/null </dev/null

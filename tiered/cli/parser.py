@@ -9,11 +9,11 @@ import os
 
 import tiered
 from tiered.cli.arguments import (
-    DEFAULT_HTTP,
     Commands,
     Parser,
     broker_options,
     command,
+    http_options,
     json_option,
     number,
     positive,
@@ -21,6 +21,7 @@ from tiered.cli.arguments import (
 from tiered.cli.broker_arguments import add_brokers, add_cluster, add_moves_of_topics
 from tiered.cli.group_arguments import add_groups
 from tiered.cli.restore_arguments import add_restore
+from tiered.cli.retention_arguments import add_retention
 from tiered.cli.store_arguments import add_store_commands
 from tiered.config import add_serve_arguments
 
@@ -43,6 +44,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_serve(commands)
     _add_topics(commands)
     _add_segments(commands)
+    add_retention(commands)
     _add_produce(commands)
     _add_consume(commands)
     add_groups(commands)
@@ -118,13 +120,7 @@ def _add_segments(commands: "Commands[Parser]") -> None:
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument("-p", "--partition", metavar="N", type=number, help="this partition alone")
     parser.add_argument("--objects", action="store_true", help="show the keys of objects as well; --json always does")
-    parser.add_argument(
-        "--http",
-        metavar="URL",
-        default=os.environ.get("TIERED_HTTP") or DEFAULT_HTTP,
-        help=f"a broker's HTTP address (TIERED_HTTP, else {DEFAULT_HTTP})",
-    )
-    json_option(parser)
+    http_options(parser)
 
 
 def _add_produce(commands: "Commands[Parser]") -> None:

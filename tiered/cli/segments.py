@@ -26,7 +26,7 @@ _OBJECT = Column("OBJECT")
 def run(arguments: argparse.Namespace) -> int:
     """Shows the segments of one partition or of all. Raises CommandFailed and UsageError."""
     catalogue = Catalogue(arguments.http)
-    numbers = [arguments.partition] if arguments.partition is not None else _partitions_of(catalogue, arguments.topic)
+    numbers = [arguments.partition] if arguments.partition is not None else partitions_of(catalogue, arguments.topic)
     found = [_whole_partition(catalogue, arguments.topic, number) for number in numbers]
     if arguments.json:
         print_json({"topic": arguments.topic, "partitions": found})
@@ -35,7 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _partitions_of(catalogue: Catalogue, topic: str) -> list[int]:
+def partitions_of(catalogue: Catalogue, topic: str) -> list[int]:
+    """The numbers of the topic's partitions. Raises CommandFailed with a name that may have been meant."""
     topics = catalogue.topics()
     for each in topics:
         if each["topic"] == topic:

@@ -133,21 +133,15 @@ class BrokerSettings(ClusterSettings):
     log_cleaner_min_cleanable_ratio: float = setting(
         ConfigType.DOUBLE, 0.5, "Default of min.cleanable.dirty.ratio.", minimum=0, maximum=1,
     )
-    log_cleaner_min_compaction_lag_ms: int = setting(
-        ConfigType.LONG, 0, "Default of min.compaction.lag.ms.", minimum=0,
-    )
+    log_cleaner_min_compaction_lag_ms: int = setting(ConfigType.LONG, 0, "Default of min.compaction.lag.ms.", minimum=0)
     log_cleanup_policy: tuple[str, ...] = setting(
         ConfigType.LIST, ("delete",), "Default of cleanup.policy.", allowed=("delete", "compact"),
     )
-    log_flush_interval_messages: int = setting(
-        ConfigType.LONG, LONG_MAX, "Default of flush.messages.", minimum=1,
-    )
+    log_flush_interval_messages: int = setting(ConfigType.LONG, LONG_MAX, "Default of flush.messages.", minimum=1)
     log_flush_interval_ms: int | None = setting(ConfigType.LONG, None, "Default of flush.ms.", minimum=0)
     log_index_interval_bytes: int = setting(ConfigType.INT, 4096, "Default of index.interval.bytes.", minimum=0)
     log_index_size_max_bytes: int = setting(ConfigType.INT, 10 << 20, "Default of segment.index.bytes.", minimum=4)
-    log_local_retention_bytes: int = setting(
-        ConfigType.LONG, -2, "Default of local.retention.bytes.", minimum=-2,
-    )
+    log_local_retention_bytes: int = setting(ConfigType.LONG, -2, "Default of local.retention.bytes.", minimum=-2)
     log_local_retention_ms: int = setting(ConfigType.LONG, -2, "Default of local.retention.ms.", minimum=-2)
     log_message_timestamp_after_max_ms: int = setting(
         ConfigType.LONG, _HOUR_MS, "Default of message.timestamp.after.max.ms.", minimum=0,
@@ -159,9 +153,7 @@ class BrokerSettings(ClusterSettings):
         ConfigType.STRING, "CreateTime", "Default of message.timestamp.type.", allowed=("CreateTime", "LogAppendTime"),
     )
     log_preallocate: bool = setting(ConfigType.BOOLEAN, False, "Default of preallocate.")
-    log_remote_copy_lag_bytes: int = setting(
-        ConfigType.LONG, -1, "Default of remote.copy.lag.bytes.", minimum=-1,
-    )
+    log_remote_copy_lag_bytes: int = setting(ConfigType.LONG, -1, "Default of remote.copy.lag.bytes.", minimum=-1)
     log_remote_copy_lag_ms: int = setting(ConfigType.LONG, 0, "Default of remote.copy.lag.ms.", minimum=-1)
     log_remote_storage_enable: bool = setting(ConfigType.BOOLEAN, True, "Default of remote.storage.enable.")
     log_retention_bytes: int = setting(ConfigType.LONG, -1, "Default of retention.bytes.", minimum=-1)
@@ -179,15 +171,11 @@ class BrokerSettings(ClusterSettings):
     )
     log_roll_ms: int | None = setting(ConfigType.LONG, None, "Default of segment.ms; wins over hours.", minimum=1)
     log_segment_bytes: int = setting(ConfigType.INT, 1 << 30, "Default of segment.bytes.", minimum=14)
-    log_segment_delete_delay_ms: int = setting(
-        ConfigType.LONG, 60_000, "Default of file.delete.delay.ms.", minimum=0,
-    )
+    log_segment_delete_delay_ms: int = setting(ConfigType.LONG, 60_000, "Default of file.delete.delay.ms.", minimum=0)
     tiered_chunk_bytes: int = setting(
         ConfigType.INT, 1 << 20, "Default of tiered.chunk.bytes.", minimum=4096, maximum=64 << 20,
     )
-    tiered_purge_grace_ms: int = setting(
-        ConfigType.LONG, _HOUR_MS, "Default of tiered.purge.grace.ms.", minimum=0,
-    )
+    tiered_purge_grace_ms: int = setting(ConfigType.LONG, _HOUR_MS, "Default of tiered.purge.grace.ms.", minimum=0)
 
     # Periodic work on the log
     log_flush_offset_checkpoint_interval_ms: int = setting(
@@ -225,6 +213,24 @@ class BrokerSettings(ClusterSettings):
         ConfigType.LONG, 60_000, "The bucket's copy of groups' offsets follows commits within this long.",
         minimum=10, read_only=True,
     )
+    tiered_pin_max_lifetime_ms: int = setting(
+        ConfigType.LONG, _WEEK_MS, "How long a pin may be held in all, renewals included.", minimum=1,
+    )
+    tiered_pin_max_ttl_ms: int = setting(
+        ConfigType.LONG, _HOUR_MS, "How long a pin may hold without being renewed.", minimum=1,
+    )
+    tiered_pins_max: int = setting(ConfigType.INT, 1000, "Pins that readers may hold at once.", minimum=0)
+    tiered_retention_max_clock_jump_ms: int = setting(
+        ConfigType.LONG, _HOUR_MS,
+        "Nothing is deleted for its age while the clock is further ahead than this of the time that has passed, or of "
+        "the database's; -1 believes every clock.",
+        minimum=-1,
+    )
+    tiered_retention_max_segments: int = setting(
+        ConfigType.INT, 1000, "Segments of one partition that one round of retention takes at the most.",
+        minimum=1, maximum=100_000,
+    )
+    tiered_snapshots_max: int = setting(ConfigType.INT, 100, "Snapshots that may exist at once.", minimum=0)
     tiered_store_timeout_ms: int = setting(
         ConfigType.INT, 30_000, "How long one request to the store may take.", minimum=100, read_only=True,
     )
@@ -311,9 +317,7 @@ class BrokerSettings(ClusterSettings):
     group_consumer_heartbeat_interval_ms: int = setting(
         ConfigType.INT, 5000, "How often members of KIP-848 groups are told to send a heartbeat.", minimum=1,
     )
-    group_consumer_max_size: int = setting(
-        ConfigType.INT, INT_MAX, "Members of one KIP-848 group.", minimum=1,
-    )
+    group_consumer_max_size: int = setting(ConfigType.INT, INT_MAX, "Members of one KIP-848 group.", minimum=1)
     group_consumer_session_timeout_ms: int = setting(
         ConfigType.INT, 45_000, "A member of a KIP-848 group that is silent for this long has left.", minimum=1,
     )

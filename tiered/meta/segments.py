@@ -20,7 +20,7 @@ from sqlalchemy import Connection, RowMapping, Select, Update, and_, bindparam, 
 from sqlalchemy.sql.elements import ColumnElement
 
 from tiered.errors import Invalid, LostRace
-from tiered.meta import partitions
+from tiered.meta import partitions, pins
 from tiered.meta.cluster import take_number
 from tiered.meta.tables import partition, segment, topic
 from tiered.rules.segment_states import TRANSITIONS, SegmentEvent, SegmentState
@@ -143,13 +143,16 @@ def retire_before(
     new_log_start_offset: int,
     now_ms: int,
     purge_after_ms: int,
+    is_explicit: bool = False,
 ) -> tuple[SegmentRow, ...]:
     """The rows retired: the committed ones wholly below `new_log_start_offset`, which the partition moves to (T6).
 
     Their objects may be deleted from `purge_after_ms` (a time) on. `log_start_offset` never goes back; a
-    lower one retires what lies below it all the same. Raises as `partitions.advance_log_start_offset`.
+    lower one retires what lies below it all the same. Raises as `partitions.advance_log_start_offset`, and `Pinned`
+    where a snapshot holds what would go, or a pin does unless somebody `is_explicit` about it.
     """
     change_number = take_number(conn)
+    pins.refuse_retirement(conn, topic_id, number, new_log_start_offset=new_log_start_offset, is_explicit=is_explicit)
     partitions.raise_log_start_offset(
         conn,
         topic_id,
@@ -286,8 +289,9 @@ def list_overdue(conn: Connection, *, now_ms: int, limit: int = 1_000) -> tuple[
 def list_purgeable(
     conn: Connection, *, now_ms: int, limit: int = 1_000, leader: int | None = None
 ) -> tuple[SegmentRow, ...]:
-    """The retired rows whose grace is over, the oldest first; with `leader` only of partitions that it leads."""
-    statement = _purgeable(now_ms, limit)
+    """The retired rows whose grace is over and that nothing pins, the oldest first; with `leader` only of partitions
+    that it leads."""
+    statement = _purgeable(conn, now_ms, limit)
     if leader is not None:
         statement = statement.join(partition, _its_partition()).where(partition.c.leader == leader)
     return _rows(conn, statement)
@@ -295,7 +299,7 @@ def list_purgeable(
 
 def list_purgeable_of_deleted_topics(conn: Connection, *, now_ms: int, limit: int = 1_000) -> tuple[SegmentRow, ...]:
     """As `list_purgeable`, of topics that are deleted: nobody leads their partitions, so the controller purges them."""
-    statement = _purgeable(now_ms, limit).join(topic, topic.c.topic_id == segment.c.topic_id)
+    statement = _purgeable(conn, now_ms, limit).join(topic, topic.c.topic_id == segment.c.topic_id)
     return _rows(conn, statement.where(topic.c.deleted_at_ms.is_not(None)))
 
 
@@ -343,10 +347,11 @@ def _its_partition() -> ColumnElement[bool]:
     return and_(partition.c.topic_id == segment.c.topic_id, partition.c.partition == segment.c.partition)
 
 
-def _purgeable(now_ms: int, limit: int) -> Select[Any]:
+def _purgeable(conn: Connection, now_ms: int, limit: int) -> Select[Any]:
+    is_due = segment.c.purge_after_ms <= now_ms
     return (
         select(segment)
-        .where(segment.c.state == SegmentState.RETIRED, segment.c.purge_after_ms <= now_ms)
+        .where(segment.c.state == SegmentState.RETIRED, is_due, ~pins.holds_object(conn))
         .order_by(segment.c.purge_after_ms, segment.c.object_id)
         .limit(limit)
     )

@@ -234,6 +234,33 @@ segment = Table(
     ),
 )
 
+# What retention must leave. A snapshot is a pin with a name, and may be for good. Not in the feed: who deletes asks.
+
+pin = Table(
+    "pin",
+    metadata,
+    Column("pin_id", Uuid, primary_key=True),
+    Column("name", String(249)),
+    Column("topic_id", Uuid, ForeignKey("topic.topic_id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("owner", String(249), nullable=False),
+    Column("created_at_ms", BigInteger, nullable=False),
+    Column("expires_at_ms", BigInteger),
+    CheckConstraint("name IS NOT NULL OR expires_at_ms IS NOT NULL", name="without_a_name_it_ends"),
+    Index("uq_pin_name", "name", unique=True, info={WHERE: "name IS NOT NULL"}),
+)
+
+pinned_range = Table(
+    "pinned_range",
+    metadata,
+    Column("pin_id", Uuid, ForeignKey("pin.pin_id", ondelete="CASCADE"), primary_key=True),
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    Column("topic_id", Uuid, nullable=False),
+    Column("start_offset", BigInteger, nullable=False),
+    Column("end_offset", BigInteger, nullable=False),
+    CheckConstraint("0 <= start_offset AND start_offset <= end_offset", name="offsets"),
+    Index("ix_pinned_range_by_partition", "topic_id", "partition"),
+)
+
 producer_id_block = Table(
     "producer_id_block",
     metadata,

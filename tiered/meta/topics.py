@@ -21,7 +21,7 @@ from tiered.errors import (
     UnknownTopicId,
 )
 from tiered.ids import is_legal_topic_name
-from tiered.meta import segments
+from tiered.meta import pins, segments
 from tiered.meta.cluster import take_number
 from tiered.meta.tables import (
     NO_LEADER,
@@ -126,10 +126,11 @@ def delete_topic(conn: Connection, topic_id: UUID, *, now_ms: int, purge_after_m
     """The topic's tombstone. Its committed segments are retired in the same transaction.
 
     Nobody leads its partitions any more and their leader epochs move on, so an upload that is under way can
-    no longer be committed. Objects may be deleted from `purge_after_ms` (a time) on. Raises `UnknownTopicId`.
+    no longer be committed. Objects may be deleted from `purge_after_ms` (a time) on, and when no pin holds them any
+    more. Raises `UnknownTopicId`, and `Pinned` where a snapshot holds any of it.
     """
     number = take_number(conn)
-    load_living(conn, topic_id)
+    pins.refuse_deletion(conn, topic_id, load_living(conn, topic_id).name)
     conn.execute(update(topic).where(topic.c.topic_id == topic_id).values(deleted_at_ms=now_ms, change_number=number))
     conn.execute(
         update(partition)
@@ -174,6 +175,7 @@ def forget_deleted(
     found = tuple(conn.execute(statement).scalars())
     for reports in (local_segment, partition_position):
         _delete_what_nobody_writes(conn, reports, found)
+    pins.forget_topics(conn, found)
     for table in (segment, partition, topic_config, topic):
         conn.execute(delete(table).where(table.c.topic_id.in_(found)))
     return found

@@ -195,12 +195,41 @@ LEFT JOIN partition_position h ON h.topic_id = p.topic_id AND h.partition = p.pa
 """,
 )
 
+# One row per partition that a pin or a snapshot holds something of; those that have expired hold nothing.
+_PINS = View(
+    name="v_pins",
+    columns=(
+        "snapshot",
+        "topic",
+        "partition",
+        "start_offset",
+        "end_offset",
+        "owner",
+        "created_at_ms",
+        "expires_at_ms",
+        "pin_id",
+    ),
+    query="""
+SELECT h.name AS snapshot, t.name AS topic, r.partition, r.start_offset, r.end_offset, h.owner,
+       h.created_at_ms, h.expires_at_ms, h.pin_id
+FROM pin h
+JOIN pinned_range r ON r.pin_id = h.pin_id
+JOIN topic t ON t.topic_id = h.topic_id
+WHERE h.expires_at_ms IS NULL OR h.expires_at_ms > {now_ms}
+""",
+)
+
 _FIRST = (_SEGMENTS, _LAG, _OVERDUE_UPLOADS, _TOPIC_COST)
 
 REVISIONS: Mapping[str, tuple[View, ...]] = MappingProxyType(
-    {"0001": _FIRST, "0002": _FIRST, "0003": (*_FIRST, _PARTITIONS)}
+    {
+        "0001": _FIRST,
+        "0002": _FIRST,
+        "0003": (*_FIRST, _PARTITIONS),
+        "0004": (*_FIRST, _PARTITIONS, _PINS),
+    }
 )
-"""The views as each revision leaves them. 0002 changes none, 0003 adds one."""
+"""The views as each revision leaves them. 0002 changes none, 0003 and 0004 add one each."""
 
 _WORDS = {
     # Without `->>`, which SQLite has only since 3.38.

@@ -169,6 +169,11 @@ def _tiers(broker: Broker) -> Iterator[Family]:
     yield counter(
         "tiered_local_segments_deleted_total", "Local segments that retention removed.", counters.local_segments_deleted
     )
+    yield gauge(
+        "tiered_retention_clock_ahead_ms",
+        "How far the clock is ahead while retention by age has stopped because of it, else 0.",
+        counters.retention_clock_ahead_ms,
+    )
     yield counter(
         "tiered_cold_corruptions_total", "Cold reads refused: object corrupt or missing.", counters.cold_corruptions
     )
