@@ -1,6 +1,7 @@
 """`tiered verify`: what it prints and the exit code, on a store in a folder."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,18 @@ def test_a_progress_file_stays_until_all_is_whole(
     assert main(argv) == 0
     assert "note: 2 segments were found whole earlier, by a run that began 20" in capsys.readouterr().out
     assert not progress.exists()
+
+
+def test_a_terminal_sees_how_far_it_is(
+    whole: VerifiedStore, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    whole.path(1).unlink()
+    assert main(["verify", whole.store.url]) == 1
+    captured = capsys.readouterr()
+    assert "3 segments" in captured.err
+    assert "BAD: 1 problem" in captured.out
 
 
 def test_a_sample_says_how_much_it_was(whole: VerifiedStore, capsys: pytest.CaptureFixture[str]) -> None:
