@@ -20,7 +20,7 @@ from tiered.meta import restore as stored
 from tiered.meta.engine import Database
 from tiered.meta.restore import Target
 from tiered.rules.restore_plan import FoundBucket, RestorePlan, plan_restore
-from tiered.runtime import SystemClock
+from tiered.runtime import SystemClock, crash_point
 
 WRITE_DEADLINE_MS = 3_600_000
 
@@ -69,6 +69,7 @@ def _apply(
                 lambda conn: stored.write(conn, plan, now_ms=now_ms, report=lambda written: show(written, rows)),
                 deadline_ms=WRITE_DEADLINE_MS,
             )
+        crash_point("restore.committed")
     finally:
         database.close_sync()
     _print(plan, stored.EMPTY, json=arguments.json, applied=True)

@@ -23,6 +23,7 @@ from tiered.formats.checkpoint import (
 )
 from tiered.formats.group_checkpoint import encode_group_checkpoint
 from tiered.rules.restore_plan import FoundBucket, FoundPartition, RestoredPartition, RestoredTopic, RestorePlan
+from tiered.runtime import crash_point
 
 Report = Callable[[int, int], None]
 """Takes how many checkpoints are taken over, and of how many."""
@@ -39,6 +40,7 @@ def claim(
     """Returns when every checkpoint is the new cluster's. Raises LostRace when somebody wrote one since the plan was
     made: nobody may be given a catalogue that is older than the bucket."""
     _swap(store, object_key.cluster_checkpoint_key(), encode_cluster_checkpoint(_cluster(plan)), found.cluster_etag)
+    crash_point("restore.claimed_cluster")
     partitions = [(topic, partition) for topic in plan.topics for partition in topic.partitions]
     total = len(partitions) + len(found.groups)
     done = 0
@@ -61,6 +63,7 @@ def claim(
         for _ in threads.map(claim_partition, partitions):
             done += 1
             report(done, total)
+            crash_point("restore.claimed_some")
 
 
 def _cluster(plan: RestorePlan) -> ClusterCheckpoint:

@@ -34,6 +34,7 @@ from tiered.rules.coordinator_slot import coordinator_slot as slot_of
 from tiered.rules.elections import NO_REGISTRATION
 from tiered.rules.restore_plan import RestoredPartition, RestoredTopic, RestorePlan
 from tiered.rules.segment_states import SegmentState
+from tiered.runtime import crash_point
 
 ROWS_AT_ONCE = 500
 NOBODY = -1
@@ -118,6 +119,7 @@ def write(conn: Connection, plan: RestorePlan, *, now_ms: int, report: Report = 
             conn.execute(insert(table), some)
             written += len(some)
             report(written)
+            crash_point("restore.written_some")
     block = update(producer_id_block).where(producer_id_block.c.id == ONLY_ROW)
     if conn.execute(block.values(next_producer_id=plan.next_producer_id)).rowcount == 0:
         conn.execute(insert(producer_id_block).values(id=ONLY_ROW, next_producer_id=plan.next_producer_id))
