@@ -18,10 +18,12 @@ from tiered.cold.object_store import open_store
 from tiered.cold.orphans import Orphans
 from tiered.cold.verification import Problem, StoreVerifier, VerificationState
 from tiered.cold.verify_progress import ProgressFile
+from tiered.formats.segment_check import FaultKind
 from tiered.rules.sampling import ChunkSample
 from tiered.runtime import SystemClock
 
 MAX_SHOWN = 100
+_UNDECIDED = {FaultKind.UNREADABLE, FaultKind.UNKNOWN_FORMAT}
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -109,7 +111,9 @@ def _show(state: VerificationState, url: str, sample: ChunkSample, *, began_at_m
     if state.is_whole:
         print(f"whole: nothing wrong was found in {url}")
     else:
-        print(f"BAD: {counted(state.problem_count, 'problem')} in {url}; the first: {in_words(state.problems[0])}")
+        # A store that does not answer has not lost anything, as far as anybody knows.
+        word = "BAD" if any(each.fault.kind not in _UNDECIDED for each in state.problems) else "UNDECIDED"
+        print(f"{word}: {counted(state.problem_count, 'problem')} in {url}; the first: {in_words(state.problems[0])}")
 
 
 def in_words(problem: Problem) -> str:

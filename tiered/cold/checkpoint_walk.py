@@ -112,8 +112,5 @@ def _checked(
     faults: list[Fault] = []
     for segment in segments:
         faults.extend(segment_check.check_follows(before, segment, start))
-        wrong_key = segment_check.check_key(segment, head.topic_id, head.partition)
-        if wrong_key is not None:
-            faults.append(wrong_key)
         before = segment
     return WalkedPage(head=head, segments=segments, faults=tuple(faults))

@@ -61,6 +61,10 @@ class SegmentVerifier:
 
     def check(self, place: Place) -> CheckedSegment:
         """The segment's verdict. Raises StoreUnavailable when it could not be had."""
+        # A key that is none of ours may lead anywhere: it is not asked for.
+        wrong_key = segment_check.check_key(place.segment, place.topic_id, place.partition)
+        if wrong_key is not None:
+            return CheckedSegment(chunks=0, size_bytes=0, faults=(wrong_key,))
         opened = self._open(place)
         if isinstance(opened, Fault):
             opened = self._open(place)  # The way here may be at fault.

@@ -33,6 +33,14 @@ def test_a_bad_chunk_ends_with_one_and_is_named(whole: VerifiedStore, capsys: py
     assert last == f"BAD: 1 problem in {whole.store.url}; the first: {first}"
 
 
+def test_a_newer_version_is_undecided_and_not_bad(whole: VerifiedStore, capsys: pytest.CaptureFixture[str]) -> None:
+    path = next(whole.root.glob("checkpoints/partitions/*/*/head.json"))
+    path.write_bytes(path.read_bytes().replace(b"-checkpoint/1", b"-checkpoint/9"))
+    assert main(["verify", whole.store.url]) == 1
+    *_, last = capsys.readouterr().out.splitlines()
+    assert last.startswith(f"UNDECIDED: 1 problem in {whole.store.url}; the first: orders-3: unknown-format: ")
+
+
 def test_json_says_the_same_for_programs(whole: VerifiedStore, capsys: pytest.CaptureFixture[str]) -> None:
     whole.path(2).unlink()
     assert main(["verify", whole.store.url, "--json", "--orphans", "-j", "2"]) == 1

@@ -1,6 +1,7 @@
 """Verification of a store from itself: what is whole is called so, what is not is named, and nothing else is."""
 
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from tests.unit.cold.stored_segments import PARTITION, TOPIC, TOPIC_ID
 from tests.unit.cold.verified_store import RECORDS, VerifiedStore, cluster_checkpoint, make_store, only, verify
 from tiered.cold import checkpoints
 from tiered.cold.local import LocalStore
+from tiered.cold.object_store import ObjectInfo
 from tiered.cold.segment_verifier import BLOCK_BYTES
 from tiered.errors import InvalidConfig, StoreUnavailable
 from tiered.formats import object_key
@@ -200,9 +202,12 @@ def test_a_checkpoint_of_a_newer_version_is_not_called_damaged(whole: VerifiedSt
     assert "tiered.partition-checkpoint/2" in fault.message
 
 
-def test_a_row_with_the_key_of_another_segment_is_named(whole: VerifiedStore) -> None:
-    whole.write_head([replace(whole.rows[0], object_key=whole.rows[1].object_key), *whole.rows[1:]])
-    assert {each.fault.kind for each in whole.verify().problems} == {FaultKind.CHECKPOINT, FaultKind.SWAPPED}
+@pytest.mark.parametrize("key", ["of another segment", "../../etc/passwd", ""])
+def test_a_row_with_a_key_that_is_not_its_own_is_named(whole: VerifiedStore, key: str) -> None:
+    wrong = whole.rows[1].object_key if key == "of another segment" else key
+    whole.write_head([replace(whole.rows[0], object_key=wrong), *whole.rows[1:]])
+    found = only(whole.verify())
+    assert (found.fault.kind, found.object_key, found.fault.first_offset) == (FaultKind.CHECKPOINT, wrong, 0)
 
 
 def test_an_empty_store_and_an_unknown_topic_say_what_to_do(tmp_path: Path, whole: VerifiedStore) -> None:
@@ -221,12 +226,12 @@ class Watched(LocalStore):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
-        self.meanwhile = lambda: None
+        self.meanwhile: Callable[[], None] = lambda: None
         self.lengths: list[int] = []
-        self._lock = threading.Lock()
+        self._one_at_a_time = threading.Lock()
 
-    def head(self, key: str):  # type: ignore[no-untyped-def]
-        with self._lock:
+    def head(self, key: str) -> ObjectInfo | None:
+        with self._one_at_a_time:
             meanwhile, self.meanwhile = self.meanwhile, lambda: None
         meanwhile()
         return super().head(key)
