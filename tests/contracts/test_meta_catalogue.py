@@ -1,6 +1,7 @@
 """Topics, partitions, brokers, settings, producer ids, reports and the feed, on SQLite and on PostgreSQL."""
 
 import asyncio
+from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -18,9 +19,10 @@ from tiered.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from tiered.ids import InSyncReplica
 from tiered.meta import brokers, changes, partitions, producer_ids, reports, segments, settings, topics
 from tiered.meta.engine import Database
-from tiered.meta.partitions import InSyncReplica, PartitionRow
+from tiered.meta.partitions import PartitionRow
 from tiered.rules.segment_states import SegmentState
 
 pytest_plugins = ["tests.meta_databases"]
@@ -101,7 +103,7 @@ def test_partitions_can_be_added_and_never_taken_away(database: Database) -> Non
     assert [row.partition for row in database.run_sync(partitions.load_all)] == [0, 1, 2]
     for count, new in ((3, 0), (2, 1), (5, 1)):
         with pytest.raises(InvalidPartitions):
-            database.run_sync(lambda conn, count=count, new=new: grow(conn, count, new))
+            database.run_sync(partial(grow, count=count, new=new))
 
 
 def test_settings_of_a_topic_are_replaced_or_altered_one_by_one(database: Database) -> None:
@@ -124,7 +126,7 @@ def test_a_deleted_topic_frees_its_name_and_retires_its_objects(database: Databa
     topic = database.run_sync(create_topic)
     plans = [segment_plan(topic.topic_id, 0, 10), segment_plan(topic.topic_id, 10, 20)]
     for plan in plans:
-        database.run_sync(lambda conn, plan=plan: segments.plan(conn, plan))
+        database.run_sync(partial(segments.plan, wanted=plan))
     database.run_sync(lambda conn: segments.commit(conn, plans[0].object_id, leader_epoch=0, now_ms=NOW_MS))
     tombstone = database.run_sync(
         lambda conn: topics.delete_topic(conn, topic.topic_id, now_ms=NOW_MS, purge_after_ms=NOW_MS + HOUR_MS)
@@ -237,7 +239,7 @@ def test_broker_settings_have_a_default_and_exceptions(database: Database) -> No
 
 
 def test_producer_id_blocks_never_overlap(database: Database) -> None:
-    blocks = [database.run_sync(lambda conn, size=size: producer_ids.allocate_block(conn, size)) for size in (10, 1, 5)]
+    blocks = [database.run_sync(partial(producer_ids.allocate_block, size=size)) for size in (10, 1, 5)]
     assert blocks == [range(10), range(10, 11), range(11, 16)]
 
 
@@ -263,7 +265,7 @@ def test_the_feed_holds_exactly_what_changed(database: Database) -> None:
     committed = database.run_sync(lambda conn: changes.since(conn, created.number))
     assert [row.state for row in committed.segments] == [SegmentState.COMMITTED]
     assert [(row.topic_id, row.cold_end_offset) for row in committed.partitions] == [(topic.topic_id, 10)]
-    assert committed.topics == committed.brokers == ()
+    assert (committed.topics, committed.brokers) == ((), ())
 
     database.run_sync(lambda conn: settings.alter(conn, broker_id=None, values={"x": "y"}))
     database.run_sync(lambda conn: topics.delete_topic(conn, topic.topic_id, now_ms=NOW_MS, purge_after_ms=NOW_MS))
@@ -287,7 +289,7 @@ async def test_a_reader_that_polls_by_number_misses_no_change(database: Database
             assert {row.topic_id for row in change_set.topics} == {row.topic_id for row in change_set.partitions}
             last = change_set.number
 
-    writers = (database.run(lambda conn, name=name: create_topic(conn, name)) for name in wanted)
+    writers = (database.run(partial(create_topic, name=name)) for name in wanted)
     await asyncio.gather(poll(), *writers)
 
 
@@ -339,6 +341,6 @@ def test_positions_are_updated_in_place(database: Database) -> None:
         position = reports.PartitionPosition(
             topic_id=topic_id, partition=0, high_watermark=high_watermark, log_end_offset=10
         )
-        database.run_sync(lambda conn, position=position: reports.report_positions(conn, [position], now_ms=NOW_MS))
+        database.run_sync(partial(reports.report_positions, positions=[position], now_ms=NOW_MS))
     query = "SELECT high_watermark, log_end_offset FROM partition_position"
     assert database.run_sync(lambda conn: [tuple(row) for row in conn.exec_driver_sql(query)]) == [(9, 10)]

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from uuid import UUID, uuid4
 
 import pytest
@@ -13,7 +14,7 @@ from tests.catalogue import NOW_MS, create_topic, elect, register, registration
 from tiered.errors import LostRace
 from tiered.ids import InSyncReplica, TopicId, TopicPartition
 from tiered.meta import brokers, changes, partitions, replica_sets, topics
-from tiered.meta.elections import Elected, change_replica_sets
+from tiered.meta.elections import Decide, Elected, change_replica_sets
 from tiered.meta.engine import Database
 from tiered.meta.partitions import PartitionRow
 from tiered.rules import elections
@@ -29,6 +30,10 @@ def after_failure(row: PartitionRow, standings: Standings) -> ReplicaSet | None:
 def fail(conn: Connection, *dead: InSyncReplica) -> Elected:
     """What the controller does with brokers that fell silent."""
     return change_replica_sets(conn, after_failure, fence=dead)
+
+
+def failure(dead: InSyncReplica) -> Callable[[Connection], Elected]:
+    return lambda conn: fail(conn, dead)
 
 
 def member(database: Database, broker_id: int) -> InSyncReplica:
@@ -92,9 +97,10 @@ def test_what_a_row_holds_comes_back_as_it_was_written(database: Database, three
 def test_nothing_is_written_where_nothing_is_decided(database: Database) -> None:
     database.run_sync(lambda conn: create_topic(conn, assignments=[(1, 2)] * 2))
     before = database.run_sync(partitions.load_all)
-    for decide in (lambda row, _: None, lambda row, _: row.replica_set):
-        elected = database.run_sync(lambda conn, decide=decide: change_replica_sets(conn, decide))
-        assert elected.changed == elected.fenced == ()
+    decisions: tuple[Decide, ...] = (lambda row, _: None, lambda row, _: row.replica_set)
+    for decide in decisions:
+        elected = database.run_sync(partial(change_replica_sets, decide=decide))
+        assert (elected.changed, elected.fenced) == ((), ())
     assert database.run_sync(partitions.load_all) == before
 
 
@@ -124,7 +130,7 @@ def test_only_the_very_registration_that_was_named_is_fenced(database: Database,
     database.run_sync(lambda conn: create_topic(conn, assignments=[(1, 2, 3)]))
     before = only_row(database)
     elected = database.run_sync(lambda conn: fail(conn, InSyncReplica(*stale)))
-    assert elected.fenced == elected.changed == ()
+    assert (elected.fenced, elected.changed) == ((), ())
     assert only_row(database) == before
     assert not any(row.fenced for row in database.run_sync(brokers.load_all))
 
@@ -188,7 +194,7 @@ def test_a_row_that_is_at_another_epoch_is_never_overwritten(database: Database)
     for epoch in (0, 2):
         wrong = replace(before, leader=NO_LEADER, partition_epoch=epoch)
         with pytest.raises(LostRace, match="1 of 1"):
-            database.run_sync(lambda conn, wrong=wrong: replica_sets.write(conn, [wrong]))
+            database.run_sync(partial(replica_sets.write, rows=[wrong]))
     assert database.run_sync(lambda conn: partitions.load(conn, topic_id, 0)) == before
 
 
@@ -205,7 +211,7 @@ async def test_controllers_that_fence_different_brokers_leave_what_one_of_them_w
     database: Database, three: tuple[InSyncReplica, ...]
 ) -> None:
     await database.run(lambda conn: create_topic(conn, assignments=[(1, 2, 3), (2, 3, 1), (3, 1, 2)]))
-    await asyncio.gather(*(database.run(lambda conn, dead=dead: fail(conn, dead)) for dead in three[:2]))
+    await asyncio.gather(*(database.run(failure(dead)) for dead in three[:2]))
     for row in await database.run(partitions.load_all):
         assert row.leader == 3
         assert len(row.isr) == 2, "one of the dead keeps its place"
@@ -221,13 +227,11 @@ def test_leader_epochs_only_ever_rise(database: Database, three: tuple[InSyncRep
     for step in range(12):
         broker_id = 1 + step % 3
         if step % 4 == 3:
-            made = database.run_sync(
-                lambda conn, broker_id=broker_id: registration(conn, broker_id, clean_epoch=epochs[broker_id])
-            )
+            made = database.run_sync(partial(registration, broker_id=broker_id, clean_epoch=epochs[broker_id]))
             epochs[broker_id] = made.broker_epoch
         else:
             dead = InSyncReplica(broker_id, epochs[broker_id])
-            database.run_sync(lambda conn, dead=dead: fail(conn, dead))
+            database.run_sync(failure(dead))
         row = only_row(database)
         assert row.leader_epoch >= last.leader_epoch
         assert row.partition_epoch >= last.partition_epoch
@@ -245,7 +249,7 @@ def test_ten_thousand_partitions_fail_over_in_a_moment(database: Database, three
     seconds = []
     for dead in three[:2]:
         began = time.perf_counter()
-        elected = database.run_sync(lambda conn, dead=dead: fail(conn, dead), deadline_ms=8_000)
+        elected = database.run_sync(failure(dead), deadline_ms=8_000)
         seconds.append(time.perf_counter() - began)
         assert elected.fenced == (dead,)
         assert len(elected.changed) == (10_000 if dead == three[0] else 6_667)
@@ -341,7 +345,7 @@ def test_partitions_that_nobody_led_are_led_by_whoever_returns(
 @pytest.mark.usefixtures("three")
 async def test_a_reader_that_polls_sees_every_epoch_of_every_partition_in_order(database: Database) -> None:
     """A lower number never commits later: what was read is never followed by something older."""
-    topic_ids = [(await database.run(lambda conn, n=n: create_topic(conn, f"t{n}", assignments=[(1, 2, 3)]))).topic_id
+    topic_ids = [(await database.run(partial(create_topic, name=f"t{n}", assignments=[(1, 2, 3)]))).topic_id
                  for n in range(4)]  # fmt: skip
     rounds = 8
     seen: dict[UUID, int] = {}
@@ -360,18 +364,18 @@ async def test_a_reader_that_polls_sees_every_epoch_of_every_partition_in_order(
 
     async def write(topic_id: UUID) -> None:
         for turn in range(rounds):
-            await database.run(lambda conn, turn=turn: elect(conn, topic_id, 1 + turn % 3))
+            await database.run(partial(elect, topic_id=topic_id, leader=1 + turn % 3))
 
     await asyncio.gather(poll(), *map(write, topic_ids))
 
 
 def test_the_feed_tells_who_is_registered_and_who_holds_a_slot(database: Database) -> None:
     start = database.run_sync(lambda conn: changes.since(conn, 0))
-    assert start.broker_ids == {1}
+    assert start.broker_ids == frozenset({1})
     database.run_sync(lambda conn: register(conn, 2))
     database.run_sync(lambda conn: brokers.unregister(conn, broker_id=1))
     now = database.run_sync(lambda conn: changes.since(conn, start.number))
-    assert (now.broker_ids, [row.broker_id for row in now.brokers]) == ({2}, [2])
+    assert (now.broker_ids, [row.broker_id for row in now.brokers]) == (frozenset({2}), [2])
     quiet = database.run_sync(lambda conn: changes.since(conn, now.number))
     assert (quiet.broker_ids, quiet.slots) == (None, ())
 

@@ -187,8 +187,7 @@ def test_retaking_leaves_the_slots_of_others_alone(database: Database) -> None:
 
 
 def test_with_another_number_of_slots_a_moved_group_is_still_written(database: Database) -> None:
-    for _ in range(3):
-        by = take(database)
+    *_, by = (take(database) for _ in range(3))
     write(database, later(by, number=50), commit(5))
     moved = take(database, slot_count=SLOTS + 3)
     slot = coordinator_slot("billing", SLOTS + 3)

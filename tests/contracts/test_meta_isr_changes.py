@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
@@ -53,19 +54,16 @@ class Led:
     def swap(self, conn: Connection, **others: Any) -> PartitionRow:
         """Everybody in sync, expected at the row's epochs, but for what `others` say."""
         now = partitions.load(conn, self.topic_id, 0)
-        return partitions.change_isr(
-            conn,
-            **{
-                "topic_id": self.topic_id,
-                "partition": 0,
-                "broker_id": 1,
-                "broker_epoch": self.members[0].broker_epoch,
-                "leader_epoch": now.leader_epoch,
-                "expected_partition_epoch": now.partition_epoch,
-                "isr": self.members,
-            }
-            | others,
-        )
+        arguments: dict[str, Any] = {
+            "topic_id": self.topic_id,
+            "partition": 0,
+            "broker_id": 1,
+            "broker_epoch": self.members[0].broker_epoch,
+            "leader_epoch": now.leader_epoch,
+            "expected_partition_epoch": now.partition_epoch,
+            "isr": self.members,
+        }
+        return partitions.change_isr(conn, **(arguments | others))
 
     def change(self, **others: Any) -> IsrChange:
         now = self.row
@@ -227,10 +225,7 @@ async def test_of_many_changes_at_the_same_epoch_one_happens(led: Led) -> None:
     expected = led.row.partition_epoch
     wanted = [led.members, led.members[:1], (led.members[0], led.members[2])] * 3
     results = await asyncio.gather(
-        *(
-            led.database.run(lambda conn, isr=isr: led.swap(conn, isr=isr, expected_partition_epoch=expected))
-            for isr in wanted
-        ),
+        *(led.database.run(partial(led.swap, isr=isr, expected_partition_epoch=expected)) for isr in wanted),
         return_exceptions=True,
     )
     rows = [each for each in results if isinstance(each, PartitionRow)]
@@ -245,7 +240,7 @@ async def test_of_many_changes_at_the_same_epoch_one_happens(led: Led) -> None:
 
 def test_each_of_many_changes_stands_for_itself(led: Led) -> None:
     topic = led.database.run_sync(lambda conn: create_topic(conn, "many", assignments=[(1, 2, 3), (2, 3, 1), (1, 3)]))
-    rows = [led.database.run_sync(lambda conn, n=n: partitions.load(conn, topic.topic_id, n)) for n in range(3)]
+    rows = [led.database.run_sync(partial(partitions.load, topic_id=topic.topic_id, number=n)) for n in range(3)]
     one = led.members[:1]
     asked = [led.change(topic_id=topic.topic_id, partition=n, expected_partition_epoch=0, isr=one) for n in range(3)]
     asked.append(led.change(expected_partition_epoch=0, isr=one))
@@ -256,7 +251,7 @@ def test_each_of_many_changes_stands_for_itself(led: Led) -> None:
     assert [type(each) for each in answers] == [
         PartitionRow, FencedLeaderEpoch, PartitionRow, LostRace, UnknownTopicOrPartition,
     ]  # fmt: skip
-    now = [led.database.run_sync(lambda conn, n=n: partitions.load(conn, topic.topic_id, n)) for n in range(3)]
+    now = [led.database.run_sync(partial(partitions.load, topic_id=topic.topic_id, number=n)) for n in range(3)]
     assert (answers[0], rows[1], answers[2]) == tuple(now)
     assert now[0].isr == now[2].isr == one
 

@@ -5,9 +5,11 @@ import queue
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+from sqlalchemy import Connection
 
 from tests.catalogue import create_topic, open_ready
 from tiered.errors import InvalidTopic
@@ -63,7 +65,7 @@ def test_every_change_wakes_a_listener_within_a_moment(postgres: Database) -> No
     heard.next()
     delays = []
     for number in range(20):
-        postgres.run_sync(lambda conn, number=number: create_topic(conn, f"t{number}"))
+        postgres.run_sync(partial(create_topic, name=f"t{number}"))
         committed = time.perf_counter()
         delays.append(heard.next() - committed)
     print(f"\nwoken {sorted(delays)[len(delays) // 2] * 1000:.2f} ms after the commit was answered (median)")
@@ -77,8 +79,8 @@ def test_what_was_not_committed_is_not_told(postgres: Database) -> None:
     postgres.listen(heard)
     heard.next()
 
-    def fail(conn: "object") -> None:
-        create_topic(conn, "half")  # type: ignore[arg-type]
+    def fail(conn: Connection) -> None:
+        create_topic(conn, "half")
         raise InvalidTopic("as planned")
 
     with pytest.raises(InvalidTopic):
@@ -109,10 +111,10 @@ def test_a_connection_that_was_lost_is_made_again_and_says_so(
     heard = Heard()
     postgres.listen(heard)
     heard.next()
+    cut = f"SELECT pg_terminate_backend(pid) {LISTENING}"
     for _ in range(2):
         heard.drain()
-        cut = f"SELECT pg_terminate_backend(pid) {LISTENING}"
-        assert postgres.run_sync(lambda conn, cut=cut: conn.exec_driver_sql(cut).scalars().all()) == [True]
+        assert postgres.run_sync(lambda conn: conn.exec_driver_sql(cut).scalars().all()) == [True]
         heard.next()  # what came meanwhile would not have been heard
         heard.drain()
         postgres.run_sync(lambda conn: create_topic(conn, f"t{time.monotonic_ns()}"))

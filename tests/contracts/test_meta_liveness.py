@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -169,14 +170,10 @@ def test_a_clock_that_was_set_back_does_not_leave_the_cluster_without_a_controll
 async def test_of_many_who_reach_for_the_lease_one_gets_it(database: Database) -> None:
     epochs = {1: epoch_of(database, 1)}
     for broker_id in range(2, 7):
-        epochs[broker_id] = await database.run(lambda conn, broker_id=broker_id: register(conn, broker_id))
+        epochs[broker_id] = await database.run(partial(register, broker_id=broker_id))
     pulses = await asyncio.gather(
         *(
-            database.run(
-                lambda conn, broker_id=broker_id, epoch=epoch: liveness.beat(
-                    conn, broker_id=broker_id, broker_epoch=epoch, lease_ms=LONG_MS
-                )
-            )
+            database.run(partial(liveness.beat, broker_id=broker_id, broker_epoch=epoch, lease_ms=LONG_MS))
             for broker_id, epoch in epochs.items()
         )
     )
@@ -231,7 +228,7 @@ async def test_a_beat_goes_ahead_of_all_that_waits_for_a_lock(postgres_url: str)
 
     holder = asyncio.create_task(other.run(hold))
     await asyncio.to_thread(entered.wait, 10)
-    waiting = [asyncio.create_task(database.run(lambda conn, n=n: create_topic(conn, f"t{n}"))) for n in range(12)]
+    waiting = [asyncio.create_task(database.run(partial(create_topic, name=f"t{n}"))) for n in range(12)]
     await asyncio.sleep(0.1)
     for _ in range(5):
         pulse = await database.run(

@@ -3,6 +3,7 @@
 import re
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from tiered.meta.elections import change_replica_sets
 from tiered.meta.engine import Database
 from tiered.meta.tables import group_offset, metadata
 from tiered.rules.elections import after_failure
+from tiered.rules.replica_set import ReplicaSet, Standings
 
 pytest_plugins = ["tests.meta_databases"]
 
@@ -83,7 +85,7 @@ def test_the_database_itself_refuses_what_the_invariants_forbid(database: Databa
     topic_id = database.run_sync(create_topic).topic_id
     plans = [segment_plan(topic_id, 0, 10), segment_plan(topic_id, 5, 10)]
     for plan in plans:
-        database.run_sync(lambda conn, plan=plan: segments.plan(conn, plan))
+        database.run_sync(partial(segments.plan, wanted=plan))
     database.run_sync(lambda conn: segments.commit(conn, plans[0].object_id, leader_epoch=0, now_ms=NOW_MS))
     with pytest.raises(DBAPIError):
         database.run_sync(lambda conn: conn.execute(text(statement)))
@@ -101,7 +103,7 @@ def test_every_view_has_its_documented_columns_in_order(database: Database) -> N
         return tuple(conn.execute(text(f"SELECT * FROM {view}")).keys())
 
     for view in views.REVISIONS[migrations.REVISIONS[-1]]:
-        assert database.run_sync(lambda conn, view=view: columns(conn, view.name)) == view.columns
+        assert database.run_sync(partial(columns, view=view.name)) == view.columns
 
 
 def local(topic_id: UUID, base: int, end: int, *, closed: bool = True, partition: int = 0) -> reports.LocalSegment:
@@ -122,9 +124,9 @@ def test_v_segments_says_where_each_range_of_offsets_is(database: Database) -> N
     topic_id = database.run_sync(create_topic).topic_id
     plans = [segment_plan(topic_id, base, base + 10) for base in range(0, 50, 10)]
     for plan in plans:
-        database.run_sync(lambda conn, plan=plan: segments.plan(conn, plan))
+        database.run_sync(partial(segments.plan, wanted=plan))
     for plan in plans[:3]:
-        database.run_sync(lambda conn, plan=plan: segments.commit(conn, plan.object_id, leader_epoch=0, now_ms=NOW_MS))
+        database.run_sync(partial(segments.commit, object_id=plan.object_id, leader_epoch=0, now_ms=NOW_MS))
     database.run_sync(
         lambda conn: segments.retire_before(
             conn, topic_id, 0, leader_epoch=0, new_log_start_offset=10, now_ms=NOW_MS, purge_after_ms=NOW_MS
@@ -135,8 +137,12 @@ def test_v_segments_says_where_each_range_of_offsets_is(database: Database) -> N
     on_disk.append(local(topic_id, 50, 53, closed=False))
     for broker_id in (1, 2):
         database.run_sync(
-            lambda conn, broker_id=broker_id: reports.replace_local_segments(
-                conn, broker_id=broker_id, of_partitions=None, segments=on_disk, now_ms=NOW_MS
+            partial(
+                reports.replace_local_segments,
+                broker_id=broker_id,
+                of_partitions=None,
+                segments=on_disk,
+                now_ms=NOW_MS,
             )
         )
     rows = selected(
@@ -187,7 +193,7 @@ def test_v_overdue_uploads_lists_what_should_have_ended(database: Database) -> N
     late = segment_plan(topic_id, 0, 10, planned_at_ms=now_ms - 2 * HOUR_MS)
     on_time = segment_plan(topic_id, 10, 20, planned_at_ms=now_ms)
     for plan in (late, on_time):
-        database.run_sync(lambda conn, plan=plan: segments.plan(conn, plan))
+        database.run_sync(partial(segments.plan, wanted=plan))
     ((topic, base, owner, abandoned, overdue_ms),) = selected(
         database, "SELECT topic, base_offset, owner, abandoned, overdue_ms FROM v_overdue_uploads"
     )
@@ -201,9 +207,9 @@ def test_v_topic_cost_counts_what_is_stored_and_where(database: Database) -> Non
     database.run_sync(lambda conn: create_topic(conn, "empty"))
     plans = [segment_plan(topic_id, base, base + 10) for base in (0, 10, 20)]
     for plan in plans:
-        database.run_sync(lambda conn, plan=plan: segments.plan(conn, plan))
+        database.run_sync(partial(segments.plan, wanted=plan))
     for plan in plans[:2]:
-        database.run_sync(lambda conn, plan=plan: segments.commit(conn, plan.object_id, leader_epoch=0, now_ms=NOW_MS))
+        database.run_sync(partial(segments.commit, object_id=plan.object_id, leader_epoch=0, now_ms=NOW_MS))
     database.run_sync(
         lambda conn: segments.retire_before(
             conn, topic_id, 0, leader_epoch=0, new_log_start_offset=10, now_ms=NOW_MS, purge_after_ms=NOW_MS
@@ -225,17 +231,21 @@ def test_v_topic_cost_counts_what_is_stored_and_where(database: Database) -> Non
 
 
 def test_v_partitions_counts_who_is_in_sync_and_serves(database: Database) -> None:
-    epochs = [1, *(database.run_sync(lambda conn, each=each: register(conn, each)) for each in (2, 3))]
+    epochs = [1, *(database.run_sync(partial(register, broker_id=each)) for each in (2, 3))]
     database.run_sync(lambda conn: create_topic(conn, assignments=[(2, 3, 1), (1,)]))
     wanted = "SELECT topic, partition, leader, preferred_leader, leader_epoch, replicas, in_sync, under_replicated, "
     wanted += "reassigning, high_watermark FROM v_partitions ORDER BY partition"
     alone = ("orders", 1, 1, 1, 0, 1, 1, False, False, None)
     assert selected(database, wanted) == [("orders", 0, 2, 2, 0, 3, 3, False, False, None), alone]
-    dead, moving = InSyncReplica(2, epochs[1]), {"adding_replicas": (1,), "removing_replicas": (2,)}
+    dead = InSyncReplica(2, epochs[1])
+
+    def move(row: partitions.PartitionRow, _: Standings) -> ReplicaSet | None:
+        moved = replace(row.replica_set, adding_replicas=(1,), removing_replicas=(2,))
+        return moved if row.partition == 0 else None
 
     def fail_and_move(conn: Connection) -> None:
         change_replica_sets(conn, lambda row, now: after_failure(row.replica_set, now, min_isr=3), fence=[dead])
-        change_replica_sets(conn, lambda row, _: replace(row.replica_set, **moving) if row.partition == 0 else None)
+        change_replica_sets(conn, move)
         position = reports.PartitionPosition(
             topic_id=topics.load_all(conn)[0].topic_id, partition=0, high_watermark=7, log_end_offset=9
         )
@@ -258,9 +268,13 @@ def test_every_query_of_the_guide_runs(database: Database) -> None:
     queries = re.findall(r"```sql\n(.*?)```", GUIDE, re.DOTALL)
     statements = [statement for query in queries for statement in query.split(";") if statement.strip()]
     assert len(statements) >= 6
+
+    def run(conn: Connection, statement: str) -> None:
+        conn.exec_driver_sql(statement).all()
+
     database.run_sync(create_topic)
     for statement in statements:
-        database.run_sync(lambda conn, statement=statement: conn.exec_driver_sql(statement).all())
+        database.run_sync(partial(run, statement=statement))
 
 
 def test_the_guide_names_every_column_of_every_view_and_every_table() -> None:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from uuid import UUID, uuid4
 
 import pytest
@@ -153,7 +154,7 @@ async def test_of_leaders_that_commit_the_same_offsets_at_once_one_wins(database
         rows = [plan(database, segment_plan(topic_id, base, base + 10)) for _ in range(4)]
         results = await asyncio.gather(
             *(
-                database.run(lambda conn, row=row: segments.commit(conn, row.object_id, leader_epoch=0, now_ms=NOW_MS))
+                database.run(partial(segments.commit, object_id=row.object_id, leader_epoch=0, now_ms=NOW_MS))
                 for row in rows
             ),
             return_exceptions=True,
@@ -168,12 +169,10 @@ async def test_a_commit_and_an_election_at_once_leave_one_order(database: Databa
         before = await database.run(lambda conn: partitions.load(conn, topic_id, 0))
         end = before.cold_end_offset + 10
         wanted = segment_plan(topic_id, before.cold_end_offset, end, leader_epoch=before.leader_epoch)
-        await database.run(lambda conn, wanted=wanted: segments.plan(conn, wanted))
+        await database.run(partial(segments.plan, wanted=wanted))
         result, after = await asyncio.gather(
             database.run(
-                lambda conn, wanted=wanted: segments.commit(
-                    conn, wanted.object_id, leader_epoch=wanted.leader_epoch, now_ms=NOW_MS
-                )
+                partial(segments.commit, object_id=wanted.object_id, leader_epoch=wanted.leader_epoch, now_ms=NOW_MS)
             ),
             database.run(lambda conn: elect(conn, topic_id)),
             return_exceptions=True,
@@ -324,12 +323,10 @@ async def test_a_sweeper_and_a_late_commit_never_both_succeed(database: Database
     base = 0
     for _ in range(10):
         wanted = segment_plan(topic_id, base, base + 10)
-        await database.run(lambda conn, wanted=wanted: segments.plan(conn, wanted))
+        await database.run(partial(segments.plan, wanted=wanted))
         result, swept = await asyncio.gather(
-            database.run(
-                lambda conn, wanted=wanted: segments.commit(conn, wanted.object_id, leader_epoch=0, now_ms=NOW_MS)
-            ),
-            database.run(lambda conn, wanted=wanted: segments.abandon(conn, [wanted.object_id], now_ms=NOW_MS)),
+            database.run(partial(segments.commit, object_id=wanted.object_id, leader_epoch=0, now_ms=NOW_MS)),
+            database.run(partial(segments.abandon, object_ids=[wanted.object_id], now_ms=NOW_MS)),
             return_exceptions=True,
         )
         assert isinstance(result, SegmentRow) != bool(swept)
@@ -376,7 +373,7 @@ def test_committed_rows_are_listed_from_an_offset_and_for_a_replica(database: Da
     other = database.run_sync(lambda conn: create_topic(conn, "other")).topic_id
     elsewhere = add(database, other, 0, 7)
     for broker_id in (2, 11):  # a list that names 11 does not name 1
-        database.run_sync(lambda conn, broker_id=broker_id: register(conn, broker_id))
+        database.run_sync(partial(register, broker_id=broker_id))
     shared = database.run_sync(lambda conn: create_topic(conn, "shared", assignments=[(2, 11), (11,)])).topic_id
     followed = add(database, shared, 0, 5)
 
@@ -393,7 +390,7 @@ def test_committed_rows_are_listed_from_an_offset_and_for_a_replica(database: Da
     assert listed(30) == []
     assert set(database.run_sync(lambda conn: segments.load_committed(conn, replica=1))) == {*rows, elsewhere}
     for follower in (2, 11):
-        found = database.run_sync(lambda conn, follower=follower: segments.load_committed(conn, replica=follower))
+        found = database.run_sync(partial(segments.load_committed, replica=follower))
         assert found == (followed,)
     assert database.run_sync(lambda conn: segments.load_committed(conn, replica=3)) == ()
     database.run_sync(lambda conn: topics.delete_topic(conn, other, now_ms=NOW_MS, purge_after_ms=NOW_MS))
