@@ -23,6 +23,7 @@ from tiered.config import (
     describe_topic,
     load_serve_options,
 )
+from tiered.config.describe import ConfigEntry
 from tiered.errors import InvalidConfig
 
 # Kafka 4.2's defaults, as `kafka-configs --describe --all` prints them. Ours differ where the design says so.
@@ -64,7 +65,7 @@ KAFKA_TOPIC_DEFAULTS = {
 DEFAULTS = BrokerSettings()
 
 
-def described(overrides: dict[str, str], broker: BrokerSettings = DEFAULTS) -> dict[str, object]:
+def described(overrides: dict[str, str], broker: BrokerSettings = DEFAULTS) -> dict[str, ConfigEntry]:
     return {entry.name: entry for entry in describe_topic(overrides, broker)}
 
 

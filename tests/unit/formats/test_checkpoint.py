@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from tiered.errors import CorruptObject
 from tiered.formats import checkpoint_bytes
 from tiered.formats.checkpoint import (
     CheckpointPage,
+    CommittedSegment,
     PartitionCheckpoint,
     decode_checkpoint_page,
     decode_cluster_checkpoint,
@@ -30,7 +32,11 @@ from tiered.formats.checkpoint import (
 HEAD = encode_partition_checkpoint(golden.partition_checkpoint())
 PAGE = encode_checkpoint_page(golden.page())
 CLUSTER = encode_cluster_checkpoint(golden.cluster_checkpoint())
-EACH = [(decode_partition_checkpoint, HEAD), (decode_checkpoint_page, PAGE), (decode_cluster_checkpoint, CLUSTER)]
+EACH: list[tuple[Callable[[bytes], object], bytes]] = [
+    (decode_partition_checkpoint, HEAD),
+    (decode_checkpoint_page, PAGE),
+    (decode_cluster_checkpoint, CLUSTER),
+]
 
 
 def signed(members: dict[str, Any]) -> bytes:
@@ -187,7 +193,7 @@ def test_full_pages_are_sealed_and_the_newest_segments_stay(count: int, pages: i
     result = sealed(checkpoint, 10)
     assert len(result.pages) == len(result.checkpoint.pages) == pages
     assert len(result.checkpoint.segments) == left
-    found = []
+    found: list[CommittedSegment] = []
     for reference, data in result.pages:
         page = decode_checkpoint_page(data, reference)
         assert page_ref(page) == reference

@@ -50,8 +50,9 @@ def test_a_whole_chunk_passes(decoder: str, count: int) -> None:
 
 
 def test_a_crc_that_was_wrong_before_the_upload_is_named(decoder: str) -> None:
-    batches = [batch(0, 5), bytearray(batch(5, 5)), batch(10, 5)]
-    batches[1][-1] ^= 1  # type: ignore[index]
+    wrong = bytearray(batch(5, 5))
+    wrong[-1] ^= 1
+    batches = [batch(0, 5), bytes(wrong), batch(10, 5)]
     fault = check_chunk(row_of(batches, 0, 14, 15), b"".join(batches), chunk=7)
     assert fault is not None
     assert (fault.kind, fault.first_offset, fault.last_offset, fault.chunk) == (FaultKind.BATCH, 5, 9, 7)

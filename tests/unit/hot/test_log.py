@@ -248,7 +248,7 @@ def test_a_log_can_begin_anew_further_on(tmp_path: Path) -> None:
     log.flush()
     log.truncate_fully_and_start_at(1_000)
     assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (0, 1_000, 1_000)
-    assert log.leader_epochs.entries == ()
+    assert list(log.leader_epochs.entries) == []
     log.restore_leader_epochs([(1, 0), (3, 500)])
     log.keep_leader_epochs()
     assert open_log(tmp_path).leader_epochs.entries == ((1, 0), (3, 500))

@@ -3,6 +3,7 @@
 import random
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ def left_by_kill(source: Path, target: Path) -> Path:
     return target
 
 
-def some_log(directory: Path, count: int = 6, **config: int) -> Log:
+def some_log(directory: Path, count: int = 6, **config: Any) -> Log:
     log = open_log(directory, **config)
     log.begin_leader_epoch(1)
     for number in range(count):

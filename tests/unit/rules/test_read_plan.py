@@ -1,5 +1,7 @@
 """Which tier answers a read."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,7 +37,7 @@ def test_each_bound_belongs_to_the_tier_that_holds_it(offset: int, expected: obj
 
 
 def test_without_a_log_end_the_readable_end_bounds_the_offsets() -> None:
-    bounds = {**BOUNDS, "log_end_offset": None}
+    bounds: dict[str, Any] = {**BOUNDS, "log_end_offset": None}
     assert plan(1000, **bounds) == CaughtUp(offset=1000)
     assert plan(1001, **bounds) == OutOfRange(offset=1001, log_start_offset=100, log_end_offset=1000)
 

@@ -255,7 +255,8 @@ def test_log_start_only_grows_and_respects_pins_and_the_tiers(
     if remote:
         assert start <= end
     for pin in held:
-        if pin.expires_at_ms > NOW_MS and pin.start_offset < pin.end_offset:
+        is_held = pin.expires_at_ms is None or pin.expires_at_ms > NOW_MS
+        if is_held and pin.start_offset < pin.end_offset:
             assert start <= max(pin.start_offset, log_start) or start <= log_start or pin.end_offset <= log_start
     kept = [verdict for verdict in decided.verdicts if not verdict.deletes]
     assert [verdict.base_offset for verdict in kept] == sorted(verdict.base_offset for verdict in kept)

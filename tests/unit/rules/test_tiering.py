@@ -1,6 +1,7 @@
 """Which closed segments are uploaded next."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -24,8 +25,8 @@ class Segment:
 LOG = [Segment(0, 10), Segment(10, 20), Segment(20, 30), replace(Segment(30, 35), closed=False)]
 
 
-def decide(segments: list[Segment] = LOG, **changes: int | bool) -> UploadPlan[Segment]:
-    arguments: dict[str, int | bool] = {
+def decide(segments: list[Segment] = LOG, **changes: Any) -> UploadPlan[Segment]:
+    arguments: dict[str, Any] = {
         "log_start_offset": 0,
         "cold_end_offset": 0,
         "high_watermark": 35,
@@ -36,7 +37,7 @@ def decide(segments: list[Segment] = LOG, **changes: int | bool) -> UploadPlan[S
         "now_ms": NOW_MS,
         "limit": 10,
     }
-    return next_uploads(segments, **{**arguments, **changes})  # type: ignore[arg-type]
+    return next_uploads(segments, **{**arguments, **changes})
 
 
 def test_closed_segments_are_uploaded_oldest_first_and_the_active_one_is_not() -> None:
@@ -56,11 +57,13 @@ def test_upload_goes_on_where_the_store_ends() -> None:
 
 @pytest.mark.parametrize("bound", ["high_watermark", "last_stable_offset"])
 def test_nothing_above_the_stable_end_is_uploaded(bound: str) -> None:
-    plan = decide(**{bound: 29})
+    below: dict[str, Any] = {bound: 29}
+    plan = decide(**below)
     assert [segment.base_offset for segment in plan.uploads] == [0, 10]
     assert plan.waiting is Waiting.NOT_STABLE
     assert plan.overdue_bytes == 200
-    assert decide(**{bound: 30}).uploads == tuple(LOG[:3])
+    above: dict[str, Any] = {bound: 30}
+    assert decide(**above).uploads == tuple(LOG[:3])
 
 
 def test_disabled_topic_uploads_nothing_and_owes_nothing() -> None:

@@ -37,9 +37,10 @@ def test_request_headers_are_read_as_they_were_written(api_key: int, api_version
 def test_request_header_is_what_kio_writes() -> None:
     from kio.schema.request_header.v1.header import RequestHeader as HeaderV1
     from kio.schema.request_header.v2.header import RequestHeader as HeaderV2
+    from kio.static.primitive import i16, i32
 
     for cls, version in ((HeaderV1, 8), (HeaderV2, 9)):
-        header = cls(request_api_key=0, request_api_version=version, correlation_id=9, client_id="me")
+        header = cls(request_api_key=i16(0), request_api_version=i16(version), correlation_id=i32(9), client_id="me")
         assert frames.request_header(0, version, 9, "me") == kio_bytes(header)
 
 

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from tiered.broker.acknowledge import acknowledged
 from tiered.broker.admin import NewTopic
@@ -60,7 +61,8 @@ class MemoryChannels:
         self._open.add(channel)
         try:
             answering = asyncio.ensure_future(answer_of(self._cluster.brokers[channel.leader_id], request))
-            await asyncio.wait([answering, channel.closed], return_when=asyncio.FIRST_COMPLETED)
+            waited: set[asyncio.Future[Any]] = {answering, channel.closed}
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
             if channel.closed.done():
                 raise RequestTimedOut("the channel was closed")
             return answering.result()

@@ -38,15 +38,13 @@ def third(tmp_path: Path) -> Partition:
 
 def test_a_replica_is_nothing_until_a_row_says_so(tmp_path: Path) -> None:
     made = replica(tmp_path, 1)
-    assert made.role is Role.NONE
+    roles = [made.role]
     with pytest.raises(NotLeader):
         append(made, batch("a"))
-    tell(made, row())
-    assert made.role is Role.LEADER
-    tell(made, row(leader=2, epoch=1))
-    assert made.role is Role.FOLLOWER
-    tell(made, row(leader=-1, epoch=2))
-    assert made.role is Role.NONE
+    for told in (row(), row(leader=2, epoch=1), row(leader=-1, epoch=2)):
+        tell(made, told)
+        roles.append(made.role)
+    assert roles == [Role.NONE, Role.LEADER, Role.FOLLOWER, Role.NONE]
 
 
 def test_a_row_of_an_earlier_registration_makes_nobody_a_leader(tmp_path: Path) -> None:
