@@ -54,11 +54,9 @@ class Crowd:
         self.random = random.Random(seed)
         self.databases = {each: Database.open(url) for each in (1, 2, 3)}
         first = self.databases[1].run_sync
-        self.epochs = {1: 1} | {each: first(lambda conn, each=each: register(conn, each)) for each in (2, 3)}
+        self.epochs = {1: 1} | {each: first(partial(register, broker_id=each)) for each in (2, 3)}
         spread = [(1, 2, 3), (2, 3, 1), (3, 1, 2)]
-        self.topic_ids = [
-            first(lambda conn, name=name: create_topic(conn, name, assignments=spread)).topic_id for name in "ab"
-        ]
+        self.topic_ids = [first(partial(create_topic, name=name, assignments=spread)).topic_id for name in "ab"]
         self.numbers = itertools.count()
         self.outcomes: Counter[str] = Counter()
 

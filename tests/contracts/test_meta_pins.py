@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from uuid import UUID, uuid4
 
 import pytest
@@ -32,8 +33,8 @@ def topic_id(database: Database) -> UUID:
     topic_id = database.run_sync(create_topic).topic_id
     for base in (0, 10, 20):
         plan = segment_plan(topic_id, base, base + 10)
-        database.run_sync(lambda conn, plan=plan: segments.plan(conn, plan))
-        database.run_sync(lambda conn, plan=plan: segments.commit(conn, plan.object_id, leader_epoch=0, now_ms=NOW_MS))
+        database.run_sync(partial(segments.plan, wanted=plan))
+        database.run_sync(partial(segments.commit, object_id=plan.object_id, leader_epoch=0, now_ms=NOW_MS))
     return topic_id
 
 
@@ -219,7 +220,10 @@ def test_a_pin_lives_on_after_its_topic_until_the_topic_is_forgotten(database: D
     row = take(database, topic_id, 10, 20)
     delete_topic(database, topic_id)
     database.run_sync(lambda conn: pins.renew(conn, row.pin_id, ttl_ms=2 * HOUR_MS, max_lifetime_ms=9 * HOUR_MS))
-    forget = lambda: database.run_sync(lambda conn: topics.forget_deleted(conn, deleted_before_ms=NOW_MS + 1))  # noqa: E731
+
+    def forget() -> tuple[UUID, ...]:
+        return database.run_sync(lambda conn: topics.forget_deleted(conn, deleted_before_ms=NOW_MS + 1))
+
     assert forget() == ()
     database.run_sync(lambda conn: pins.release(conn, row.pin_id))
     rows = database.run_sync(lambda conn: segments.list_purgeable(conn, now_ms=NOW_MS))
@@ -240,14 +244,14 @@ async def test_a_pin_and_a_retirement_at_once_leave_one_order(database: Database
 
         granted, went = await asyncio.gather(
             database.run(pinning),
-            database.run(lambda conn, start=start: retirement(conn, topic_id, start + 10)),
+            database.run(partial(retirement, topic_id=topic_id, to=start + 10)),
             return_exceptions=True,
         )
         if isinstance(granted, PinRow):
             assert isinstance(went, Pinned)
             assert (await database.run(lambda conn: partitions.load(conn, topic_id, 0))).log_start_offset <= start
-            await database.run(lambda conn, pin_id=pin_id: pins.release(conn, pin_id))
-            await database.run(lambda conn, start=start: retirement(conn, topic_id, start + 10))
+            await database.run(partial(pins.release, pin_id=pin_id))
+            await database.run(partial(retirement, topic_id=topic_id, to=start + 10))
         else:
             assert isinstance(granted, OffsetOutOfRange)
             assert isinstance(went, tuple)
@@ -276,9 +280,9 @@ def test_what_has_ended_is_not_renewed_and_a_snapshot_is_no_pin(database: Databa
     snapshot = take(database, topic_id, 0, 10, name="kept")
     for pin_id in (row.pin_id, uuid4(), snapshot.pin_id):
         with pytest.raises(PinNotFound):
-            database.run_sync(lambda conn, pin_id=pin_id: pins.renew(conn, pin_id, ttl_ms=1, max_lifetime_ms=1))
+            database.run_sync(partial(pins.renew, pin_id=pin_id, ttl_ms=1, max_lifetime_ms=1))
         with pytest.raises(PinNotFound):
-            database.run_sync(lambda conn, pin_id=pin_id: pins.release(conn, pin_id))
+            database.run_sync(partial(pins.release, pin_id=pin_id))
 
 
 # People

@@ -1,6 +1,7 @@
 """A restored catalogue on SQLite and on PostgreSQL: whole or not at all, and ready for brokers with empty disks."""
 
 from collections.abc import Iterator
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -100,7 +101,7 @@ def test_everything_of_the_plan_is_there_afterwards(empty: Database, plan: Resto
 
 def test_brokers_lead_what_they_hold_as_they_come(empty: Database, plan: RestorePlan) -> None:
     apply(empty, plan)
-    epochs = {broker_id: empty.run_sync(lambda conn, each=broker_id: register(conn, each)) for broker_id in (2, 1)}
+    epochs = {broker_id: empty.run_sync(partial(register, broker_id=broker_id)) for broker_id in (2, 1)}
     assert min(epochs.values()) > plan.change_number
     for row in empty.run_sync(partitions.load_all):
         leader = row.replicas[0]

@@ -1,6 +1,7 @@
 """The native decoder, the pure one and aiokafka's reader see the same records, and refuse the same bytes."""
 
 from itertools import pairwise
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -73,8 +74,8 @@ def chunks(draw: st.DrawFn) -> bytes:
     return b"".join(pieces)
 
 
-def rows(chunk: bytes, **options: object) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = []
+def rows(chunk: bytes, **options: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
     columns = options.setdefault("columns", ALL_COLUMNS)
     for batch in decode_chunk(chunk, topic=TOPIC, partition=PARTITION, **options):
         batch.validate(full=True)
@@ -90,8 +91,8 @@ def numbered(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch if at < 0 else batch.set_column(at, "timestamp", batch.column(at).cast(pa.int64()))
 
 
-def rows_of_aiokafka(chunk: bytes) -> list[dict[str, object]]:
-    found = []
+def rows_of_aiokafka(chunk: bytes) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
     for position, header in exact_batches(chunk, 0, len(chunk)):
         batch = DefaultRecordBatch(chunk[position : position + header.size_bytes])
         assert batch.validate_crc()

@@ -88,7 +88,7 @@ def test_stamps_change_what_they_name_and_keep_the_crc_right(
         for i, r in enumerate(records)
     ]
     assert read_header(view, 6).partition_leader_epoch == 12
-    assert (data[:6], data[-5:]) == (b"before", b"after")
+    assert (bytes(data[:6]), bytes(data[-5:])) == (b"before", b"after")
 
 
 @given(st.data(), codecs, record_lists())

@@ -187,7 +187,7 @@ def test_the_preferred_leader_takes_over_only_from_another_and_only_when_it_can(
 def test_two_controllers_that_see_the_same_decide_the_same(
     before: ReplicaSet, standings: Standings, min_isr: int
 ) -> None:
-    reordered = dict(reversed(standings.items()))
+    reordered = dict(reversed(list(standings.items())))
     assert elections.after_failure(before, standings, min_isr=min_isr) == elections.after_failure(
         before, reordered, min_isr=min_isr
     )
