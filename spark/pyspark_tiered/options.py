@@ -129,8 +129,8 @@ _KNOWN = (
     "splitBytes",
 )
 _NOT_YET = {
-    "catalog": "pins are not served yet: remove it; the grace period of the topic protects the objects of a job",
-    "snapshot": "snapshots are not served yet: remove it, and give endingOffsets to fix what is read",
+    "catalog": "this source takes no pins yet: remove it; `tiered snapshot create` protects what a job reads",
+    "snapshot": "this source reads no snapshots yet: remove it, and give startingOffsets and endingOffsets",
 }
 _ONLY_KAFKA = {
     "minoffsetspertrigger",

@@ -67,8 +67,8 @@ def test_kafka_options_pass() -> None:
         ({"whatever": "a"}, "unknown option 'whatever'"),
         ({"path": "/x"}, "load() takes no path"),
         ({"groupIdPrefix": "x"}, "remove it"),
-        ({"catalog": "http://h"}, "pins are not served yet"),
-        ({"snapshot": "s"}, "snapshots are not served yet"),
+        ({"catalog": "http://h"}, "takes no pins yet"),
+        ({"snapshot": "s"}, "reads no snapshots yet"),
         ({"kafka.security.protocol": "SSL"}, "kafka.security.protocol"),
         ({"kafka.sasl.jaas.config": "x"}, "kafka.sasl.jaas.config"),
         ({"kafka.auto.offset.reset": "latest"}, "use startingOffsets"),
@@ -146,7 +146,9 @@ def test_topics_by_pattern_and_by_partition() -> None:
 
 
 def schema(ddl_text: str) -> StructType:
-    return StructType.fromDDL(ddl_text)
+    found = StructType.fromDDL(ddl_text)
+    assert isinstance(found, StructType)
+    return found
 
 
 def test_the_schema_is_that_of_sparks_kafka_source() -> None:

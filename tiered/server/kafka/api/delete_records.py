@@ -1,7 +1,8 @@
 """DeleteRecords (key 21), versions 0 to 2: moves `log_start_offset` up, in both tiers.
 
 -1 means the high watermark; an offset above it is OFFSET_OUT_OF_RANGE. The answer comes after SQL has the
-new start, so a restart cannot take it back. Objects wholly below it are deleted after the purge grace.
+new start, so a restart cannot take it back. Objects wholly below it are deleted after the purge grace, and when no
+pin holds them. POLICY_VIOLATION where a snapshot holds records that would go.
 """
 
 from typing import Any

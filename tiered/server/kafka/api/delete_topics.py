@@ -1,6 +1,7 @@
 """DeleteTopics (key 20), versions 1 to 6: by name, and from v6 by topic id.
 
-The topic is gone for clients when this answers; its objects are deleted after the purge grace.
+The topic is gone for clients when this answers; its objects are deleted after the purge grace, and when no pin holds
+them. POLICY_VIOLATION, with the snapshot's name, where a snapshot holds any of it.
 """
 
 from typing import Any
