@@ -154,8 +154,9 @@ def test_focus_and_what_was_typed_survive_new_data(console: Console) -> None:
 
 def test_nothing_is_wider_than_a_phone(browser: Browser, staged: BrokerProcess) -> None:
     with Console(browser, staged, size=PHONE) as console:
+        page = console.page
         for address in VIEWS:
-            page = console.go(address)
+            console.go(address)
             expect(page.locator("main .panel").first).to_be_visible()
             assert console.overflow_px() <= 0, address
         page.get_by_role("link", name="Topics", exact=True).click()

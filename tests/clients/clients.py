@@ -31,6 +31,23 @@ class Sent:
     timestamp_ms: int
 
 
+def value_of(message: confluent_kafka.Message) -> bytes:
+    """Of a record that has one."""
+    value = message.value()
+    assert value is not None
+    return value
+
+
+def headers_of(message: confluent_kafka.Message) -> tuple[tuple[str, bytes | None], ...]:
+    found: list[tuple[str, bytes | None]] = []
+    headers = message.headers() or []
+    assert isinstance(headers, list)
+    for name, value in headers:
+        assert not isinstance(value, str)
+        found.append((name, value))
+    return tuple(found)
+
+
 @cache
 def admin(bootstrap: str) -> AdminClient:
     """Kept: a client that is collected takes its unfinished requests with it."""
@@ -85,8 +102,7 @@ def confluent_read(bootstrap: str, topic: str, count: int) -> list[Sent]:
             for message in consumer.consume(count - len(found), 0.5):
                 assert message.error() is None, message.error()
                 assert message.offset() == len(found), "offsets are not contiguous"
-                headers = tuple((name, value) for name, value in (message.headers() or []))
-                found.append(Sent(message.key(), message.value(), headers, message.timestamp()[1]))
+                found.append(Sent(message.key(), message.value(), headers_of(message), message.timestamp()[1]))
         return found
     finally:
         consumer.close()

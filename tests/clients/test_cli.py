@@ -51,7 +51,7 @@ class Tiered:
                 ended = main(argv)
             out.flush()
             err.flush()
-        done = Done(out.buffer.getvalue(), err.buffer.getvalue())  # type: ignore[attr-defined]
+        done = Done(out.buffer.getvalue(), err.buffer.getvalue())
         assert ended == code, (argv, ended, done.stdout[-2000:], done.stderr.decode()[-2000:])
         return done
 

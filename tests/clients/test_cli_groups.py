@@ -101,7 +101,7 @@ def test_a_group_of_the_newer_protocol_is_seen_and_moved_as_any_other(tiered: Ti
     consumer.subscribe(["newer"])
     message = consumer.poll(RUN_S)
     assert message is not None
-    consumer.commit(message, asynchronous=False)
+    consumer.commit(message=message, asynchronous=False)
     listed = tiered.json("groups", "list", "--kind", "consumer")
     assert [each["group"] for each in listed] == ["newest"]
     (described,) = tiered.json("groups", "describe", "newest")
@@ -212,7 +212,7 @@ def test_a_group_goes_on_where_it_was_whichever_client_was_there_before(tiered: 
     message = consumer.poll(RUN_S)
     assert message is not None
     assert message.value() == b"0:4"
-    consumer.commit(message, asynchronous=False)
+    consumer.commit(message=message, asynchronous=False)
     consumer.close()
     assert tiered.out("consume", "resumed", "-g", "resuming", "-c", "1") == b"0:5\n"
     assert tiered.out("consume", "resumed", "-g", "resuming").count(b"\n") == 94

@@ -80,7 +80,7 @@ class ConfluentMember:
     def poll(self) -> list[bytes]:
         found = self.consumer.consume(100, 0.05)
         assert all(message.error() is None for message in found), [message.error() for message in found]
-        return [message.value() for message in found]
+        return [clients.value_of(message) for message in found]
 
     def owned(self) -> set[int]:
         return {each.partition for each in self.consumer.assignment()}

@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaExcepti
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from tests.broker_process import BrokerProcess
+from tests.clients.clients import value_of
 
 SESSION_MS = 2000
 SETTINGS = {"group.consumer.session.timeout.ms": SESSION_MS, "group.consumer.heartbeat.interval.ms": 200}
@@ -76,7 +77,7 @@ class Watched:
     def poll(self) -> None:
         for message in self.consumer.consume(100, 0.02):
             assert message.error() is None, message.error()
-            self.values.append(message.value())
+            self.values.append(value_of(message))
 
 
 def until(condition: Callable[[], object], *members: Watched) -> None:

@@ -120,14 +120,18 @@ class Reader(threading.Thread):
                 self._add(Kind.ERROR, index, offset=self.positions.get(index, NO_OFFSET), value=error.code())
                 self.errors.append(f"reader {self.plan.client} was told: {error}")
             return
-        index = self._index[message.topic(), message.partition()]
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        assert topic is not None
+        assert partition is not None
+        assert offset is not None
+        index = self._index[topic, partition]
         try:
             value = decode_value(message.value() or b"")
         except ValueError as wrong:
             value = STRAY_VALUE
-            self.errors.append(f"reader {self.plan.client} at {message.offset()}: {wrong}")
-        self._add(Kind.POLL, index, offset=message.offset(), value=value)
-        self.positions[index] = message.offset() + 1
+            self.errors.append(f"reader {self.plan.client} at {offset}: {wrong}")
+        self._add(Kind.POLL, index, offset=offset, value=value)
+        self.positions[index] = offset + 1
 
     def _add(self, kind: Kind, index: int, *, offset: int, value: int) -> None:
         at_us = now_us()

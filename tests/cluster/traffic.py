@@ -127,8 +127,11 @@ def read_values(
             assert time.monotonic() < deadline, f"read {[len(log) for log in found.values()]} of {ends}"
             for message in consumer.consume(1000, 0.2):
                 if message.error() is None:
-                    place = index[message.topic(), message.partition()]
-                    found[place][message.offset()] = decode_value(message.value() or b"")
+                    topic, partition, offset = message.topic(), message.partition(), message.offset()
+                    assert topic is not None
+                    assert partition is not None
+                    assert offset is not None
+                    found[index[topic, partition]][offset] = decode_value(message.value() or b"")
         return found
     finally:
         consumer.close()

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -268,7 +268,11 @@ def test_produce_and_fetch_go_on_without_sql_and_nobody_is_fenced_for_it(
 
 
 def test_unclean_leader_goes_on_where_the_store_ends(brokers: Brokers) -> None:
-    configs = {"unclean_leader_election_enable": "true", "segment_bytes": 20_000, "local_retention_bytes": 1}
+    configs: dict[str, Any] = {
+        "unclean_leader_election_enable": "true",
+        "segment_bytes": 20_000,
+        "local_retention_bytes": 1,
+    }
     brokers.create("lost", **configs)
     first = brokers.produce("lost", [b"first-%06d" % number + bytes(2_000) for number in range(5)])
     leader = brokers.row("lost").leader

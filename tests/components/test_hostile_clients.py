@@ -182,7 +182,7 @@ def test_a_pause_in_reading_loses_no_answer_and_no_order(broker: BrokerProcess) 
         body = struct.pack(">i", 20) + b"\x02\x00\x06paused\xff\xff\xff\xff" * 20 + b"\x01\x01"
         sent: list[int] = []
         sender = threading.Thread(
-            target=lambda: [sent.append(connection.send(DESCRIBE_CONFIGS, 3, body)) for _ in range(150)]
+            target=lambda: sent.extend(connection.send(DESCRIBE_CONFIGS, 3, body) for _ in range(150))
         )
         sender.start()
         time.sleep(1)

@@ -71,7 +71,8 @@ def records_in(broker: BrokerProcess, topic_url: str) -> list[confluent_kafka.Me
     )
     partitions = consumer.list_topics(name, timeout=30).topics[name].partitions
     consumer.assign([confluent_kafka.TopicPartition(name, number, 0) for number in partitions])
-    found, at_end = [], set()
+    found: list[confluent_kafka.Message] = []
+    at_end: set[int | None] = set()
     while len(at_end) < len(partitions):
         message = consumer.poll(20)
         assert message is not None
@@ -297,7 +298,7 @@ def test_keys_go_where_kafkas_clients_send_them(broker: BrokerProcess, topic: st
     assert producer.flush(20) == 0
     body = b"".join(json.dumps({"key": text(key), "value": text("over HTTP")}).encode() for key in keys)
     assert {each["error_code"] for each in ask(broker, "POST", f"{topic}/records", body).parts} == {200}
-    where: dict[bytes, set[int]] = {}
+    where: dict[bytes | None, set[int | None]] = {}
     for record in records_in(broker, topic):
         where.setdefault(record.key(), set()).add(record.partition())
     assert len(where) == len(keys)

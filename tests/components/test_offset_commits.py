@@ -72,7 +72,7 @@ async def scalar(broker: Broker, statement: str) -> object:
 async def commit_soon(broker: Broker, offset: int, group_id: str = "billing") -> "asyncio.Task[None]":
     """A commit that waits for its batch."""
     commit = broker.groups.offsets.commit(fence(broker, group_id), [entry(broker, offset)])
-    task = asyncio.create_task(commit)  # type: ignore[arg-type]
+    task = asyncio.create_task(commit)
     await asyncio.sleep(0)
     assert not task.done()
     return task

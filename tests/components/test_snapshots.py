@@ -8,6 +8,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -24,9 +25,14 @@ from tiered.testing import LocalCluster, cluster
 WAIT_S = 60.0
 VALUE = b"v" * 500
 # Rolled at every batch, and gone from the disk as soon as it is in the store.
-SMALL = {"segment.bytes": 600, "local.retention.bytes": 1, "tiered.purge.grace.ms": 0, "remote.copy.lag.ms": 0}
+SMALL: dict[str, object] = {
+    "segment.bytes": 600,
+    "local.retention.bytes": 1,
+    "tiered.purge.grace.ms": 0,
+    "remote.copy.lag.ms": 0,
+}
 # Everything closed goes at the next look.
-AGGRESSIVE = {"retention.bytes": "0", "local.retention.bytes": "0"}
+AGGRESSIVE: dict[str, object] = {"retention.bytes": "0", "local.retention.bytes": "0"}
 QUICK = {"tiered.sweep.interval.ms": 50}
 
 
@@ -108,7 +114,7 @@ def refusal(c: LocalCluster, method: str, path: str, body: Any = None) -> tuple[
     return refused.value.code, json.load(refused.value)["message"]
 
 
-def alter(c: LocalCluster, topic: str, configs: dict[str, str]) -> None:
+def alter(c: LocalCluster, topic: str, configs: dict[str, object]) -> None:
     http(c, "PATCH", f"/topics/{topic}/configs", {"set": configs})
 
 
@@ -124,12 +130,16 @@ def objects(c: LocalCluster, topic: str) -> int:
     return sum(f"/{topic}_" in each["Key"] and each["Key"].endswith(".seg") for each in found)
 
 
+def has_lost(c: LocalCluster, topic: str, *, before: int) -> bool:
+    return bool(at(c, topic)[0]["log_start_offset"] == before)
+
+
 def rounds(c: LocalCluster) -> None:
     """Returns after several rounds of retention and sweeps: a topic made for it has lost its records and objects."""
     name = c.create_topic(configs=SMALL | AGGRESSIVE)
     for end_offset in (3, 5):
         produce(c, name, 3 if end_offset == 3 else 2)
-        eventually(lambda end=end_offset: at(c, name)[0]["log_start_offset"] == end - 1, "a round")
+        eventually(partial(has_lost, c, name, before=end_offset - 1), "a round")
         eventually(lambda: objects(c, name) == 0, "a sweep")
 
 

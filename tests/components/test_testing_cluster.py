@@ -267,11 +267,12 @@ def traces() -> set[str]:
 def left_since(before: set[str], *, patience_s: float = 10.0) -> set[str]:
     """What is there now and was not before. Threads of uploads that a kill left alone are given time to end."""
     ended = threading.Event()
+    left = traces() - before
     for _ in range(int(patience_s / 0.05)):
-        left = traces() - before
         if not left:
             break
         ended.wait(0.05)
+        left = traces() - before
     return left
 
 

@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable, Iterator
+from uuid import UUID
 
 import pytest
 
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
 from tests.components.group_members import FIND, Alive, Member, delete, describe, groups, rebalance
-from tests.components.test_wire_offsets import commit
+from tests.components.test_wire_offsets import Partitions, commit
 from tests.components.test_wire_produce import create
 from tiered.wire import messages
 from tiered.wire.consumer_protocol import Subscription, encode_subscription
@@ -414,7 +415,7 @@ def test_who_may_commit_depends_on_the_groups_state(broker: BrokerProcess) -> No
     with Member(broker, "commits", rebalance_timeout_ms=60_000) as member, RawConnection(broker) as stranger:
 
         def code(connection: RawConnection, generation: int, member_id: str) -> int:
-            offsets = {topic: {0: 1}}
+            offsets: dict[str | UUID, Partitions] = {topic: {0: 1}}
             return commit(connection, "commits", offsets, generation=generation, member_id=member_id)[topic, 0]
 
         assert code(stranger, 0, "") == ILLEGAL_GENERATION

@@ -23,7 +23,7 @@ LEADER, FOLLOWER = 2, 3
 @pytest.fixture
 def topic(three_brokers: ThreeBrokers, request: pytest.FixtureRequest) -> str:
     """A topic led by broker 2 and followed by 3 and 1."""
-    name = request.node.name.removeprefix("test_")[:60]
+    name = str(request.node.name).removeprefix("test_")[:60]
     wanted = NewTopic(name, 1, replica_assignment=[[LEADER, FOLLOWER, 1]], config={"min.insync.replicas": "2"})
     clients.admin(three_brokers.bootstrap).create_topics([wanted])[name].result(20)
     for broker in three_brokers.brokers:

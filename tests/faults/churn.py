@@ -133,7 +133,10 @@ class Churn:
             if error is not None:
                 self._failures.append(error)
             else:
-                self.sent[message.partition()] = max(self.sent[message.partition()], message.offset() + 1)
+                partition, offset = message.partition(), message.offset()
+                assert partition is not None
+                assert offset is not None
+                self.sent[partition] = max(self.sent[partition], offset + 1)
 
         number = 0
         while not self._stop.wait(0.05):

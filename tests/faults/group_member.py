@@ -61,14 +61,20 @@ def process(messages: list[Message], name: str, log: Log) -> None:
     by_partition: dict[int, list[int]] = {}
     for message in messages:
         if message.error() is None:
-            by_partition.setdefault(message.partition(), []).append(message.offset())
+            partition, offset = message.partition(), message.offset()
+            assert partition is not None
+            assert offset is not None
+            by_partition.setdefault(partition, []).append(offset)
     for partition, offsets in by_partition.items():
         log.write("R", name, partition, *offsets)
 
 
 def commit(consumer: Consumer, *, wait: bool) -> None:
     try:
-        consumer.commit(asynchronous=not wait)
+        if wait:
+            consumer.commit(asynchronous=False)
+        else:
+            consumer.commit(asynchronous=True)
     except KafkaException:
         pass  # Committed again later, or processed again by whoever comes next.
 

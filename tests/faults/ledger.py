@@ -87,7 +87,9 @@ class LoadGenerator(threading.Thread):
         value = message.value()
         assert value is not None
         if error is None:
-            self.ledger.acknowledged.append((message.offset(), value))
+            offset = message.offset()
+            assert offset is not None
+            self.ledger.acknowledged.append((offset, value))
         else:
             self.ledger.failed.append(str(error))
 
@@ -126,7 +128,10 @@ def read_all(bootstrap: str, topic: str) -> list[tuple[int, bytes]]:
             assert time.monotonic() < deadline, f"read {len(found)} of {high - low} records in {DEADLINE_S} s"
             for message in consumer.consume(10_000, 0.5):
                 assert message.error() is None, message.error()
-                found.append((message.offset(), message.value()))
+                offset, value = message.offset(), message.value()
+                assert offset is not None
+                assert value is not None
+                found.append((offset, value))
         return found
     finally:
         consumer.close()

@@ -57,7 +57,10 @@ def _consume(settings: dict[str, Any], topic: str, log: Path, halt: threading.Ev
             if message.error() is not None:
                 say("failed", str(message.error()))
             else:
-                done.setdefault(message.partition(), []).append(message.offset())
+                partition, offset = message.partition(), message.offset()
+                assert partition is not None
+                assert offset is not None
+                done.setdefault(partition, []).append(offset)
         if not done:
             continue
         say("did", done)
@@ -234,7 +237,7 @@ class Group:
 
         wait(spread, f"{partitions} partitions spread over {count} members", timeout_s=timeout_s)
         living = [log for worker in self._workers if worker.gone_at is None for log in worker.logs]
-        return max(event[1] for log in living for event in log.events() if event[0] == "assigned" and event[2])
+        return max(float(event[1]) for log in living for event in log.events() if event[0] == "assigned" and event[2])
 
     def wait_again(self, count: int, partitions: int, *, since: float) -> float:
         """The same, once every living consumer has lost what it had, after `since`, and was given some again."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -146,7 +147,7 @@ def test_a_rolling_upgrade_and_the_way_back_lose_nothing_and_repeat_nothing_at_r
 ) -> None:
     scale, _, group, load = scaled
     numbers: dict[str, float] = {}
-    classic = CLASSIC | {"session_timeout_ms": scale.session_ms}
+    classic: dict[str, Any] = CLASSIC | {"session_timeout_ms": scale.session_ms}
     workers = [group.start(scale.consumers_each, **classic) for _ in range(scale.workers)]
     group.wait_members(scale.consumers, scale.partitions)
     check_quiet(scale, group, load)
