@@ -89,6 +89,12 @@ Take = tuple[str, int | None, Any, Callable[[Any], Any] | None]
 how SQLite wants it."""
 
 
+def _processor_of(compiled: SQLCompiler, name: str) -> Callable[[Any], Any] | None:
+    found = compiled._bind_processors.get(name)
+    assert not isinstance(found, Sequence), "such a statement is not ordinary"
+    return found
+
+
 class _Known:
     """One kind of statement."""
 
@@ -118,7 +124,7 @@ class _Known:
                 binds[name].key,
                 brought.get(binds[name]),
                 binds[name].value,
-                compiled._bind_processors.get(name),  # type: ignore[arg-type]
+                _processor_of(compiled, name),
             )
             for name in compiled.positiontup or ()
         }

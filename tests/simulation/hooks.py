@@ -86,7 +86,7 @@ def _install_feed() -> None:
             found = Hooks.answers[number, now] = plain(conn, number)
         return found
 
-    changes.since = since  # type: ignore[assignment]
+    changes.since = since
 
 
 def _install_offsets() -> None:

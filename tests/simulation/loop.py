@@ -74,6 +74,9 @@ NOBODY = contextvars.Context()
 class SimLoop(asyncio.BaseEventLoop):
     """`run_until_complete` runs until then, however much virtual time that takes."""
 
+    _timer_cancelled_count: int
+    """Of asyncio's own loop, whose type does not tell of it."""
+
     def __init__(self, rng: Random) -> None:
         super().__init__()
         self._rng = rng
@@ -130,7 +133,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def _run_once(self) -> None:
         ready, scheduled = self._ready, self._timers  # type: ignore[attr-defined]
         if not ready:
-            while scheduled and scheduled[0][2]._cancelled:  # type: ignore[attr-defined]
+            while scheduled and scheduled[0][2]._cancelled:
                 heapq.heappop(scheduled)
                 self._timer_cancelled_count -= 1
             if scheduled:
@@ -141,7 +144,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 raise Stuck("nothing is left to happen, and somebody waits")
         if self._timer_cancelled_count > 100 and 2 * self._timer_cancelled_count > len(scheduled):
             # Most timers are deadlines that nothing ever meets.
-            scheduled = self._timers = [each for each in scheduled if not each[2]._cancelled]  # type: ignore[attr-defined]
+            scheduled = self._timers = [each for each in scheduled if not each[2]._cancelled]
             heapq.heapify(scheduled)
             self._timer_cancelled_count = 0
         now = self._now

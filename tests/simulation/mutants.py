@@ -23,7 +23,7 @@ from tiered.broker.registration import Marker, Registration
 from tiered.broker.replication import acknowledgements, answer, catch_up, fetcher, isr_changes
 from tiered.meta import coordinator_slots, group_offsets, partitions, replica_sets, segments
 from tiered.meta.tables import segment
-from tiered.rules import elections, isr
+from tiered.rules import elections, isr, tiering
 from tiered.rules.replica_set import ReplicaSet
 
 Patches = list[tuple[Any, str, Any]]
@@ -219,7 +219,7 @@ def _zombie_commits_segments() -> Patches:
 def _uploads_uncommitted() -> Patches:
     """T1: what is above the high watermark goes to the store too."""
 
-    plain = tier_plan.next_uploads
+    plain = tiering.next_uploads
 
     def next_uploads(found: Any, **bounds: Any) -> Any:
         end_offset = found[-1].end_offset

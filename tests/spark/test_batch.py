@@ -66,12 +66,14 @@ def test_the_pure_decoder_gives_the_same_rows(
     from pyspark_tiered.catalogue import open_catalogue
     from pyspark_tiered.cold_read import read_cold
     from pyspark_tiered.options import parse_options
+    from pyspark_tiered.plan import ColdSplit
 
     fill(bucket)
     options = parse_options({"store": bucket.url, "subscribe": "orders"}, streaming=False)
     with open_catalogue(options) as catalogue:
         planned = plan_batch(catalogue, options)
     for split in planned:
+        assert isinstance(split, ColdSplit)
         native = [batch.to_pylist() for batch in read_cold(bucket.store, split, columns=("offset", "value"))]
         pure = [batch.to_pylist() for batch in read_cold(bucket.store, split, columns=("offset", "value"), pure=True)]
         assert functools.reduce(operator.iadd, native, []) == functools.reduce(operator.iadd, pure, [])

@@ -1,5 +1,6 @@
 """Filters become bounds that never exclude a row the filter would keep."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -35,8 +36,8 @@ def test_filters_narrow_together() -> None:
             LessThanOrEqual(("offset",), 9),
         ]
     )
-    assert bounds.topics == {"a"}
-    assert bounds.partitions == {2}
+    assert bounds.topics == frozenset({"a"})
+    assert bounds.partitions == frozenset({2})
     assert (bounds.first_offset, bounds.last_offset) == (5, 9)
 
 
@@ -66,17 +67,17 @@ def test_a_filter_that_is_not_understood_leaves_everything(unknown: Filter) -> N
     hours=st.integers(-12, 12),
 )
 def test_bounds_on_time_keep_every_row_that_the_filter_keeps(
-    value_us: int, row_ms: int | None, kind: type, hours: int
+    value_us: int, row_ms: int | None, kind: Callable[[tuple[str, ...], datetime], Filter], hours: int
 ) -> None:
     row = value_us // 1000 if row_ms is None else row_ms
     value = (EPOCH + timedelta(microseconds=value_us)).astimezone(timezone(timedelta(hours=hours)))
-    kept = {
+    kept: dict[object, bool] = {
         EqualTo: row * 1000 == value_us,
         EqualNullSafe: row * 1000 == value_us,
         GreaterThan: row * 1000 > value_us,
         GreaterThanOrEqual: row * 1000 >= value_us,
         LessThan: row * 1000 < value_us,
         LessThanOrEqual: row * 1000 <= value_us,
-    }[kind]
-    if kept:
+    }
+    if kept[kind]:
         assert bounds_of([kind(("timestamp",), value)]).may_hold_times(row, row)

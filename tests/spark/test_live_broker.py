@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from pyspark_tiered.brokers import Brokers
 from tests.broker_process import BrokerProcess
@@ -96,7 +96,7 @@ def test_cold_data_is_read_while_the_broker_is_down_and_the_tail_when_it_is_up(
     cold = cold_end(broker, "orders", at_least=500)
     store = f"file://{broker.data}/objects"
 
-    def reader() -> object:
+    def reader() -> DataFrameReader:
         return spark.read.format("tiered").option("subscribe", "orders")
 
     from_bucket = reader().option("store", store)
