@@ -23,12 +23,11 @@ from tiered.hot.log_view import LogConfig, LogView
 from tiered.hot.marks import RecoveryPoint
 from tiered.hot.recovery import Recoverer
 from tiered.hot.recovery_report import Recovery
-from tiered.hot.segment import LOG_SUFFIX, OFFSET_ENTRY_BYTES, SegmentInfo, SegmentState, Tail, note_batches
+from tiered.hot.segment import LOG_SUFFIX, SegmentInfo, SegmentState, Tail, note_batches
 from tiered.hot.segment_files import SHARED_OPEN_SEGMENTS, OpenSegments, SegmentFile, segment_path, unlink_segment
 from tiered.hot.side_files import refusal, unless_full
 from tiered.hot.truncation import begin_segment, cut_position, cut_segment
 from tiered.rules.leader_epochs import LeaderEpochs
-from tiered.rules.rolling import should_roll
 
 __all__ = ["Log", "LogConfig", "Recovery", "SegmentFile", "SegmentInfo"]
 
@@ -151,20 +150,6 @@ class Log(LogView):
             return False
         self._roll(now_ms)
         return True
-
-    def _roll_is_due(self, active: SegmentState, incoming_bytes: int, last_offset: int, now_ms: int) -> bool:
-        config, index = self._config, active.offset_index
-        return should_roll(
-            segment_bytes_now=active.extent[1],
-            incoming_bytes=incoming_bytes,
-            first_append_ms=active.first_append_ms,
-            now_ms=now_ms,
-            segment_bytes=config.segment_bytes,
-            segment_ms=config.segment_ms,
-            base_offset=active.base_offset,
-            incoming_last_offset=last_offset,
-            index_is_full=index is not None and OFFSET_ENTRY_BYTES * (len(index) + 1) > config.max_index_bytes,
-        )
 
     def _roll(self, now_ms: int) -> None:
         with self._lock:

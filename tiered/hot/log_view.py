@@ -17,10 +17,11 @@ from tiered.hot.flush import FlushState, producers_of
 from tiered.hot.lookup import Lookup
 from tiered.hot.recovery import Recoverer
 from tiered.hot.recovery_report import Recovery
-from tiered.hot.segment import LOG_SUFFIX, SegmentInfo
+from tiered.hot.segment import LOG_SUFFIX, OFFSET_ENTRY_BYTES, SegmentInfo, SegmentState
 from tiered.hot.segment_files import OpenSegments, SegmentFile
 from tiered.hot.side_files import SideFiles
 from tiered.rules.leader_epochs import LeaderEpochs
+from tiered.rules.rolling import should_roll
 
 NEVER_MS = 2**63 - 1
 
@@ -244,3 +245,18 @@ class LogView:
         if len(self._segments) == 1 and active.size_bytes == 0:
             return False
         return self._flushing.has_changed(active)
+
+    def _roll_is_due(self, active: SegmentState, incoming_bytes: int, last_offset: int, now_ms: int) -> bool:
+        """Whether these bytes, up to `last_offset`, belong in a new segment."""
+        config, index = self._config, active.offset_index
+        return should_roll(
+            segment_bytes_now=active.extent[1],
+            incoming_bytes=incoming_bytes,
+            first_append_ms=active.first_append_ms,
+            now_ms=now_ms,
+            segment_bytes=config.segment_bytes,
+            segment_ms=config.segment_ms,
+            base_offset=active.base_offset,
+            incoming_last_offset=last_offset,
+            index_is_full=index is not None and OFFSET_ENTRY_BYTES * (len(index) + 1) > config.max_index_bytes,
+        )
