@@ -33,6 +33,8 @@ from tiered.meta.tables import partition, pin, pinned_range, segment, topic
 
 MAX_RANGES = 200_000
 """Of all pins and snapshots together, so that a list of them stays one answer."""
+MAX_NAMED_TOPICS = 1_000
+"""More than these are not named in a statement."""
 PURGE_MARGIN_MS = 60_000
 """Purges ask without a lock, so a renewal may be on its way to its commit just then. None takes as long as this."""
 
@@ -191,13 +193,14 @@ def list_live(conn: Connection, *, named: bool, topic_id: UUID | None = None) ->
 
 
 def held(conn: Connection, topic_ids: Collection[UUID]) -> Held:
-    """What pins and snapshots hold of these topics now."""
+    """What pins and snapshots hold of these topics now; of all topics where they are too many to be named."""
     found: dict[tuple[UUID, int], list[HeldRange]] = {}
     at_ms = database_now_ms(conn)
+    of_topics = () if len(topic_ids) > MAX_NAMED_TOPICS else (pinned_range.c.topic_id.in_(topic_ids),)
     statement = (
         select(pinned_range, pin.c.name, pin.c.owner, pin.c.expires_at_ms)
         .join(pin, pin.c.pin_id == pinned_range.c.pin_id)
-        .where(pinned_range.c.topic_id.in_(topic_ids), _is_live(conn))
+        .where(*of_topics, _is_live(conn))
         .order_by(pin.c.created_at_ms, pin.c.pin_id)
     )
     for row in conn.execute(statement):
@@ -337,9 +340,11 @@ def _rows(conn: Connection, *conditions: ColumnElement[bool]) -> tuple[PinRow, .
     )
     rows = conn.execute(statement).mappings().all()
     ranges: dict[UUID, list[PinnedRange]] = {row["pin_id"]: [] for row in rows}
-    held_by = select(pinned_range).where(pinned_range.c.pin_id.in_(ranges)).order_by(pinned_range.c.partition)
+    wanted = select(pin.c.pin_id).where(*conditions)
+    held_by = select(pinned_range).where(pinned_range.c.pin_id.in_(wanted)).order_by(pinned_range.c.partition)
     for each in conn.execute(held_by):
-        ranges[each.pin_id].append(
-            PinnedRange(partition=each.partition, start_offset=each.start_offset, end_offset=each.end_offset)
-        )
+        if each.pin_id in ranges:
+            ranges[each.pin_id].append(
+                PinnedRange(partition=each.partition, start_offset=each.start_offset, end_offset=each.end_offset)
+            )
     return tuple(PinRow(**row, ranges=tuple(ranges[row["pin_id"]])) for row in rows)
