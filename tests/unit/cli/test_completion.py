@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tiered.cli import build_parser, main
-from tiered.cli.completion import FILES, FOLDERS, GROUPS, TOPICS, State, states_of
+from tiered.cli.completion import FILES, FOLDERS, GROUPS, SNAPSHOTS, TOPICS, State, states_of
 
 SHELL_S = 30
 
@@ -71,6 +71,8 @@ def test_a_bare_word_is_what_the_command_is_about() -> None:
     words = {each.path: each.words for each in states_of(build_parser())}
     assert words["consume",] == (TOPICS,)
     assert words["groups", "describe"] == (GROUPS,)
+    assert words["snapshot", "delete"] == (SNAPSHOTS,)
+    assert words["explain-retention",] == (TOPICS,)
     assert words["completion",] == ("bash", "zsh", "fish")
 
 
@@ -119,6 +121,20 @@ def test_names_come_from_the_broker_that_the_line_names(script: Callable[[str], 
     found = output_of("bash", "--norc", "-c", code, "bash", str(script("bash")), str(tiered), cwd=tmp_path)
     # The second one's question fails: nothing is completed, and nothing is said.
     assert found == "asked-127.0.0.1:7\n\n"
+
+
+def test_snapshots_come_from_the_http_address_that_the_line_names(
+    script: Callable[[str], Path], tmp_path: Path
+) -> None:
+    tiered = tmp_path / "tiered"
+    tiered.write_text('#!/bin/sh\nif [ "$1" = snapshot ]; then echo "asked-$5"; else exit 1; fi\n')
+    tiered.chmod(0o755)
+    code = (
+        'source "$1"; COMP_WORDS=("$2" snapshot delete --http 127.0.0.1 : 8 ""); COMP_CWORD=7; COMPREPLY=(); '
+        '_tiered_complete; echo "${COMPREPLY[*]}"'
+    )
+    found = output_of("bash", "--norc", "-c", code, "bash", str(script("bash")), str(tiered), cwd=tmp_path)
+    assert found == "asked-127.0.0.1:8\n"
 
 
 def test_bash_reads_the_script_for_every_state_without_a_word(script: Callable[[str], Path], tmp_path: Path) -> None:

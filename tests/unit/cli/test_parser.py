@@ -118,3 +118,17 @@ def test_the_parser_loads_nothing_that_a_command_needs() -> None:
     code = f"import sys, tiered.cli; tiered.cli.build_parser(); print([m for m in {heavy!r} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert found.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"), [("90s", 90_000), ("45m", 2_700_000), ("30d", 2_592_000_000), ("1w", 604_800_000)]
+)
+def test_a_time_is_a_number_and_a_unit(text: str, ms: int) -> None:
+    assert build_parser().parse_args(["snapshot", "create", "s", "t", "--ttl", text]).ttl == ms
+
+
+@pytest.mark.parametrize("text", ["", "5", "d", "0d", "-1d", "1.5h", "5y", "9999999d", "1 d"])
+def test_what_is_no_time_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        build_parser().parse_args(["snapshot", "create", "s", "t", f"--ttl={text}"])
+    assert "such as 30d" in capsys.readouterr().err
