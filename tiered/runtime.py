@@ -31,6 +31,12 @@ class Clock(Protocol):
     def monotonic_ms(self) -> float:
         """Milliseconds since some moment; never goes back."""
 
+    def elapsed_ms(self) -> float:
+        """The same, but goes on while the machine is suspended, where the system can tell."""
+
+
+_WITH_SUSPENSION = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
 
 class SystemClock:
     """The machine's clocks."""
@@ -40,6 +46,9 @@ class SystemClock:
 
     def monotonic_ms(self) -> float:
         return time.monotonic() * 1000.0
+
+    def elapsed_ms(self) -> float:
+        return time.clock_gettime(_WITH_SUSPENSION) * 1000.0
 
 
 def new_uuid() -> UUID:

@@ -36,6 +36,9 @@ class AdjustedClock:
     def monotonic_ms(self) -> float:
         return self._machine.monotonic_ms()
 
+    def elapsed_ms(self) -> float:
+        return self._machine.elapsed_ms()
+
 
 @pytest.fixture
 def clock() -> AdjustedClock:

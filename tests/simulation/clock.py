@@ -21,3 +21,6 @@ class SimClock:
 
     def monotonic_ms(self) -> float:
         return self._loop.time() * 1000.0
+
+    def elapsed_ms(self) -> float:
+        return self.monotonic_ms()

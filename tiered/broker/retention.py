@@ -61,7 +61,7 @@ class RetentionRounds:
         clock, was_trusted = self._broker.clock, self._clock is None or self._clock.is_trusted
         self._clock = clock_watch.look(
             self._clock,
-            Reading(wall_ms=clock.now_ms(), monotonic_ms=clock.monotonic_ms()),
+            Reading(wall_ms=clock.now_ms(), elapsed_ms=clock.elapsed_ms()),
             database_ms=database_ms,
             max_jump_ms=self._broker.settings.tiered_retention_max_clock_jump_ms,
         )

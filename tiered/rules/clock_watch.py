@@ -1,9 +1,10 @@
 """Whether the clock can be believed when it says that records are old: what deletes by age asks here first.
 
-Owns that decision. Pure: readings of the wall clock, of the monotonic clock and of the database's clock in, a
-judgement out. A wall clock that goes further than time has passed has been set, rightly or wrongly; nobody can tell
-which, and what was deleted does not come back. So it is not believed until it is back, or somebody says that it is
-right. Must never forgive a jump because it was long ago, and never mind a clock that goes back: nothing grows older.
+Owns that decision. Pure: readings of the wall clock, of the time that has passed (with the machine awake or suspended)
+and of the database's clock in, a judgement out. A wall clock that goes further than time has passed has been set,
+rightly or wrongly; nobody can tell which, and what was deleted does not come back. So it is not believed until it is
+back, or somebody says that it is right. Must never forgive a jump because it was long ago, and never mind a clock that
+goes back: nothing grows older.
 """
 
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ class Reading:
     """Both clocks of a process at one moment."""
 
     wall_ms: int
-    monotonic_ms: float
+    elapsed_ms: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,7 @@ def look(before: Judgement | None, now: Reading, *, database_ms: int | None, max
     """
     database = before.database if before is not None else None
     if database_ms is not None:
-        database = Reading(wall_ms=database_ms, monotonic_ms=now.monotonic_ms)
+        database = Reading(wall_ms=database_ms, elapsed_ms=now.elapsed_ms)
     if max_jump_ms == NEVER_MIND:
         return Judgement(believed=now, database=database)
     believed = now if before is None else before.believed
@@ -64,5 +65,5 @@ def look(before: Judgement | None, now: Reading, *, database_ms: int | None, max
 
 def _ahead_ms(now: Reading, since: Reading, max_jump_ms: int) -> int:
     """How much further the clock has gone since than time has passed; 0 where that is not too much."""
-    ahead_ms = now.wall_ms - since.wall_ms - int(now.monotonic_ms - since.monotonic_ms)
+    ahead_ms = now.wall_ms - since.wall_ms - int(now.elapsed_ms - since.elapsed_ms)
     return ahead_ms if ahead_ms > max_jump_ms else 0

@@ -13,6 +13,9 @@ class Hand:
     def monotonic_ms(self) -> float:
         return self.at_ms
 
+    def elapsed_ms(self) -> float:
+        return self.monotonic_ms()
+
     def now_ms(self) -> int:
         return int(self.at_ms)
 

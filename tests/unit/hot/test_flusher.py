@@ -23,6 +23,9 @@ class StandingClock:
     def monotonic_ms(self) -> float:
         return float(self.now)
 
+    def elapsed_ms(self) -> float:
+        return self.monotonic_ms()
+
 
 @pytest.fixture
 def clock() -> StandingClock:

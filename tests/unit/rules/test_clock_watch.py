@@ -9,8 +9,8 @@ START_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
 
 
-def at(wall_ms: int, monotonic_ms: float) -> Reading:
-    return Reading(wall_ms=START_MS + wall_ms, monotonic_ms=monotonic_ms)
+def at(wall_ms: int, elapsed_ms: float) -> Reading:
+    return Reading(wall_ms=START_MS + wall_ms, elapsed_ms=elapsed_ms)
 
 
 def judged(*readings: Reading, database_ms: int | None = None, max_jump_ms: int = HOUR_MS) -> Judgement:
@@ -63,12 +63,12 @@ def test_somebody_can_say_that_the_clock_is_right() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 10 * HOUR_MS), st.integers(-20 * HOUR_MS, HOUR_MS)), max_size=20))
 def test_whatever_passes_or_goes_back_a_clock_without_a_jump_is_always_believed(steps: list[tuple[int, int]]) -> None:
-    wall_ms = monotonic_ms = 0
+    wall_ms = elapsed_ms = 0
     readings = [at(0, 0)]
     for passed_ms, set_by_ms in steps:
-        monotonic_ms += passed_ms
+        elapsed_ms += passed_ms
         wall_ms += passed_ms + set_by_ms
-        readings.append(at(wall_ms, monotonic_ms))
+        readings.append(at(wall_ms, elapsed_ms))
     assert judged(*readings).is_trusted
 
 
