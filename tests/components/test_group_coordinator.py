@@ -2,12 +2,14 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
+from sqlalchemy import Connection
 
 from tiered.broker.admin import NewTopic
 from tiered.broker.broker import Broker
@@ -16,9 +18,11 @@ from tiered.broker.groups.classic_group import ClassicGroup
 from tiered.broker.groups.consumer_group import ConsumerGroup
 from tiered.broker.groups.offsets import OffsetEntry
 from tiered.broker.groups.values import GroupKind, JoinRequest, LeavingMember, MemberProtocol
+from tiered.broker.parts import BrokerParts
 from tiered.config import BrokerSettings, ServeOptions
 from tiered.errors import CoordinatorNotAvailable, GroupNotEmpty, NotCoordinator
 from tiered.ids import TopicPartition
+from tiered.meta.engine import Database
 from tiered.meta.groups import GroupRow
 from tiered.rules.assignors import NO_PARTITIONS
 from tiered.rules.consumer_heartbeat import Heartbeat
@@ -26,7 +30,20 @@ from tiered.rules.consumer_member import LEAVE
 from tiered.runtime import SystemClock
 from tiered.wire.consumer_protocol import Subscription, encode_subscription
 
+T = TypeVar("T")
 METADATA = encode_subscription(Subscription(topics=("orders",)))
+
+
+class LateDatabase(Database):
+    """The real one, some of whose answers take longer."""
+
+    delays_s: Sequence[float] = ()
+
+    async def read(self, fn: Callable[[Connection], T], *, deadline_ms: int | None = None) -> T:
+        delay_s, self.delays_s = sum(self.delays_s[:1]), self.delays_s[1:]
+        answer = await super().read(fn, deadline_ms=deadline_ms)
+        await asyncio.sleep(delay_s)
+        return answer
 
 
 @pytest.fixture
@@ -38,7 +55,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
         rack="a",
         settings=BrokerSettings.of({"group.initial.rebalance.delay.ms": "0"}),
     )
-    made = Broker(options, SystemClock())
+    made = Broker(options, SystemClock(), BrokerParts(database=LateDatabase.open(options.meta_url)))
     async with asyncio.TaskGroup() as tasks:
         await made.start(tasks, advertised=("127.0.0.1", 9092))
         await made.admin.create_topic(NewTopic(name="orders", partition_count=3))
@@ -106,6 +123,14 @@ def given_back(broker: Broker) -> bool:
     """Whether nothing is counted any more once all groups are forgotten."""
     broker.groups.begin_stop()
     return broker.groups.memory.taken_bytes == 0
+
+
+async def test_commits_that_wait_for_their_group_to_be_read_are_stored_in_their_order(broker: Broker) -> None:
+    """The first may be of a connection that its client has given up, and the second what it sent on the next one."""
+    assert isinstance(broker.database, LateDatabase)
+    broker.database.delays_s = [0.3, 0.1, 0.0]
+    await asyncio.gather(*(commit(broker, offset) for offset in (1, 2, 3)))
+    assert await committed(broker) == [3]
 
 
 async def test_a_group_that_members_join_while_it_is_being_deleted_stays_with_what_they_commit(broker: Broker) -> None:

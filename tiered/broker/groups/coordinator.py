@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tiered.broker.groups.classic import ClassicGroups
@@ -56,6 +57,14 @@ NO_GENERATION = -1
 FORGET_INTERVAL_MS = 60_000
 
 
+@dataclass(slots=True)
+class _LoadingState:
+    """Of a group that is being read, and who waits for it."""
+
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    asking: int = 0
+
+
 class GroupCoordinator:
     """The facade for both doors: `classic` and `consumer` take members' requests, `offsets` keeps positions."""
 
@@ -68,6 +77,7 @@ class GroupCoordinator:
         self.classic = ClassicGroups(self)
         self.consumer = ConsumerGroups(self)
         self._groups: dict[str, Group] = {}
+        self._loading: dict[str, _LoadingState] = {}
         self._idle: set[str] = set()
         self._tasks: tuple[asyncio.Task[None], ...] = ()
         self._serving = False
@@ -196,18 +206,32 @@ class GroupCoordinator:
     async def load(self, group_id: str) -> Group | None:
         """The group, read from SQL if it is not in memory; None when neither knows it.
 
-        Raises CoordinatorNotAvailable while SQL is away and the group is not in memory, NotCoordinator when
-        another broker got it or this one stopped meanwhile.
+        Those who ask meanwhile go on in their order: or of two commits the older one might be stored last. Raises
+        CoordinatorNotAvailable while SQL is away and the group is not in memory, NotCoordinator when another broker
+        got it or this one stopped meanwhile.
         """
-        group = self._groups.get(group_id)
-        if group is not None:
-            return group
+        loading = self._loading.get(group_id)
+        if loading is None:
+            group = self._groups.get(group_id)
+            if group is not None:
+                return group
+            loading = self._loading[group_id] = _LoadingState()
+        loading.asking += 1
+        try:
+            async with loading.turn:
+                return self._groups.get(group_id) or await self._load(group_id)
+        finally:
+            loading.asking -= 1
+            if not loading.asking:
+                del self._loading[group_id]
+
+    async def _load(self, group_id: str) -> Group | None:
         tenure = self.slots.tenure(self.slot(group_id))
         stored = await self.offsets.load_group(group_id)
         self.check_ours(group_id)
         if self.slots.tenure(self.slot(group_id)) != tenure:
             raise CoordinatorLoading(f"group {group_id} was coordinated elsewhere for a moment; ask again")
-        # Somebody else may have been faster.
+        # Whoever makes a new group does not wait for its turn here.
         group = self._groups.get(group_id)
         if group is not None or stored is None:
             return group
