@@ -356,8 +356,8 @@ class Checker:
 
     # Clients
 
-    def was_acknowledged(self, key: TopicPartition, crc: int, base_offset: int, count: int) -> None:
-        """A producer with acks=all was told so (R5)."""
+    def was_acknowledged(self, key: TopicPartition, crc: int, base_offset: int, count: int, leader_epoch: int) -> None:
+        """A producer with acks=all was told so by the leader of that epoch (R5)."""
         book = self.book(key)
         self.acknowledged += count
         found = book.ledger[base_offset : base_offset + count]
@@ -366,11 +366,11 @@ class Checker:
                 f"R5: {book.name}: offsets {base_offset} to {base_offset + count - 1} were acknowledged, and "
                 f"{len(book.ledger)} is committed"
             )
-        # Who was told that knows where the end is at least, in the leader epoch that wrote it: a leader of an older one
-        # that does not know yet of its end may still tell others what it had committed (R9 is of one epoch's clients).
-        epoch = found[-1][0]
-        if epoch >= book.reported[0] and base_offset + count > book.reported[1]:
-            book.reported = epoch, base_offset + count
+        # Who was told that knows where the end is at least, from whoever leads in that epoch: the leader of an older
+        # one, which may have written the records, may still tell others what it had committed (R9 is of one epoch's
+        # clients).
+        if leader_epoch >= book.reported[0] and base_offset + count > book.reported[1]:
+            book.reported = leader_epoch, base_offset + count
         if any(entry[1] != crc for entry in found):
             raise Violation(f"R5: {book.name}: other records are committed at the acknowledged offset {base_offset}")
 

@@ -137,7 +137,7 @@ class Producer(Client):
         """True when it was acknowledged."""
         try:
             where = await self.leader()
-            base_offset = await self.ask(
+            base_offset, leader_epoch = await self.ask(
                 where.leader, lambda broker: produce.produce(broker, self.key, batch, self._acks, REQUEST_TIMEOUT_MS)
             )
         except (Unanswered, TieredError, OSError) as error:
@@ -145,8 +145,8 @@ class Producer(Client):
             return False
         if self._acks == ALL:
             crc = record_batch.read_header(batch, 0).crc
-            self.world.trace(self.name, f"acknowledged at {base_offset} in {where.leader_epoch}")
-            self.world.checker.was_acknowledged(self.key, crc, base_offset, count)
+            self.world.trace(self.name, f"acknowledged at {base_offset} in {leader_epoch}")
+            self.world.checker.was_acknowledged(self.key, crc, base_offset, count, leader_epoch)
         return True
 
 
