@@ -1,13 +1,13 @@
 """Cold reads over a way that flips, delays, cuts and slows: right bytes or a named error, and nothing twice."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
-from tests.fault_s3.moto_server import aws_environment, moto_s3, store_url
+from tests.fault_s3.moto_server import store_url
 from tests.unit.cold.stored_segments import PARTITION, TOPIC, StoredSegment, store_segment
 from tiered.cold.chunk_cache import ChunkCache
 from tiered.cold.object_store import S3Address, parse_store_url
@@ -16,20 +16,7 @@ from tiered.cold.s3 import S3Store
 from tiered.errors import CorruptObject, StoreUnavailable
 from tiered.formats import record_batch
 from tiered.runtime import BlockingPool
-from tiered.testing.faulty_s3 import FaultKind, FaultyS3, faulty_s3
-
-
-@pytest.fixture(scope="module")
-def endpoint_url() -> Iterator[str]:
-    with moto_s3() as url:
-        yield url
-
-
-@pytest.fixture
-def faults(endpoint_url: str) -> Iterator[FaultyS3]:
-    with faulty_s3(endpoint_url) as faults, aws_environment():
-        yield faults
-
+from tiered.testing.faulty_s3 import FaultKind, FaultyS3
 
 OFFSETS = 600
 

@@ -10,29 +10,17 @@ from uuid import uuid4
 
 import pytest
 
-from tests.fault_s3.moto_server import aws_environment, moto_s3, store_url
+from tests.fault_s3.moto_server import aws_environment, store_url
 from tiered.cold.object_store import Checksum, S3Address, parse_store_url
 from tiered.cold.s3 import S3Store
 from tiered.cold.s3_uploads import MAX_PART_BYTES, MIN_PART_BYTES, part_bytes_for
 from tiered.errors import InvalidConfig, LostRace, ObjectExists, ObjectMissing, StoreUnavailable
-from tiered.testing.faulty_s3 import FaultKind, FaultyS3, faulty_s3
+from tiered.testing.faulty_s3 import FaultKind, FaultyS3
 
 DATA = bytes(range(256)) * 400
 PART_BYTES = 5 << 20  # as small as S3 allows
 LOG = os.urandom(PART_BYTES * 2 + 1234)
 TAIL = b"the tail"
-
-
-@pytest.fixture(scope="module")
-def endpoint_url() -> Iterator[str]:
-    with moto_s3() as url:
-        yield url
-
-
-@pytest.fixture
-def faults(endpoint_url: str) -> Iterator[FaultyS3]:
-    with faulty_s3(endpoint_url) as faults:
-        yield faults
 
 
 @pytest.fixture

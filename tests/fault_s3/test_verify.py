@@ -6,14 +6,14 @@ from uuid import uuid4
 
 import pytest
 
-from tests.fault_s3.moto_server import aws_environment, moto_s3, store_url
+from tests.fault_s3.moto_server import store_url
 from tests.unit.cold.verified_store import VerifiedStore, make_store, only, verify
 from tiered.cold.object_store import S3Address, parse_store_url
 from tiered.cold.s3 import S3Store
 from tiered.errors import StoreUnavailable
 from tiered.formats.segment_check import FaultKind
 from tiered.testing.faulty_s3 import FaultKind as S3Fault
-from tiered.testing.faulty_s3 import FaultyS3, faulty_s3
+from tiered.testing.faulty_s3 import FaultyS3
 
 PASSING = (
     S3Fault.SERVER_ERROR,
@@ -24,18 +24,6 @@ PASSING = (
     S3Fault.WRONG_RANGE,
     S3Fault.NO_CONTENT_RANGE,
 )
-
-
-@pytest.fixture(scope="module")
-def endpoint_url() -> Iterator[str]:
-    with moto_s3() as url:
-        yield url
-
-
-@pytest.fixture
-def faults(endpoint_url: str) -> Iterator[FaultyS3]:
-    with faulty_s3(endpoint_url) as faults, aws_environment():
-        yield faults
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ from tiered.cli.arguments import (
 )
 from tiered.cli.broker_arguments import add_brokers, add_cluster, add_moves_of_topics
 from tiered.cli.group_arguments import add_groups
-from tiered.cli.restore_arguments import add_restore
 from tiered.cli.retention_arguments import add_retention
 from tiered.cli.store_arguments import add_store_commands
 from tiered.config import add_serve_arguments
@@ -51,7 +50,6 @@ def build_parser() -> argparse.ArgumentParser:
     add_brokers(commands)
     add_cluster(commands)
     add_store_commands(commands)
-    add_restore(commands)
     _add_doctor(commands)
     _add_completion(commands)
     return parser
