@@ -13,7 +13,7 @@ from tiered.server.kafka.buffers import BufferPool
 from tiered.server.kafka.connection import Connection
 from tiered.server.kafka.frame_handler import Answer, Overlapping
 from tiered.server.kafka.outbox import Parts
-from tiered.server.kafka.requests import MAX_OVERLAPPING
+from tiered.server.kafka.requests import MAX_OVERLAPPING, MAX_WAITING_BYTES
 
 
 class Echo:
@@ -158,6 +158,27 @@ async def test_no_more_than_so_many_answers_wait(client: Client) -> None:
             await asyncio.sleep(0)
         client.echo.gates[frame].set_result(None)
         assert await client.answers(1) == [frame]
+
+
+async def test_answers_that_are_known_count_among_those_that_wait(client: Client) -> None:
+    frames = [b"now %d" % number for number in range(MAX_OVERLAPPING + 10)]
+    await client.send(b"wait", *frames)
+    await client.handled(MAX_OVERLAPPING)
+    await asyncio.sleep(0.01)
+    assert len(client.echo.handled) == MAX_OVERLAPPING
+    client.echo.gates[b"wait"].set_result(None)
+    assert await client.answers(1 + len(frames)) == [b"wait", *frames]
+
+
+async def test_no_more_than_so_many_bytes_of_answers_wait(client: Client) -> None:
+    frames = [b"now %d" % number + bytes(MAX_WAITING_BYTES // 2) for number in range(6)]
+    sending = asyncio.create_task(client.send(b"wait", *frames))
+    await client.handled(3)
+    await asyncio.sleep(0.01)
+    assert len(client.echo.handled) == 3
+    client.echo.gates[b"wait"].set_result(None)
+    assert await client.answers(1 + len(frames)) == [b"wait", *frames]
+    await sending
 
 
 async def test_an_answer_that_fails_ends_the_connection_and_all_that_wait(client: Client) -> None:

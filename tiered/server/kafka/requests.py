@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from tiered.errors import TieredError
+from tiered.file_slice import FileSlice
 from tiered.server.kafka.frame_handler import Answer, FrameHandler, Overlapping
 from tiered.server.kafka.outbox import Parts
 
@@ -19,26 +20,29 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Answers of one connection that wait for others; with so many no further request is begun.
+# Answers of one connection that wait for others; with so many, or so large ones, no further request is begun.
 MAX_OVERLAPPING = 128
+MAX_WAITING_BYTES = 1 << 20
 UNFORESEEN = "connection from %s closed: a request failed in an unforeseen way"
 
 
 class _Turn:
     """The place of one answer among those that wait."""
 
-    __slots__ = ("is_known", "parts", "task")
+    __slots__ = ("held_bytes", "is_known", "parts", "task")
 
-    def __init__(self, parts: Parts | None = None, *, is_known: bool) -> None:
-        self.is_known = is_known
-        self.parts = parts
+    def __init__(self) -> None:
+        self.is_known = False
+        self.parts: Parts | None = None
+        self.held_bytes = 0
+        """Of the answer, in memory."""
         self.task: asyncio.Task[None] | None = None
 
 
 class Requests:
     """In progress on one connection."""
 
-    __slots__ = ("_connection", "_handler", "_task", "hold_up", "waiting")
+    __slots__ = ("_connection", "_handler", "_task", "_waiting_bytes", "hold_up", "waiting")
 
     def __init__(self, connection: "Connection", handler: FrameHandler) -> None:
         self._connection = connection
@@ -49,6 +53,7 @@ class Requests:
         """No further request may be begun."""
         self.waiting: deque[_Turn] = deque()
         """Answers in the order of their requests, from the first one that is not known yet."""
+        self._waiting_bytes = 0
 
     @property
     def any(self) -> bool:
@@ -64,15 +69,19 @@ class Requests:
         """Sees to it that the answer is sent in its turn; None takes none."""
         if isinstance(answer, list):
             self._send(answer)
+            self.hold_up = self._is_full()
         elif isinstance(answer, Overlapping):
             self._overlap(answer.work)
-            self.hold_up = len(self.waiting) >= MAX_OVERLAPPING
+            self.hold_up = self._is_full()
         elif answer is not None:
             self.hold_up = True
             self._task = self._run(self._answer_next(answer), answer)
 
+    def _is_full(self) -> bool:
+        return len(self.waiting) >= MAX_OVERLAPPING or self._waiting_bytes >= MAX_WAITING_BYTES
+
     def _overlap(self, work: Coroutine[Any, Any, Parts | None]) -> None:
-        turn = _Turn(is_known=False)
+        turn = _Turn()
         self.waiting.append(turn)
         turn.task = self._run(self._answer_in_turn(turn, work), work)
 
@@ -85,9 +94,16 @@ class Requests:
     def _send(self, parts: Parts) -> None:
         """Sends an answer after those of earlier requests."""
         if self.waiting:
-            self.waiting.append(_Turn(parts, is_known=True))
+            turn = _Turn()
+            self.waiting.append(turn)
+            self._learn(turn, parts)
         else:
             self._connection.send(parts)
+
+    def _learn(self, turn: _Turn, parts: Parts | None) -> None:
+        turn.is_known, turn.parts = True, parts
+        turn.held_bytes = sum(len(part) for part in parts or () if not isinstance(part, FileSlice))
+        self._waiting_bytes += turn.held_bytes
 
     async def _answer_next(self, work: Coroutine[Any, Any, Parts | Overlapping | None]) -> None:
         answer: Parts | Overlapping | None = None
@@ -116,8 +132,7 @@ class Requests:
 
     async def _answer_in_turn(self, turn: _Turn, work: Coroutine[Any, Any, Parts | None]) -> None:
         try:
-            turn.parts = await work
-            turn.is_known = True
+            self._learn(turn, await work)
         except TieredError as error:
             self._handler.complain("connection from %s closed: %s", self._connection.host, error)
         except Exception:
@@ -130,13 +145,14 @@ class Requests:
         if self._connection.closed:
             return
         while self.waiting and self.waiting[0].is_known:
-            parts = self.waiting.popleft().parts
-            if parts is not None:
-                self._connection.send(parts)
+            sent = self.waiting.popleft()
+            self._waiting_bytes -= sent.held_bytes
+            if sent.parts is not None:
+                self._connection.send(sent.parts)
         if self.hold_up and self._task is None:
             self._go_on()
 
     def _go_on(self) -> None:
-        self.hold_up = len(self.waiting) >= MAX_OVERLAPPING
+        self.hold_up = self._is_full()
         if not self.hold_up:
             self._connection.resume()
