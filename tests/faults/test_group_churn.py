@@ -20,6 +20,7 @@ SESSION_S = 6.0
 WITHIN_S = SESSION_S + 1.0
 # What is promised is held in `make soak-tests`; beside other tests on the same cores it may take longer.
 WITHIN_BESIDE_OTHERS_S = SESSION_S + 15.0
+SILENCE_S, SILENCE_BESIDE_OTHERS_S = 1.0, 5.0
 START_S = 60.0
 CONFIG = {"heartbeat.interval.ms": 300, "max.poll.interval.ms": 60_000}
 SETTINGS = {"group.initial.rebalance.delay.ms": 500, "offsets.topic.num.partitions": 50}
@@ -35,7 +36,9 @@ def churn_of(site: Site, folder: Path, strategy: str, *, partitions: int, rate: 
     )
 
 
-def blows(churn: Churn, rounds: int, size: int, *, cooperative: bool, within_s: float) -> None:
+def blows(
+    churn: Churn, rounds: int, size: int, *, cooperative: bool, within_s: float, silence_s: float = SILENCE_S
+) -> None:
     """`rounds` of everything that can happen to a group that was whole, each followed by a quiet time; the audit."""
     quiet: list[tuple[float, float]] = []
     for _ in range(rounds):
@@ -44,7 +47,7 @@ def blows(churn: Churn, rounds: int, size: int, *, cooperative: bool, within_s: 
         churn.start(churn.new_name(), size)
         churn.settled("join", began, within_s=START_S)  # The time that the process takes to start is in it.
         if cooperative:
-            check_world_goes_on(churn, kept, began, time.monotonic())
+            check_world_goes_on(churn, kept, began, time.monotonic(), silence_s)
         quiet.append(churn.quiet(1.0))
 
         began = time.monotonic()
@@ -78,17 +81,17 @@ def blows(churn: Churn, rounds: int, size: int, *, cooperative: bool, within_s: 
         print(f"{blow:28}{len(took):3} times, whole again after {median(took):.2f} s, at most {max(took):.2f} s")
 
 
-def check_world_goes_on(churn: Churn, kept: set[str], start_s: float, end_s: float) -> None:
+def check_world_goes_on(churn: Churn, kept: set[str], start_s: float, end_s: float, silence_s: float) -> None:
     """While others joined, the members that were there gave up only what moved, and went on with the rest."""
     events = [event for event in churn.events() if event.consumer.rpartition("-")[0] in kept]
     revoked = [each for event in churn.changes(events, start_s, end_s) if event.kind == "V" for each in event.numbers]
     assert len(revoked) < churn.partitions / 2, f"{len(revoked)} partitions were given up"
     assert not [event for event in churn.changes(events, start_s, end_s) if event.kind == "L"]
     at_s = start_s
-    while at_s + 1.0 < end_s:
-        active = {event.consumer for event in events if event.kind == "R" and at_s <= event.at_s < at_s + 1.0}
-        assert active, f"nobody processed anything in the second after {at_s - start_s:.1f} s"
-        at_s += 1.0
+    while at_s + silence_s < end_s:
+        active = {event.consumer for event in events if event.kind == "R" and at_s <= event.at_s < at_s + silence_s}
+        assert active, f"nobody processed anything in the {silence_s} s after {at_s - start_s:.1f} s"
+        at_s += silence_s
 
 
 @pytest.mark.slow
@@ -98,7 +101,8 @@ def test_a_group_survives_joins_leaves_and_kills(make_broker: Callable[..., Brok
         for _ in range(3):
             churn.start(churn.new_name(), 4)
         churn.settled("start", time.monotonic(), within_s=START_S)
-        blows(churn, 1, 4, cooperative=True, within_s=WITHIN_BESIDE_OTHERS_S)
+        within_s, silence_s = WITHIN_BESIDE_OTHERS_S, SILENCE_BESIDE_OTHERS_S
+        blows(churn, 1, 4, cooperative=True, within_s=within_s, silence_s=silence_s)
 
 
 @pytest.mark.slow
