@@ -39,9 +39,11 @@ class LineReader:
                 chunk = os.read(self._fd, CHUNK_BYTES)
             except OSError as error:
                 chunk = error
+            put = self._chunks.put(chunk)
             try:
-                asyncio.run_coroutine_threadsafe(self._chunks.put(chunk), loop).result()
+                asyncio.run_coroutine_threadsafe(put, loop).result()
             except (RuntimeError, concurrent.futures.CancelledError):
+                put.close()
                 return  # The loop has ended: nobody takes lines any more.
             if not chunk or isinstance(chunk, OSError):
                 return

@@ -1,6 +1,9 @@
 """Lines arrive whole however the bytes are cut, and never after the end."""
 
+import asyncio
+import gc
 import os
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -82,3 +85,20 @@ async def test_what_cannot_be_read_is_a_failure_that_says_so(tmp_path: Path) -> 
     with pytest.raises(CommandFailed, match="cannot read the input: Is a directory"):
         await reader.next(None)
     os.close(folder)
+
+
+def test_lines_that_come_after_the_loop_has_ended_go_without_a_word(recwarn: pytest.WarningsRecorder) -> None:
+    read_end, write_end = os.pipe()
+
+    async def begin() -> None:
+        LineReader(read_end).start()
+
+    asyncio.run(begin())
+    os.write(write_end, b"late\n")
+    for thread in threading.enumerate():
+        if thread.name == "lines":
+            thread.join(10)
+    gc.collect()
+    os.close(read_end)
+    os.close(write_end)
+    assert [str(each.message) for each in recwarn] == []
