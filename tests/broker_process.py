@@ -5,7 +5,9 @@ Used as a plain class and, through `tests/components/conftest.py` and its siblin
 
 import json
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +19,23 @@ from typing import Any
 
 START_S = 60.0
 STOP_S = 60.0
+
+
+# Below those that the system gives to outgoing connections: one of them must not have a broker's port when it restarts.
+OUR_PORTS = range(10_000, 32_000)
+
+
+def free_port() -> int:
+    """One on loopback that nobody has at the moment."""
+    # Not the shared generator: Hypothesis seeds it alike in every worker.
+    for port in random.SystemRandom().sample(OUR_PORTS, 100):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port
+    raise AssertionError("of a hundred ports none is free")
 
 
 class BrokerProcess:
@@ -64,6 +83,8 @@ class BrokerProcess:
     def start(self, *, environ: Mapping[str, str] | None = None) -> "BrokerProcess":
         """Raises AssertionError with the broker's own words when it does not get ready."""
         assert self.process is None or self.process.poll() is not None, "it runs already"
+        self.kafka_port = self.kafka_port or free_port()
+        self.http_port = self.http_port or free_port()
         log = self.log_path.open("a")
         self.process = subprocess.Popen(
             self.command(),
