@@ -1,5 +1,7 @@
 """wire.md 22 to 30: what consumers rely on."""
 
+import os
+import signal
 import threading
 import time
 from uuid import uuid4
@@ -37,6 +39,30 @@ def test_a_held_fetch_is_answered_as_soon_as_data_comes(broker: BrokerProcess) -
         assert time.monotonic() - started < 20
         assert len(bytes(answer.topics[1].partitions[0].records or b"")) > 61  # type: ignore[arg-type]
         timer.join()
+
+
+def test_data_that_comes_in_the_same_breath_as_a_fetch_is_not_waited_for(broker: BrokerProcess) -> None:
+    topic = create(broker, "same-breath")
+    with RawConnection(broker) as consumer, RawConnection(broker) as producer:
+        for connection in (consumer, producer):
+            connection.fetch(topic, 0)
+        answers: list[fetch.FetchPartitionResult] = []
+        fetching = threading.Thread(target=lambda: answers.append(consumer.fetch(topic, 0, max_wait_ms=20_000)))
+        producing = threading.Thread(target=lambda: producer.produce(topic, batch()))
+        # Both requests are there when the broker goes on, the Fetch first, and so are read in one turn of its loop.
+        os.kill(broker.pid, signal.SIGSTOP)
+        try:
+            fetching.start()
+            time.sleep(0.2)
+            producing.start()
+            time.sleep(0.2)
+        finally:
+            os.kill(broker.pid, signal.SIGCONT)
+        started = time.monotonic()
+        fetching.join()
+        producing.join()
+        assert time.monotonic() - started < 20
+        assert len(bytes(answers[0].records or b"")) > 61  # type: ignore[arg-type]
 
 
 def test_min_bytes_is_waited_for(broker: BrokerProcess) -> None:

@@ -187,7 +187,7 @@ class World:
         """A follower's question, as the leader's door has it answered; the records as bytes of their own."""
         answers = broker.replication.answers
         found = answers.look(request, is_first=True)
-        found = await answers.wait(request, found)
+        found = await answers.wait(request, found, answers.watch(found))
         topics = [
             FetchTopicResult(None, topic.topic_id, [_result(entry) for entry in entries])
             for topic, entries in found.topics

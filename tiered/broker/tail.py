@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from tiered.broker.fetch_wait import any_change
+from tiered.broker.fetch_wait import Watch
 from tiered.broker.partition import Partition
 from tiered.broker.record_reader import Limits, Render, Undecodable, Wanted
 from tiered.broker.topics import Topic
@@ -139,8 +139,8 @@ class Tail:
                 if left_ms <= 0:
                     return None
                 hosted = (topic.hosted(number) for number in self.positions)
-                waiters = [partition.waiters for partition in hosted if partition is not None]
-                if await any_change(waiters, min(left_ms, LOOK_MS)):
+                watch = Watch(partition.waiters for partition in hosted if partition is not None)
+                if await watch.change(min(left_ms, LOOK_MS)):
                     await asyncio.sleep(GATHER_MS / 1000.0)
 
     def _in_turn(self) -> list[int]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tiered.broker.fetch_wait import Waiters, any_change
+from tiered.broker.fetch_wait import Waiters, Watch
 from tiered.broker.partition import Partition
 from tiered.errors import (
     LogDirFailed,
@@ -177,13 +177,18 @@ class FollowerAnswers:
         """Whether the follower should have the answer now."""
         return found.is_urgent or found.total_bytes >= max(1, asked.min_bytes) or asked.max_wait_ms <= 0
 
-    async def wait(self, asked: FetchRequest, found: Found) -> Found:
+    def watch(self, found: Found) -> Watch:
+        """Of everything that has just been looked at."""
+        return Watch(_waiters(found.entries()))
+
+    async def wait(self, asked: FetchRequest, found: Found, watch: Watch) -> Found:
         """What there is when it is enough, or when the follower's patience is over. Cancelling it leaves nothing."""
         clock = self._broker.clock
         deadline_ms = clock.monotonic_ms() + min(asked.max_wait_ms, MAX_WAIT_MS)
         while not self.is_enough(found, asked):
-            changed = await any_change(_waiters(found.entries()), deadline_ms - clock.monotonic_ms())
+            changed = await watch.change(deadline_ms - clock.monotonic_ms())
             found = self.look(asked, is_first=False)
+            watch = self.watch(found)
             if not changed:
                 break
         return found

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
+from tiered.broker.fetch_wait import Watch
 from tiered.broker.replication.answer import Entry, Found
 from tiered.errors import LogDirFailed, OffsetOutOfRange, UnsupportedVersion
 from tiered.file_slice import FileSlice
@@ -32,7 +33,7 @@ def handle(request: RawRequest, asked: FetchRequest) -> Parts | Coroutine[Any, A
     found = answers.look(asked, is_first=True)
     if answers.is_enough(found, asked) and _all_resident(request, found):
         return _answer(request, found)
-    return _answer_later(request, asked, found)
+    return _answer_later(request, asked, found, answers.watch(found))
 
 
 def _all_resident(request: RawRequest, found: Found) -> bool:
@@ -40,9 +41,9 @@ def _all_resident(request: RawRequest, found: Found) -> bool:
     return all(entry.records is None or reader.is_resident(entry.records) for entry in found.entries())
 
 
-async def _answer_later(request: RawRequest, asked: FetchRequest, found: Found) -> Parts:
+async def _answer_later(request: RawRequest, asked: FetchRequest, found: Found, watch: Watch) -> Parts:
     broker = request.context.broker
-    found = await broker.replication.answers.wait(asked, found)
+    found = await broker.replication.answers.wait(asked, found, watch)
     for entry in found.entries():
         if entry.records is not None:
             try:

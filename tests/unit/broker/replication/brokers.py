@@ -105,7 +105,8 @@ async def answer_of(broker: Broker, request: FetchRequest) -> FetchResponse:
     from tiered.server.kafka.error_mapping import error_code
 
     answers = broker.replication.answers
-    found = await answers.wait(request, answers.look(request, is_first=True))
+    found = answers.look(request, is_first=True)
+    found = await answers.wait(request, found, answers.watch(found))
     topics = []
     for topic, entries in found.topics:
         results = []

@@ -14,7 +14,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from tiered.broker.fetch_wait import any_change
+from tiered.broker.fetch_wait import Watch
 from tiered.broker.partition import Partition
 from tiered.broker.replication.nearest import nearest_replica
 from tiered.errors import (
@@ -111,7 +111,7 @@ def handle(request: RawRequest) -> Parts | Coroutine[Any, Any, Parts | None] | N
     is_ready = _is_enough(found, asked) and not found.has_cold and not found.in_doubt
     if is_ready and _all_resident(request, found):
         return _answer(request, asked, found)
-    return _answer_later(request, asked, found)
+    return _answer_later(request, asked, found, _watch(found))
 
 
 def _session_error(asked: FetchRequest) -> int:
@@ -214,14 +214,14 @@ def _all_resident(request: RawRequest, found: _Found) -> bool:
     return all(reader.is_resident(each.records) for each in found.entries() if isinstance(each.records, FileSlice))
 
 
-async def _answer_later(request: RawRequest, asked: FetchRequest, found: _Found) -> Parts:
+async def _answer_later(request: RawRequest, asked: FetchRequest, found: _Found, watch: Watch) -> Parts:
     """Waits for enough, then for the bytes to be in memory. A client that goes away cancels only the waiting."""
     count = sum(len(topic.partitions) for topic in asked.topics)
     broker = request.context.broker
     if not _is_enough(found, asked) and broker.waiting_partitions + count <= MAX_WAITING_PARTITIONS:
         broker.waiting_partitions += count
         try:
-            found = await _wait(request, asked, found)
+            found = await _wait(request, asked, found, watch)
         finally:
             broker.waiting_partitions -= count
     if found.in_doubt:
@@ -253,15 +253,20 @@ async def _look_once_sure(request: RawRequest, asked: FetchRequest, found: _Foun
     return _look(request, asked, is_confirmed=True)
 
 
-async def _wait(request: RawRequest, asked: FetchRequest, found: _Found) -> _Found:
+def _watch(found: _Found) -> Watch:
+    """Of all that has just been looked at."""
+    return Watch(each.waiters for each in {entry.partition for entry in found.entries() if entry.partition is not None})
+
+
+async def _wait(request: RawRequest, asked: FetchRequest, found: _Found, watch: Watch) -> _Found:
     """What is there when it is enough, or when the client's patience is over."""
     clock = request.context.broker.clock
     deadline_ms = clock.monotonic_ms() + min(asked.max_wait_ms, MAX_WAIT_MS)
     while request.context.broker.serving and not _is_enough(found, asked):
-        partitions = {entry.partition for entry in found.entries() if entry.partition is not None}
-        changed = await any_change([each.waiters for each in partitions], deadline_ms - clock.monotonic_ms())
+        changed = await watch.change(deadline_ms - clock.monotonic_ms())
         started_ms = clock.monotonic_ms()
         found = _look(request, asked)
+        watch = _watch(found)
         if not changed:
             break
         took_ms = clock.monotonic_ms() - started_ms
