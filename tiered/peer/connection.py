@@ -17,6 +17,9 @@ API_VERSIONS = 18
 CLIENT_ID = "tiered"
 MAX_FRAME_BYTES = 128 << 20
 TIMEOUT_MS = 30_000
+START_BYTES = 4 << 10
+"""Most answers that are asked for often are shorter than this, and so take one read."""
+UNASKED = "a broker sent a frame that was not asked for"
 
 # Topics go by name here: from the next version on they would go by id.
 _LAST_FETCH_BY_NAME = fetch.FIRST_WITH_TOPIC_IDS - 1
@@ -27,12 +30,14 @@ T = TypeVar("T")
 
 
 class _Frames(asyncio.BufferedProtocol):
-    """Receives frames straight into buffers of their own size, one awaited answer at a time."""
+    """Receives answers, one awaited at a time: small ones in one read, the rest of large ones where it belongs."""
 
     def __init__(self, max_frame_bytes: int) -> None:
         self._max_frame_bytes = max_frame_bytes
-        self._length = bytearray(frames.LENGTH_BYTES)
+        self._start = bytearray(START_BYTES)
+        """Where a frame begins, and most of them end."""
         self._frame: bytearray | None = None
+        """A frame that is longer than that."""
         self._filled = 0
         self._answer: asyncio.Future[bytearray] | None = None
         self._lost: Exception | None = None
@@ -44,29 +49,33 @@ class _Frames(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         del sizehint
-        return memoryview(self._length if self._frame is None else self._frame)[self._filled :]
+        return memoryview(self._start if self._frame is None else self._frame)[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
         self._filled += nbytes
-        if self._frame is None:
-            if self._filled == frames.LENGTH_BYTES:
-                self._begin_frame()
-        elif self._filled == len(self._frame):
-            frame, self._frame, self._filled = self._frame, None, 0
+        if self._frame is None and self._filled >= frames.LENGTH_BYTES:
+            self._begin_frame()
+        if self._frame is not None and self._filled >= len(self._frame):
+            frame, self._frame = self._frame, None
+            is_alone, self._filled = self._filled == len(frame), 0
             if self._answer is None or self._answer.done():
-                self._fail(CorruptAnswer("a broker sent a frame that was not asked for"))
-            else:
-                self._answer.set_result(frame)
+                self._fail(CorruptAnswer(UNASKED))
+                return
+            self._answer.set_result(frame)
+            if not is_alone:
+                self._fail(CorruptAnswer(UNASKED))
 
     def _begin_frame(self) -> None:
-        length = int.from_bytes(self._length, "big", signed=True)
-        if frames.LENGTH_BYTES <= length <= self._max_frame_bytes:
-            self._frame, self._filled = bytearray(length), 0
+        length = int.from_bytes(self._start[: frames.LENGTH_BYTES], "big", signed=True)
+        if not frames.LENGTH_BYTES <= length <= self._max_frame_bytes:
+            self._filled = 0
+            allowed = self._max_frame_bytes
+            self._fail(CorruptAnswer(f"an answer announces {length} bytes; {allowed} are allowed: is this Kafka?"))
             return
-        self._filled = 0
-        self._fail(
-            CorruptAnswer(f"an answer announces {length} bytes; {self._max_frame_bytes} are allowed: is this Kafka?")
-        )
+        self._filled -= frames.LENGTH_BYTES
+        self._frame = bytearray(length)
+        here = min(length, self._filled)
+        self._frame[:here] = self._start[frames.LENGTH_BYTES : frames.LENGTH_BYTES + here]
 
     def connection_lost(self, error: Exception | None) -> None:
         self._fail(ConnectionLost(f"the broker closed the connection ({error or 'end of stream'})"))
