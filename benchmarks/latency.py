@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import sys
+import threading
 import time
 from functools import partial
 
@@ -14,6 +15,7 @@ from confluent_kafka import Message, Producer
 
 _TIMEOUT_SECONDS = 60.0
 _WARM_UP_SECONDS = 2.0
+_POLL_SECONDS = 0.1
 
 
 def steady(
@@ -32,17 +34,27 @@ def steady(
         elif counts:
             taken.append((time.perf_counter() - sent) * 1000)
 
+    def listen() -> None:
+        while not is_over.is_set():
+            producer.poll(_POLL_SECONDS)
+
+    # One thread sleeps until reports come, the other until a record is due. A single one would have to spin, as the
+    # client waits in whole milliseconds, and would take one of the cores that the measured brokers run on.
+    is_over = threading.Event()
+    listener = threading.Thread(target=listen)
+    listener.start()
     started = time.perf_counter()
     number = 0
     while (now := time.perf_counter()) - started < _WARM_UP_SECONDS + seconds:
-        if now - started >= number / per_second:
-            warm = now - started > _WARM_UP_SECONDS
-            producer.produce(topic, value, partition=number % partitions, on_delivery=partial(delivered, now, warm))
-            number += 1
-            producer.poll(0)
-        else:
-            # A report is noted when it comes: at most a tenth of a millisecond later.
-            producer.poll(0.0001)
+        due = started + number / per_second
+        if now < due:
+            time.sleep(due - now)
+            continue
+        warm = now - started > _WARM_UP_SECONDS
+        producer.produce(topic, value, partition=number % partitions, on_delivery=partial(delivered, now, warm))
+        number += 1
+    is_over.set()
+    listener.join()
     if producer.flush(_TIMEOUT_SECONDS) or failed:
         raise SystemExit(f"{len(producer)} records were not acknowledged, {len(failed)} failed: {failed[:3]}")
     taken.sort()

@@ -109,18 +109,20 @@ def replication(folder: Path, *, rounds: int, gb: float, say: Say) -> dict[str, 
                     )
                     if number > 0:
                         results.setdefault(scenario, {}).setdefault(side.name, []).append(run)
-                        say(f"{scenario:28}{side.name:26}{run['mb_per_s']:8.0f} MB/s{run['brokers_cpu_s']:8.2f} CPU s")
+                        say(f"{scenario:42}{side.name:26}{run['mb_per_s']:8.0f} MB/s{run['brokers_cpu_s']:8.2f} CPU s")
                     side.delete(topic)
-        for number in range(rounds + 1):
-            for side in both:
-                topic = f"latency-{number}"
-                side.create(topic, BROKERS)
-                run = side.run(
-                    *("benchmarks.latency", "--bootstrap", side.bootstrap, "--topic", topic),
-                    *("--partitions", str(BROKERS)),
-                )
-                if number > 0:
-                    results.setdefault(LATENCY, {}).setdefault(side.name, []).append(run)
-                    say(f"{LATENCY:28}{side.name:26}{run['p50_ms']:8.2f} ms p50{run['p99_ms']:8.2f} ms p99")
-                side.delete(topic)
+        for partitions in (1, BROKERS):
+            scenario = f"{LATENCY}, {partitions} partition{'s' if partitions > 1 else ''}"
+            for number in range(rounds + 1):
+                for side in both:
+                    topic = f"latency-{partitions}-{number}"
+                    side.create(topic, partitions)
+                    run = side.run(
+                        *("benchmarks.latency", "--bootstrap", side.bootstrap, "--topic", topic),
+                        *("--partitions", str(partitions)),
+                    )
+                    if number > 0:
+                        results.setdefault(scenario, {}).setdefault(side.name, []).append(run)
+                        say(f"{scenario:42}{side.name:26}{run['p50_ms']:8.2f} ms p50{run['p99_ms']:8.2f} ms p99")
+                    side.delete(topic)
     return results
