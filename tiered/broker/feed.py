@@ -184,7 +184,7 @@ class ChangeFeed:
         image = broker.image
         if found.broker_configs is not None:
             self._take_settings(found.broker_configs)
-        brokers_changed = image.put_brokers(found.brokers)
+        brokers_changed = image.put_brokers(found.brokers, broker.clock.monotonic_ms())
         if found.broker_ids is not None:
             brokers_changed = image.keep_brokers(found.broker_ids) or brokers_changed
         living = {row.topic_id: row for row in found.topics if row.deleted_at_ms is None}

@@ -18,6 +18,9 @@ from tiered.rules.replica_set import NO_LEADER, Standing, Standings
 
 __all__ = ["BrokerRow", "ClusterImage", "PartitionRow", "SlotRow"]
 
+NAMED_AFTERWARDS_MS = 5_000.0
+"""Longer than any client takes to hear who leads instead."""
+
 
 class ClusterImage:
     """Rows by their keys. What it hands out are values and read-only views."""
@@ -29,6 +32,8 @@ class ClusterImage:
         """Who holds the controller's lease, as the last heartbeat saw it; -1 while nobody does."""
         self._brokers: dict[int, BrokerRow] = {}
         self._standings: dict[int, Standing] = {}
+        self._left_ms: dict[int, float] = {}
+        """When those who are out of service were seen to leave it, by this process's monotonic clock."""
         self._rows: dict[TopicPartition, PartitionRow] = {}
         self._by_topic: dict[UUID, dict[int, PartitionRow]] = {}
         self._slots: dict[int, SlotRow] = {}
@@ -71,6 +76,16 @@ class ClusterImage:
         """The brokers in service, by id."""
         return tuple(row for _, row in sorted(self._brokers.items()) if not row.fenced)
 
+    def named(self, now_ms: float) -> tuple[BrokerRow, ...]:
+        """The brokers that clients are told of, by id: those in service, and for a while those that have left it.
+
+        A client may end its connection to a broker that is named no more, and only then look for the new leaders of
+        what that broker led: librdkafka does so once in a second. First it has to hear of them.
+        """
+        since_ms = now_ms - NAMED_AFTERWARDS_MS
+        rows = (row for _, row in sorted(self._brokers.items()))
+        return tuple(row for row in rows if not row.fenced or self._left_ms.get(row.broker_id, since_ms) > since_ms)
+
     def leader_of(self, topic_partition: TopicPartition) -> BrokerRow | None:
         """The broker that leads the partition; None while nobody who is in service does."""
         row = self._rows.get(topic_partition)
@@ -89,11 +104,16 @@ class ClusterImage:
 
     # What the feed does
 
-    def put_brokers(self, rows: Iterable[BrokerRow]) -> bool:
+    def put_brokers(self, rows: Iterable[BrokerRow], now_ms: float) -> bool:
         """Whether anybody's standing or address is another one than before."""
         changed = False
         for row in rows:
-            changed = changed or self._brokers.get(row.broker_id) != row
+            before = self._brokers.get(row.broker_id)
+            changed = changed or before != row
+            if not row.fenced:
+                self._left_ms.pop(row.broker_id, None)
+            elif before is not None and not before.fenced:
+                self._left_ms[row.broker_id] = now_ms
             self._brokers[row.broker_id] = row
             self._standings[row.broker_id] = Standing(row.broker_epoch, row.fenced)
         return changed
@@ -104,6 +124,7 @@ class ClusterImage:
         for broker_id in gone:
             del self._brokers[broker_id]
             del self._standings[broker_id]
+            self._left_ms.pop(broker_id, None)
         return bool(gone)
 
     def put_row(self, row: PartitionRow) -> None:

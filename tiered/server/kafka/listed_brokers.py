@@ -1,11 +1,13 @@
-"""The brokers as a client of this one is told of them: Metadata and DescribeCluster agree by it.
+"""The brokers as a client of this one is told of them, by Metadata and by DescribeCluster.
 
 Owns the list alone. This broker comes with the address that the client has found it by, where it is bound to all of
 the machine's; others come as they registered. Must never ask SQL.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from tiered.broker.image import BrokerRow
 from tiered.server.kafka.dispatch import Context
 
 
@@ -29,12 +31,22 @@ def controller_id(context: Context) -> int:
     return broker.broker_id if found is None or found.fenced else found.broker_id
 
 
-def listed_brokers(context: Context, *, fenced: bool = False) -> list[ListedBroker]:
-    """Those in service, by id; with `fenced` all that are registered."""
+def named_brokers(context: Context) -> list[ListedBroker]:
+    """Those whom clients may have to do with, by id: in service, or until a moment ago."""
     broker = context.broker
-    rows = broker.image.brokers.values() if fenced else broker.image.live()
+    return _listed(context, broker.image.named(broker.clock.monotonic_ms()))
+
+
+def described_brokers(context: Context, *, fenced: bool) -> list[ListedBroker]:
+    """Those in service, by id; with `fenced` all that are registered."""
+    image = context.broker.image
+    return _listed(context, sorted(image.brokers.values(), key=lambda row: row.broker_id) if fenced else image.live())
+
+
+def _listed(context: Context, rows: Iterable[BrokerRow]) -> list[ListedBroker]:
+    broker = context.broker
     listed = []
-    for row in sorted(rows, key=lambda each: each.broker_id):
+    for row in rows:
         is_here = row.broker_id == broker.broker_id
         host, port = broker.address_for(context.connection.local_host) if is_here else (row.host, row.port)
         listed.append(ListedBroker(row.broker_id, host, port, row.rack, row.fenced))

@@ -8,7 +8,7 @@ from typing import Any
 from tiered.errors import UnsupportedVersion
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, error_code
-from tiered.server.kafka.listed_brokers import controller_id, listed_brokers
+from tiered.server.kafka.listed_brokers import controller_id, described_brokers
 
 BROKERS = 1
 
@@ -31,7 +31,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
             reply.DescribeClusterBroker(
                 broker_id=each.broker_id, host=each.host, port=each.port, rack=each.rack, is_fenced=each.is_fenced
             )
-            for each in listed_brokers(context, fenced=getattr(request, "include_fenced_brokers", False))
+            for each in described_brokers(context, fenced=getattr(request, "include_fenced_brokers", False))
         ],
     )
 

@@ -18,7 +18,7 @@ from tiered.rules.replica_set import NO_LEADER
 from tiered.server.kafka.api.create_topics import check_partitions
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import LEADER_NOT_AVAILABLE, NONE, error_code
-from tiered.server.kafka.listed_brokers import controller_id, listed_brokers
+from tiered.server.kafka.listed_brokers import controller_id, named_brokers
 
 # Each one is a transaction and a folder. Who asks for more gets the rest by asking again.
 MAX_CREATED_A_REQUEST = 100
@@ -46,7 +46,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
         throttle_time=0,
         brokers=[
             reply.MetadataResponseBroker(node_id=each.broker_id, host=each.host, port=each.port, rack=each.rack)
-            for each in listed_brokers(context)
+            for each in named_brokers(context)
         ],
         cluster_id=broker.cluster_id,
         controller_id=controller_id(context),
