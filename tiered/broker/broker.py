@@ -44,6 +44,7 @@ from tiered.broker.retention import RetentionRounds
 from tiered.broker.segment_lifecycle import SegmentLifecycle
 from tiered.broker.tier_reader import TierReader
 from tiered.broker.topics import OFFSETS_TOPIC, Topic, Topics
+from tiered.broker.upload_pipeline import UploadPipeline
 from tiered.cold.byte_budget import ByteBudget
 from tiered.cold.chunk_cache import ChunkCache
 from tiered.cold.object_store import open_store
@@ -123,6 +124,7 @@ class Broker:
         self.replication = Replication(self)
         self.failed_replicas = FailedReplicas(self)
         self.lifecycle = SegmentLifecycle(self)
+        self.upload_pipeline = UploadPipeline(self)
         self.retention = RetentionRounds(self)
         self.pins = Pins(self)
         self.checkpoints = CheckpointWriter(self)

@@ -1,7 +1,7 @@
 """The work that never ends: rolling, flushing, uploading, retention, sweeping, reporting.
 
-Owns when each of it happens and how much at once; what happens is decided by rules and done by
-`segment_lifecycle`, `retention`, `checkpoints` and the partitions. Must never skip a partition because another failed.
+Owns when each of it happens; what happens is decided by rules and done by `upload_pipeline`, `segment_lifecycle`,
+`retention`, `checkpoints` and the partitions. Must never skip a partition because another failed.
 """
 
 import asyncio
@@ -10,10 +10,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tiered.broker import tier_plan
 from tiered.broker.partition import Partition
 from tiered.errors import LogDirFailed, TieredError
-from tiered.ids import TopicPartition
 from tiered.runtime import every
 
 if TYPE_CHECKING:
@@ -26,9 +24,6 @@ SETTLE_INTERVAL_MS = 1_000
 RESIGN_INTERVAL_MS = 500
 FORGET_INTERVAL_MS = 3_600_000
 STALL_PROBE_MS = 100
-# After a failed upload a partition rests, longer each time, so that an absent store is not hammered.
-FIRST_REST_MS = 1_000
-MAX_REST_MS = 60_000
 YIELD_EVERY_PARTITIONS = 500
 
 
@@ -38,18 +33,13 @@ class Housekeeping:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._tasks: list[asyncio.Task[None]] = []
-        self._group: asyncio.TaskGroup | None = None
-        self._uploading: dict[TopicPartition, asyncio.Task[None]] = {}
-        self._rest_until_ms: dict[TopicPartition, float] = {}
-        self._failures: dict[TopicPartition, int] = {}
         self._failing: set[str] = set()
-        self._stopping = False
         self._swept = False
         self._forgot_ms: float | None = None
 
     def start(self, group: asyncio.TaskGroup) -> None:
         settings = self._broker.settings
-        self._group = group
+        self._broker.upload_pipeline.start(group)
         plan: list[tuple[float, Callable[[], Awaitable[None]], str]] = [
             (settings.tiered_upload_interval_ms, self._tick, "rolling and uploads"),
             (settings.tiered_checkpoint_interval_ms, self._broker.checkpoints.write_stale, "checkpoints"),
@@ -83,10 +73,9 @@ class Housekeeping:
 
     async def stop(self) -> None:
         """Begins nothing new; uploads in progress are left to the sweep of the next start."""
-        self._stopping = True
-        for task in [*self._tasks, *self._uploading.values()]:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, *self._uploading.values(), return_exceptions=True)
+        await asyncio.gather(*self._tasks, self._broker.upload_pipeline.stop(), return_exceptions=True)
 
     # Rolling, flushing, uploading
 
@@ -99,9 +88,10 @@ class Housekeeping:
                 await asyncio.sleep(0)
             self._roll(partition, now_ms)
             if self._broker.leads(partition):
-                self._upload(partition, now_ms)
+                self._broker.upload_pipeline.look(partition, now_ms)
             if partition.log.failed is not None:
                 self._broker.disk_failed(partition)
+        self._broker.upload_pipeline.begin()
         await self._broker.flusher.flush_due([partition.log for partition in partitions])
         for partition in partitions:
             await self._flush_held_back(partition)
@@ -123,46 +113,6 @@ class Housekeeping:
         except LogDirFailed as error:
             self._broker.counters.disk_errors += 1
             log.warning("%s: cannot begin a new segment: %s", partition.name, error)
-
-    def _upload(self, partition: Partition, now_ms: int) -> None:
-        """Starts the partition's next upload, if it has one and a place is free."""
-        key = partition.topic_partition
-        if self._stopping or key in self._uploading:
-            return
-        if len(self._uploading) >= self._broker.settings.tiered_upload_concurrency:
-            return
-        if self._broker.clock.monotonic_ms() < self._rest_until_ms.get(key, 0.0):
-            return
-        base_offset = tier_plan.next_upload(partition, now_ms)
-        if base_offset is None:
-            return
-        assert self._group is not None
-        self._uploading[key] = self._group.create_task(self._upload_all(partition))
-
-    async def _upload_all(self, partition: Partition) -> None:
-        """Uploads the partition's closed segments, oldest first, until none is due or one fails."""
-        key = partition.topic_partition
-        try:
-            while (
-                self._broker.leads(partition)
-                and (base_offset := tier_plan.next_upload(partition, self._broker.clock.now_ms())) is not None
-            ):
-                await self._broker.lifecycle.upload(partition, base_offset)
-                self._failures.pop(key, None)
-                await self._broker.lifecycle.delete_local(partition)
-        except (TieredError, OSError) as error:
-            failures = self._failures[key] = self._failures.get(key, 0) + 1
-            rest_ms = min(MAX_REST_MS, FIRST_REST_MS * 2 ** min(failures - 1, 10))
-            self._rest_until_ms[key] = self._broker.clock.monotonic_ms() + rest_ms
-            self._broker.counters.uploads_failed += 1
-            log.warning("%s: an upload failed, the next try is in %d ms: %s", partition.name, rest_ms, error)
-        except Exception:
-            # A tick boundary: one partition's bug must not stop the others' uploads.
-            self._rest_until_ms[key] = self._broker.clock.monotonic_ms() + MAX_REST_MS
-            self._broker.counters.uploads_failed += 1
-            log.exception("%s: an upload failed in an unforeseen way", partition.name)
-        finally:
-            del self._uploading[key]
 
     # Sweeping
 

@@ -1,7 +1,7 @@
 """What is due for one partition's tiers now: uploads, local deletions, total retention.
 
 Brings a partition's state and settings to the rules, and their answers back. Decides nothing itself and
-changes nothing: `segment_lifecycle` and `housekeeping` act on the answers.
+changes nothing: `upload_pipeline`, `segment_lifecycle` and `retention` act on the answers.
 """
 
 from collections.abc import Sequence
@@ -12,20 +12,29 @@ from tiered.hot.segment import SegmentInfo
 from tiered.rules import retention
 from tiered.rules.retention import UNLIMITED, Pin, Retention
 from tiered.rules.tiering import UploadPlan, next_uploads
+from tiered.rules.upload_turns import DueUpload
 
 
-def next_upload(partition: Partition, now_ms: int) -> int | None:
-    """Base offset of the closed segment that goes to the store next (T1); None when none is due."""
+def due_upload(partition: Partition, now_ms: int) -> DueUpload | None:
+    """The closed segment that goes to the store next (T1); None when none is due."""
     if partition.cold_end_offset >= partition.log.active_base_offset:
         return None  # Asked of every partition several times a second, and nearly always the answer.
     plan = upload_plan(partition, now_ms)
-    return plan.uploads[0].base_offset if plan.uploads else None
+    if not plan.uploads:
+        return None
+    segment = plan.uploads[0]
+    return DueUpload(
+        where=partition.topic_partition,
+        base_offset=segment.base_offset,
+        size_bytes=segment.size_bytes,
+        since_ms=segment.created_ms,
+    )
 
 
 def overdue_bytes(partition: Partition, now_ms: int) -> int:
     """Bytes of closed, stable segments that the object store does not hold yet."""
     if partition.cold_end_offset >= partition.log.active_base_offset:
-        return 0  # As in `next_upload`: nearly always the answer, and asked of every partition at once.
+        return 0  # As in `due_upload`: nearly always the answer, and asked of every partition at once.
     return upload_plan(partition, now_ms).overdue_bytes
 
 
