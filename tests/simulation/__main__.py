@@ -18,6 +18,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="end with one line of figures for programs")
     parser.add_argument("--keep-going", action="store_true", help="not to end with the first violation")
     parser.add_argument("--workers", type=int, default=None, help="processes, one for each core by default")
+    parser.add_argument("--again-every", type=int, default=1, help="run one seed of so many twice, to compare traces")
     told = parser.parse_args()
     runner.stable_hashes()
     started = time.monotonic()
@@ -35,6 +36,7 @@ def main() -> int:
         workers=told.workers,
         total=told.seeds,
         seconds=told.seconds,
+        again_every=told.again_every,
     )
     print("\n".join(summary.lines(time.monotonic() - started)))
     if told.json:

@@ -99,6 +99,8 @@ class Outcome:
     faults: Mapping[str, int] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     trace: list[str] = field(default_factory=list)
+    is_checked_twice: bool = False
+    """A second run went the same way."""
 
 
 class World:
