@@ -13,7 +13,6 @@ import pytest
 from tests.fault_s3.moto_server import aws_environment, store_url
 from tiered.cold.object_store import Checksum, S3Address, parse_store_url
 from tiered.cold.s3 import S3Store
-from tiered.cold.s3_uploads import MAX_PART_BYTES, MIN_PART_BYTES, part_bytes_for
 from tiered.errors import InvalidConfig, LostRace, ObjectExists, ObjectMissing, StoreUnavailable
 from tiered.testing.faulty_s3 import FaultKind, FaultyS3
 
@@ -37,7 +36,7 @@ def opened(endpoint_url: str, prefix: str, *, checksum: str = "auto", read_timeo
         max_backoff_ms=5,
         read_timeout_ms=read_timeout_ms,
         max_attempts=5,
-        min_part_bytes=PART_BYTES,
+        part_bytes=PART_BYTES,
         probe_first=False,
     )
 
@@ -438,11 +437,3 @@ def test_random_faults_never_change_what_is_read(
     assert unavailable <= 5
     faults.heal()
     assert store.get("k", max_bytes=len(DATA))[0] == DATA
-
-
-def test_parts_grow_with_the_object_within_bounds() -> None:
-    assert part_bytes_for(1) == MIN_PART_BYTES
-    assert part_bytes_for(256 << 20) == MIN_PART_BYTES
-    assert part_bytes_for(1 << 30) == 26 << 20
-    assert -(-(1 << 30) // part_bytes_for(1 << 30)) <= 48
-    assert part_bytes_for(1 << 40) == MAX_PART_BYTES

@@ -1,12 +1,14 @@
 """What the topics cost, by the prices that the broker was told: bytes from SQL, prices from the settings.
 
-Owns the arithmetic. An estimate for people: requests that read, traffic and the brokers themselves are not in it.
+Owns the arithmetic. An estimate for people: requests that read, traffic and the brokers themselves are not in it, and
+the requests of uploads go by the average size of a topic's objects.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tiered.cold.request_counts import upload_requests
 from tiered.meta import topic_cost
 from tiered.meta.topic_cost import TopicBytes
 
@@ -58,8 +60,15 @@ async def cost(broker: "Broker") -> Cost:
                 # Retired objects are paid for until they are purged.
                 storage_usd_per_month=(each.cold_bytes + each.retired_bytes) / GIB * cold,
                 local_usd_per_month=each.local_bytes / GIB * local,
-                upload_usd=(each.cold_objects + each.retired_objects) / 1000 * upload,
+                upload_usd=_upload_requests(each) / 1000 * upload,
             )
             for each in held
         ),
     )
+
+
+def _upload_requests(held: TopicBytes) -> int:
+    objects = held.cold_objects + held.retired_objects
+    if objects == 0:
+        return 0
+    return objects * upload_requests(-(-(held.cold_bytes + held.retired_bytes) // objects))

@@ -13,9 +13,10 @@ from contextlib import closing, suppress
 from typing import Any
 
 from tiered.cold.object_store import Checksum, ObjectInfo, S3Address, StoreCapabilities, check_key, read_joined
+from tiered.cold.request_counts import PART_BYTES
 from tiered.cold.s3_failure import Meaning
 from tiered.cold.s3_requests import RequestFailedError, S3Requests, S3State, WrongAnswerError
-from tiered.cold.s3_uploads import MIN_PART_BYTES, S3Uploads, checksum_header, part_bytes_for
+from tiered.cold.s3_uploads import S3Uploads, checksum_header
 from tiered.errors import CorruptObject, InvalidConfig, LostRace, ObjectExists, ObjectMissing, StoreUnavailable
 from tiered.runtime import new_uuid
 
@@ -26,17 +27,17 @@ _UPLOADS_PER_PAGE = 1000
 
 
 class S3Store:
-    """An `ObjectStore` in a bucket. Threads share it: at most `max_requests` requests run at once, fewer after
-    "slow down". Each request is tried `max_attempts` times, then `StoreUnavailable`. An upload holds at most
-    `parts_in_flight` parts in memory, over all uploads. With `probe_first` the first put probes the store, unless
-    somebody did before; readers never do."""
+    """An `ObjectStore` in a bucket. Threads share it: at most `max_requests` requests run at once, fewer after "slow
+    down" or silence. Each request is tried `max_attempts` times, then `StoreUnavailable`. All segments on their way
+    together hold at most `parts_in_flight` parts of `part_bytes` in memory. With `probe_first` the first put probes the
+    store, unless somebody did before; readers never do."""
 
     def __init__(
         self,
         address: S3Address,
         *,
         parts_in_flight: int = 2,
-        min_part_bytes: int = MIN_PART_BYTES,
+        part_bytes: int = PART_BYTES,
         probe_first: bool = True,
         max_requests: int = 16,
         max_attempts: int = 6,
@@ -46,7 +47,7 @@ class S3Store:
         max_backoff_ms: float = 5_000,
     ) -> None:
         self._address = address
-        self._min_part_bytes = min_part_bytes
+        self._part_bytes = part_bytes
         self._requests = S3Requests(
             address,
             max_requests=max_requests,
@@ -106,14 +107,14 @@ class S3Store:
         """See `ObjectStore.put_segment`. After `StoreUnavailable` the object may be there nevertheless: its key
         is its own, so the planned row that names it decides."""
         total_bytes = log_bytes + len(tail)
-        part_bytes = part_bytes_for(total_bytes, min_part_bytes=self._min_part_bytes)
+        part_bytes = self._part_bytes
 
         def read(start: int) -> bytes:
             length = min(part_bytes, total_bytes - start)
             return read_joined(lambda n, position: os.pread(fd, n, position), log_bytes, tail, start, length)
 
         if total_bytes <= part_bytes:
-            return self.put(key, read(0), create_only=True)
+            return self._uploads.alone(lambda: self.put(key, read(0), create_only=True))
         self._precheck(key, create_only=True, if_match=None)
         return self._uploads.upload(
             key,

@@ -9,13 +9,16 @@ from enum import Enum
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    ConnectTimeoutError,
     HTTPClientError,
     IncompleteReadError,
     ParamValidationError,
+    ReadTimeoutError,
 )
 from botocore.exceptions import ConnectionError as BotoConnectionError
 from botocore.parsers import ResponseParserError
 
+_SILENCE = (ConnectTimeoutError, ReadTimeoutError)
 _TRANSPORT = (BotoConnectionError, HTTPClientError, IncompleteReadError, ResponseParserError)
 
 
@@ -27,6 +30,7 @@ class Meaning(Enum):
     NO_UPLOAD = "no such multipart upload"
     OUT_OF_RANGE = "the object ends before the range"
     SLOW_DOWN = "the store asks for fewer requests"
+    TIMED_OUT = "no answer came in time"
     AGAIN = "it may work at once"
     NOT_SUPPORTED = "the store does not know this kind of request"
     REFUSED = "credentials, permissions or the bucket's name are wrong"
@@ -56,7 +60,7 @@ _BY_CODE = {
     "TooManyRequests": Meaning.SLOW_DOWN,
     "RequestLimitExceeded": Meaning.SLOW_DOWN,
     "InternalError": Meaning.AGAIN,
-    "RequestTimeout": Meaning.AGAIN,
+    "RequestTimeout": Meaning.TIMED_OUT,
     "IncompleteBody": Meaning.AGAIN,
     # The body did not arrive as it was sent: our checksum did its work, and the next try may arrive whole.
     "BadDigest": Meaning.AGAIN,
@@ -73,6 +77,8 @@ def sort_failure(error: Exception) -> Failure | None:
     """What `error` means, or None when it is a bug of ours (wrong parameters) and must be raised as it is."""
     if isinstance(error, ClientError):
         return _sort_answer(error)
+    if isinstance(error, _SILENCE):
+        return Failure(meaning=Meaning.TIMED_OUT, status=0, code=type(error).__name__)
     if isinstance(error, _TRANSPORT):
         return Failure(meaning=Meaning.AGAIN, status=0, code=type(error).__name__)
     if isinstance(error, BotoCoreError) and not isinstance(error, ParamValidationError):
@@ -100,7 +106,9 @@ def _by_status(status: int) -> Meaning:
             return Meaning.OUT_OF_RANGE
         case 429 | 503:
             return Meaning.SLOW_DOWN
-        case 408 | 409:
+        case 408 | 504:
+            return Meaning.TIMED_OUT
+        case 409:
             return Meaning.AGAIN
         case 501:
             return Meaning.NOT_SUPPORTED

@@ -6,21 +6,23 @@ counted here). Must never print a credential and never retry what cannot change.
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
 from tiered.cold.object_store import S3Address
+from tiered.cold.request_counts import RequestCounts
 from tiered.cold.request_limit import RequestLimit
 from tiered.cold.s3_failure import Failure, Meaning, sort_failure
 from tiered.errors import CorruptObject, InvalidConfig, ObjectMissing, StoreUnavailable, TieredError
-from tiered.runtime import jittered_backoff_ms
+from tiered.runtime import SystemClock, jittered_backoff_ms
 
 T = TypeVar("T")
 
 _SLOW_DOWN_FACTOR = 8
+_OVERLOAD = frozenset({Meaning.SLOW_DOWN, Meaning.TIMED_OUT})
 
 
 class WrongAnswerError(Exception):
@@ -42,15 +44,17 @@ class RequestFailedError(Exception):
 
 @dataclass(slots=True)
 class S3State:
-    """Counts since the store was opened, for metrics: attempts that had to be repeated, and why."""
+    """Counts since the store was opened, for metrics: all attempts, those that had to be repeated, and why."""
 
     retries: int = 0
     slow_downs: int = 0
+    timeouts: int = 0
+    requests: RequestCounts = field(default_factory=RequestCounts)
 
 
 class S3Requests:
     """boto3's client behind bounds. Threads share it: at most `max_requests` requests run at once, fewer after
-    "slow down"; each is tried `max_attempts` times with jittered pauses, then `StoreUnavailable`."""
+    "slow down" or silence; each is tried `max_attempts` times with jittered pauses, then `StoreUnavailable`."""
 
     def __init__(
         self,
@@ -70,7 +74,7 @@ class S3Requests:
         self._read_timeout_ms = read_timeout_ms
         self._first_backoff_ms = first_backoff_ms
         self._max_backoff_ms = max_backoff_ms
-        self._limit = RequestLimit(max_requests)
+        self._limit = RequestLimit(max_requests, SystemClock())
         self._closing = threading.Event()
         self._making = threading.Lock()
         self._made_client: Any = None
@@ -102,7 +106,8 @@ class S3Requests:
         for attempt in range(self._max_attempts):
             if failure is not None:
                 self._pause(attempt - 1, slow=failure.meaning is Meaning.SLOW_DOWN)
-            with self._limit.slot():
+            with self._limit.slot() as began_ms:
+                self.state.requests.add(operation)
                 try:
                     answer = request()
                 except WrongAnswerError as error:
@@ -114,9 +119,10 @@ class S3Requests:
                 else:
                     self._limit.succeeded()
                     return answer
-            if failure.meaning is Meaning.SLOW_DOWN:
-                self.state.slow_downs += 1
-                self._limit.slowed_down()
+            if failure.meaning in _OVERLOAD:
+                self._limit.overloaded(began_ms)
+                self.state.slow_downs += failure.meaning is Meaning.SLOW_DOWN
+                self.state.timeouts += failure.meaning is Meaning.TIMED_OUT
             elif failure.meaning is not Meaning.AGAIN or failure.code in final_codes:
                 raise RequestFailedError(failure, attempts=attempt + 1)
         raise StoreUnavailable(

@@ -1,14 +1,15 @@
 """Uploads in parts: one new object from many reads of a file, in memory for a few parts.
 
-Owns the threads that read and send parts. Must never leave a finished part behind an abort, nor complete an
-upload over an object that exists.
+Owns the threads that read and send parts, and that uploads take turns on them. Must never leave a finished part behind
+an abort, nor complete an upload over an object that exists.
 """
 
 import base64
 import threading
-from collections.abc import Callable, Mapping
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
 
 import fastcrc
 
@@ -17,11 +18,7 @@ from tiered.cold.s3_failure import Meaning
 from tiered.cold.s3_requests import RequestFailedError, S3Requests
 from tiered.errors import ObjectExists, StoreUnavailable
 
-MIN_PART_BYTES = 8 << 20
-MAX_PART_BYTES = 32 << 20
-_PARTS_WANTED = 40
-_PART_STEP_BYTES = 1 << 20
-
+T = TypeVar("T")
 Parts: TypeAlias = list[dict[str, Any]]
 
 
@@ -42,6 +39,11 @@ class S3Uploads:
         self._head = head
         self._making = threading.Lock()
         self._made_threads: ThreadPoolExecutor | None = None
+        self._is_closed = False
+
+    def alone(self, send: Callable[[], T]) -> T:
+        """What `send` gives, which reads and sends the only part of an object: it waits for its turn as others do."""
+        return self._submit(send).result()
 
     def upload(
         self,
@@ -81,23 +83,31 @@ class S3Uploads:
     def _send(
         self, key: str, name: str, upload_id: str, starts: range, read: Callable[[int], bytes], *, checksum: bool
     ) -> Parts:
-        """The finished parts in order. A part is read only when its thread begins, so memory is bounded by threads."""
+        """The finished parts in order. A part is read only when its thread begins, so memory is bounded by threads;
+        an upload has no more of them waiting than threads, so that a long one does not hold up the others."""
         futures: list[Future[dict[str, Any]]] = []
         try:
             for number, start in enumerate(starts, 1):
-                futures.append(
-                    self._threads.submit(self._send_part, key, name, upload_id, number, read, start, checksum)
-                )
-            wait(futures, return_when=FIRST_EXCEPTION)
+                self._wait_until(futures, running=self._parts_in_flight - 1)
+                send = partial(self._send_part, key, name, upload_id, number, read, start, checksum)
+                futures.append(self._submit(send))
+            self._wait_until(futures, running=0)
         finally:
             # The caller will close the file, and an abort below a running part would leave that part behind.
-            for future in futures:
-                future.cancel()
-            wait(futures)
-        for future in futures:
-            if not future.cancelled():
-                future.result()
+            # What could be cancelled will not begin.
+            wait([future for future in futures if not future.cancel()])
         return [future.result() for future in futures]
+
+    def _wait_until(self, futures: Sequence[Future[dict[str, Any]]], *, running: int) -> None:
+        """Returns once at most so many of them run or wait; raises what one has failed with."""
+        while True:
+            for future in futures:
+                if future.done():
+                    future.result()
+            unfinished = [future for future in futures if not future.done()]
+            if len(unfinished) <= running:
+                return
+            wait(unfinished, return_when=FIRST_COMPLETED)
 
     def _send_part(
         self,
@@ -169,27 +179,20 @@ class S3Uploads:
         return True
 
     def close(self) -> None:
-        """Waits for parts that are being sent."""
+        """Waits for parts that are being sent. No request begins any more by then, so that those behind them fail."""
         with self._making:
-            if self._made_threads is not None:
-                self._made_threads.shutdown(wait=True, cancel_futures=True)
+            self._is_closed, threads = True, self._made_threads
+        if threads is not None:
+            # Not cancelled: nobody would tell those who wait for them.
+            threads.shutdown(wait=True)
 
-    @property
-    def _threads(self) -> ThreadPoolExecutor:
+    def _submit(self, send: Callable[[], T]) -> Future[T]:
         with self._making:
+            if self._is_closed:
+                raise StoreUnavailable("the store is closed; try again after the restart")
             if self._made_threads is None:
                 self._made_threads = ThreadPoolExecutor(self._parts_in_flight, thread_name_prefix="upload-part")
-            return self._made_threads
-
-
-def part_bytes_for(total_bytes: int, *, min_part_bytes: int = MIN_PART_BYTES) -> int:
-    """Bytes per part: 8 MiB, and for large objects as many as keep it near 40 parts, up to 32 MiB.
-
-    A GiB then costs about 40 requests instead of 128, and an upload still holds two parts of 26 MiB.
-    """
-    wanted = -(-total_bytes // _PARTS_WANTED)
-    rounded = -(-wanted // _PART_STEP_BYTES) * _PART_STEP_BYTES
-    return min(max(rounded, min_part_bytes), MAX_PART_BYTES)
+            return self._made_threads.submit(send)
 
 
 def checksum_header(data: bytes) -> Mapping[str, str]:

@@ -5,10 +5,11 @@ Owns the numbers. Must never change what the store does or raises. An answer lik
 """
 
 import builtins
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from tiered.cold.object_store import ObjectInfo, ObjectStore, StoreCapabilities
+from tiered.cold.request_counts import PriceClass, RequestCounts
 from tiered.errors import StoreUnavailable
 from tiered.metrics import CallTimes
 from tiered.runtime import Clock
@@ -37,6 +38,22 @@ class TimedStore:
     def slow_downs(self) -> int:
         """Requests that the store asked to slow down for."""
         return int(getattr(getattr(self._store, "state", None), "slow_downs", 0))
+
+    @property
+    def timeouts(self) -> int:
+        """Requests that the store did not answer in time."""
+        return int(getattr(getattr(self._store, "state", None), "timeouts", 0))
+
+    @property
+    def allowed_requests(self) -> int:
+        """Requests that may run at once now; 0 for a store without such a bound."""
+        return int(getattr(self._store, "allowed_requests", 0))
+
+    @property
+    def requests(self) -> Mapping[PriceClass, int]:
+        """Requests made, by what a provider charges for them; none where nobody charges anything."""
+        counts = getattr(getattr(self._store, "state", None), "requests", None)
+        return counts.by_class() if isinstance(counts, RequestCounts) else dict.fromkeys(PriceClass, 0)
 
     def put(self, key: str, data: bytes, *, create_only: bool = False, if_match: str | None = None) -> ObjectInfo:
         return self._timed("put", lambda: self._store.put(key, data, create_only=create_only, if_match=if_match))

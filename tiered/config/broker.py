@@ -297,7 +297,7 @@ class BrokerSettings(ClusterSettings):
         ConfigType.DOUBLE, 0.08, "What the brokers' disks cost, in USD for a GiB and month.", minimum=0, maximum=1e9,
     )
     tiered_price_upload_usd_per_1000: float = setting(
-        ConfigType.DOUBLE, 0.005, "What 1000 objects cost to put into the store, in USD.", minimum=0, maximum=1e9,
+        ConfigType.DOUBLE, 0.005, "What 1000 PUT requests to the store cost, in USD.", minimum=0, maximum=1e9,
     )
     tiered_metrics_max_series: int = setting(
         ConfigType.INT, 1000, "Topics, and partitions of groups, that /metrics has lines of their own for.", minimum=0,

@@ -155,6 +155,7 @@ def _tiers(broker: Broker) -> Iterator[Family]:
     backlog_bytes, backlog_age_ms = broker.upload_backlog()
     yield gauge("tiered_upload_backlog_bytes", "Bytes of closed segments that wait for their upload.", backlog_bytes)
     yield gauge("tiered_upload_backlog_age_ms", "Age of the oldest segment that waits for its upload.", backlog_age_ms)
+    yield gauge("tiered_uploads_allowed", "Uploads that may run at once now.", broker.upload_pipeline.allowed)
     yield counter("tiered_uploads_total", "Segments committed to the object store.", counters.uploads_committed)
     yield counter("tiered_upload_failures_total", "Uploads that failed and are tried again.", counters.uploads_failed)
     yield counter("tiered_uploaded_bytes_total", "Bytes of committed segment objects.", counters.uploaded_bytes)
@@ -203,6 +204,7 @@ def _dependencies(broker: Broker) -> Iterator[Family]:
     )
     yield counter("tiered_store_retries_total", "Requests to the store that were repeated.", broker.store.retries)
     yield counter("tiered_store_slow_downs_total", "Times the store asked to slow down.", broker.store.slow_downs)
+    yield from _store_load(broker)
     yield counter(
         "tiered_checkpoint_failures_total", "Checkpoints that could not be written.", counters.checkpoint_failures
     )
@@ -212,6 +214,17 @@ def _dependencies(broker: Broker) -> Iterator[Family]:
         counters.housekeeping_failures,
     )
     yield counter("tiered_disk_errors_total", "Writes that the local disk refused.", counters.disk_errors)
+
+
+def _store_load(broker: Broker) -> Iterator[Family]:
+    yield counter("tiered_store_timeouts_total", "Requests that the store did not answer.", broker.store.timeouts)
+    yield gauge("tiered_store_requests_allowed", "Requests that may run at once now.", broker.store.allowed_requests)
+    yield Family(
+        name="tiered_store_requests_total",
+        kind="counter",
+        documentation="Requests to the store, repeated ones included, by the line of S3's price list.",
+        samples=[({"class": str(kind)}, count) for kind, count in broker.store.requests.items()],
+    )
 
 
 def _calls(times: CallTimes, name: str, documentation: str, of_failures: str) -> Iterator[Family]:

@@ -11,7 +11,7 @@ import { makeTable, plainTable } from "../js/table.js";
 const PRICES = {
   cold_usd_per_gib_month: "Object store, a GiB and month",
   local_usd_per_gib_month: "Local disk, a GiB and month",
-  upload_usd_per_1000: "1,000 uploads to the object store",
+  upload_usd_per_1000: "1,000 PUT requests to the object store",
 };
 
 export function costView({ query, changed }) {
