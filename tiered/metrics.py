@@ -94,6 +94,11 @@ class CountersState:
     uploads_failed: int = 0
     uploaded_bytes: int = 0
     orphans_swept: int = 0
+    reconcile_objects: int = 0
+    """Committed objects that were looked for in the store."""
+    reconcile_requests: int = 0
+    scrubbed_bytes: int = 0
+    scrubbed_chunks: int = 0
     objects_purged: int = 0
     cold_corruptions: int = 0
     cold_read_errors: int = 0

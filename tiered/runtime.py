@@ -119,15 +119,23 @@ class BlockingPool:
         self._executor.shutdown(wait=wait, cancel_futures=True)
 
 
-async def every(interval_ms: float, tick: Callable[[], Awaitable[None]], *, name: str) -> None:
-    """Awaits `tick` again and again, `interval_ms` apart, until cancelled.
+async def every(interval_ms: float, tick: Callable[[], Awaitable[None]], *, name: str, jitter: float = 0.0) -> None:
+    """Awaits `tick` again and again, `interval_ms` apart, until cancelled. With `jitter`, a share of the interval, each
+    pause is longer or shorter by up to that, and one comes before the first tick: what many brokers do in the same way
+    they should not do at the same moment, and not while they start.
 
     A tick that raises is logged with its traceback and the next one comes as usual: this is a tick
     boundary, the one place besides a connection where any exception is caught.
     """
+
+    def pause_s() -> float:
+        return interval_ms / 1000.0 * (random.uniform(1.0 - jitter, 1.0 + jitter) if jitter else 1.0)
+
+    if jitter:
+        await asyncio.sleep(pause_s())
     while True:
         try:
             await tick()
         except Exception:
             log.exception("periodic work %s failed; it runs again in %g ms", name, interval_ms)
-        await asyncio.sleep(interval_ms / 1000.0)
+        await asyncio.sleep(pause_s())

@@ -53,6 +53,7 @@ SETTINGS = {
     "log.retention.check.interval.ms": "10000",
     "leader.imbalance.check.interval.seconds": "7",
     "tiered.lag.sample.interval.ms": "600000",
+    "tiered.reconcile.interval.ms": "-1",
     "offsets.topic.num.partitions": "4",
 }
 TOPIC = {

@@ -33,6 +33,7 @@ from tiered.broker.partition_loader import PartitionLoader
 from tiered.broker.parts import BrokerParts
 from tiered.broker.pins import Pins
 from tiered.broker.producer_ids import ProducerIds
+from tiered.broker.reconcile.rounds import Reconciler
 from tiered.broker.record_reader import RecordReader
 from tiered.broker.record_writer import RecordWriter
 from tiered.broker.registration import WILDCARD_ADDRESSES, Registration
@@ -126,6 +127,7 @@ class Broker:
         self.lifecycle = SegmentLifecycle(self)
         self.upload_pipeline = UploadPipeline(self)
         self.retention = RetentionRounds(self)
+        self.reconciler = Reconciler(self)
         self.pins = Pins(self)
         self.checkpoints = CheckpointWriter(self)
         self.group_checkpoints = GroupCheckpointWriter(self)
@@ -173,6 +175,7 @@ class Broker:
         await self.groups.start(tasks)
         self.controller.start(tasks)
         self._housekeeping.start(tasks)
+        self.reconciler.start(tasks)
         self.serving = True
 
     async def hand_over(self) -> None:
@@ -192,6 +195,7 @@ class Broker:
         """Flushes and closes everything; what cannot be done is logged, and made good at the next start."""
         await self._heartbeats.stop()
         await self.controller.stop()
+        await self.reconciler.stop()
         await self._housekeeping.stop()
         await self.replication.stop()
         await self.groups.stop()
@@ -326,4 +330,5 @@ class Broker:
             "sql_away": self.database.times.is_failing,
             "store_away": self.store.times.is_failing,
             "stale_checkpoints": self.checkpoints.stale_count,
+            "findings": self.reconciler.findings.by_kind(),
         }

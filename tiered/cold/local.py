@@ -217,6 +217,7 @@ class LocalStore:
             except FileNotFoundError:
                 continue  # A delete pruned the folder in between.
             _sync_directory(target.parent)
+            self._was_there = True
             return
         raise StoreUnavailable(f"folder {target.parent} vanishes again and again; is something else deleting it?")
 

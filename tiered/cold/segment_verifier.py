@@ -51,6 +51,16 @@ class CheckedSegment:
     faults: tuple[Fault, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedPart:
+    """What `check_part` read and found. `next_chunk` is where the next part begins, None when this was the last."""
+
+    next_chunk: int | None
+    chunks: int
+    size_bytes: int
+    faults: tuple[Fault, ...]
+
+
 class SegmentVerifier:
     """Checks segments for several threads. `advance(bytes)` is told of what was read, by any of them."""
 
@@ -61,13 +71,7 @@ class SegmentVerifier:
 
     def check(self, place: Place) -> CheckedSegment:
         """The segment's verdict. Raises StoreUnavailable when it could not be had."""
-        # A key that is none of ours may lead anywhere: it is not asked for.
-        wrong_key = segment_check.check_key(place.segment, place.topic_id, place.partition)
-        if wrong_key is not None:
-            return CheckedSegment(chunks=0, size_bytes=0, faults=(wrong_key,))
-        opened = self._open(place)
-        if isinstance(opened, Fault):
-            opened = self._open(place)  # The way here may be at fault.
+        opened = self._open_twice(place)
         if isinstance(opened, Fault):
             return CheckedSegment(chunks=0, size_bytes=0, faults=(opened,))
         faults = list(segment_check.check_table(place.segment, opened))
@@ -82,7 +86,40 @@ class SegmentVerifier:
                 break
         return CheckedSegment(chunks=len(chosen), size_bytes=read_bytes, faults=tuple(faults[:MAX_FAULTS]))
 
+    def check_part(self, place: Place, *, first_chunk: int, max_bytes: int) -> CheckedPart:
+        """The verdict on the segment's tail, and on its chunks from `first_chunk` on: one at least, else at most
+        `max_bytes` of them. Raises StoreUnavailable when it could not be had."""
+        opened = self._open_twice(place)
+        if isinstance(opened, Fault):
+            return CheckedPart(next_chunk=None, chunks=0, size_bytes=0, faults=(opened,))
+        chosen: list[int] = []
+        size_bytes = 0
+        for index in range(first_chunk, len(opened)):
+            if chosen and size_bytes + opened[index].length > max_bytes:
+                break
+            chosen.append(index)
+            size_bytes += opened[index].length
+        faults: list[Fault] = []
+        for run in _runs(opened, chosen):
+            faults.extend(self._check_run(place, opened, run))
+            self._advance(sum(opened[index].length for index in run))
+        end = first_chunk + len(chosen)
+        return CheckedPart(
+            next_chunk=end if end < len(opened) else None,
+            chunks=len(chosen),
+            size_bytes=size_bytes,
+            faults=tuple(faults[:MAX_FAULTS]),
+        )
+
     # The tail
+
+    def _open_twice(self, place: Place) -> tuple[ChunkRow, ...] | Fault:
+        # A key that is none of ours may lead anywhere: it is not asked for.
+        wrong_key = segment_check.check_key(place.segment, place.topic_id, place.partition)
+        if wrong_key is not None:
+            return wrong_key
+        opened = self._open(place)
+        return self._open(place) if isinstance(opened, Fault) else opened  # The way here may be at fault.
 
     def _open(self, place: Place) -> tuple[ChunkRow, ...] | Fault:
         segment = place.segment

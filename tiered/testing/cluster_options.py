@@ -23,6 +23,8 @@ QUICK_SETTINGS: Mapping[str, str] = {
     "tiered.checkpoint.interval.ms": "20",
     "log.retention.check.interval.ms": "100",
     "tiered.sweep.interval.ms": "200",
+    # A test that makes its store fail, or counts what is asked of it, wants no request that it did not cause.
+    "tiered.reconcile.interval.ms": "-1",
     # A store that was made slow must not hold a test up for longer than this.
     "tiered.store.timeout.ms": "5000",
     # With several brokers: how soon one that was killed is missed. A loaded machine must not make one seem dead.

@@ -9,7 +9,7 @@ from aiohttp import web
 from tiered.server.http.cluster_view import VIEWS, health_of
 from tiered.server.http.keys import BROKER
 from tiered.server.http.route import Answer, Route, answers_json
-from tiered.server.http.schema import array, boolean, integer, record, text
+from tiered.server.http.schema import array, boolean, integer, mapping, record, text
 
 HEALTH = record(
     {
@@ -19,6 +19,7 @@ HEALTH = record(
         "failed_partitions": array(text(), "Partitions whose disk failed; the first 100."),
         "disk_full": boolean("True while writes are refused to keep a reserve."),
         "upload_backlog_bytes": integer("Bytes of closed segments that wait for their upload."),
+        "findings": mapping(integer(), "What reconciling and scrubbing found and have not seen mended, by kind."),
         "stale_checkpoints": integer("Checkpoints in the bucket that are older than what they describe."),
         "fenced": boolean("True while the cluster holds this broker for out of service: it leads nothing."),
         "controller_id": integer("-1 while no broker has the controller's lease.", minimum=-1),

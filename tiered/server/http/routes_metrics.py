@@ -4,6 +4,7 @@ Owns the request alone: `metric_families` has the names. Answers while SQL and t
 """
 
 import asyncio
+from itertools import chain
 
 from aiohttp import web
 
@@ -13,6 +14,7 @@ from tiered.server.http.keys import BROKER
 from tiered.server.http.limits import REQUESTS
 from tiered.server.http.metric_families import families
 from tiered.server.http.prometheus import CONTENT_TYPE, text_of
+from tiered.server.http.reconcile_families import reconcile_families
 from tiered.server.http.route import Answer, Route
 from tiered.server.http.schema import text
 
@@ -22,7 +24,7 @@ async def _metrics(request: web.Request) -> web.Response:
     facts = await broker.disk.run(read_process_facts, broker.data.root)
     body = bytearray()
     view = request.app[VIEWS].of(broker)
-    for family in families(broker, view, facts, request.app[REQUESTS]):
+    for family in chain(families(broker, view, facts, request.app[REQUESTS]), reconcile_families(broker)):
         body += text_of([family]).encode("utf-8", "replace")
         await asyncio.sleep(0)  # There may be many partitions, and somebody else's turn comes in between.
     return web.Response(body=bytes(body), headers={"Content-Type": CONTENT_TYPE})

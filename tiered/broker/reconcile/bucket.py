@@ -1,0 +1,274 @@
+"""The catalogue compared with the bucket: is every committed object there, and does the catalogue know every object.
+
+Owns how far the turn through the partitions is, and the requests of a round. What a page seems to lack is asked for by
+name, and its row looked at once more, before anybody is told. Deletes one thing: an object whose row says that it was
+deleted. Must never do so without that row, and never take the store's silence for an answer.
+"""
+
+import logging
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from tiered.broker.partition import Partition
+from tiered.broker.reconcile.findings import OF_COMPARISON, Finding, FindingKind, Findings
+from tiered.broker.segment_lifecycle import committed_segment
+from tiered.formats import object_key
+from tiered.formats.checkpoint import CommittedSegment
+from tiered.meta import known_objects, segments
+from tiered.meta.known_objects import KnownObject
+from tiered.meta.segments import SegmentRow
+from tiered.rules import reconcile
+from tiered.rules.reconcile import Comparison, Cursor, Fate, Listed
+from tiered.rules.segment_states import SegmentState
+from tiered.runtime import BlockingPool
+
+if TYPE_CHECKING:
+    from tiered.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+PAGE = 1_000
+"""Rows and objects that are compared at once: what one LIST request answers with."""
+_BRING_BACK = "put the object back (an older version in a versioned bucket, a copy), or move the log start above it"
+_REMOVE_BY_HAND = (
+    "it stays until people remove it: if the database was put back from an older copy, the records may be nowhere else"
+)
+_RESTART = "restart this broker, and report it as a bug"
+
+
+class _Requests:
+    """What is left of a round's requests."""
+
+    def __init__(self, wanted: int) -> None:
+        self.left = wanted
+
+    def take(self) -> bool:
+        """Whether one more may be made; then it counts."""
+        self.left -= 1
+        return self.left >= 0
+
+
+class BucketComparison:
+    """One broker's turns through the partitions that it leads."""
+
+    def __init__(self, broker: "Broker", pool: BlockingPool, findings: Findings) -> None:
+        self._broker = broker
+        self._pool = pool
+        self._findings = findings
+        self._at: Cursor | None = None
+        self._began_ms: float | None = None
+        self._is_under_way = False
+        self.turns = 0
+        """Turns that ended."""
+
+    async def round(self) -> None:
+        """Goes on with the turn, for as many requests as a round may make; begins one if that is due. Raises
+        StoreUnavailable and MetadataUnavailable: the next round goes on where this one was."""
+        broker, now_ms = self._broker, self._broker.clock.monotonic_ms()
+        if not self._is_under_way:
+            period_ms = broker.settings.tiered_reconcile_period_ms
+            if not reconcile.is_turn_due(began_ms=self._began_ms, now_ms=now_ms, period_ms=period_ms):
+                return
+            self._began_ms, self._at, self._is_under_way = now_ms, None, True
+        requests = _Requests(broker.settings.tiered_reconcile_max_requests)
+        while requests.left > 0:
+            partition = self._next()
+            if partition is None:
+                self._is_under_way = False
+                self.turns += 1
+                return
+            await self._page(partition, requests)
+
+    def _next(self) -> Partition | None:
+        """The partition that the turn is at; one of which nothing was ever uploaded needs no look."""
+        led = {
+            each.topic_partition: each
+            for each in self._broker.topics.partitions()
+            if self._broker.leads(each) and each.cold_end_offset > 0
+        }
+        found = reconcile.next_partition(led, self._at)
+        if found is None:
+            return None
+        if self._at is None or found != self._at.topic_partition:
+            self._at = Cursor(topic_id=found.topic_id, partition=found.partition)
+        return led[found]
+
+    async def _page(self, partition: Partition, requests: _Requests) -> None:
+        assert self._at is not None
+        broker, at = self._broker, self._at
+        where, start = partition.topic_partition, at.offset
+        # Rows first: whatever they name was there before it was listed.
+        rows = await broker.database.read(
+            lambda conn: segments.list_committed(conn, where.topic_id, where.partition, from_offset=start, limit=PAGE)
+        )
+        prefix = object_key.partition_segments_prefix(partition.topic, where.topic_id, where.partition)
+        requests.take()
+        broker.counters.reconcile_requests += 1
+        listed = await self._pool.run(lambda: broker.store.list(prefix, start_after=f"{prefix}{start:020}", limit=PAGE))
+        found = reconcile.compare_page(
+            [committed_segment(row) for row in rows],
+            reconcile.listed_segments(listed),
+            start_offset=start,
+            rows_end=len(rows) < PAGE,
+            listing_ends=len(listed) < PAGE,
+        )
+        told, end = await self._examine(partition, found, rows, requests)
+        broker.counters.reconcile_objects += found.compared
+        if not broker.leads(partition):
+            return
+
+        def is_looked_at(finding: Finding) -> bool:
+            if finding.kind not in OF_COMPARISON or (finding.topic_id, finding.partition) != where_key:
+                return False
+            return start <= finding.first_offset and (end is None or finding.first_offset < end)
+
+        where_key = (where.topic_id, where.partition)
+        self._findings.replace(is_looked_at, told, broker.clock.now_ms())
+        if end is None:
+            self._at = Cursor(topic_id=at.topic_id, partition=at.partition + 1)
+        else:
+            self._at = Cursor(topic_id=at.topic_id, partition=at.partition, offset=end)
+
+    async def _examine(
+        self, partition: Partition, found: Comparison, rows: Sequence[SegmentRow], requests: _Requests
+    ) -> tuple[list[Finding], int | None]:
+        """What is wrong for certain, and where the page ends now: before what there was no request left for."""
+        end = found.end_offset
+        lost: dict[UUID, Finding] = {}
+        for row in sorted((*found.missing, *found.other_size), key=lambda each: each.base_offset):
+            if not requests.take():
+                end = row.base_offset
+                break
+            finding = await self._ask_for(partition, row)
+            if finding is not None:
+                lost[row.object_id] = finding
+        unnamed = [each for each in found.unnamed if end is None or each.key.base_offset < end]
+        committed = [each for each in rows if end is None or each.base_offset < end]
+        disputed = _disputed(partition, committed)
+        known = await self._known({*lost, *(each.key.object_id for each in unnamed), *disputed})
+        told = [each for object_id, each in lost.items() if _is_committed(known.get(object_id))]
+        told += self._catalogue(partition, disputed, known)
+        for each in unnamed:
+            row_of_it = known.get(each.key.object_id)
+            match reconcile.fate_of(
+                each.name,
+                state=None if row_of_it is None else row_of_it.state,
+                object_key=None if row_of_it is None else row_of_it.object_key,
+            ):
+                case Fate.SWEEP:
+                    if not requests.take():
+                        return told, each.key.base_offset
+                    await self._sweep(partition, each)
+                case Fate.REPORT:
+                    told.append(_unknown(partition, each))
+                case Fate.LEAVE:
+                    pass
+        return told, end
+
+    async def _ask_for(self, partition: Partition, row: CommittedSegment) -> Finding | None:
+        """The finding if the store, asked for the object by its name, still has none or another size."""
+        self._broker.counters.reconcile_requests += 1
+        there = await self._pool.run(self._broker.store.head, row.object_key)
+        if there is None:
+            return _of_row(partition, row, FindingKind.MISSING, "the object is not in the store")
+        if there.size_bytes != row.size_bytes:
+            words = f"the object has {there.size_bytes} bytes, {row.size_bytes} were committed"
+            return _of_row(partition, row, FindingKind.WRONG_SIZE, words)
+        return None
+
+    async def _known(self, ids: Collection[UUID]) -> dict[UUID, KnownObject]:
+        """The rows as they are now."""
+        wanted = sorted(ids)
+
+        def load(conn: Connection) -> dict[UUID, KnownObject]:
+            found: dict[UUID, KnownObject] = {}
+            for first in range(0, len(wanted), known_objects.MAX_IDS):
+                found |= known_objects.load(conn, wanted[first : first + known_objects.MAX_IDS])
+            return found
+
+        return await self._broker.database.read(load) if wanted else {}
+
+    async def _sweep(self, partition: Partition, each: Listed) -> None:
+        """Deletes an object that was deleted before by its row: nothing follows that state, so nobody can need it."""
+        broker = self._broker
+        broker.counters.reconcile_requests += 1
+        await self._pool.run(broker.store.delete, each.name)
+        broker.counters.orphans_swept += 1
+        log.info("%s: swept an object that came back after its deletion: %s", partition.name, each.name)
+
+    def _catalogue(
+        self, partition: Partition, disputed: Collection[UUID], known: dict[UUID, KnownObject]
+    ) -> list[Finding]:
+        """Where this broker's memory is not what SQL says, though every change of SQL was applied here."""
+        applied = self._broker.image.change_number
+        here = {each.object_id: each for each in partition.committed}
+        told = []
+        for object_id in disputed:
+            row, own = known.get(object_id), here.get(object_id)
+            if _is_committed(row) == (own is not None) or (row is not None and row.change_number > applied):
+                continue
+            if own is not None:
+                words = f"this broker takes it for committed, the database says {row.state if row else 'nothing'}"
+                told.append(_of_row(partition, own, FindingKind.CATALOGUE, words, _RESTART))
+            elif row is not None:
+                parsed = object_key.parse_segment_key(row.object_key)
+                told.append(
+                    Finding(
+                        kind=FindingKind.CATALOGUE,
+                        topic=partition.topic,
+                        topic_id=parsed.topic_id,
+                        partition=parsed.partition,
+                        message="the database has it for committed, this broker does not know it",
+                        advice=_RESTART,
+                        name=row.object_key,
+                        first_offset=parsed.base_offset,
+                        last_offset=parsed.end_offset - 1,
+                    )
+                )
+        return told
+
+
+def _disputed(partition: Partition, rows: Sequence[SegmentRow]) -> set[UUID]:
+    """Objects that either the rows or this broker takes for committed, of the offsets that the rows are about."""
+    if not rows:
+        return set()
+    first, end = rows[0].base_offset, rows[-1].end_offset
+    here = {each.object_id for each in partition.committed if first <= each.base_offset < end}
+    return here ^ {row.object_id for row in rows}
+
+
+def _is_committed(row: KnownObject | None) -> bool:
+    return row is not None and row.state is SegmentState.COMMITTED
+
+
+def _of_row(
+    partition: Partition, row: CommittedSegment, kind: FindingKind, message: str, advice: str = _BRING_BACK
+) -> Finding:
+    return Finding(
+        kind=kind,
+        topic=partition.topic,
+        topic_id=partition.topic_partition.topic_id,
+        partition=partition.topic_partition.partition,
+        message=message,
+        advice=advice,
+        name=row.object_key,
+        first_offset=row.base_offset,
+        last_offset=row.end_offset - 1,
+    )
+
+
+def _unknown(partition: Partition, each: Listed) -> Finding:
+    return Finding(
+        kind=FindingKind.UNKNOWN_OBJECT,
+        topic=partition.topic,
+        topic_id=each.key.topic_id,
+        partition=each.key.partition,
+        message=f"the catalogue does not know this object of {each.size_bytes} bytes",
+        advice=_REMOVE_BY_HAND,
+        name=each.name,
+        first_offset=each.key.base_offset,
+        last_offset=each.key.end_offset - 1,
+    )

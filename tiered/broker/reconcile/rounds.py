@@ -1,0 +1,89 @@
+"""Reconcile and scrub of one broker: their rounds, one at a time, for the partitions that it leads, so that a cluster
+looks at everything once; its own folders each broker looks at itself.
+
+Owns the task, its thread and the list of findings. What is wrong is decided by `rules.reconcile`. Must never delete
+anything but what SQL says was deleted, and never hold up a request: one thread, a bound on requests and bytes.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from tiered.broker.reconcile.bucket import BucketComparison
+from tiered.broker.reconcile.disk import DiskComparison
+from tiered.broker.reconcile.findings import OF_DISK, OF_OBJECTS, Finding, FindingKind, Findings
+from tiered.broker.reconcile.scrub import Scrub
+from tiered.errors import TieredError
+from tiered.runtime import BlockingPool, every
+
+if TYPE_CHECKING:
+    from tiered.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+JITTER = 0.2
+
+
+class Reconciler:
+    """Compares disk, catalogue and bucket, and scrubs, from `start` to `stop`."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._pool = BlockingPool("reconcile", threads=1, max_waiting=10)
+        self._task: asyncio.Task[None] | None = None
+        self._failing: set[str] = set()
+        self.findings = Findings()
+        self.bucket = BucketComparison(broker, self._pool, self.findings)
+        self.disk = DiskComparison(broker, self.findings)
+        self.scrub = Scrub(broker, self._pool, self.findings)
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        interval_ms = self._broker.settings.tiered_reconcile_interval_ms
+        if interval_ms > 0:
+            self._task = tasks.create_task(every(interval_ms, self.round, name="reconciling", jitter=JITTER))
+
+    async def stop(self) -> None:
+        """Ends the round under way; a request to the store ends by itself."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._pool.close(wait=False)
+
+    async def round(self) -> None:
+        """One round of everything. What SQL, the store or the disk refuse goes on in the next one."""
+        self.findings.begin_round()
+        self.findings.forget(self._is_gone)
+        for name, part in (
+            ("looking at uploads", self.disk.look_at_uploads),
+            ("comparing local files", self.disk.round),
+            ("comparing the bucket with the catalogue", self.bucket.round),
+            ("scrubbing", self.scrub.round),
+        ):
+            try:
+                await part()
+            except (TieredError, OSError) as error:
+                self._broker.counters.housekeeping_failures += 1
+                if name not in self._failing:
+                    self._failing.add(name)
+                    log.warning("%s failed and goes on when it can: %s", name, error)
+            else:
+                if name in self._failing:
+                    self._failing.discard(name)
+                    log.warning("%s: works again", name)
+
+    def _is_gone(self, finding: Finding) -> bool:
+        """Whether it is nobody's here any more: others lead the partition, or what it is about was deleted."""
+        if finding.partition == -1:
+            return False
+        topic = self._broker.topics.find_id(finding.topic_id)
+        partition = None if topic is None else topic.hosted(finding.partition)
+        if partition is None:
+            return True
+        if finding.kind in OF_DISK:
+            return False
+        if not self._broker.leads(partition):
+            return True
+        if finding.kind not in OF_OBJECTS or finding.kind is FindingKind.CATALOGUE:
+            return False
+        segment = partition.committed_segment_at(finding.first_offset)
+        return segment is None or segment.object_key != finding.name

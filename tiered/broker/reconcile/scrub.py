@@ -1,0 +1,259 @@
+"""The store read, a little all the time, to see whether it still holds what was uploaded: every chunk once in a period.
+
+Owns where the turn through the segments is, how much may be read now, and the file that keeps the place over restarts.
+In a file of this broker and not in SQL, because it is worth nothing to anybody else: whoever leads a partition next has
+a turn of its own, a lost file costs reading some chunks again, and SQL is spared a write for each part. Must never
+write to the store, and never call damaged what could not be read.
+"""
+
+import asyncio
+import json
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from tiered.broker.partition import Partition
+from tiered.broker.reconcile.findings import OF_OBJECTS, Finding, FindingKind, Findings, kind_of
+from tiered.cold.segment_verifier import CheckedPart, Place, SegmentVerifier
+from tiered.formats.checkpoint import CommittedSegment
+from tiered.formats.segment_check import Fault
+from tiered.hot.file_system import read_whole, replace_file
+from tiered.ids import TopicId, TopicPartition
+from tiered.meta import known_objects
+from tiered.rules import reconcile
+from tiered.rules.reconcile import Cursor
+from tiered.rules.sampling import ChunkSample
+from tiered.rules.segment_states import SegmentState
+from tiered.runtime import BlockingPool
+
+if TYPE_CHECKING:
+    from tiered.broker.broker import Broker
+
+PLACE_FILE = "scrub.json"
+"""`{"version": 1, "cluster_id": text, "topic_id": text, "partition": number, "offset": number, "chunk": number,
+"turn_ended_at_ms": number}`; topic_id is empty between two turns, turn_ended_at_ms 0 before the first has ended."""
+MAX_PLACE_BYTES = 4096
+PART_BYTES = 8 << 20
+MAX_PARTS = 200
+"""Of one round, however small they are."""
+LOOK_AGAIN_MS = 600_000
+"""What was found damaged is read again so often, to see whether it was mended."""
+
+
+class Scrub:
+    """One broker's turns through the segments of the partitions that it leads."""
+
+    def __init__(self, broker: "Broker", pool: BlockingPool, findings: Findings) -> None:
+        self._broker = broker
+        self._pool = pool
+        self._findings = findings
+        self._verifier = SegmentVerifier(broker.store, ChunkSample(), advance=lambda _: None)
+        self._path = str(broker.data.root / PLACE_FILE)
+        self._at: Cursor | None = None
+        self._kept: Cursor | None = None
+        self._is_read = False
+        self._credit_bytes = 0.0
+        self._told_ms: float | None = None
+        self._slow_downs = 0
+        self.turn_ended_at_ms = 0
+        """When every chunk had been read last, by the wall clock; 0 while nobody knows."""
+
+    async def round(self) -> None:
+        """Reads what is due. Raises StoreUnavailable and MetadataUnavailable: the next round goes on."""
+        broker, settings = self._broker, self._broker.settings
+        rate = settings.tiered_scrub_max_bytes_per_second
+        led = {
+            each.topic_partition: each
+            for each in broker.topics.partitions()
+            if broker.leads(each) and each.cold_bytes > 0
+        }
+        now_ms = broker.clock.monotonic_ms()
+        elapsed_ms = settings.tiered_reconcile_interval_ms if self._told_ms is None else now_ms - self._told_ms
+        self._told_ms = now_ms
+        self._credit_bytes = reconcile.scrub_credit(
+            self._credit_bytes,
+            elapsed_ms=elapsed_ms,
+            total_bytes=sum(each.cold_bytes for each in led.values()),
+            period_ms=settings.tiered_scrub_period_ms,
+            max_bytes_per_second=rate,
+            max_credit_ms=2.0 * settings.tiered_reconcile_interval_ms,
+        )
+        if rate == 0 or self._is_slowed_down():
+            return
+        await self._read_place()
+        try:
+            await self._look_again()
+            await self._go_on(led, rate)
+        finally:
+            await self._keep_place()
+
+    def _is_slowed_down(self) -> bool:
+        """Whether the store has asked everybody to slow down since the last look: who can wait, does."""
+        before, self._slow_downs = self._slow_downs, self._broker.store.slow_downs
+        return self._slow_downs > before
+
+    async def _go_on(self, led: dict[TopicPartition, Partition], rate: int) -> None:
+        for _ in range(MAX_PARTS):
+            if self._credit_bytes <= 0:
+                return
+            found = self._next(led)
+            if found is None:
+                if self._at is not None:
+                    self._at = None
+                    self.turn_ended_at_ms = self._broker.clock.now_ms()
+                return
+            partition, segment = found
+            assert self._at is not None
+            part = await self._check(
+                partition, segment, self._at.chunk, max_bytes=min(PART_BYTES, int(self._credit_bytes) + 1)
+            )
+            if part.next_chunk is None:
+                self._at = Cursor(topic_id=self._at.topic_id, partition=self._at.partition, offset=segment.end_offset)
+            else:
+                self._at = Cursor(
+                    topic_id=self._at.topic_id,
+                    partition=self._at.partition,
+                    offset=segment.base_offset,
+                    chunk=part.next_chunk,
+                )
+            if self._credit_bytes > 0 and await self._pause(part.size_bytes / rate):
+                return
+
+    async def _pause(self, seconds: float) -> bool:
+        """So that a round's bytes are not read all at once; whether the store asked to slow down meanwhile."""
+        await asyncio.sleep(seconds)
+        return self._is_slowed_down()
+
+    def _next(self, led: dict[TopicPartition, Partition]) -> tuple[Partition, CommittedSegment] | None:
+        """The segment that the turn is at, with `self._at` in it; None when the turn is over."""
+        while (key := reconcile.next_partition(led, self._at)) is not None:
+            if self._at is None or key != self._at.topic_partition:
+                self._at = Cursor(topic_id=key.topic_id, partition=key.partition)
+            partition, at = led[key], self._at
+            segment = _first_from(partition, at.offset) if self._broker.leads(partition) else None
+            if segment is not None:
+                if segment.base_offset != at.offset:
+                    self._at = Cursor(topic_id=key.topic_id, partition=key.partition, offset=segment.base_offset)
+                return partition, segment
+            self._at = Cursor(topic_id=key.topic_id, partition=key.partition + 1)
+        return None
+
+    async def _check(
+        self, partition: Partition, segment: CommittedSegment, first_chunk: int, *, max_bytes: int
+    ) -> CheckedPart:
+        """Checks a part, and tells of what was wrong with it and is so still."""
+        broker, where = self._broker, partition.topic_partition
+        place = Place(
+            # A segment may come from the cluster that this one was restored from.
+            cluster_ids=frozenset(),
+            topic=partition.topic,
+            topic_id=where.topic_id,
+            partition=where.partition,
+            segment=segment,
+        )
+        part = await self._pool.run(
+            lambda: self._verifier.check_part(place, first_chunk=first_chunk, max_bytes=max_bytes)
+        )
+        self._credit_bytes -= max(1, part.size_bytes)
+        broker.counters.scrubbed_bytes += part.size_bytes
+        broker.counters.scrubbed_chunks += part.chunks
+        faults = part.faults
+        if faults and not await self._is_committed(segment):
+            faults = ()  # Retention or the deletion of the topic was faster.
+        end_chunk = first_chunk + max(1, part.chunks)
+
+        def is_looked_at(finding: Finding) -> bool:
+            if finding.name != segment.object_key or finding.kind not in OF_OBJECTS:
+                return False
+            if finding.kind is FindingKind.CATALOGUE:
+                return False
+            return finding.chunk == -1 or first_chunk <= finding.chunk < end_chunk
+
+        told = [_finding(partition, segment, fault) for fault in faults]
+        self._findings.replace(is_looked_at, told, broker.clock.now_ms())
+        return part
+
+    async def _is_committed(self, segment: CommittedSegment) -> bool:
+        found = await self._broker.database.read(lambda conn: known_objects.load(conn, [segment.object_id]))
+        row = found.get(segment.object_id)
+        return row is not None and row.state is SegmentState.COMMITTED
+
+    async def _look_again(self) -> None:
+        """Reads one thing that was found damaged a while ago once more: somebody may have mended it."""
+        broker = self._broker
+        before_ms = broker.clock.now_ms() - LOOK_AGAIN_MS
+        damaged = [each for each in self._findings.all() if each.kind is FindingKind.DAMAGED]
+        oldest = min(damaged, key=lambda each: each.seen_at_ms, default=None)
+        if oldest is None or oldest.seen_at_ms >= before_ms:
+            return
+        topic = broker.topics.find_id(oldest.topic_id)
+        partition = None if topic is None else topic.hosted(oldest.partition)
+        segment = None if partition is None else partition.committed_segment_at(oldest.first_offset)
+        if partition is not None and segment is not None and segment.object_key == oldest.name:
+            await self._check(partition, segment, max(0, oldest.chunk), max_bytes=1)
+
+    # The place
+
+    async def _read_place(self) -> None:
+        if self._is_read:
+            return
+        data = await self._broker.disk.run(
+            lambda: read_whole(self._broker.files, self._path, max_bytes=MAX_PLACE_BYTES)
+        )
+        self._is_read = True
+        try:
+            found = json.loads(data or b"")
+            if (found["version"], found["cluster_id"]) != (1, self._broker.cluster_id):
+                return
+            self.turn_ended_at_ms = int(found["turn_ended_at_ms"])
+            if found["topic_id"]:
+                self._at = self._kept = Cursor(
+                    topic_id=TopicId(UUID(found["topic_id"])),
+                    partition=int(found["partition"]),
+                    offset=int(found["offset"]),
+                    chunk=int(found["chunk"]),
+                )
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return  # None yet, or a torn one: the turn begins anew.
+
+    async def _keep_place(self) -> None:
+        at = self._at
+        if at == self._kept:
+            return
+        content = {
+            "version": 1,
+            "cluster_id": self._broker.cluster_id,
+            "topic_id": "" if at is None else str(at.topic_id),
+            "partition": 0 if at is None else at.partition,
+            "offset": 0 if at is None else at.offset,
+            "chunk": 0 if at is None else at.chunk,
+            "turn_ended_at_ms": self.turn_ended_at_ms,
+        }
+        data = json.dumps(content).encode()
+        try:
+            await self._broker.disk.run(lambda: replace_file(self._broker.files, self._path, data, durable=False))
+        except OSError:
+            return  # A full disk has other troubles; the place is kept with the next round.
+        self._kept = at
+
+
+def _first_from(partition: Partition, offset: int) -> CommittedSegment | None:
+    """The first committed segment that ends after `offset`."""
+    committed = partition.committed
+    index = bisect_right(committed, offset, key=lambda segment: segment.end_offset)
+    return committed[index] if index < len(committed) else None
+
+
+def _finding(partition: Partition, segment: CommittedSegment, fault: Fault) -> Finding:
+    return Finding(
+        kind=kind_of(fault.kind),
+        topic=partition.topic,
+        topic_id=partition.topic_partition.topic_id,
+        partition=partition.topic_partition.partition,
+        message=fault.message,
+        advice="put the object back (an older version in a versioned bucket, a copy); nobody is served what is damaged",
+        name=segment.object_key,
+        first_offset=fault.first_offset,
+        last_offset=fault.last_offset,
+        chunk=-1 if fault.chunk is None else fault.chunk,
+    )
