@@ -7,9 +7,10 @@ address or credential is told at once. Must never write, and never wait on after
 import builtins
 import threading
 from collections.abc import Callable
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
-from tiered.cold.object_store import ObjectInfo, ObjectStore, StoreCapabilities
+from tiered.cold.object_store import ObjectInfo, ObjectStore
+from tiered.cold.read_only_store import ReadOnlyStore
 from tiered.errors import ShuttingDown, StoreUnavailable
 from tiered.runtime import jittered_backoff_ms
 
@@ -20,22 +21,18 @@ MAX_BACKOFF_MS = 30_000.0
 ATTEMPTS = 5
 
 
-class PatientStore:
+class PatientStore(ReadOnlyStore):
     """`store`, for reading. Each call that ends in StoreUnavailable, after the store's own retries, is made up to
     `attempts` times with jittered pauses. After `stop` calls raise ShuttingDown instead of waiting or beginning."""
 
     def __init__(
         self, store: ObjectStore, *, attempts: int = ATTEMPTS, first_backoff_ms: float = FIRST_BACKOFF_MS
     ) -> None:
-        self._store = store
+        super().__init__(store)
         self._attempts = attempts
         self._first_backoff_ms = first_backoff_ms
         self._stopping = threading.Event()
         self._has_answered = False
-
-    @property
-    def url(self) -> str:
-        return self._store.url
 
     @property
     def is_stopping(self) -> bool:
@@ -58,27 +55,7 @@ class PatientStore:
 
     def close(self) -> None:
         self.stop()
-        self._store.close()
-
-    # Never
-
-    def put(self, key: str, data: bytes, *, create_only: bool = False, if_match: str | None = None) -> ObjectInfo:
-        self._refuse(key, data, create_only, if_match)
-
-    def put_segment(self, key: str, fd: int, log_bytes: int, tail: bytes) -> ObjectInfo:
-        self._refuse(key, fd, log_bytes, tail)
-
-    def delete(self, key: str) -> None:
-        self._refuse(key)
-
-    def probe(self) -> StoreCapabilities:
-        self._refuse()
-
-    def abort_abandoned_uploads(self, prefix: str, *, started_before_ms: int) -> tuple[str, ...]:
-        self._refuse(prefix, started_before_ms)
-
-    def _refuse(self, *_: object) -> NoReturn:
-        raise AssertionError("this store is opened for reading")
+        super().close()
 
     def _patiently(self, call: Callable[[], T]) -> T:
         for attempt in range(self._attempts):
