@@ -79,7 +79,7 @@ async def test_while_the_store_is_away_producing_goes_on_and_one_upload_asks_for
 async def test_a_partition_that_the_store_refuses_alone_holds_up_nobody(faults: FaultyS3, tmp_path: Path) -> None:
     async with tiering_broker(tmp_path, faults, tiered_upload_concurrency=1) as broker:
         refused, other = await make_topic(broker, "orders", partitions=2)
-        faults.inject(FaultKind.ACCESS_DENIED, method="PUT", path_contains="/orders_", times=1)
+        faults.inject(FaultKind.ACCESS_DENIED, method="PUT", path_contains="/segments/", times=1)
         now_ms = broker.clock.now_ms()
         fill(refused, 2, at_ms=now_ms - HOUR_MS)
         await eventually(lambda: broker.counters.uploads_failed == 1)

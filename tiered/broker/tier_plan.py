@@ -57,10 +57,10 @@ def overdue_end_offset(partition: Partition, now_ms: int, grace_ms: int) -> int:
 
 def oldest_waiting_ms(partition: Partition) -> int | None:
     """When the oldest segment that waits for its upload was closed at the latest; None when none waits."""
-    if partition.cold_end_offset >= partition.log.active_base_offset:
+    if partition.cold_end_offset >= partition.log.active_base_offset or not partition.config.uploads:
         return None
     for segment in partition.log.segments:
-        if segment.closed and segment.end_offset > partition.cold_end_offset and partition.config.remote_storage_enable:
+        if segment.closed and segment.end_offset > partition.cold_end_offset:
             return segment.created_ms
     return None
 
@@ -73,7 +73,7 @@ def upload_plan(partition: Partition, now_ms: int, limit: int = 1) -> UploadPlan
         cold_end_offset=partition.cold_end_offset,
         high_watermark=partition.high_watermark,
         last_stable_offset=partition.last_stable_offset,
-        remote_enabled=config.remote_storage_enable and not config.remote_log_copy_disable,
+        remote_enabled=config.uploads,
         copy_lag_ms=config.effective_remote_copy_lag_ms,
         copy_lag_bytes=config.effective_remote_copy_lag_bytes,
         now_ms=now_ms,
@@ -117,7 +117,8 @@ def total_retention(
         high_watermark=partition.high_watermark,
         retention_ms=config.retention_ms if deletes else UNLIMITED,
         retention_bytes=config.retention_bytes if deletes else UNLIMITED,
-        remote_enabled=config.remote_storage_enable,
+        # What is not to be uploaded waits for nothing: or it would stay for as long as uploads are switched off.
+        remote_enabled=config.uploads,
         pins=pins,
         now_ms=now_ms,
         clock_is_trusted=clock_is_trusted,

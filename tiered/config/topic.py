@@ -140,13 +140,15 @@ class TopicConfig:
         minimum=-1, synonyms=["log.remote.copy.lag.ms"],
     )
     remote_log_copy_disable: bool = setting(
-        ConfigType.BOOLEAN, False, "Uploads nothing more; what is in the store stays readable.",
+        ConfigType.BOOLEAN, False,
+        "Uploads nothing more; what is in the store stays readable and leaves the disk by local retention.",
     )
     remote_log_delete_on_disable: bool = setting(
         ConfigType.BOOLEAN, False, "Accepted for Kafka's sake: what was uploaded stays until retention takes it.",
     )
     remote_storage_enable: bool = setting(
-        ConfigType.BOOLEAN, True, "Closed segments go to the object store. On, unlike in Kafka.",
+        ConfigType.BOOLEAN, True,
+        "Closed segments go to the object store. On, unlike in Kafka. Off and on again at run time loses nothing.",
         synonyms=["log.remote.storage.enable"],
     )
     retention_bytes: int = setting(
@@ -217,6 +219,11 @@ class TopicConfig:
     @property
     def is_log_append_time(self) -> bool:
         return self.message_timestamp_type == "LogAppendTime"
+
+    @property
+    def uploads(self) -> bool:
+        """Whether closed segments go to the object store now; what is there already stays readable in any case."""
+        return self.remote_storage_enable and not self.remote_log_copy_disable
 
     @property
     def effective_local_retention_ms(self) -> int:
