@@ -263,6 +263,10 @@ class PolicyViolation(Invalid):
     """The request is well formed, but this broker's settings forbid it."""
 
 
+class ReadOnly(PolicyViolation):
+    """This broker only reads its bucket (`--read-only`): whoever wants to change something asks another one."""
+
+
 class Pinned(PolicyViolation):
     """A snapshot, or a reader's pin, holds what would be deleted. The message names it."""
 

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import struct
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from tests.broker_process import BrokerProcess
 from tiered.wire import fetch as fetch_codec
@@ -11,10 +11,16 @@ from tiered.wire import frames, messages
 from tiered.wire import produce as produce_codec
 
 
+class KafkaDoor(Protocol):
+    """Whoever speaks Kafka's protocol on a port of this machine."""
+
+    kafka_port: int
+
+
 class RawConnection:
     """One blocking connection. Bodies are bytes; frames and headers are made here."""
 
-    def __init__(self, broker: BrokerProcess, *, timeout_s: float = 30.0) -> None:
+    def __init__(self, broker: KafkaDoor, *, timeout_s: float = 30.0) -> None:
         self._timeout_s = timeout_s
         self._socket = socket.create_connection(("127.0.0.1", broker.kafka_port), timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

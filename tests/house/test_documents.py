@@ -57,7 +57,7 @@ def test_documents_name_only_commands_that_exist(document: Path) -> None:
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.key)
 def test_every_option_of_serve_is_in_the_readme_with_its_variable(option: Option) -> None:
     text = (ROOT / "README.md").read_text()
-    assert f"`{option.flag} " in text
+    assert (f"`{option.flag}`" if option.is_switch else f"`{option.flag} ") in text
     assert f"`{option.variable}`" in text
     assert f"`{option.key}`" in text
 

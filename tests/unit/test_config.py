@@ -310,6 +310,31 @@ def test_without_options_the_defaults_of_the_interface_hold(tmp_path: Path, monk
     assert options.settings == BrokerSettings()
 
 
+@pytest.mark.parametrize(
+    ("argv", "environ", "toml", "read_only"),
+    [
+        (["--read-only"], {"TIERED_READ_ONLY": "false"}, {}, True),
+        ([], {"TIERED_READ_ONLY": "true"}, {"read_only": False}, True),
+        ([], {}, {"read_only": True}, True),
+        ([], {}, {}, False),
+    ],
+)
+def test_a_switch_is_a_flag_without_a_value(
+    argv: list[str], environ: dict[str, str], toml: dict[str, object], read_only: bool
+) -> None:
+    assert load_serve_options(arguments(*argv), environ, toml).read_only is read_only
+
+
+def test_a_switch_that_is_neither_on_nor_off_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match="TIERED_READ_ONLY=maybe is not allowed: it must be true or false"):
+        load_serve_options(arguments(), {"TIERED_READ_ONLY": "maybe"}, {})
+
+
+def test_a_read_replica_with_a_catalogue_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match="--meta names a catalogue, and a broker with --read-only has none"):
+        load_serve_options(arguments("--read-only", "--meta", "sqlite:///x"), {}, {})
+
+
 def test_data_folder_of_any_name_holds_its_own_catalogue_and_objects(tmp_path: Path) -> None:
     data = tmp_path / "a b%20#c?d"
     options = load_serve_options(arguments("--data", str(data)), {})

@@ -5,11 +5,12 @@ Owns their names, defaults and bounds; `BrokerSettings` has them along with all 
 
 from dataclasses import dataclass
 
+from tiered.config.read_replica import ReadReplicaSettings
 from tiered.config.setting import LONG_MAX, ConfigType, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterSettings:
+class ClusterSettings(ReadReplicaSettings):
     """Liveness, elections and replication."""
 
     # fmt: off

@@ -28,6 +28,8 @@ class Option:
     key: str
     metavar: str
     help: str
+    is_switch: bool = False
+    """Given or not: the flag takes no value, the variable and the file take true or false."""
 
     @property
     def flag(self) -> str:
@@ -51,6 +53,12 @@ OPTIONS = (
     ),
     Option(key="broker_id", metavar="N", help="this broker's number (1)"),
     Option(key="rack", metavar="NAME", help="replicas are spread over racks (the host's name)"),
+    Option(
+        key="read_only",
+        metavar="",
+        help="only read the store: serve what other brokers have uploaded, and change nothing",
+        is_switch=True,
+    ),
     Option(key="log_format", metavar="FORMAT", help="text or json, on stderr (text)"),
 )
 
@@ -84,12 +92,16 @@ class ServeOptions:
     rack: str
     settings: BrokerSettings
     log_format: str = "text"
+    read_only: bool = False
 
 
 def add_serve_arguments(parser: "argparse.ArgumentParser") -> None:
     """Gives `parser` the options of `tiered serve`; none has a default, so that their absence can be seen."""
     for option in OPTIONS:
-        parser.add_argument(option.flag, dest=option.key, metavar=option.metavar, help=option.help)
+        if option.is_switch:
+            parser.add_argument(option.flag, dest=option.key, action="store_true", default=None, help=option.help)
+        else:
+            parser.add_argument(option.flag, dest=option.key, metavar=option.metavar, help=option.help)
     parser.add_argument("--config", metavar="FILE", help="a TOML file with these options and a table [settings]")
     parser.add_argument(
         "--set", metavar="KEY=VALUE", action="append", help="a broker setting under Kafka's name; may be repeated"
@@ -153,6 +165,11 @@ def load_serve_options(
         raise InvalidConfig(
             f"{log_format_name}={log_format} is not allowed: it must be one of {', '.join(LOG_FORMATS)}"
         )
+    read_only = _switch(*told("read_only"))
+    if read_only and told("meta")[0] is not None:
+        raise InvalidConfig(
+            f"{told('meta')[1]} names a catalogue, and a broker with --read-only has none: leave it out"
+        )
     return ServeOptions(
         kafka_host=kafka_host,
         kafka_port=kafka_port,
@@ -167,6 +184,7 @@ def load_serve_options(
         rack=told("rack")[0] or _host_name(),
         settings=BrokerSettings.of(_settings(arguments, environ, toml)),
         log_format=log_format or "text",
+        read_only=read_only,
     )
 
 
@@ -257,6 +275,12 @@ def _broker_id(text: str | None, name: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text[:11]) <= INT_MAX):
         raise InvalidConfig(f"{name}={text} is not allowed: it must be a whole number from 0 to {INT_MAX}")
     return int(text)
+
+
+def _switch(text: str | None, name: str) -> bool:
+    if text is not None and text.lower() not in ("true", "false"):
+        raise InvalidConfig(f"{name}={text} is not allowed: it must be true or false")
+    return text is not None and text.lower() == "true"
 
 
 def _host_name() -> str:

@@ -3,7 +3,11 @@
 Owns nothing: the caller gets the socket. Must never listen or accept.
 """
 
+import errno
 import socket
+from collections.abc import Callable
+
+from tiered.errors import InvalidConfig
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
@@ -26,3 +30,22 @@ def address_of(sock: socket.socket) -> tuple[str, int]:
     """(host, port) that the socket is bound to."""
     host, port = sock.getsockname()[:2]
     return host, port
+
+
+def bind_or_explain(
+    bind: Callable[[str, int], tuple[str, int]], wanted: tuple[str, int], option: str
+) -> tuple[str, int]:
+    """What `bind` gives. Raises InvalidConfig that names the option to change when the address cannot be had."""
+    try:
+        return bind(*wanted)
+    except OSError as error:
+        found = "something listens there already" if error.errno == errno.EADDRINUSE else error.strerror
+        raise InvalidConfig(
+            f"cannot listen on {shown(wanted)}: {found}; give another address with {option} HOST:PORT"
+        ) from error
+
+
+def shown(address: tuple[str, int]) -> str:
+    """HOST:PORT, with brackets around IPv6."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

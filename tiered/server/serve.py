@@ -5,23 +5,26 @@ process goes. Must never decide anything about data.
 """
 
 import asyncio
-import errno
 import gc
 import logging
 import signal
 import sys
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from tiered.broker.broker import Broker
 from tiered.broker.parts import BrokerParts
 from tiered.broker.registration import WILDCARD_ADDRESSES
 from tiered.config import ServeOptions
-from tiered.errors import InvalidConfig, TieredError
+from tiered.errors import TieredError
 from tiered.runtime import Clock, SystemClock
+from tiered.server.addresses import bind_or_explain, shown
 from tiered.server.http.door import HttpDoor
 from tiered.server.kafka.apis import served_apis
 from tiered.server.kafka.dispatch import Dispatch
 from tiered.server.kafka.listener import KafkaListener
+
+if TYPE_CHECKING:
+    from tiered.server.read_only import ReadOnlyServer
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +50,8 @@ class Server:
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """Serves when it returns. Raises TieredError or OSError with a message that says what to do."""
         options = self._options
-        self.kafka_address = _bind(self._kafka.bind, (options.kafka_host, options.kafka_port), "--kafka")
-        self.http_address = _bind(self._http.bind, (options.http_host, options.http_port), "--http")
+        self.kafka_address = bind_or_explain(self._kafka.bind, (options.kafka_host, options.kafka_port), "--kafka")
+        self.http_address = bind_or_explain(self._http.bind, (options.http_host, options.http_port), "--http")
         advertised = (options.advertise_host or self.kafka_address[0], options.advertise_port or self.kafka_address[1])
         http_host = advertised[0] if options.http_host in WILDCARD_ADDRESSES else options.http_host
         await self.broker.start(tasks, advertised=advertised, http=(http_host, self.http_address[1]))
@@ -79,8 +82,9 @@ class Server:
 
 
 async def serve(options: ServeOptions) -> None:
-    """Runs one broker until SIGTERM or SIGINT; prints its ready line to stdout."""
-    server = Server(options)
+    """Runs one broker, or a read replica, until SIGTERM or SIGINT; prints its ready line to stdout."""
+    server = _server(options)
+    broker = server.broker if isinstance(server, Server) else None
     asked_to_stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -91,18 +95,27 @@ async def serve(options: ServeOptions) -> None:
         gc.freeze()
         gc.enable()
         gc.set_threshold(50_000, 50, 50)
-        kafka, http = _shown(server.kafka_address), _shown(server.http_address)
+        kafka, http = shown(server.kafka_address), shown(server.http_address)
         sys.stdout.write(f"ready broker={options.broker_id} kafka={kafka} http={http}\n")
         sys.stdout.flush()
-        stops = [tasks.create_task(event.wait()) for event in (asked_to_stop, server.broker.must_stop)]
+        events = [asked_to_stop] if broker is None else [asked_to_stop, broker.must_stop]
+        stops = [tasks.create_task(event.wait()) for event in events]
         await asyncio.wait(stops, return_when=asyncio.FIRST_COMPLETED)
         for stop in stops:
             stop.cancel()
         log.info("stopping: no new requests; flushing")
         await server.stop()
     log.info("stopped")
-    if server.broker.replaced is not None:
-        raise server.broker.replaced
+    if broker is not None and broker.replaced is not None:
+        raise broker.replaced
+
+
+def _server(options: ServeOptions) -> "Server | ReadOnlyServer":
+    if options.read_only:
+        from tiered.server.read_only import ReadOnlyServer  # A broker does not pay for it.
+
+        return ReadOnlyServer(options)
+    return Server(options)
 
 
 def run(options: ServeOptions) -> int:
@@ -122,18 +135,3 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     for error in group.exceptions:
         found.extend(_leaves(error) if isinstance(error, BaseExceptionGroup) else [error])
     return found
-
-
-def _bind(bind: Callable[[str, int], tuple[str, int]], wanted: tuple[str, int], option: str) -> tuple[str, int]:
-    try:
-        return bind(*wanted)
-    except OSError as error:
-        found = "something listens there already" if error.errno == errno.EADDRINUSE else error.strerror
-        raise InvalidConfig(
-            f"cannot listen on {_shown(wanted)}: {found}; give another address with {option} HOST:PORT"
-        ) from error
-
-
-def _shown(address: tuple[str, int]) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -7,6 +7,7 @@ read from the broker, or from another broker that must give it.
 import asyncio
 import logging
 import socket
+from collections.abc import Sequence
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestPayloadError
@@ -18,9 +19,9 @@ from tiered.server.http.cluster_view import VIEWS, ClusterViews
 from tiered.server.http.connection import HttpConnection, Refusal
 from tiered.server.http.failures import error_response, response_for
 from tiered.server.http.forward import CONNECTIONS, Connections
-from tiered.server.http.keys import BROKER
+from tiered.server.http.keys import BROKER, SERVICE, Service
 from tiered.server.http.produce_elsewhere import ROUTER, RecordRouter
-from tiered.server.http.route import Handler
+from tiered.server.http.route import Handler, Route
 from tiered.server.http.routes import ROUTES
 
 log = logging.getLogger(__name__)
@@ -30,17 +31,24 @@ SHUTDOWN_S = 2.0
 
 def application(broker: Broker) -> web.Application:
     """The routes of this version, with errors as JSON: `{"error_code": …, "message": …}`."""
-    app = web.Application(middlewares=[_counted, _errors_as_json, security.same_origin_only])
+    app = guarded(broker, ROUTES)
     app[BROKER] = broker
-    app[security.CSRF_TOKEN] = security.new_token()
-    app[limits.REQUESTS] = limits.RequestsState()
     app[VIEWS] = ClusterViews()
     app[CONNECTIONS] = Connections()
     app[ROUTER] = RecordRouter()
-    app[openapi.DOCUMENT] = openapi.document_of(ROUTES)
     app.on_cleanup.append(_close_connections)
+    return app
+
+
+def guarded(service: Service, routes: Sequence[Route]) -> web.Application:
+    """An application of these routes, behind everything that guards a door."""
+    app = web.Application(middlewares=[_counted, _errors_as_json, security.same_origin_only])
+    app[SERVICE] = service
+    app[security.CSRF_TOKEN] = security.new_token()
+    app[limits.REQUESTS] = limits.RequestsState()
+    app[openapi.DOCUMENT] = openapi.document_of(routes)
     app.on_response_prepare.append(security.add_headers)
-    for route in ROUTES:
+    for route in routes:
         handler = limits.limited(route)
         if route.method == "GET":
             app.router.add_get(route.path, handler, allow_head=route.has_deadline)
@@ -54,12 +62,12 @@ async def _close_connections(app: web.Application) -> None:
 
 
 class HttpServer:
-    """Serves `application` on a bound socket between `start` and `stop`."""
+    """Serves an application on a bound socket between `start` and `stop`."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, app: web.Application) -> None:
+        self._service = app[SERVICE]
         # A handler whose client has gone is cancelled: nobody waits for its answer any more.
-        self._runner = web.AppRunner(application(broker), handler_cancellation=True, shutdown_timeout=SHUTDOWN_S)
+        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=SHUTDOWN_S)
         self._listening: asyncio.Server | None = None
         # aiohttp has a list too, but many connections that come at once are not in it before all are accepted.
         self._open: set[HttpConnection] = set()
@@ -74,7 +82,7 @@ class HttpServer:
         await self._runner.cleanup()
 
     def _connection(self) -> asyncio.Protocol:
-        server, settings = self._runner.server, self._broker.settings
+        server, settings = self._runner.server, self._service.settings
         assert server is not None
         if len(self._open) >= settings.tiered_http_max_connections:
             return Refusal()
@@ -84,16 +92,16 @@ class HttpServer:
 @web.middleware
 async def _counted(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Counts requests by what is served, never by what was asked: names that clients choose have no bound."""
-    broker = request.app[BROKER]
-    started_ms = broker.clock.monotonic_ms()
+    service = request.app[SERVICE]
+    started_ms = service.clock.monotonic_ms()
     response = await handler(request)
     resource = request.match_info.route.resource
     route, method = (resource.canonical, request.method) if resource is not None else ("other", "other")
     if response.status == 405:
         method = "other"
-    broker.counters.http_requests[method, route, response.status] += 1
+    service.counters.http_requests[method, route, response.status] += 1
     if not request.get(limits.IS_STREAM, False):
-        broker.counters.http_latency[route].observe(broker.clock.monotonic_ms() - started_ms)
+        service.counters.http_latency[route].observe(service.clock.monotonic_ms() - started_ms)
     return response
 
 

@@ -11,23 +11,27 @@ import logging
 import socket
 from typing import TYPE_CHECKING
 
-from tiered.broker.broker import Broker
 from tiered.server.addresses import address_of, bound_socket
 
 if TYPE_CHECKING:
+    from tiered.broker.broker import Broker
+    from tiered.broker.read_only.replica import ReadReplica
     from tiered.server.http.app import HttpServer
 
 log = logging.getLogger(__name__)
 
 BACKLOG = 128
 RETRY_S = 1.0
+BROKER = "tiered.server.http.app"
+READ_ONLY = "tiered.server.http.read_only"
 
 
 class HttpDoor:
-    """`bind`, then `open`; `stop` at any time after that."""
+    """`bind`, then `open`; `stop` at any time after that. `module` has the application of `service`."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, service: "Broker | ReadReplica", module: str = BROKER) -> None:
+        self._service = service
+        self._module = module
         self._socket: socket.socket | None = None
         self._server: HttpServer | None = None
         self._opening: asyncio.Task[None] | None = None
@@ -49,8 +53,8 @@ class HttpDoor:
         await _until_readable(self._socket)
         while True:
             try:
-                app = await asyncio.to_thread(importlib.import_module, "tiered.server.http.app")
-                server = app.HttpServer(self._broker)
+                module = await asyncio.to_thread(importlib.import_module, self._module)
+                server = module.HttpServer(module.application(self._service))
                 await server.start(self._socket)
             except OSError as error:
                 log.error("the HTTP door could not be opened, it is tried again: %s", error)

@@ -64,6 +64,7 @@ _V3: dict[type[errors.TieredError], tuple[int, int]] = {
     errors.Throttled: (429, 42901),
     errors.Fenced: (409, 409),
     errors.Invalid: (400, 40002),
+    errors.ReadOnly: (403, 40301),
     errors.GroupNotFound: (404, 404),
     errors.GroupNotEmpty: (409, 409),
     errors.MessageTooLarge: (413, 413),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from tiered.server.http.failures import error_response
-from tiered.server.http.keys import BROKER
+from tiered.server.http.keys import SERVICE
 from tiered.server.http.route import Handler, Route
 
 
@@ -45,7 +45,7 @@ def limited(route: Route) -> Handler:
 
 def _with_deadline(handler: Handler) -> Handler:
     async def run(request: web.Request) -> web.StreamResponse:
-        settings, state = request.app[BROKER].settings, request.app[REQUESTS]
+        settings, state = request.app[SERVICE].settings, request.app[REQUESTS]
         if state.bounded >= settings.tiered_http_max_requests:
             return _too_many(f"{state.bounded} requests are in progress; try again in a moment")
         state.bounded += 1
@@ -69,7 +69,7 @@ def _stream(handler: Handler) -> Handler:
     async def run(request: web.Request) -> web.StreamResponse:
         request[IS_STREAM] = True
         state = request.app[REQUESTS]
-        if state.streams >= request.app[BROKER].settings.tiered_http_max_streams:
+        if state.streams >= request.app[SERVICE].settings.tiered_http_max_streams:
             return _too_many(f"{state.streams} streams are open; close one, or try again later")
         state.streams += 1
         try:

@@ -12,7 +12,7 @@ from tiered.broker.lag_history import GroupLag
 from tiered.broker.partition import Partition
 from tiered.broker.process_facts import ProcessFacts
 from tiered.broker.topics import Topic
-from tiered.metrics import CallTimes
+from tiered.metrics import CallTimes, CountersState
 from tiered.server.http.cluster_view import ClusterView, feed_lag, replica_lag
 from tiered.server.http.limits import RequestsState
 from tiered.server.http.prometheus import NO_LABELS, Family, counter, gauge
@@ -21,7 +21,7 @@ from tiered.server.http.prometheus import NO_LABELS, Family, counter, gauge
 def families(broker: Broker, view: ClusterView, facts: ProcessFacts, requests: RequestsState) -> Iterator[Family]:
     """Everything, in the order of the document."""
     yield from _traffic(broker)
-    yield from _requests(broker, requests)
+    yield from request_families(broker.counters, requests)
     yield from _replication(broker, view)
     yield from _tiers(broker)
     yield from _dependencies(broker)
@@ -43,8 +43,8 @@ def _traffic(broker: Broker) -> Iterator[Family]:
     )
 
 
-def _requests(broker: Broker, requests: RequestsState) -> Iterator[Family]:
-    counters = broker.counters
+def request_families(counters: CountersState, requests: RequestsState) -> Iterator[Family]:
+    """What comes through both doors."""
     yield gauge("tiered_connections", "Open connections of Kafka clients.", counters.connections_open)
     yield counter("tiered_connections_opened_total", "Connections accepted.", counters.connections_opened)
     yield counter(
@@ -190,13 +190,13 @@ def _tiers(broker: Broker) -> Iterator[Family]:
 
 def _dependencies(broker: Broker) -> Iterator[Family]:
     counters = broker.counters
-    yield from _calls(
+    yield from calls(
         broker.database.times,
         "tiered_sql",
         "Time of one SQL transaction, its wait for a connection included.",
         "SQL transactions that failed because the database was away or late.",
     )
-    yield from _calls(
+    yield from calls(
         broker.store.times,
         "tiered_store",
         "Time of one operation of the object store, its retries included.",
@@ -227,7 +227,8 @@ def _store_load(broker: Broker) -> Iterator[Family]:
     )
 
 
-def _calls(times: CallTimes, name: str, documentation: str, of_failures: str) -> Iterator[Family]:
+def calls(times: CallTimes, name: str, documentation: str, of_failures: str) -> Iterator[Family]:
+    """How long the operations of a dependency took, and how many failed."""
     yield Family(
         name=f"{name}_seconds",
         kind="histogram",

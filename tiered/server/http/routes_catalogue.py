@@ -19,7 +19,7 @@ from tiered.server.http.parameters import PARTITION, TOPIC, query_number
 from tiered.server.http.route import Route, answers_json
 
 MAX_SEGMENTS = 10_000
-_START = query_number("start_offset", "Segments that end after this offset.", default=0)
+START_OFFSET = query_number("start_offset", "Segments that end after this offset.", default=0)
 _SEGMENT = schema.record(
     {
         "base_offset": schema.integer(),
@@ -56,7 +56,7 @@ async def segments(request: web.Request) -> web.StreamResponse:
     if to is not None:
         return await forward(request, to)
     partition = topic.partition(number)
-    start_offset = _START.of(request)
+    start_offset = START_OFFSET.of(request)
     found = segments_of(partition, start_offset=start_offset, limit=MAX_SEGMENTS)
     fields = {
         "topic": partition.topic,
@@ -91,7 +91,7 @@ ROUTES = (
         handler=segments,
         summary="The catalogue of one partition: which offsets are hot, cold or both.",
         tag="topics",
-        parameters=(TOPIC, PARTITION, _START),
+        parameters=(TOPIC, PARTITION, START_OFFSET),
         answers=answers_json(_SEGMENTS),
     ),
 )

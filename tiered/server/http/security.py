@@ -15,10 +15,9 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from tiered.broker.broker import Broker
 from tiered.runtime import new_uuid
 from tiered.server.http.failures import error_response
-from tiered.server.http.keys import BROKER
+from tiered.server.http.keys import SERVICE, Service
 from tiered.server.http.route import Route, answers_json
 from tiered.server.http.schema import record, text
 
@@ -71,7 +70,7 @@ async def add_headers(request: web.Request, response: web.StreamResponse) -> Non
 def _objection(request: web.Request) -> tuple[int, str] | None:
     """(status, message) when the request must not be served."""
     host = request.headers.get("Host")
-    if host is not None and not is_own_host(request.app[BROKER], host):
+    if host is not None and not is_own_host(request.app[SERVICE], host):
         return 403, (
             f"Host {host[:80]!r} is none of this broker's names: use an address or localhost, or allow the name with "
             "--set tiered.http.allowed.hosts=NAME"
@@ -89,7 +88,7 @@ def _objection(request: web.Request) -> tuple[int, str] | None:
     return None
 
 
-def is_own_host(broker: Broker, header: str) -> bool:
+def is_own_host(service: Service, header: str) -> bool:
     """True when the Host header names this broker: an address, localhost, or a name that it was told."""
     if len(header) > MAX_HOST_CHARS:
         return False
@@ -100,8 +99,8 @@ def is_own_host(broker: Broker, header: str) -> bool:
         return False
     if host == "localhost" or host.endswith(".localhost") or _is_address(host):
         return True
-    names = {broker.options.http_host, broker.options.advertise_host or "", broker.options.rack, platform.node()}
-    names.update(broker.settings.tiered_http_allowed_hosts)
+    names = {service.options.http_host, service.options.advertise_host or "", service.options.rack, platform.node()}
+    names.update(service.settings.tiered_http_allowed_hosts)
     return host != "" and host in {name.lower() for name in names}
 
 

@@ -11,7 +11,7 @@ import resource
 import socket
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from tiered.config import BrokerSettings
 from tiered.config.setting import INT_MAX
@@ -21,7 +21,6 @@ from tiered.server.addresses import address_of, bound_socket
 from tiered.server.kafka.buffers import BufferPool
 from tiered.server.kafka.complaints import Complaints
 from tiered.server.kafka.connection import Connection
-from tiered.server.kafka.dispatch import Dispatch
 from tiered.server.kafka.frame_handler import Answer
 
 log = logging.getLogger(__name__)
@@ -40,12 +39,19 @@ STALLED_MS = 2_000
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
+class Dispatches(Protocol):
+    """What knows the meaning of frames: a broker's dispatch, or a read replica's."""
+
+    def handle(self, connection: Connection, buffer: memoryview, position: int, end: int) -> Answer:
+        """See `FrameHandler`."""
+
+
 class KafkaListener:
     """Accepts and serves connections between `start` and `stop`."""
 
     def __init__(
         self,
-        dispatch: Dispatch,
+        dispatch: Dispatches,
         *,
         clock: Clock,
         counters: CountersState,

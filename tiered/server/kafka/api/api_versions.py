@@ -5,10 +5,11 @@ names are checked as Kafka does (v3+). No features are finalized: transaction.ve
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tiered.errors import InvalidRequest
+from tiered.server.kafka.connection import Connection
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, UNSUPPORTED_VERSION, error_code
 
@@ -19,24 +20,28 @@ def api_versions(others: Iterable[Api]) -> Api:
     """The row of ApiVersions for a table that holds `others` and this one."""
 
     async def handle(context: Context, request: Any, reply: Any) -> Any:
-        code = NONE
-        if request is None:
-            code = UNSUPPORTED_VERSION
-        elif context.api_version >= 3:
-            name, version = request.client_software_name, request.client_software_version
-            if _SOFTWARE.match(name) and _SOFTWARE.match(version):
-                context.connection.client_software = f"{name} {version}"[:120]
-            else:
-                code = error_code(InvalidRequest("client software name or version"))
-        return reply.ApiVersionsResponse(
-            error_code=code,
-            api_keys=[
-                reply.ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
-                for api in table
-            ],
-            throttle_time=0,
-        )
+        return answer(context.connection, context.api_version, request, reply, table)
 
     own = Api(key=18, name="ApiVersions", min_version=0, max_version=4, handle=handle)
     table = sorted([*others, own], key=lambda api: api.key)
     return own
+
+
+def answer(connection: Connection, api_version: int, request: Any, reply: Any, table: Sequence[Api]) -> Any:
+    """The reply that lists `table`; `request` is None for a version that is not served."""
+    code = NONE
+    if request is None:
+        code = UNSUPPORTED_VERSION
+    elif api_version >= 3:
+        name, version = request.client_software_name, request.client_software_version
+        if _SOFTWARE.match(name) and _SOFTWARE.match(version):
+            connection.client_software = f"{name} {version}"[:120]
+        else:
+            code = error_code(InvalidRequest("client software name or version"))
+    return reply.ApiVersionsResponse(
+        error_code=code,
+        api_keys=[
+            reply.ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version) for api in table
+        ],
+        throttle_time=0,
+    )

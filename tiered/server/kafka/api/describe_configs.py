@@ -28,7 +28,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
             # librdkafka sends an empty list for "all", Java a null one; nobody asks for none.
             names = set(asked.configuration_keys or ())
             entries = entries_of(context, asked.resource_type, asked.resource_name)
-            configs = [_described(reply, request, entry) for entry in entries if not names or entry.name in names]
+            configs = [described(reply, request, entry) for entry in entries if not names or entry.name in names]
             entries_left -= len(configs)
         except TieredError as error:
             code, message = error_code(error), str(error)
@@ -61,7 +61,8 @@ def check_broker(context: Context, resource_name: str) -> None:
         raise InvalidRequest(f"broker {resource_name} is not this one; ask broker {resource_name} itself")
 
 
-def _described(reply: Any, request: Any, entry: ConfigEntry) -> Any:
+def described(reply: Any, request: Any, entry: ConfigEntry) -> Any:
+    """One setting as the request wants it shown."""
     synonyms = entry.synonyms if getattr(request, "include_synonyms", False) else ()
     return reply.DescribeConfigsResourceResult(
         name=entry.name,

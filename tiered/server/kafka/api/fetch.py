@@ -102,7 +102,7 @@ def handle(request: RawRequest) -> Parts | Coroutine[Any, Any, Parts | None] | N
     limit = broker.settings.tiered_max_partitions
     if sum(len(topic.partitions) for topic in asked.topics) > limit:
         raise MalformedRequest(f"a Fetch asks for more than {limit} partitions; more cannot be (tiered.max.partitions)")
-    refusal = _session_error(asked)
+    refusal = session_error(asked)
     if refusal != NONE:
         return fetch.encode_fetch_response(request.context.api_version, request.correlation_id, refusal, NO_SESSION, [])
     if asked.replica_id >= 0:
@@ -114,7 +114,7 @@ def handle(request: RawRequest) -> Parts | Coroutine[Any, Any, Parts | None] | N
     return _answer_later(request, asked, found, _watch(found))
 
 
-def _session_error(asked: FetchRequest) -> int:
+def session_error(asked: FetchRequest) -> int:
     """Only requests for a new session (which we decline) or without one are possible here."""
     if asked.session_id != NO_SESSION:
         return FETCH_SESSION_ID_NOT_FOUND

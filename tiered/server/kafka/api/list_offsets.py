@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 _KNOWN_AT_ONCE = (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
-_FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 
 async def handle(context: Context, request: Any, reply: Any) -> Any:
@@ -55,7 +55,7 @@ async def _offset(context: Context, topic: str, asked: Any, read_committed: bool
     partition = context.broker.topics.by_name(topic).partition(asked.partition_index)
     partition.check_leader_epoch(getattr(asked, "current_leader_epoch", -1))
     partition.require_leader()
-    if context.api_version < _FIRST_VERSION.get(wanted, 1) or wanted < EARLIEST_PENDING_UPLOAD:
+    if context.api_version < FIRST_VERSION.get(wanted, 1) or wanted < EARLIEST_PENDING_UPLOAD:
         raise UnsupportedVersion(f"timestamp {wanted} means nothing in ListOffsets version {context.api_version}")
     if partition.is_withheld and wanted not in _KNOWN_AT_ONCE:
         raise OffsetNotAvailable(f"{partition.name}: its new leader does not know yet where it ends; ask again")

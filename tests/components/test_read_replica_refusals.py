@@ -1,0 +1,161 @@
+"""What a read replica does not do is refused by every door of it, in words, and in the form that clients expect."""
+
+import importlib
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clients.raw import RawConnection
+from tests.components.batches import batch
+from tests.components.read_replicas import ReplicaThread
+from tests.properties.wire.kio_samples import kio_bytes, sample
+from tests.unit.cold.stored_segments import PARTITION, TOPIC
+from tests.unit.cold.verified_store import RECORDS, make_store
+from tiered.server.http.routes import ROUTES
+from tiered.server.kafka.read_only.apis import read_apis
+from tiered.wire import messages
+
+POLICY_VIOLATION, CLUSTER_AUTHORIZATION_FAILED = 44, 31
+CREATE_TOPICS, INIT_PRODUCER_ID, FIND_COORDINATOR, OFFSET_FETCH = 19, 22, 10, 9
+FETCH, PRODUCE = 1, 0
+ANSWERED = {
+    "ApiVersions", "DescribeCluster", "DescribeConfigs", "FindCoordinator", "ListGroups", "ListOffsets",
+    "ListPartitionReassignments", "Metadata", "OffsetFetch",
+}  # fmt: skip
+APIS = {each.of.key: each.of for each in read_apis() if each.of.key not in (FETCH, PRODUCE)}
+
+
+@pytest.fixture(scope="module")
+def replica(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicaThread]:
+    root = tmp_path_factory.mktemp("replica")
+    (root / "logs").mkdir()
+    made = make_store(root / "bucket", root / "logs", segments=2)
+    with ReplicaThread(root / "data", made.store) as running:
+        yield running
+
+
+def some_request(api_key: int, version: int, chance: random.Random) -> bytes:
+    """A valid request that asks for anything at all, and for something."""
+    package = messages.APIS[api_key][0]
+    module = importlib.import_module(f"kio.schema.{package}.v{version}.request")
+    return kio_bytes(sample(getattr(module, messages.message_class(api_key, version, "request").__name__), chance))
+
+
+def codes_in(answer: Any) -> list[int]:
+    """Every error code of an answer, at whatever depth."""
+    if isinstance(answer, tuple | list):
+        return [code for each in answer for code in codes_in(each)]
+    plan = getattr(answer, "plan", None)
+    if plan is None:
+        return []
+    found: list[int] = []
+    for field in plan.fields:
+        value = getattr(answer, field.name)
+        found += [value] if field.name == "error_code" else codes_in(value)
+    return found
+
+
+@pytest.mark.parametrize("api_key", APIS, ids=lambda key: APIS[key].name)
+def test_every_version_of_every_api_is_answered_and_what_changes_anything_is_refused(
+    replica: ReplicaThread, api_key: int
+) -> None:
+    api = APIS[api_key]
+    refused = POLICY_VIOLATION if api_key != INIT_PRODUCER_ID else CLUSTER_AUTHORIZATION_FAILED
+    with RawConnection(replica) as connection:
+        for version in range(max(api.min_version, api.refuse_below), api.max_version + 1):
+            codes = []
+            for seed in range(5):
+                body = some_request(api_key, version, random.Random(1000 * version + seed))
+                answer = connection.call(api_key, version, body)
+                codes += codes_in(messages.response_decoder(api_key, version)(answer, 0))
+            if api.name not in ANSWERED:
+                assert codes, (api.name, version)
+                assert set(codes) == {refused}, (api.name, version)
+
+
+def test_records_are_refused_with_words_that_say_whom_to_ask(replica: ReplicaThread) -> None:
+    with RawConnection(replica) as connection:
+        answer = connection.produce(TOPIC, batch([b"x"]), partition=PARTITION)
+        assert answer.error_code == POLICY_VIOLATION
+        assert "read replica of file://" in (answer.error_message or "")
+        assert "Ask the brokers that write this bucket" in (answer.error_message or "")
+        assert connection.fetch(TOPIC, 0, partition=PARTITION).high_watermark == 2 * RECORDS
+
+
+def test_records_that_want_no_answer_end_the_connection(replica: ReplicaThread) -> None:
+    with RawConnection(replica) as connection:
+        with pytest.raises(ConnectionError):
+            connection.produce(TOPIC, batch([b"x"]), partition=PARTITION, acks=0)
+
+
+def test_a_topic_is_refused_with_words(replica: ReplicaThread) -> None:
+    request = messages.request(CREATE_TOPICS, 5)
+    new = request.CreatableTopic(name="new", num_partitions=1, replication_factor=1, assignments=(), configs=())
+    with RawConnection(replica) as connection:
+        answer = connection.ask(CREATE_TOPICS, 5, request.CreateTopicsRequest(topics=(new,))).topics[0]
+    assert answer.error_code == POLICY_VIOLATION
+    assert "--read-only" in answer.error_message
+
+
+def test_followers_are_refused(replica: ReplicaThread) -> None:
+    with RawConnection(replica) as connection:
+        answer = connection.fetch_many([(TOPIC, PARTITION, 0, -1, 100)], session_id=7)
+        assert answer.error_code != 0, "sessions are declined"
+        assert answer.topics == []
+
+
+# HTTP
+
+
+def test_the_http_door_tells_how_old_the_view_is_and_what_is_in_the_bucket(replica: ReplicaThread) -> None:
+    status, health = replica.ask("/readyz")
+    assert status == 200
+    assert (health["serving"], health["read_only"], health["cluster_id"]) == (True, True, "cluster-1")
+    assert health["view_age_ms"] >= 0
+    assert replica.ask("/healthz") == (200, {"status": "alive"})
+    found = replica.ask("/api/v1/topics")[1]["topics"]
+    assert [(each["topic"], each["partition_count"], each["record_count"]) for each in found] == [
+        (TOPIC, PARTITION + 1, 2 * RECORDS)
+    ]
+    topic = replica.ask(f"/api/v1/topics/{TOPIC}")[1]
+    assert topic["partitions"][PARTITION]["cold_end_offset"] == 2 * RECORDS
+    assert "retention.ms" in {each["name"] for each in topic["configs"]}
+    segments = replica.ask(f"/api/v1/topics/{TOPIC}/partitions/{PARTITION}/segments?start_offset={RECORDS}")[1]
+    assert [(each["base_offset"], each["tier"]) for each in segments["segments"]] == [(RECORDS, "cold")]
+    assert segments["high_watermark"] == 2 * RECORDS
+    assert replica.ask("/api/v1/topics/none")[0] == 404
+
+
+def test_every_other_route_of_a_broker_is_refused_as_read_only(replica: ReplicaThread) -> None:
+    served = {
+        (method, path) for path, methods in replica.ask("/openapi.json")[1]["paths"].items() for method in methods
+    }
+    refused = 0
+    for route in ROUTES:
+        if (route.method.lower(), route.path) in served or ":" in route.path:
+            continue
+        path = route.path.replace("{partition}", "3")
+        for name in ("topic", "group", "snapshot", "pin", "broker", "cluster", "name"):
+            path = path.replace(f"{{{name}}}", "orders")
+        if "{" in path:
+            continue
+        status, body = replica.ask(path, method=route.method)
+        assert status == 403, (route.method, path, body)
+        assert "read replica" in body["message"]
+        refused += 1
+    assert refused > 20
+
+
+def test_metrics_say_how_old_the_view_is(replica: ReplicaThread, tmp_path: Path) -> None:
+    import urllib.request
+
+    replica.look()
+    with urllib.request.urlopen(f"http://127.0.0.1:{replica.http_port}/metrics", timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    assert float(values["tiered_read_replica_view_age_seconds"]) < 60
+    assert float(values["tiered_read_replica_refreshes_total"]) >= 2
+    assert float(values["tiered_cold_bytes"]) > 0

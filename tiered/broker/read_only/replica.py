@@ -1,0 +1,212 @@
+"""A read replica: one process that serves what is in a bucket, beside the cluster that writes it.
+
+Owns the composition, and reads of cold data that keep up with a bucket which changes under them. Must never write to
+the store, ask a database, or serve bytes that fail a check.
+"""
+
+import asyncio
+import logging
+from typing import Any, TypeVar
+
+from tiered.broker.data_folder import DataFolder
+from tiered.broker.parts import BrokerParts
+from tiered.broker.read_only.catalogue import BucketCatalogue
+from tiered.broker.registration import WILDCARD_ADDRESSES
+from tiered.cold.chunk_cache import ChunkCache
+from tiered.cold.object_store import open_store
+from tiered.cold.read_only_store import ReadOnlyStore
+from tiered.cold.reader import ColdReader
+from tiered.cold.timed_store import TimedStore
+from tiered.config import BrokerSettings, ServeOptions
+from tiered.errors import Corrupt, ObjectMissing, ReadOnly, StoreUnavailable, Throttled
+from tiered.file_slice import FileSlice
+from tiered.hot import resident
+from tiered.metrics import CountersState
+from tiered.rules import read_plan
+from tiered.rules.cold_partition import ColdPartition
+from tiered.runtime import BlockingPool, Clock
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_READS = 2  # The second one with what the bucket says after the first has failed.
+
+
+class ReadReplica:
+    """Between `start` and `stop` both doors may use it."""
+
+    def __init__(self, options: ServeOptions, clock: Clock, parts: BrokerParts | None = None) -> None:
+        """Takes the data folder's lock; raises AlreadyRunning when another process has it."""
+        self.options = options
+        self.clock = clock
+        self.settings: BrokerSettings = options.settings
+        self.counters = CountersState()
+        self.broker_id = options.broker_id
+        self.rack = options.rack
+        store = parts.store if parts is not None and parts.store is not None else None
+        self.store = TimedStore(
+            store or open_store(options.store_url, timeout_ms=self.settings.tiered_store_timeout_ms), clock
+        )
+        reading = ReadOnlyStore(self.store)
+        self.data = DataFolder(options.data_dir)
+        self.started_monotonic_ms = clock.monotonic_ms()
+        self.serving = False
+        self.waiting_partitions = 0
+        """How many partitions the fetches that wait ask for; Fetch keeps the count."""
+        self._advertised = ("", 0)
+        self.disk = BlockingPool("disk", threads=self.settings.num_io_threads)
+        self._downloads = BlockingPool("download", threads=self.settings.tiered_cold_read_concurrency)
+        self._cache = ChunkCache(
+            self.data.cache,
+            max_bytes=self.settings.tiered_cache_bytes,
+            pool=self._downloads,
+            max_bytes_in_flight=self.settings.tiered_cold_read_bytes_in_flight,
+        )
+        self.cold_reader = ColdReader(reading, self._cache, self._downloads)
+        self.catalogue = BucketCatalogue(
+            reading, clock, interval_ms=self.settings.tiered_read_replica_refresh_interval_ms
+        )
+        self._said: dict[str, str] = {}
+
+    # Start and stop
+
+    async def start(self, tasks: asyncio.TaskGroup, *, advertised: tuple[str, int]) -> None:
+        """Ready to serve when it returns. Raises TieredError that says what to do."""
+        self._advertised = advertised
+        await self.cold_reader.start(tasks)
+        await self.catalogue.start(tasks)
+        log.info(
+            "reading %s of cluster %s: %d topics; nothing is written",
+            self.store.url, self.catalogue.cluster_id, len(self.catalogue),
+        )  # fmt: skip
+        self.serving = True
+
+    def begin_stop(self) -> None:
+        """Who waits for new records is answered."""
+        self.serving = False
+        self.catalogue.waiters.wake()
+
+    async def stop(self) -> None:
+        self.begin_stop()
+        await self.catalogue.stop()
+        await self.cold_reader.stop()
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        # First the store, so that requests to one that is away are not repeated any more.
+        self.store.close()
+        self.catalogue.close()
+        for pool in (self._downloads, self.disk):
+            pool.close()
+        self.data.release()
+
+    # What both doors ask
+
+    @property
+    def cluster_id(self) -> str:
+        return self.catalogue.cluster_id
+
+    def refusal(self) -> ReadOnly:
+        """What everybody hears who wants to change something, or to keep something here."""
+        return ReadOnly(
+            f"broker {self.broker_id} is a read replica of {self.store.url} (--read-only): it changes nothing, and "
+            "keeps no groups. Ask the brokers that write this bucket; consumers assign partitions themselves here"
+        )
+
+    def address_for(self, local_host: str) -> tuple[str, int]:
+        """Where the client that reached us on `local_host` is told to connect."""
+        host, port = self._advertised
+        return (local_host if host in WILDCARD_ADDRESSES else host), port
+
+    def health(self) -> dict[str, Any]:
+        """`serving`, how old the view is, and what an operator should look at."""
+        unreadable = self.catalogue.unreadable
+        return {
+            "serving": self.serving,
+            "read_only": True,
+            "broker": self.broker_id,
+            "cluster_id": self.cluster_id,
+            "view_age_ms": int(self.catalogue.age_ms),
+            "store_away": self.store.times.is_failing,
+            "unreadable_partitions": list(unreadable[:100]),
+        }
+
+    # Reading
+
+    async def read(
+        self, partition: ColdPartition, offset: int, max_bytes: int
+    ) -> tuple[ColdPartition, FileSlice | None]:
+        """(The partition, and whole batches of it from the one that holds `offset` on.) None for batches when the
+        bucket has `offset` no more: the partition is a newer one then, whose bounds say so.
+
+        Raises CorruptObject, which names topic, partition, offsets and key, and StoreUnavailable.
+        """
+        missing: ObjectMissing | None = None
+        for _ in range(_READS):
+            if not isinstance(partition.plan_read(offset), read_plan.Cold):
+                return partition, None
+            try:
+                found = await self.cold_reader.read(
+                    partition.segment_at(offset),
+                    topic=partition.topic,
+                    partition=partition.partition,
+                    offset=offset,
+                    max_bytes=max_bytes,
+                )
+            except ObjectMissing as error:
+                missing = error
+                partition = await self.catalogue.look_again(partition)
+            except Corrupt:
+                self.counters.cold_corruptions += 1
+                raise
+            except Throttled as error:
+                # Java's consumer ends on the code for quotas in a Fetch answer, and tries again on this one.
+                raise StoreUnavailable(f"{partition.name}: {error}") from error
+            else:
+                self.counters.fetched_cold_bytes += found.length
+                return partition, found
+        assert missing is not None
+        raise self._gone(partition, missing)
+
+    async def offset_for_timestamp(self, partition: ColdPartition, timestamp_ms: int) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first record at or after `timestamp_ms`; None when there is none."""
+        missing: ObjectMissing | None = None
+        for _ in range(_READS):
+            try:
+                for segment in partition.segments:
+                    if segment.max_timestamp_ms < timestamp_ms:
+                        continue
+                    found = await self.cold_reader.offset_for_timestamp(
+                        segment,
+                        topic=partition.topic,
+                        partition=partition.partition,
+                        timestamp_ms=timestamp_ms,
+                        start_offset=partition.log_start_offset,
+                    )
+                    if found is not None:
+                        return found
+            except ObjectMissing as error:
+                missing = error
+                partition = await self.catalogue.look_again(partition)
+            else:
+                return None
+        assert missing is not None
+        raise self._gone(partition, missing)
+
+    async def max_timestamp(self, partition: ColdPartition) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first record with the greatest timestamp; None for an empty partition."""
+        best = max((each.max_timestamp_ms for each in partition.segments), default=None)
+        return None if best is None else await self.offset_for_timestamp(partition, best)
+
+    def _gone(self, partition: ColdPartition, error: ObjectMissing) -> StoreUnavailable:
+        """The bucket still names an object that is not there: its checkpoint may be about to follow, or it is lost."""
+        self.counters.cold_corruptions += 1
+        if self._said.get(partition.name) != str(error):
+            self._said[partition.name] = str(error)
+            log.error("%s. The bucket's checkpoint still names it; readers are told to try again", error)
+        return StoreUnavailable(f"{error} (the bucket's checkpoint still names it: try again, or run `tiered verify`)")
+
+    async def make_resident(self, part: FileSlice) -> None:
+        """Returns once the bytes are in memory, so that sending them does not stop the event loop."""
+        if not resident.is_resident(part):
+            await self.disk.run(resident.make_resident, part)

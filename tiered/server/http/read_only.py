@@ -1,0 +1,260 @@
+"""The HTTP door of a read replica: health, metrics, topics and segments; every other route of a broker is refused.
+
+Owns these routes, which answer in the broker's own forms where a broker has them. Must never hold state of its own: all
+of it is read from the replica's view of the bucket.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from aiohttp import web
+
+from tiered import __version__
+from tiered.broker.process_facts import ProcessFacts, read_process_facts
+from tiered.broker.read_only.replica import ReadReplica
+from tiered.config import describe_topic
+from tiered.errors import TieredError
+from tiered.formats.checkpoint import CommittedSegment, TopicEntry
+from tiered.rules.cold_partition import ColdPartition
+from tiered.server.http import openapi, routes_catalogue, routes_health, routes_metrics, schema, security
+from tiered.server.http.app import HttpServer, guarded
+from tiered.server.http.keys import REPLICA
+from tiered.server.http.limits import REQUESTS
+from tiered.server.http.long_list import json_with_list
+from tiered.server.http.metric_families import calls, request_families
+from tiered.server.http.parameters import PARTITION, TOPIC
+from tiered.server.http.prometheus import CONTENT_TYPE, Family, counter, gauge, text_of
+from tiered.server.http.route import Answer, Route, answers_json
+from tiered.server.http.routes import ROUTES as OF_A_BROKER
+from tiered.server.http.routes_catalogue import MAX_SEGMENTS, START_OFFSET
+from tiered.server.http.routes_topics import config_fields
+
+__all__ = ["HttpServer", "application"]
+
+_HEALTH = schema.record(
+    {
+        "serving": schema.boolean("False while it starts or stops."),
+        "read_only": schema.boolean(),
+        "broker": schema.integer("This broker's number."),
+        "cluster_id": schema.text("Of the cluster that writes the bucket."),
+        "view_age_ms": schema.integer("How long ago the last look at the whole bucket began."),
+        "store_away": schema.boolean(),
+        "unreadable_partitions": schema.array(schema.text(), "Their checkpoints are damaged; the first 100."),
+    },
+    is_open=True,
+)
+
+
+def application(replica: ReadReplica) -> web.Application:
+    """The routes of a read replica, with errors as JSON."""
+    app = guarded(replica, ROUTES)
+    app[REPLICA] = replica
+    for route in OF_A_BROKER:
+        if (route.method, route.path) not in _SERVED:
+            app.router.add_route(route.method, route.path, _refused)
+    return app
+
+
+async def _refused(request: web.Request) -> web.StreamResponse:
+    raise request.app[REPLICA].refusal()
+
+
+async def _readyz(request: web.Request) -> web.Response:
+    health = request.app[REPLICA].health()
+    return web.json_response(health, status=200 if health["serving"] else 503)
+
+
+# Topics
+
+
+async def _topics(request: web.Request) -> web.Response:
+    replica = request.app[REPLICA]
+    by_name = sorted(replica.catalogue, key=lambda each: each.name)
+    return await json_with_list({}, "topics", (_topic_fields(replica, each) for each in by_name))
+
+
+async def _topic(request: web.Request) -> web.Response:
+    replica = request.app[REPLICA]
+    topic = replica.catalogue.by_name(TOPIC.of(request))
+    settings = replica.settings.with_dynamic(dynamic_default=replica.catalogue.cluster_settings, dynamic={})
+    configs = [config_fields(entry) for entry in describe_topic(topic.configs, settings)]
+    return web.json_response({**_topic_fields(replica, topic), "configs": configs})
+
+
+def _topic_fields(replica: ReadReplica, topic: TopicEntry) -> dict[str, Any]:
+    partitions = [_partition_fields(replica, topic, number) for number in range(topic.partition_count)]
+    return {
+        "topic": topic.name,
+        "topic_id": str(topic.topic_id),
+        "internal": False,
+        "partition_count": topic.partition_count,
+        "record_count": sum(each["high_watermark"] - each["log_start_offset"] for each in partitions),
+        "cold_bytes": sum(each["cold_bytes"] for each in partitions),
+        "partitions": partitions,
+    }
+
+
+def _partition_fields(replica: ReadReplica, topic: TopicEntry, number: int) -> dict[str, Any]:
+    failed = None
+    try:
+        partition = replica.catalogue.partition(topic, number)
+    except TieredError as error:
+        partition = ColdPartition(topic=topic.name, topic_id=topic.topic_id, partition=number)
+        failed = str(error)
+    return {
+        "partition": number,
+        "leader": replica.broker_id,
+        "log_start_offset": partition.log_start_offset,
+        "cold_end_offset": partition.cold_end_offset,
+        "high_watermark": partition.cold_end_offset,
+        "last_stable_offset": partition.cold_end_offset,
+        "cold_bytes": partition.cold_bytes,
+        "failed": failed,
+    }
+
+
+async def _segments(request: web.Request) -> web.StreamResponse:
+    replica = request.app[REPLICA]
+    partition = replica.catalogue.partition(replica.catalogue.by_name(TOPIC.of(request)), PARTITION.of(request))
+    start_offset = START_OFFSET.of(request)
+    found = [each for each in partition.segments if each.end_offset > start_offset][:MAX_SEGMENTS]
+    end = partition.cold_end_offset
+    fields = {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "log_start_offset": partition.log_start_offset,
+        "local_log_start_offset": end,
+        "cold_end_offset": end,
+        "overdue_end_offset": end,
+        "high_watermark": end,
+        "log_end_offset": end,
+    }
+    return await json_with_list(fields, "segments", (_segment_fields(each) for each in found))
+
+
+def _segment_fields(segment: CommittedSegment) -> dict[str, Any]:
+    return {
+        "base_offset": segment.base_offset,
+        "end_offset": segment.end_offset,
+        "tier": "cold",
+        "state": "committed",
+        "size_bytes": segment.size_bytes,
+        "min_timestamp_ms": segment.min_timestamp_ms,
+        "max_timestamp_ms": segment.max_timestamp_ms,
+        "object_key": segment.object_key,
+    }
+
+
+# Metrics
+
+
+async def _metrics(request: web.Request) -> web.Response:
+    replica = request.app[REPLICA]
+    facts = await replica.disk.run(read_process_facts, replica.data.root)
+    families = [*_families(replica, facts), *request_families(replica.counters, request.app[REQUESTS])]
+    return web.Response(body=text_of(families).encode(), headers={"Content-Type": CONTENT_TYPE})
+
+
+def _families(replica: ReadReplica, facts: ProcessFacts) -> Iterator[Family]:
+    counters, cache, catalogue = replica.counters, replica.cold_reader.cache_state, replica.catalogue
+    partitions = list(catalogue.partitions())
+    yield gauge("tiered_serving", "1 while the broker takes requests.", replica.serving)
+    yield gauge(
+        "tiered_read_replica_view_age_seconds",
+        "How long ago the last look at the whole bucket began.",
+        catalogue.age_ms / 1000,
+    )
+    yield counter(
+        "tiered_read_replica_refreshes_total", "Looks at the whole bucket that succeeded.", catalogue.state.refreshes
+    )
+    yield counter(
+        "tiered_read_replica_refresh_failures_total",
+        "Looks at the bucket for which the store did not answer everything.",
+        catalogue.state.failures,
+    )
+    yield gauge(
+        "tiered_read_replica_unreadable_partitions",
+        "Partitions whose checkpoints are damaged.",
+        len(catalogue.unreadable),
+    )
+    yield gauge("tiered_topics", "Topics.", len(catalogue))
+    yield gauge("tiered_partitions", "Partitions that have been seen.", len(partitions))
+    yield gauge(
+        "tiered_cold_bytes",
+        "Bytes in the object store that can be read here.",
+        sum(each.cold_bytes for each in partitions),
+    )
+    yield counter("tiered_produce_errors_total", "Partitions of produce requests refused.", counters.produce_errors)
+    yield counter("tiered_fetched_bytes_total", "Bytes of record batches sent to consumers.", counters.fetched_bytes)
+    yield counter("tiered_fetched_cold_bytes_total", "Bytes read from the cold tier.", counters.fetched_cold_bytes)
+    yield counter(
+        "tiered_cold_corruptions_total", "Cold reads refused: object corrupt or missing.", counters.cold_corruptions
+    )
+    yield counter("tiered_cold_read_errors_total", "Cold reads that failed for any reason.", counters.cold_read_errors)
+    yield counter("tiered_cache_hits_total", "Cold chunks found in the cache.", cache.hits)
+    yield counter("tiered_cache_misses_total", "Cold chunks loaded from the store.", cache.loads)
+    yield counter("tiered_cache_loaded_bytes_total", "Bytes of chunks loaded from the store.", cache.loaded_bytes)
+    yield counter("tiered_cache_evictions_total", "Chunks that made room for others.", cache.evictions)
+    yield gauge("tiered_cache_bytes", "Disk that cached chunks take.", cache.held_bytes)
+    yield from calls(
+        replica.store.times,
+        "tiered_store",
+        "Time of one operation of the object store, its retries included.",
+        "Operations that failed because the object store was away or failed.",
+    )
+    yield counter("tiered_store_retries_total", "Requests to the store that were repeated.", replica.store.retries)
+    yield counter("tiered_store_slow_downs_total", "Times the store asked to slow down.", replica.store.slow_downs)
+    yield Family(
+        name="tiered_build_info",
+        kind="gauge",
+        documentation="1; the labels say what runs.",
+        samples=[({"version": __version__, "broker": replica.broker_id, "cluster_id": replica.cluster_id}, 1)],
+    )
+    yield counter("process_cpu_seconds_total", "CPU time of the process.", facts.cpu_s)
+    yield gauge("process_resident_memory_bytes", "Memory that the process holds.", facts.resident_bytes)
+    yield gauge("process_open_fds", "Open file descriptors.", facts.open_fds)
+    yield gauge("process_threads", "Threads of the process.", facts.threads)
+
+
+def _as(routes: tuple[Route, ...], path: str, **changes: Any) -> Route:
+    """The broker's own row for `GET path`, with another handler."""
+    return replace(next(each for each in routes if (each.method, each.path) == ("GET", path)), **changes)
+
+
+_LIST_OF_TOPICS = schema.record({"topics": schema.array(schema.mapping(schema.ANYTHING))}, is_open=True)
+
+ROUTES = (
+    _as(routes_health.ROUTES, "/healthz"),
+    _as(
+        routes_health.ROUTES,
+        "/readyz",
+        handler=_readyz,
+        answers={
+            200: Answer(description="It serves.", schema=_HEALTH),
+            503: Answer(description="It starts or stops.", schema=_HEALTH),
+        },
+    ),
+    _as(routes_metrics.ROUTES, "/metrics", handler=_metrics),
+    *openapi.ROUTES,
+    *security.ROUTES,
+    Route(
+        method="GET",
+        path="/api/v1/topics",
+        handler=_topics,
+        summary="Every topic of the bucket with its partitions and their offsets.",
+        tag="topics",
+        answers=answers_json(_LIST_OF_TOPICS),
+    ),
+    Route(
+        method="GET",
+        path="/api/v1/topics/{topic}",
+        handler=_topic,
+        summary="One topic with its partitions and its configs.",
+        tag="topics",
+        parameters=(TOPIC,),
+        answers=answers_json(schema.mapping(schema.ANYTHING)),
+    ),
+    _as(routes_catalogue.ROUTES, "/api/v1/topics/{topic}/partitions/{partition}/segments", handler=_segments),
+)
+_SERVED = frozenset((route.method, route.path) for route in ROUTES)

@@ -1,0 +1,1 @@
+"""Kafka's protocol as a read replica speaks it: reads of what is cold, and refusals of everything else."""

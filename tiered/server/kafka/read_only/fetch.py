@@ -1,0 +1,237 @@
+"""Fetch on a read replica, in the versions of a broker: record batches from the object store, as they were written.
+
+Everything that can be read is cold, so an answer waits for downloads or, at the end, for new segments to be seen in the
+bucket, up to `max_wait_ms`. Limits are those of KIP-74; partitions are read in parallel. High watermark and last stable
+offset are where the store ends. Below the log's start an offset is OFFSET_OUT_OF_RANGE, with the bounds; above
+the end OFFSET_NOT_AVAILABLE: brokers may have what is not in the bucket yet, and nobody is sent back to the beginning
+for it. Sessions are declined. Leader epochs that clients claim are not looked at: what is cold is never truncated.
+Followers are refused.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from tiered.broker.fetch_wait import Watch
+from tiered.broker.read_only.replica import ReadReplica
+from tiered.errors import (
+    LogDirFailed,
+    OffsetNotAvailable,
+    OffsetOutOfRange,
+    TieredError,
+    UnsupportedCompression,
+)
+from tiered.file_slice import FileSlice
+from tiered.formats import record_batch
+from tiered.rules import read_plan
+from tiered.rules.cold_partition import ColdPartition
+from tiered.server.kafka.api.fetch import (
+    COLD_READS_AT_ONCE,
+    COPY_BYTES,
+    FIRST_VERSION_WITH_ZSTD,
+    LEAST_COLD_BYTES,
+    MAX_WAIT_MS,
+    MAX_WAITING_PARTITIONS,
+    NO_SESSION,
+    READ_COMMITTED,
+    ZSTD,
+    session_error,
+)
+from tiered.server.kafka.error_mapping import INVALID_REQUEST, NONE, error_code
+from tiered.server.kafka.outbox import Parts
+from tiered.server.kafka.read_only.dispatch import RawRead, too_many_partitions
+from tiered.wire import fetch
+from tiered.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchTopic, FetchTopicResult
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One partition of the request and what was found for it."""
+
+    asked: FetchPartition
+    partition: ColdPartition | None = None
+    error: TieredError | None = None
+    max_bytes: int = 0
+    """What may be read of it; 0 when there is nothing, or no room."""
+    records: FileSlice | bytes | None = None
+
+
+Found = list[tuple[FetchTopic, list[_Entry]]]
+
+
+def handle(request: RawRead) -> Parts | Coroutine[Any, Any, Parts | None]:
+    """The answer: at once where it is a refusal, else later."""
+    replica = request.context.replica
+    asked = fetch.decode_fetch_request(request.buffer, request.position, request.end, request.context.api_version)
+    replica.counters.requests["Fetch"] += 1
+    limit = replica.settings.tiered_max_partitions
+    if sum(len(topic.partitions) for topic in asked.topics) > limit:
+        raise too_many_partitions(limit)
+    refusal = INVALID_REQUEST if asked.replica_id >= 0 else session_error(asked)
+    if refusal != NONE:
+        return fetch.encode_fetch_response(request.context.api_version, request.correlation_id, refusal, NO_SESSION, [])
+    return _answer(request, asked)
+
+
+async def _answer(request: RawRead, asked: FetchRequest) -> Parts:
+    replica = request.context.replica
+    found = await _wait(replica, asked)
+    entries = [entry for _, each in found for entry in each]
+    places = asyncio.Semaphore(COLD_READS_AT_ONCE)
+    await asyncio.gather(*(_read(replica, entry, places) for entry in entries if entry.max_bytes))
+    _keep_to_limits(entries)
+    results = []
+    for topic, each in found:
+        answers = [_result(replica, entry, asked, request.context.api_version) for entry in each]
+        results.append(FetchTopicResult(topic.name, topic.topic_id, answers))
+    return fetch.encode_fetch_response(
+        request.context.api_version, request.correlation_id, NONE, NO_SESSION, results, node_endpoints=()
+    )
+
+
+async def _wait(replica: ReadReplica, asked: FetchRequest) -> Found:
+    """What there is to answer, once there is something, or when the client's patience is over."""
+    count = sum(len(topic.partitions) for topic in asked.topics)
+    deadline_ms = replica.clock.monotonic_ms() + min(max(0, asked.max_wait_ms), MAX_WAIT_MS)
+    watch = Watch([replica.catalogue.waiters])
+    found = _look(replica, asked)
+    if _is_enough(found, asked) or replica.waiting_partitions + count > MAX_WAITING_PARTITIONS:
+        return found
+    replica.waiting_partitions += count
+    try:
+        while replica.serving and not _is_enough(found, asked):
+            changed = await watch.change(deadline_ms - replica.clock.monotonic_ms())
+            watch = Watch([replica.catalogue.waiters])
+            found = _look(replica, asked)
+            if not changed:
+                break
+    finally:
+        replica.waiting_partitions -= count
+    return found
+
+
+def _is_enough(found: Found, asked: FetchRequest) -> bool:
+    if asked.max_wait_ms <= 0 or asked.min_bytes <= 0:
+        return True
+    return any(entry.error is not None or entry.max_bytes for _, entries in found for entry in entries)
+
+
+def _look(replica: ReadReplica, asked: FetchRequest) -> Found:
+    """Who gets how much of the request's budget. Reads nothing yet."""
+    budget = min(max(0, asked.max_bytes), replica.settings.fetch_max_bytes)
+    found: Found = []
+    first = True
+    for topic in asked.topics:
+        entries = [_Entry(each) for each in topic.partitions]
+        found.append((topic, entries))
+        for entry in entries:
+            try:
+                known = (
+                    replica.catalogue.by_id(topic.topic_id)
+                    if topic.topic_id is not None
+                    else replica.catalogue.by_name(topic.name or "")
+                )
+                entry.partition = replica.catalogue.partition(known, entry.asked.partition)
+                is_cold = _is_cold(entry.partition, entry.asked.fetch_offset)
+            except TieredError as error:
+                entry.error = error
+                continue
+            max_bytes = min(budget, entry.asked.partition_max_bytes)
+            if is_cold and (max_bytes > 0 or first):
+                entry.max_bytes = max(1, max_bytes)
+                budget -= max(entry.max_bytes, LEAST_COLD_BYTES)
+                first = False
+    return found
+
+
+def _is_cold(partition: ColdPartition, offset: int) -> bool:
+    """Whether there is something to read at `offset`. Raises OffsetOutOfRange, OffsetNotAvailable."""
+    match partition.plan_read(offset):
+        case read_plan.OutOfRange():
+            if offset > partition.cold_end_offset:
+                raise OffsetNotAvailable(
+                    f"{partition.name}: offset {offset} is not in the bucket, which ends at "
+                    f"{partition.cold_end_offset}; ask the brokers, or again later"
+                )
+            raise OffsetOutOfRange(
+                f"{partition.name}: offset {offset} is below the log's start, {partition.log_start_offset}"
+            )
+        case read_plan.Cold():
+            return True
+        case _:
+            return False
+
+
+async def _read(replica: ReadReplica, entry: _Entry, places: asyncio.Semaphore) -> None:
+    """Fills in one partition, whose bounds may be other ones afterwards."""
+    assert entry.partition is not None
+    try:
+        async with places:
+            entry.partition, entry.records = await replica.read(
+                entry.partition, entry.asked.fetch_offset, entry.max_bytes
+            )
+        if entry.records is None:
+            _is_cold(entry.partition, entry.asked.fetch_offset)  # Says what has become of the offset.
+        else:
+            await replica.make_resident(entry.records)
+    except TieredError as error:
+        replica.counters.cold_read_errors += 1
+        entry.error = error
+    except OSError as error:
+        replica.counters.cold_read_errors += 1
+        entry.error = _disk_error(replica, entry, error)
+
+
+def _disk_error(replica: ReadReplica, entry: _Entry, error: Exception) -> LogDirFailed:
+    name = entry.partition.name if entry.partition is not None else "a partition"
+    replica.counters.disk_errors += 1
+    log.error("%s cannot be read from the chunk cache: %s", name, error)
+    return LogDirFailed(f"{name} cannot be read from this broker's disk: {error}")
+
+
+def _keep_to_limits(entries: list[_Entry]) -> None:
+    """A batch above its partition's limit goes out only as the first one of an answer (KIP-74)."""
+    first = True
+    for entry in entries:
+        if isinstance(entry.records, FileSlice) and entry.records.length:
+            if not first and entry.records.length > entry.max_bytes:
+                entry.records = None
+            first = False
+
+
+def _result(replica: ReadReplica, entry: _Entry, asked: FetchRequest, version: int) -> FetchPartitionResult:
+    if entry.error is None and isinstance(entry.records, FileSlice):
+        try:
+            if version < FIRST_VERSION_WITH_ZSTD:
+                _refuse_zstd(entry.records)
+            replica.counters.fetched_bytes += entry.records.length
+            if entry.records.length <= COPY_BYTES:
+                entry.records = entry.records.read()
+        except (OSError, EOFError) as error:
+            entry.error = _disk_error(replica, entry, error)
+        except TieredError as error:
+            entry.error = error
+    if entry.error is not None:
+        entry.records = None
+    partition = entry.partition
+    end_offset = -1 if partition is None else partition.cold_end_offset
+    return FetchPartitionResult(
+        entry.asked.partition,
+        NONE if entry.error is None else error_code(entry.error),
+        end_offset,
+        end_offset,
+        -1 if partition is None else partition.log_start_offset,
+        entry.records,
+        [] if asked.isolation_level == READ_COMMITTED else None,
+    )
+
+
+def _refuse_zstd(records: FileSlice) -> None:
+    """Clients from before KIP-110 cannot read zstd; they are told, instead of being handed it."""
+    data = records.read()
+    if any(header.compression == ZSTD for _, header in record_batch.whole_batches(data, 0, len(data))):
+        raise UnsupportedCompression("zstd records need Fetch version 10 or later; upgrade the client")

@@ -1,0 +1,59 @@
+"""A read replica with its two doors, as one process runs it.
+
+Owns the order of start and stop. Must never decide anything about data.
+"""
+
+import asyncio
+
+from tiered.broker.parts import BrokerParts
+from tiered.broker.read_only.replica import ReadReplica
+from tiered.config import ServeOptions
+from tiered.runtime import Clock, SystemClock
+from tiered.server.addresses import bind_or_explain
+from tiered.server.http.door import READ_ONLY, HttpDoor
+from tiered.server.kafka.listener import KafkaListener
+from tiered.server.kafka.read_only.apis import read_apis
+from tiered.server.kafka.read_only.dispatch import ReadDispatch
+
+STOP_GRACE_MS = 3_000.0
+
+
+class ReadOnlyServer:
+    """`start`, then `stop`; the addresses are known in between."""
+
+    def __init__(self, options: ServeOptions, clock: Clock | None = None, parts: BrokerParts | None = None) -> None:
+        self._options = options
+        self.replica = ReadReplica(options, clock or SystemClock(), parts)
+        self._kafka = KafkaListener(
+            ReadDispatch(self.replica, read_apis()),
+            clock=self.replica.clock,
+            counters=self.replica.counters,
+            settings=lambda: self.replica.settings,
+        )
+        self._http = HttpDoor(self.replica, READ_ONLY)
+        self.kafka_address = ("", 0)
+        self.http_address = ("", 0)
+
+    async def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Serves when it returns. Raises TieredError or OSError with a message that says what to do."""
+        options = self._options
+        self.kafka_address = bind_or_explain(self._kafka.bind, (options.kafka_host, options.kafka_port), "--kafka")
+        self.http_address = bind_or_explain(self._http.bind, (options.http_host, options.http_port), "--http")
+        advertised = (options.advertise_host or self.kafka_address[0], options.advertise_port or self.kafka_address[1])
+        await self.replica.start(tasks, advertised=advertised)
+        self._kafka.start(tasks)
+        self._http.open(tasks)
+
+    async def stop(self, *, grace_ms: float = STOP_GRACE_MS) -> None:
+        """Answers in progress finish; nothing has to be saved."""
+        self.replica.begin_stop()
+        await self._kafka.stop(grace_ms=grace_ms)
+        await self._http.stop()
+        await self.replica.stop()
+
+    async def abandon(self) -> None:
+        """Resets connections and lets go of everything, without waiting for anybody. May follow a `start` that
+        failed."""
+        self._kafka.abandon()
+        await self._http.stop()
+        await self.replica.stop()
