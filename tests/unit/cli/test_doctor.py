@@ -1,14 +1,20 @@
 """What the doctor reads of the system, and what it keeps to itself."""
 
+import argparse
 import os
 import socket
 from pathlib import Path
 
 import pytest
 
+from tests.unit.cold.verified_store import make_store
 from tiered.cli.doctor.disk import mount_of
 from tiered.cli.doctor.examination import hiding, secrets_of
+from tiered.cli.doctor.findings import Situation, Status
 from tiered.cli.doctor.machine import user_of
+from tiered.cli.doctor.sql import sql
+from tiered.cli.doctor.store import store as store_area
+from tiered.config import load_serve_options
 
 MOUNTS = """\
 21 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,nobarrier
@@ -54,3 +60,27 @@ def test_who_listens_on_a_port_is_named_without_its_arguments() -> None:
     assert found.endswith(f"(process {os.getpid()})")
     assert "pytest" not in found.removesuffix(")").split("(")[0].split()[1:]
     assert user_of(1) is None
+
+
+def replica(tmp_path: Path, store: Path) -> Situation:
+    arguments = argparse.Namespace(read_only=True, data=str(tmp_path / "data"), store=store.as_uri())
+    return Situation(options=load_serve_options(arguments, {}, {}), bootstrap=None, may_write=True)
+
+
+def test_a_bucket_is_only_read_where_a_replica_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    made = make_store(tmp_path / "bucket", tmp_path / "logs", segments=1)
+    before = sorted(made.root.rglob("*"))
+    (found,) = store_area(replica(tmp_path, made.root))
+    assert (found.status, found.message) == (Status.OK, "the bucket of cluster cluster-1 can be read: 1 topic")
+    assert sorted(made.root.rglob("*")) == before
+    (found,) = store_area(replica(tmp_path, tmp_path / "other"))
+    assert found.status is Status.FAIL
+    assert "there is no cluster's checkpoint in file://" in found.message
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_replica_is_not_asked_for_a_catalogue(tmp_path: Path) -> None:
+    (found,) = sql(replica(tmp_path, tmp_path))
+    assert found.status is Status.OK
+    assert not (tmp_path / "data").exists()

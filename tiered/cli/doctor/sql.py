@@ -37,6 +37,9 @@ class _RolledBackError(Exception):
 def sql(situation: Situation) -> Iterator[Finding]:
     """Whether the catalogue can be reached, read, written and trusted."""
     url = situation.options.meta_url
+    if situation.options.read_only:
+        yield ok("access", "a read replica (--read-only) has no catalogue")
+        return
     if url.startswith("sqlite"):
         path = Path(make_url(url).database or "")
         yield from _sqlite_place(path)

@@ -1,6 +1,7 @@
 """The area `store`: the object store, and whether it keeps the promises that the cold tier builds on.
 
-Writes objects of its own below `probes/` and deletes them. Every request has a short time-out and few repeats.
+Writes objects of its own below `probes/` and deletes them; for a read replica it only reads. Every request has a short
+time-out and few repeats.
 """
 
 import http.client
@@ -13,8 +14,18 @@ from urllib.parse import urlsplit
 
 from tiered.cli.doctor.disk import nearest
 from tiered.cli.doctor.findings import Finding, Situation, fail, ok, warn
+from tiered.cli.output import counted
+from tiered.cold import checkpoints
 from tiered.cold.local import LocalStore
-from tiered.cold.object_store import LocalAddress, ObjectStore, S3Address, StoreCapabilities, parse_store_url
+from tiered.cold.object_store import (
+    LocalAddress,
+    ObjectStore,
+    S3Address,
+    StoreCapabilities,
+    open_store,
+    parse_store_url,
+)
+from tiered.cold.read_only_store import ReadOnlyStore
 from tiered.errors import InvalidConfig, ObjectExists, TieredError
 from tiered.runtime import SystemClock, new_uuid
 
@@ -36,11 +47,32 @@ def store(situation: Situation) -> Iterator[Finding]:
     except InvalidConfig as error:
         yield fail("address", str(error), "Correct --store URL.")
         return
+    if situation.options.read_only:
+        yield from _readable(situation.options.store_url)
+        return
     match address:
         case LocalAddress():
             yield from _folder(address)
         case S3Address():
             yield from _bucket(address)
+
+
+def _readable(url: str) -> Iterator[Finding]:
+    """For a read replica: nothing is written, not even to try."""
+    opened = open_store(url, timeout_ms=READ_TIMEOUT_MS)
+    try:
+        cluster = checkpoints.read_cluster_checkpoint(ReadOnlyStore(opened))
+    except TieredError as error:
+        yield fail("read", f"the cluster's checkpoint cannot be read: {error}", "See what the message names.")
+        return
+    finally:
+        opened.close()
+    if cluster is None:
+        advice = "Correct --store URL: bucket and prefix are those of the brokers' --store."
+        yield fail("read", f"there is no cluster's checkpoint in {opened.url}", advice)
+        return
+    count = len(cluster.topics)
+    yield ok("read", f"the bucket of cluster {cluster.cluster_id} can be read: {counted(count, 'topic')}", topics=count)
 
 
 def _folder(address: LocalAddress) -> Iterator[Finding]:

@@ -7,11 +7,12 @@ ListGroups no groups: librdkafka asks for the coordinator whenever there is a `g
 consumer, and would report a refusal to those that only assign.
 """
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
 from tiered.config import ConfigEntry, describe_broker, describe_topic
-from tiered.errors import InvalidRequest, TieredError, UnsupportedVersion
+from tiered.errors import InvalidRequest, LogDirFailed, TieredError, UnsupportedVersion
 from tiered.formats.checkpoint import TopicEntry
 from tiered.ids import NO_TOPIC_ID
 from tiered.server.kafka.api.describe_cluster import BROKERS
@@ -30,6 +31,8 @@ from tiered.server.kafka.api.offset_fetch import FIRST_VERSION_WITH_GROUPS, FIRS
 from tiered.server.kafka.dispatch import in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 from tiered.server.kafka.read_only.dispatch import ReadContext
+
+log = logging.getLogger(__name__)
 
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
@@ -133,6 +136,10 @@ async def list_offsets(context: ReadContext, request: Any, reply: Any) -> Any:
                 timestamp_ms, offset = await _offset(context, topic.name, asked)
             except TieredError as error:
                 code = error_code(error)
+            except OSError as error:
+                message = f"{topic.name}-{asked.partition_index} cannot be read from the chunk cache: {error}"
+                log.error("%s", message)
+                code = error_code(LogDirFailed(message))
             partitions.append(
                 reply.ListOffsetsPartitionResponse(
                     partition_index=asked.partition_index,
