@@ -49,6 +49,13 @@ class Catalogue:
         _list_in(answer, "runs")
         return answer
 
+    def reconcile(self) -> dict[str, Any]:
+        """What the brokers have found to disagree between disk, catalogue and object store."""
+        answer = self._get("/api/v1/reconcile")
+        for name in ("findings", "brokers", "silent"):
+            _list_in(answer, name)
+        return answer
+
     def snapshots(self, topic: str | None = None) -> list[dict[str, Any]]:
         """Every snapshot with what it holds, by name; of one topic where that is given."""
         query = "" if topic is None else f"?topic={quote(topic, safe='')}"

@@ -20,6 +20,7 @@ from tiered.cli.arguments import (
 )
 from tiered.cli.broker_arguments import add_brokers, add_cluster, add_moves_of_topics
 from tiered.cli.group_arguments import add_groups
+from tiered.cli.reconcile_arguments import add_reconcile
 from tiered.cli.retention_arguments import add_retention
 from tiered.cli.store_arguments import add_store_commands
 from tiered.config import add_serve_arguments
@@ -44,6 +45,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_topics(commands)
     _add_segments(commands)
     add_retention(commands)
+    add_reconcile(commands)
     _add_produce(commands)
     _add_consume(commands)
     add_groups(commands)

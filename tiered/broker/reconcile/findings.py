@@ -146,4 +146,4 @@ class Findings:
         if self._lines_left > 0:
             log.log(level, message, text)
         elif self._lines_left == 0:
-            log.warning("more was found in this round than is told here: /readyz and /metrics count all of it")
+            log.warning("more was found in this round than is told here: `tiered reconcile` lists it")

@@ -37,9 +37,13 @@ class Reconciler:
         self.disk = DiskComparison(broker, self.findings)
         self.scrub = Scrub(broker, self._pool, self.findings)
 
+    @property
+    def is_enabled(self) -> bool:
+        return self._broker.settings.tiered_reconcile_interval_ms > 0
+
     def start(self, tasks: asyncio.TaskGroup) -> None:
         interval_ms = self._broker.settings.tiered_reconcile_interval_ms
-        if interval_ms > 0:
+        if self.is_enabled:
             self._task = tasks.create_task(every(interval_ms, self.round, name="reconciling", jitter=JITTER))
 
     async def stop(self) -> None:
