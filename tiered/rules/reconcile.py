@@ -5,7 +5,8 @@ more at each before it calls it one. Must never let anything be deleted for want
 not name is its word's to delete (`Fate.SWEEP`), or nobody's.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
@@ -177,9 +178,20 @@ class Cursor:
         return TopicPartition(self.topic_id, self.partition)
 
 
-def next_partition(partitions: Collection[TopicPartition], at: Cursor | None) -> TopicPartition | None:
+def in_turn(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """The partitions in the order of turns."""
+    return sorted(partitions, key=_place)
+
+
+def next_partition(ordered: Sequence[TopicPartition], at: Cursor | None) -> TopicPartition | None:
     """The first partition that a turn at `at` has not been through; None when the turn is over."""
-    return min((each for each in partitions if at is None or each >= at.topic_partition), default=None)
+    index = 0 if at is None else bisect_left(ordered, _place(at.topic_partition), key=_place)
+    return ordered[index] if index < len(ordered) else None
+
+
+def _place(partition: TopicPartition) -> tuple[bytes, int]:
+    # Of bytes: there may be ten thousand partitions, and UUIDs compare slowly.
+    return partition.topic_id.bytes, partition.partition
 
 
 def is_turn_due(*, began_ms: float | None, now_ms: float, period_ms: int) -> bool:

@@ -170,9 +170,12 @@ def test_what_a_second_look_does_not_see_was_never_wrong() -> None:
 
 def test_a_turn_goes_through_the_partitions_in_order_whatever_comes_and_goes() -> None:
     zero, one, two = (TopicPartition(TOPIC_ID, number) for number in range(3))
-    assert reconcile.next_partition([two, zero], None) == zero
-    assert reconcile.next_partition([two, one], Cursor(topic_id=TOPIC_ID, partition=0)) == one
+    earlier = TopicPartition(TopicId(UUID(int=5)), 7)
+    assert reconcile.in_turn([two, earlier, zero]) == [earlier, zero, two]
+    assert reconcile.next_partition([zero, two], None) == zero
+    assert reconcile.next_partition([one, two], Cursor(topic_id=TOPIC_ID, partition=0)) == one
     assert reconcile.next_partition([zero, one], Cursor(topic_id=TOPIC_ID, partition=2)) is None
+    assert reconcile.next_partition([], None) is None
 
 
 def test_the_next_turn_begins_a_period_after_the_last_one_began() -> None:

@@ -6,7 +6,7 @@ deleted. Must never do so without that row, and never take the store's silence f
 """
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -17,6 +17,7 @@ from tiered.broker.reconcile.findings import OF_COMPARISON, Finding, FindingKind
 from tiered.broker.segment_lifecycle import committed_segment
 from tiered.formats import object_key
 from tiered.formats.checkpoint import CommittedSegment
+from tiered.ids import TopicPartition
 from tiered.meta import known_objects, segments
 from tiered.meta.known_objects import KnownObject
 from tiered.meta.segments import SegmentRow
@@ -74,27 +75,26 @@ class BucketComparison:
                 return
             self._began_ms, self._at, self._is_under_way = now_ms, None, True
         requests = _Requests(broker.settings.tiered_reconcile_max_requests)
+        # One of which nothing was ever uploaded needs no look.
+        led = {each.topic_partition: each for each in broker.topics.partitions() if each.cold_end_offset > 0}
+        ordered = reconcile.in_turn(key for key, each in led.items() if broker.leads(each))
         while requests.left > 0:
-            partition = self._next()
+            partition = self._next(led, ordered)
             if partition is None:
                 self._is_under_way = False
                 self.turns += 1
                 return
             await self._page(partition, requests)
 
-    def _next(self) -> Partition | None:
-        """The partition that the turn is at; one of which nothing was ever uploaded needs no look."""
-        led = {
-            each.topic_partition: each
-            for each in self._broker.topics.partitions()
-            if self._broker.leads(each) and each.cold_end_offset > 0
-        }
-        found = reconcile.next_partition(led, self._at)
-        if found is None:
-            return None
-        if self._at is None or found != self._at.topic_partition:
-            self._at = Cursor(topic_id=found.topic_id, partition=found.partition)
-        return led[found]
+    def _next(self, led: Mapping[TopicPartition, Partition], ordered: Sequence[TopicPartition]) -> Partition | None:
+        """The partition that the turn is at."""
+        while (found := reconcile.next_partition(ordered, self._at)) is not None:
+            if self._at is None or found != self._at.topic_partition:
+                self._at = Cursor(topic_id=found.topic_id, partition=found.partition)
+            if self._broker.leads(led[found]):
+                return led[found]
+            self._at = Cursor(topic_id=found.topic_id, partition=found.partition + 1)
+        return None
 
     async def _page(self, partition: Partition, requests: _Requests) -> None:
         assert self._at is not None
@@ -121,12 +121,10 @@ class BucketComparison:
             return
 
         def is_looked_at(finding: Finding) -> bool:
-            if finding.kind not in OF_COMPARISON or (finding.topic_id, finding.partition) != where_key:
-                return False
-            return start <= finding.first_offset and (end is None or finding.first_offset < end)
+            is_within = start <= finding.first_offset and (end is None or finding.first_offset < end)
+            return finding.kind in OF_COMPARISON and is_within
 
-        where_key = (where.topic_id, where.partition)
-        self._findings.replace(is_looked_at, told, broker.clock.now_ms())
+        self._findings.replace(where, is_looked_at, told, broker.clock.now_ms())
         if end is None:
             self._at = Cursor(topic_id=at.topic_id, partition=at.partition + 1)
         else:

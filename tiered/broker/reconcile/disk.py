@@ -5,8 +5,6 @@ log that rolls or deletes is between two states. Must never remove a file: what 
 """
 
 import asyncio
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -51,7 +49,8 @@ class DiskComparison:
             if number % YIELD_EVERY_PARTITIONS == YIELD_EVERY_PARTITIONS - 1:
                 await asyncio.sleep(0)
             if self._broker.leads(each):
-                self._findings.replace(_is_of(each, OF_UPLOADS), self._overdue(each), self._broker.clock.now_ms())
+                now_ms = self._broker.clock.now_ms()
+                self._findings.replace(each.topic_partition, _is_of_uploads, self._overdue(each), now_ms)
 
     def _overdue(self, partition: Partition) -> list[Finding]:
         cold_end_offset, key = partition.cold_end_offset, partition.topic_partition
@@ -99,8 +98,9 @@ class DiskComparison:
             self._began_ms, self._at, self._is_under_way = now_ms, None, True
             await self._look_at_topics()
         hosted = {each.topic_partition: each for each in broker.topics.partitions()}
+        ordered = reconcile.in_turn(hosted)
         for _ in range(FOLDERS_A_ROUND):
-            key = reconcile.next_partition(hosted, self._at)
+            key = reconcile.next_partition(ordered, self._at)
             if key is None:
                 self._is_under_way = False
                 self.turns += 1
@@ -119,7 +119,7 @@ class DiskComparison:
             for each in partition.log.segments
             if each.base_offset in difference.lacking
         ]
-        self._findings.replace(_is_of(partition, OF_DISK), told, self._broker.clock.now_ms())
+        self._findings.replace(partition.topic_partition, _is_of_disk, told, self._broker.clock.now_ms())
 
     async def _difference(self, partition: Partition) -> FileDifference:
         if self._is_in_change(partition):
@@ -155,18 +155,19 @@ class DiskComparison:
             found &= await strangers()
         told = [_unknown_topic(topic_id, broker.data.log_root / str(topic_id)) for topic_id in sorted(found)]
         self._findings.replace(
+            None,
             lambda finding: finding.kind is FindingKind.UNUSED_FILE and finding.partition == -1,
             told,
             broker.clock.now_ms(),
         )
 
 
-def _is_of(partition: Partition, kinds: frozenset[FindingKind]) -> Callable[[Finding], bool]:
-    return partial(_is_one_of, partition.topic_partition, kinds)
+def _is_of_uploads(finding: Finding) -> bool:
+    return finding.kind in OF_UPLOADS
 
 
-def _is_one_of(key: TopicPartition, kinds: frozenset[FindingKind], finding: Finding) -> bool:
-    return finding.kind in kinds and (finding.topic_id, finding.partition) == (key.topic_id, key.partition)
+def _is_of_disk(finding: Finding) -> bool:
+    return finding.kind in OF_DISK
 
 
 def _upload_finding(partition: Partition, kind: FindingKind, end_offset: int, message: str, advice: str) -> Finding:

@@ -6,12 +6,13 @@ the log with one that everybody knows.
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from uuid import UUID
 
 from tiered.formats.segment_check import FaultKind
+from tiered.ids import TopicId, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -100,46 +101,74 @@ class Findings:
     """The findings of one broker."""
 
     def __init__(self) -> None:
-        self._found: dict[Key, Finding] = {}
+        # By partition: each of ten thousand asks for its own in every round.
+        self._found: dict[TopicPartition, dict[Key, Finding]] = {}
+        self._count = 0
         self._lines_left = MAX_LINES_A_ROUND
         self.omitted = 0
         """Times that a finding had no room."""
 
     def __len__(self) -> int:
-        return len(self._found)
+        return self._count
 
     def all(self) -> list[Finding]:
         """By topic, partition and offset."""
-        return sorted(self._found.values(), key=lambda each: (each.topic, each.partition, each.first_offset, each.name))
+        return sorted(self._each(), key=lambda each: (each.topic, each.partition, each.first_offset, each.name))
 
     def by_kind(self) -> dict[str, int]:
         """How many there are of each kind, those of which there are none included."""
-        counts = Counter(each.kind for each in self._found.values())
+        counts = Counter(each.kind for each in self._each())
         return {kind.value: counts[kind] for kind in FindingKind}
 
     def begin_round(self) -> None:
         """The log may be told a few lines again."""
         self._lines_left = MAX_LINES_A_ROUND
 
-    def replace(self, is_looked_at: Callable[[Finding], bool], found: Iterable[Finding], now_ms: int) -> None:
-        """Of all that was looked at, `found` is what is wrong now; the rest of it is well again."""
-        fresh = {each.key: each for each in found}
-        for key in [key for key, each in self._found.items() if key not in fresh and is_looked_at(each)]:
-            self._say(logging.WARNING, "well again: %s", self._found.pop(key).text)
-        for key, each in fresh.items():
-            before = self._found.get(key)
-            if before is None and len(self._found) >= MAX_FINDINGS:
+    def replace(
+        self,
+        where: TopicPartition | None,
+        is_looked_at: Callable[[Finding], bool],
+        found: Sequence[Finding],
+        now_ms: int,
+    ) -> None:
+        """Of all that was looked at in that partition, or anywhere, `found` is what is wrong now; the rest is well."""
+        known = list(self._each()) if where is None else list(self._found.get(where, {}).values())
+        fresh = {each.key for each in found}
+        for each in known:
+            if each.key not in fresh and is_looked_at(each):
+                self._remove(each)
+                self._say(logging.WARNING, "well again: %s", each.text)
+        for each in found:
+            before = self._found.get(_where(each), {}).get(each.key)
+            if before is None and self._count >= MAX_FINDINGS:
                 self.omitted += 1
                 continue
             found_at_ms = now_ms if before is None else before.found_at_ms
-            self._found[key] = replace(each, found_at_ms=found_at_ms, seen_at_ms=now_ms)
+            self._put(replace(each, found_at_ms=found_at_ms, seen_at_ms=now_ms))
             if before is None:
                 self._say(logging.ERROR if each.kind in _ERRORS else logging.WARNING, "%s", each.text)
 
     def forget(self, is_gone: Callable[[Finding], bool]) -> None:
         """Drops findings that are nobody's here any more: of what was deleted, or others lead."""
-        for key in [key for key, each in self._found.items() if is_gone(each)]:
-            del self._found[key]
+        for each in list(self._each()):
+            if is_gone(each):
+                self._remove(each)
+
+    def _each(self) -> Iterator[Finding]:
+        for each in self._found.values():
+            yield from each.values()
+
+    def _put(self, finding: Finding) -> None:
+        there = self._found.setdefault(_where(finding), {})
+        self._count += finding.key not in there
+        there[finding.key] = finding
+
+    def _remove(self, finding: Finding) -> None:
+        where = _where(finding)
+        del self._found[where][finding.key]
+        self._count -= 1
+        if not self._found[where]:
+            del self._found[where]
 
     def _say(self, level: int, message: str, text: str) -> None:
         self._lines_left -= 1
@@ -147,3 +176,7 @@ class Findings:
             log.log(level, message, text)
         elif self._lines_left == 0:
             log.warning("more was found in this round than is told here: `tiered reconcile` lists it")
+
+
+def _where(finding: Finding) -> TopicPartition:
+    return TopicPartition(TopicId(finding.topic_id), finding.partition)

@@ -9,6 +9,7 @@ write to the store, and never call damaged what could not be read.
 import asyncio
 import json
 from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -83,7 +84,7 @@ class Scrub:
         await self._read_place()
         try:
             await self._look_again()
-            await self._go_on(led, rate)
+            await self._go_on(led, reconcile.in_turn(led), rate)
         finally:
             await self._keep_place()
 
@@ -92,11 +93,13 @@ class Scrub:
         before, self._slow_downs = self._slow_downs, self._broker.store.slow_downs
         return self._slow_downs > before
 
-    async def _go_on(self, led: dict[TopicPartition, Partition], rate: int) -> None:
+    async def _go_on(
+        self, led: Mapping[TopicPartition, Partition], ordered: Sequence[TopicPartition], rate: int
+    ) -> None:
         for _ in range(MAX_PARTS):
             if self._credit_bytes <= 0:
                 return
-            found = self._next(led)
+            found = self._next(led, ordered)
             if found is None:
                 if self._at is not None:
                     self._at = None
@@ -124,9 +127,11 @@ class Scrub:
         await asyncio.sleep(seconds)
         return self._is_slowed_down()
 
-    def _next(self, led: dict[TopicPartition, Partition]) -> tuple[Partition, CommittedSegment] | None:
+    def _next(
+        self, led: Mapping[TopicPartition, Partition], ordered: Sequence[TopicPartition]
+    ) -> tuple[Partition, CommittedSegment] | None:
         """The segment that the turn is at, with `self._at` in it; None when the turn is over."""
-        while (key := reconcile.next_partition(led, self._at)) is not None:
+        while (key := reconcile.next_partition(ordered, self._at)) is not None:
             if self._at is None or key != self._at.topic_partition:
                 self._at = Cursor(topic_id=key.topic_id, partition=key.partition)
             partition, at = led[key], self._at
@@ -170,7 +175,7 @@ class Scrub:
             return finding.chunk == -1 or first_chunk <= finding.chunk < end_chunk
 
         told = [_finding(partition, segment, fault) for fault in faults]
-        self._findings.replace(is_looked_at, told, broker.clock.now_ms())
+        self._findings.replace(where, is_looked_at, told, broker.clock.now_ms())
         return part
 
     async def _is_committed(self, segment: CommittedSegment) -> bool:
