@@ -69,6 +69,11 @@ def test_lost_cut_and_flipped_objects_in_s3_are_told_everywhere_until_they_are_b
         assert {kind: count for kind, count in counts.items() if count} == {"missing": 1, "wrong-size": 1, "damaged": 1}
         with urllib.request.urlopen(c.http_url + "/metrics", timeout=30) as answer:
             assert 'tiered_reconcile_findings{kind="damaged"} 1' in answer.read().decode()
+        doctor = ["doctor", "--data", str(c.data), "--kafka", c.bootstrap, "--http", c.http_url.removeprefix("http://")]
+        main([*doctor, "--only", "broker"])
+        assert (
+            "disk, catalogue and object store disagree: 1 missing, 1 wrong-size, 1 damaged" in capsys.readouterr().out
+        )
         assert main(["reconcile", "--http", c.http_url]) == 1
         text = capsys.readouterr().out
         assert "orders-0 offsets 0..0: missing: the object is" in text

@@ -194,6 +194,13 @@ def _http(host: str, port: int) -> Finding:
         return fail("http", f"partitions whose log failed: {shown}", "See the broker's log, mend the disk, restart it.")
     if health.get("disk_full"):
         return fail("http", "its disk is full: it refuses produce", "Free some space; it goes on by itself.")
+    findings = {kind: count for kind, count in dict(health.get("findings") or {}).items() if count}
+    if findings:
+        shown = ", ".join(f"{count} {kind}" for kind, count in findings.items())
+        advice = "See `tiered reconcile`: it says what to do about each."
+        return warn(
+            "http", f"disk, catalogue and object store disagree: {shown}", advice, findings=sum(findings.values())
+        )
     backlog_bytes = int(health.get("upload_backlog_bytes", 0))
     return ok(
         "http", f"{where} says that it serves; {in_bytes(backlog_bytes)} wait for upload", backlog_bytes=backlog_bytes
