@@ -129,6 +129,22 @@ def test_the_http_door_tells_how_old_the_view_is_and_what_is_in_the_bucket(repli
     assert replica.ask("/api/v1/topics/none")[0] == 404
 
 
+def test_records_are_shown_page_by_page(replica: ReplicaThread) -> None:
+    def page(query: str) -> tuple[list[int], int, bool]:
+        status, found = replica.ask(f"/api/v1/topics/{TOPIC}/records?partition={PARTITION}&{query}")
+        assert status == 200, found
+        assert all(each["value"]["base64"] for each in found["records"])
+        return [each["offset"] for each in found["records"]], found["next_offset"], found["is_end"]
+
+    assert page("offset=230&limit=20") == (list(range(230, 250)), 250, False)
+    assert page("offset=-3") == ([477, 478, 479], 480, True)
+    assert page("offset=latest") == ([], 480, True)
+    assert page("timestamp_ms=1100&limit=1") == ([100], 101, False)
+    status, refused = replica.ask(f"/api/v1/topics/{TOPIC}/records?partition={PARTITION}&offset=481")
+    assert status == 416
+    assert "0 to 480" in refused["message"]
+
+
 def test_every_other_route_of_a_broker_is_refused_as_read_only(replica: ReplicaThread) -> None:
     served = {
         (method, path) for path, methods in replica.ask("/openapi.json")[1]["paths"].items() for method in methods

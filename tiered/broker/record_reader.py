@@ -5,7 +5,7 @@ decode on the event loop, nor serve anything above what the caller may see. A co
 comes here: it gets batches, unread.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from tiered.broker.partition import Partition
@@ -70,31 +70,27 @@ class Undecodable(CorruptBatch):
         self.end_offset = end_offset
 
 
-class RecordReader:
-    """Pages of decoded records. Control batches are left out; read_committed ends at the last stable offset."""
+Ranges = Callable[[int], Awaitable[FileSlice | None]]
+"""Whole batches from the one that holds an offset; None when nothing may be read there yet."""
 
-    def __init__(self, tiers: TierReader, clock: Clock) -> None:
-        self._tiers = tiers
+
+class RecordPages:
+    """Pages of decoded records, from whatever gives their batches. Control batches are left out."""
+
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._pool = BlockingPool("decode", threads=DECODE_THREADS, max_waiting=MAX_WAITING_READS)
 
     def close(self) -> None:
         self._pool.close()
 
-    async def read(
-        self,
-        partition: Partition,
-        offset: int,
-        *,
-        limits: Limits,
-        committed_only: bool,
-        render: Render,
-        wanted: Wanted | None = None,
+    async def page(
+        self, name: str, ranges: Ranges, offset: int, *, limits: Limits, render: Render, wanted: Wanted | None = None
     ) -> Page:
-        """The records from `offset` on that are `wanted`, rendered, within the limits.
+        """The records from `offset` on that are `wanted`, rendered, within the limits. `name` is for people.
 
-        Raises OffsetOutOfRange, Undecodable for a batch at the page's beginning, CorruptObject, StoreUnavailable,
-        Throttled when too many wait, LogDirFailed.
+        Raises Undecodable for a batch at the page's beginning, Throttled when too many wait, LogDirFailed, and what
+        `ranges` raises.
         """
         found: list[tuple[int, bytes]] = []
         left_bytes = limits.max_bytes
@@ -110,7 +106,7 @@ class RecordReader:
                 is_late=lambda: self._clock.monotonic_ms() >= deadline_ms,
             )
             try:
-                data = await self._range(partition, offset, committed_only)
+                data = await ranges(offset)
                 if data is None:
                     return Page(records=tuple(found), next_offset=offset, is_end=True)
                 await self._pool.run(decoding.run, data)
@@ -119,13 +115,41 @@ class RecordReader:
                     raise
                 return Page(records=tuple(found), next_offset=offset, is_end=False)
             except (OSError, EOFError) as error:
-                raise LogDirFailed(f"{partition.name} cannot be read from the broker's disk: {error}") from error
+                raise LogDirFailed(f"{name} cannot be read from the broker's disk: {error}") from error
             found += decoding.found
             left_bytes -= sum(len(rendered) for _, rendered in decoding.found)
             offset = decoding.offset
             if decoding.is_full:
                 break
         return Page(records=tuple(found), next_offset=offset, is_end=False)
+
+
+class RecordReader:
+    """Pages of a partition of this broker, from both tiers; read_committed ends at the last stable offset."""
+
+    def __init__(self, tiers: TierReader, clock: Clock) -> None:
+        self._tiers = tiers
+        self._pages = RecordPages(clock)
+
+    def close(self) -> None:
+        self._pages.close()
+
+    async def read(
+        self,
+        partition: Partition,
+        offset: int,
+        *,
+        limits: Limits,
+        committed_only: bool,
+        render: Render,
+        wanted: Wanted | None = None,
+    ) -> Page:
+        """As `RecordPages.page`. Also raises OffsetOutOfRange, CorruptObject, StoreUnavailable."""
+
+        def ranges(start: int) -> Awaitable[FileSlice | None]:
+            return self._range(partition, start, committed_only)
+
+        return await self._pages.page(partition.name, ranges, offset, limits=limits, render=render, wanted=wanted)
 
     async def _range(self, partition: Partition, offset: int, committed_only: bool) -> FileSlice | None:
         """Whole batches from the one that holds `offset`; None when nothing may be read there yet."""

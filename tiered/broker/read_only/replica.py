@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from tiered.broker.data_folder import DataFolder
 from tiered.broker.parts import BrokerParts
 from tiered.broker.read_only.catalogue import BucketCatalogue
+from tiered.broker.record_reader import RecordPages
 from tiered.broker.registration import WILDCARD_ADDRESSES
 from tiered.cold.chunk_cache import ChunkCache
 from tiered.cold.object_store import open_store
@@ -66,6 +67,7 @@ class ReadReplica:
         self.catalogue = BucketCatalogue(
             reading, clock, interval_ms=self.settings.tiered_read_replica_refresh_interval_ms
         )
+        self.records = RecordPages(clock)
         self._said: dict[str, str] = {}
 
     # Start and stop
@@ -96,7 +98,7 @@ class ReadReplica:
         # First the store, so that requests to one that is away are not repeated any more.
         self.store.close()
         self.catalogue.close()
-        for pool in (self._downloads, self.disk):
+        for pool in (self._downloads, self.disk, self.records):
             pool.close()
         self.data.release()
 

@@ -1,4 +1,4 @@
-"""The HTTP door of a read replica: health, metrics, topics and segments; every other route of a broker is refused.
+"""The HTTP door of a read replica: health, metrics, topics, segments and records. Other routes of a broker are refused.
 
 Owns these routes, which answer in the broker's own forms where a broker has them. Must never hold state of its own: all
 of it is read from the replica's view of the bucket.
@@ -13,11 +13,22 @@ from aiohttp import web
 from tiered import __version__
 from tiered.broker.process_facts import ProcessFacts, read_process_facts
 from tiered.broker.read_only.replica import ReadReplica
+from tiered.broker.record_reader import READ_BYTES
 from tiered.config import describe_topic
-from tiered.errors import TieredError
+from tiered.errors import OffsetOutOfRange, TieredError
+from tiered.file_slice import FileSlice
 from tiered.formats.checkpoint import CommittedSegment, TopicEntry
+from tiered.rules import read_plan
 from tiered.rules.cold_partition import ColdPartition
-from tiered.server.http import openapi, routes_catalogue, routes_health, routes_metrics, schema, security
+from tiered.server.http import (
+    openapi,
+    routes_catalogue,
+    routes_health,
+    routes_metrics,
+    routes_records,
+    schema,
+    security,
+)
 from tiered.server.http.app import HttpServer, guarded
 from tiered.server.http.keys import REPLICA
 from tiered.server.http.limits import REQUESTS
@@ -25,9 +36,11 @@ from tiered.server.http.long_list import json_with_list
 from tiered.server.http.metric_families import calls, request_families
 from tiered.server.http.parameters import PARTITION, TOPIC
 from tiered.server.http.prometheus import CONTENT_TYPE, Family, counter, gauge, text_of
+from tiered.server.http.record_json import renderer
 from tiered.server.http.route import Answer, Route, answers_json
 from tiered.server.http.routes import ROUTES as OF_A_BROKER
 from tiered.server.http.routes_catalogue import MAX_SEGMENTS, START_OFFSET
+from tiered.server.http.routes_records import FIELD_BYTES, PARTITION_ASKED, limits_of, send_page, start_of
 from tiered.server.http.routes_topics import config_fields
 
 __all__ = ["HttpServer", "application"]
@@ -146,6 +159,46 @@ def _segment_fields(segment: CommittedSegment) -> dict[str, Any]:
     }
 
 
+async def _records(request: web.Request) -> web.StreamResponse:
+    replica = request.app[REPLICA]
+    topic = replica.catalogue.by_name(TOPIC.of(request))
+    partition = replica.catalogue.partition(topic, PARTITION_ASKED.of(request))
+
+    async def ranges(offset: int) -> FileSlice | None:
+        nonlocal partition
+        found: FileSlice | None = None
+        if isinstance(partition.plan_read(offset), read_plan.Cold):
+            partition, found = await replica.read(partition, offset, READ_BYTES)
+        outside = partition.plan_read(offset)
+        if isinstance(outside, read_plan.OutOfRange):
+            raise OffsetOutOfRange(
+                f"{partition.name}: offset {offset} is not in {outside.log_start_offset} to {outside.log_end_offset}; "
+                "ask for one of these, or for earliest or latest"
+            )
+        return found
+
+    offset = await start_of(
+        request,
+        partition.log_start_offset,
+        partition.cold_end_offset,
+        lambda timestamp_ms: replica.offset_for_timestamp(partition, timestamp_ms),
+    )
+    render = renderer(FIELD_BYTES.of(request))
+    page = await replica.records.page(partition.name, ranges, offset, limits=limits_of(request), render=render)
+    return await send_page(
+        request,
+        page,
+        {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "next_offset": page.next_offset,
+            "is_end": page.is_end or page.next_offset >= partition.cold_end_offset,
+            "high_watermark": partition.cold_end_offset,
+            "log_start_offset": partition.log_start_offset,
+        },
+    )
+
+
 # Metrics
 
 
@@ -256,5 +309,6 @@ ROUTES = (
         answers=answers_json(schema.mapping(schema.ANYTHING)),
     ),
     _as(routes_catalogue.ROUTES, "/api/v1/topics/{topic}/partitions/{partition}/segments", handler=_segments),
+    _as(routes_records.ROUTES, "/api/v1/topics/{topic}/records", handler=_records),
 )
 _SERVED = frozenset((route.method, route.path) for route in ROUTES)

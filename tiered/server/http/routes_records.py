@@ -5,13 +5,14 @@ in the broker's threads, within bounds.
 """
 
 import asyncio
+import json
 import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from aiohttp import web
 
-from tiered.broker.broker import Broker
-from tiered.broker.partition import Partition
-from tiered.broker.record_reader import Limits
+from tiered.broker.record_reader import Limits, Page
 from tiered.errors import InvalidRequest
 from tiered.server.http import schema
 from tiered.server.http.elsewhere import leader_elsewhere
@@ -31,7 +32,7 @@ CONTENT_TYPE = "application/json"
 READ_COMMITTED = "read_committed"
 _OFFSET_TEXT = re.compile(r"-?[0-9]{1,19}\Z", re.ASCII)
 
-_PARTITION = query_number("partition", "The partition's number.", maximum=schema.INT_MAX, default=0)
+PARTITION_ASKED = query_number("partition", "The partition's number.", maximum=schema.INT_MAX, default=0)
 _OFFSET = query_text(
     "offset",
     "Where to begin: an offset, earliest, latest, or -N for the last N. The default is earliest.",
@@ -87,23 +88,30 @@ _PAGE = schema.record(
 
 async def records(request: web.Request) -> web.StreamResponse:
     broker = request.app[BROKER]
-    topic, number = topic_with_records(request), _PARTITION.of(request)
+    topic, number = topic_with_records(request), PARTITION_ASKED.of(request)
     to = leader_elsewhere(request, topic, number)
     if to is not None:
         return await forward(request, to)
     partition = topic.partition(number)
     committed_only = _ISOLATION.of(request) == READ_COMMITTED
-    offset = await _start(broker, request, partition, committed_only)
+    end_offset = partition.last_stable_offset if committed_only else partition.high_watermark
+    offset = await start_of(
+        request,
+        partition.log_start_offset,
+        end_offset,
+        lambda timestamp_ms: broker.reader.offset_for_timestamp(partition, timestamp_ms),
+    )
     page = await broker.records.read(
         partition,
         offset,
-        limits=Limits(max_records=_LIMIT.of(request), max_bytes=MAX_PAGE_BYTES, max_ms=MAX_READ_MS),
+        limits=limits_of(request),
         committed_only=committed_only,
         render=renderer(FIELD_BYTES.of(request)),
     )
     end_offset = partition.last_stable_offset if committed_only else partition.high_watermark
-    # The records are JSON already, made where they were decoded; only the frame is put around them here.
-    frame = web.json_response(
+    return await send_page(
+        request,
+        page,
         {
             "topic": partition.topic,
             "partition": partition.topic_partition.partition,
@@ -111,10 +119,19 @@ async def records(request: web.Request) -> web.StreamResponse:
             "is_end": page.is_end or page.next_offset >= end_offset,
             "high_watermark": partition.high_watermark,
             "log_start_offset": partition.log_start_offset,
-        }
+        },
     )
-    assert isinstance(frame.body, bytes)
-    body = frame.body[:-1] + b', "records": [' + b", ".join(rendered for _, rendered in page.records) + b"]}"
+
+
+def limits_of(request: web.Request) -> Limits:
+    """How much the query wants on a page."""
+    return Limits(max_records=_LIMIT.of(request), max_bytes=MAX_PAGE_BYTES, max_ms=MAX_READ_MS)
+
+
+async def send_page(request: web.Request, page: Page, fields: Mapping[str, Any]) -> web.StreamResponse:
+    """The records are JSON already, made where they were decoded; only the frame of `fields` is put around them."""
+    frame = json.dumps(fields).encode()
+    body = frame[:-1] + b', "records": [' + b", ".join(rendered for _, rendered in page.records) + b"]}"
     return await _sent(request, body)
 
 
@@ -140,23 +157,28 @@ async def _sent(request: web.Request, body: bytes) -> web.StreamResponse:
     return response
 
 
-async def _start(broker: Broker, request: web.Request, partition: Partition, committed_only: bool) -> int:
-    """The offset that the query means. What it says must be in the log: the reader looks."""
+async def start_of(
+    request: web.Request,
+    log_start_offset: int,
+    end_offset: int,
+    at_time: Callable[[int], Awaitable[tuple[int, int] | None]],
+) -> int:
+    """The offset that the query means. What it says must be in the log: the reader looks. `at_time` finds the first
+    record that is not older than a time."""
     timestamp_ms, text = _TIMESTAMP.find(request), _OFFSET.find(request)
-    end_offset = partition.last_stable_offset if committed_only else partition.high_watermark
     if timestamp_ms is not None:
         if text is not None:
             raise InvalidRequest("offset and timestamp_ms are two ways to say where to begin: give one of them")
-        found = await broker.reader.offset_for_timestamp(partition, timestamp_ms)
+        found = await at_time(timestamp_ms)
         return end_offset if found is None else min(found[0], end_offset)
     if text is None or text == "earliest":
-        return partition.log_start_offset
+        return log_start_offset
     if text == "latest":
         return end_offset
     if not _OFFSET_TEXT.match(text) or abs(int(text)) > schema.LONG_MAX:
         raise InvalidRequest(f"offset is {text!r}: it must be earliest, latest, a whole number, or -N for the last N")
     if text.startswith("-"):
-        return max(partition.log_start_offset, end_offset + int(text))
+        return max(log_start_offset, end_offset + int(text))
     return int(text)
 
 
@@ -167,7 +189,7 @@ ROUTES = (
         handler=records,
         summary="A page of one partition's records, from both tiers.",
         tag="records",
-        parameters=(TOPIC, _PARTITION, _OFFSET, _TIMESTAMP, _LIMIT, _ISOLATION, FIELD_BYTES),
+        parameters=(TOPIC, PARTITION_ASKED, _OFFSET, _TIMESTAMP, _LIMIT, _ISOLATION, FIELD_BYTES),
         answers=answers_json(_PAGE),
     ),
 )
