@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.broker_process import BrokerProcess
+from tests.clients.clients import READERS
 from tests.components.tiers import Written, create, eventually, fill, wait_checkpoint
 from tiered.cold.local import LocalStore
 
@@ -92,6 +93,15 @@ def test_a_stock_consumer_reads_everything_that_is_cold(replica: BrokerProcess, 
     end = cold_end(replica)
     assert BATCHES - 10 <= end < BATCHES
     assert read(replica, end) == written[:end]
+
+
+@pytest.mark.usefixtures("kcat")
+@pytest.mark.parametrize("client", READERS)
+def test_every_client_that_assigns_its_partitions_reads_from_it(
+    replica: BrokerProcess, written: Written, client: str
+) -> None:
+    found = READERS[client](replica.bootstrap, TOPIC, 30)
+    assert [each.value for each in found] == [value for _, value in written[:30]]
 
 
 def test_nothing_in_the_bucket_changes_by_being_read(
