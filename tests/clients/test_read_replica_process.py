@@ -164,6 +164,29 @@ def said(replica: BrokerProcess, *words: str) -> str:
     return found.stdout
 
 
+def test_records_that_are_deleted_at_the_brokers_are_out_of_range_here(
+    writer: BrokerProcess, replica: BrokerProcess
+) -> None:
+    start = 25
+    brokers = AdminClient({"bootstrap.servers": writer.bootstrap})
+    brokers.delete_records([TopicPartition(TOPIC, 0, start)])[TopicPartition(TOPIC, 0)].result(30)
+    consumer = Consumer({"bootstrap.servers": replica.bootstrap, "group.id": "any", "auto.offset.reset": "error"})
+    try:
+        eventually(
+            lambda: consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=30)[0] == start,
+            "the log's start moves here, too",
+            replica,
+        )
+        consumer.assign([TopicPartition(TOPIC, 0, start - 1)])
+        message = consumer.poll(30)
+        error = message.error() if message is not None else None
+        assert error is not None
+        assert error.code() == KafkaError._AUTO_OFFSET_RESET
+        assert "out of range" in error.str()
+    finally:
+        consumer.close()
+
+
 def test_it_stops_when_it_is_told_to(replica: BrokerProcess) -> None:
     assert replica.process is not None
     replica.process.send_signal(signal.SIGTERM)
