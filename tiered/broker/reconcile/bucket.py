@@ -6,6 +6,7 @@ deleted. Must never do so without that row, and never take the store's silence f
 """
 
 import logging
+from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -107,14 +108,19 @@ class BucketComparison:
         prefix = object_key.partition_segments_prefix(partition.topic, where.topic_id, where.partition)
         requests.take()
         broker.counters.reconcile_requests += 1
-        listed = await self._pool.run(lambda: broker.store.list(prefix, start_after=f"{prefix}{start:020}", limit=PAGE))
-        found = reconcile.compare_page(
-            [committed_segment(row) for row in rows],
-            reconcile.listed_segments(listed),
-            start_offset=start,
-            rows_end=len(rows) < PAGE,
-            listing_ends=len(listed) < PAGE,
-        )
+
+        def look() -> Comparison:
+            listed = broker.store.list(prefix, start_after=f"{prefix}{start:020}", limit=PAGE)
+            # In the thread as well: a thousand keys take long enough for the event loop to miss it.
+            return reconcile.compare_page(
+                [committed_segment(row) for row in rows],
+                reconcile.listed_segments(listed),
+                start_offset=start,
+                rows_end=len(rows) < PAGE,
+                listing_ends=len(listed) < PAGE,
+            )
+
+        found = await self._pool.run(look)
         told, end = await self._examine(partition, found, rows, requests)
         broker.counters.reconcile_objects += found.compared
         if not broker.leads(partition):
@@ -201,6 +207,8 @@ class BucketComparison:
         self, partition: Partition, disputed: Collection[UUID], known: dict[UUID, KnownObject]
     ) -> list[Finding]:
         """Where this broker's memory is not what SQL says, though every change of SQL was applied here."""
+        if not disputed:
+            return []
         applied = self._broker.image.change_number
         here = {each.object_id: each for each in partition.committed}
         told = []
@@ -233,8 +241,10 @@ def _disputed(partition: Partition, rows: Sequence[SegmentRow]) -> set[UUID]:
     """Objects that either the rows or this broker takes for committed, of the offsets that the rows are about."""
     if not rows:
         return set()
-    first, end = rows[0].base_offset, rows[-1].end_offset
-    here = {each.object_id for each in partition.committed if first <= each.base_offset < end}
+    committed = partition.committed
+    first = bisect_left(committed, rows[0].base_offset, key=lambda each: each.base_offset)
+    end = bisect_left(committed, rows[-1].end_offset, key=lambda each: each.base_offset)
+    here = {each.object_id for each in committed[first:end]}
     return here ^ {row.object_id for row in rows}
 
 
