@@ -185,6 +185,36 @@ async def test_an_object_that_nobody_knows_is_told_and_left(broker: Broker, tmp_
     assert (tmp_path / "objects" / key).exists()
 
 
+async def test_objects_of_a_topic_that_the_catalogue_has_not_are_told_and_left(broker: Broker, tmp_path: Path) -> None:
+    await eventually(lambda: broker.controller.is_leading)
+    partition = await uploaded(broker)
+    folders = set()
+    for number in range(2):
+        key = segment_key("lost", uuid4(), number, 0, 3, 0, uuid4())
+        path = tmp_path / "objects" / key
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"somebody else's")
+        folders.add(key.rpartition("/")[0] + "/")
+    (tmp_path / "objects" / "segments" / "readme.txt").write_bytes(b"nothing of ours")
+    for _ in range(2):
+        told = await found(broker)
+        assert {each.name for each in told} == folders
+        assert {each.kind for each in told} == {FindingKind.UNKNOWN_OBJECT}
+    assert len(list((tmp_path / "objects").rglob("*.seg"))) == SEGMENTS + 2
+    for path in (tmp_path / "objects").rglob("lost_*/*/*.seg"):
+        path.unlink()
+    assert await found(broker) == []
+    assert partition.cold_end_offset == SEGMENTS
+
+
+async def test_objects_of_a_deleted_topic_are_no_strangers_while_they_wait_for_their_end(broker: Broker) -> None:
+    await eventually(lambda: broker.controller.is_leading)
+    await uploaded(broker)
+    await broker.admin.delete_topic(broker.topics.by_name("orders"))
+    assert await found(broker) == []
+    assert broker.reconciler.strangers.turns == 1
+
+
 async def test_an_object_that_came_back_after_its_deletion_is_swept(broker: Broker, tmp_path: Path) -> None:
     partition = await uploaded(broker, **{"tiered.purge.grace.ms": "0"})
     segment = partition.committed[0]

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import takewhile
 from uuid import UUID
 
 from tiered.errors import CorruptObject
@@ -32,6 +33,15 @@ class Listed:
     name: str
     size_bytes: int
     key: SegmentKey
+
+
+def first_partition(listed: Sequence[Listed]) -> tuple[Listed, ...]:
+    """Those of the partition that the first of them belongs to."""
+
+    def partition_of(each: Listed) -> tuple[str, UUID, int]:
+        return each.key.topic, each.key.topic_id, each.key.partition
+
+    return tuple(takewhile(lambda each: partition_of(each) == partition_of(listed[0]), listed))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,13 +35,13 @@ log = logging.getLogger(__name__)
 PAGE = 1_000
 """Rows and objects that are compared at once: what one LIST request answers with."""
 _BRING_BACK = "put the object back (an older version in a versioned bucket, a copy), or move the log start above it"
-_REMOVE_BY_HAND = (
+REMOVE_BY_HAND = (
     "it stays until people remove it: if the database was put back from an older copy, the records may be nowhere else"
 )
 _RESTART = "restart this broker, and report it as a bug"
 
 
-class _Requests:
+class Requests:
     """What is left of a round's requests."""
 
     def __init__(self, wanted: int) -> None:
@@ -66,7 +66,7 @@ class BucketComparison:
         self.turns = 0
         """Turns that ended."""
 
-    async def round(self) -> None:
+    async def round(self, requests: Requests | None = None) -> None:
         """Goes on with the turn, for as many requests as a round may make; begins one if that is due. Raises
         StoreUnavailable and MetadataUnavailable: the next round goes on where this one was."""
         broker, now_ms = self._broker, self._broker.clock.monotonic_ms()
@@ -75,7 +75,7 @@ class BucketComparison:
             if not reconcile.is_turn_due(began_ms=self._began_ms, now_ms=now_ms, period_ms=period_ms):
                 return
             self._began_ms, self._at, self._is_under_way = now_ms, None, True
-        requests = _Requests(broker.settings.tiered_reconcile_max_requests)
+        requests = requests or Requests(broker.settings.tiered_reconcile_max_requests)
         # One of which nothing was ever uploaded needs no look.
         led = {each.topic_partition: each for each in broker.topics.partitions() if each.cold_end_offset > 0}
         ordered = reconcile.in_turn(key for key, each in led.items() if broker.leads(each))
@@ -97,7 +97,7 @@ class BucketComparison:
             self._at = Cursor(topic_id=found.topic_id, partition=found.partition + 1)
         return None
 
-    async def _page(self, partition: Partition, requests: _Requests) -> None:
+    async def _page(self, partition: Partition, requests: Requests) -> None:
         assert self._at is not None
         broker, at = self._broker, self._at
         where, start = partition.topic_partition, at.offset
@@ -137,7 +137,7 @@ class BucketComparison:
             self._at = Cursor(topic_id=at.topic_id, partition=at.partition, offset=end)
 
     async def _examine(
-        self, partition: Partition, found: Comparison, rows: Sequence[SegmentRow], requests: _Requests
+        self, partition: Partition, found: Comparison, rows: Sequence[SegmentRow], requests: Requests
     ) -> tuple[list[Finding], int | None]:
         """What is wrong for certain, and where the page ends now: before what there was no request left for."""
         end = found.end_offset
@@ -275,7 +275,7 @@ def _unknown(partition: Partition, each: Listed) -> Finding:
         topic_id=each.key.topic_id,
         partition=each.key.partition,
         message=f"the catalogue does not know this object of {each.size_bytes} bytes",
-        advice=_REMOVE_BY_HAND,
+        advice=REMOVE_BY_HAND,
         name=each.name,
         first_offset=each.key.base_offset,
         last_offset=each.key.end_offset - 1,

@@ -7,12 +7,14 @@ anything but what SQL says was deleted, and never hold up a request: one thread,
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
-from tiered.broker.reconcile.bucket import BucketComparison
+from tiered.broker.reconcile.bucket import BucketComparison, Requests
 from tiered.broker.reconcile.disk import DiskComparison
 from tiered.broker.reconcile.findings import OF_DISK, OF_OBJECTS, Finding, FindingKind, Findings
 from tiered.broker.reconcile.scrub import Scrub
+from tiered.broker.reconcile.strangers import Strangers, is_stranger
 from tiered.errors import TieredError
 from tiered.runtime import BlockingPool, every
 
@@ -34,6 +36,7 @@ class Reconciler:
         self._failing: set[str] = set()
         self.findings = Findings()
         self.bucket = BucketComparison(broker, self._pool, self.findings)
+        self.strangers = Strangers(broker, self._pool, self.findings)
         self.disk = DiskComparison(broker, self.findings)
         self.scrub = Scrub(broker, self._pool, self.findings)
 
@@ -55,12 +58,14 @@ class Reconciler:
 
     async def round(self) -> None:
         """One round of everything. What SQL, the store or the disk refuse goes on in the next one."""
+        requests = Requests(self._broker.settings.tiered_reconcile_max_requests)
         self.findings.begin_round()
         self.findings.forget(self._is_gone)
         for name, part in (
             ("looking at uploads", self.disk.look_at_uploads),
             ("comparing local files", self.disk.round),
-            ("comparing the bucket with the catalogue", self.bucket.round),
+            ("comparing the bucket with the catalogue", partial(self.bucket.round, requests)),
+            ("looking for objects of unknown topics", partial(self.strangers.round, requests)),
             ("scrubbing", self.scrub.round),
         ):
             try:
@@ -79,6 +84,8 @@ class Reconciler:
         """Whether it is nobody's here any more: others lead the partition, or what it is about was deleted."""
         if finding.partition == -1:
             return False
+        if is_stranger(finding):
+            return not self._broker.controller.is_leading
         topic = self._broker.topics.find_id(finding.topic_id)
         partition = None if topic is None else topic.hosted(finding.partition)
         if partition is None:
