@@ -10,7 +10,7 @@ from enum import StrEnum
 
 PART_BYTES = 31 << 20
 """What an upload holds in memory for each part that is on its way: 36 requests for a GiB. Below 32 MiB, because glibc
-gives larger blocks back to the system whenever they are freed: reading then costs five times the CPU, in page faults."""
+gives larger blocks back to the system whenever they are freed: reading then costs five times the CPU in page faults."""
 
 
 class PriceClass(StrEnum):
