@@ -26,7 +26,7 @@ ENVIRON = {
 }
 """Credentials that open nothing, for AWS's usual chain."""
 _SET_ELSEWHERE = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
-_changing = threading.Lock()
+_changing = threading.RLock()
 _deciding = threading.Lock()
 _Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
@@ -35,7 +35,7 @@ _Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
 def aws_environment() -> Iterator[None]:
     """AWS's usual chain finds credentials that open nothing: for the moment in which a client is made.
 
-    One thread at a time, for the environment is the whole process's.
+    One thread at a time, for the environment is the whole process's; that one may enter it again.
     """
     from unittest.mock import patch  # It takes longer to import than this package.
 
