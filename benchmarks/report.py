@@ -22,6 +22,7 @@ class Report:
     commits: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
     replication: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
     verification: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
+    uploading: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
 
     def medians(self) -> dict[str, Any]:
         """The median of every number of every scenario, and ours as a multiple of the reference where there is one."""
@@ -44,7 +45,8 @@ class Report:
             medians[f"commits on {database}"] = {
                 variant: statistics.median(run["commits_per_s"] for run in runs) for variant, runs in by_variant.items()
             }
-        for title, scenarios in (("replication", self.replication), ("verify", self.verification)):
+        titled = {"replication": self.replication, "verify": self.verification, "upload": self.uploading}
+        for title, scenarios in titled.items():
             for scenario, by_side in scenarios.items():
                 medians[f"{title}: {scenario}"] = {
                     side: {name: statistics.median(run[name] for run in runs) for name in runs[0]}
@@ -67,6 +69,7 @@ class Report:
                 "commits": self.commits,
                 "replication": self.replication,
                 "verification": self.verification,
+                "uploading": self.uploading,
             },
         }
         path.write_text(json.dumps(document, indent=2) + "\n")
@@ -120,6 +123,14 @@ class Report:
             lines += ["", "| verify | side | MB/s | CPU s/GB | × |", "|---|---|---:|---:|---:|"]
         for scenario in self.verification:
             lines += _verification_rows(scenario, medians[f"verify: {scenario}"])
+        if self.uploading:
+            lines += [
+                "",
+                "| upload | side | MB/s | CPU s/GB | × CPU | PUT requests/GiB |",
+                "|---|---|---:|---:|---:|---:|",
+            ]
+        for scenario in self.uploading:
+            lines += _uploading_rows(scenario, medians[f"upload: {scenario}"])
         return "\n".join(lines)
 
 
@@ -140,5 +151,15 @@ def _verification_rows(scenario: str, by_side: dict[str, dict[str, float]]) -> l
     return [
         f"| {scenario} | {side} | {each['mb_per_s']:.0f} | {each['cpu_s_per_gb']:.2f} |"
         f" {each['mb_per_s'] / first['mb_per_s']:.2f} |"
+        for side, each in by_side.items()
+    ]
+
+
+def _uploading_rows(scenario: str, by_side: dict[str, dict[str, float]]) -> list[str]:
+    """One row for each side; `× CPU` is its CPU as a multiple of the first side's."""
+    first = next(iter(by_side.values()))
+    return [
+        f"| {scenario} | {side} | {each['mb_per_s']:.0f} | {each['cpu_s_per_gb']:.2f} |"
+        f" {each['cpu_s_per_gb'] / first['cpu_s_per_gb']:.2f} | {each['puts_per_gib']:.0f} |"
         for side, each in by_side.items()
     ]

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 from uuid import UUID, uuid4
 
 from tiered.cold import checkpoints, uploader
@@ -85,24 +86,35 @@ def verify_all(root: Path) -> int:
     return asyncio.run(run())
 
 
+def batch_of(records: int) -> bytearray:
+    """A batch of so many records of 1 KiB of random bytes."""
+    made = [
+        Record(offset=index, timestamp_ms=1, key=None, value=os.urandom(RECORD_BYTES), headers=())
+        for index in range(records)
+    ]
+    return bytearray(record_batch.encode_batch(made, base_offset=0, leader_epoch=1))
+
+
+def write_segment(file: BinaryIO, batch: bytearray, records: int, *, base_offset: int, size_bytes: int) -> int:
+    """The end offset of the segment that was written: the same batch again and again, up to so many bytes."""
+    offset = base_offset
+    for _ in range(size_bytes // len(batch)):
+        record_batch.stamp_offsets(batch, 0, offset, 1)
+        file.write(batch)
+        offset += records
+    return offset
+
+
 def make_store(root: Path, batch_records: int, *, segments: int) -> None:
     """A store of one partition with so many segments, all of equal batches of random bytes."""
     store, topic_id, cluster_id = LocalStore(root), uuid4(), "bench"
-    records = [
-        Record(offset=index, timestamp_ms=1, key=None, value=os.urandom(RECORD_BYTES), headers=())
-        for index in range(batch_records)
-    ]
-    batch = bytearray(record_batch.encode_batch(records, base_offset=0, leader_epoch=1))
+    batch = batch_of(batch_records)
     rows: list[CommittedSegment] = []
     log = root.parent / "segment.log"
     for _ in range(segments):
         base_offset = rows[-1].end_offset if rows else 0
         with log.open("wb") as file:
-            offset = base_offset
-            for _ in range(SEGMENT_BYTES // len(batch)):
-                record_batch.stamp_offsets(batch, 0, offset, 1)
-                file.write(batch)
-                offset += batch_records
+            offset = write_segment(file, batch, batch_records, base_offset=base_offset, size_bytes=SEGMENT_BYTES)
         rows.append(_stored(store, log, topic_id, cluster_id, base_offset, offset, rows[-1] if rows else None))
     log.unlink()
     head = PartitionCheckpoint(
