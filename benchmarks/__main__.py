@@ -1,5 +1,5 @@
 """`make bench`: produce and consume beside librdkafka's mock broker, offset commits, replication, start, idle,
-Spark replay, verifying a store, uploading to one.
+Spark replay, verifying a store, uploading to one, consuming what is cold.
 
 Owns the command line. Results go to bench-results/ as JSON and as a table.
 """
@@ -16,7 +16,19 @@ from benchmarks import machine, scenarios
 from benchmarks.report import Report
 from benchmarks.systems import MockBroker, System, Tiered
 
-SUITES = ("throughput", "warm", "many", "start", "testing", "replay", "commits", "replication", "verify", "upload")
+SUITES = (
+    "throughput",
+    "warm",
+    "many",
+    "start",
+    "testing",
+    "replay",
+    "commits",
+    "replication",
+    "verify",
+    "upload",
+    "cold",
+)
 
 
 def _verification(
@@ -38,6 +50,16 @@ def _uploading(
     from benchmarks.uploading import uploading
 
     return uploading(folder, rounds=rounds, gb=gb, say=say)
+
+
+def _reading(
+    folder: Path, suites: Collection[str], *, rounds: int, gb: float, say: scenarios.Say
+) -> dict[str, dict[str, list[scenarios.Run]]]:
+    if "cold" not in suites:
+        return {}
+    from benchmarks.cold_reading import cold_reading
+
+    return cold_reading(folder, rounds=rounds, gb=gb, say=say)
 
 
 def main() -> int:
@@ -98,6 +120,7 @@ def main() -> int:
             report.replication = replication(folder / "replication", rounds=rounds, gb=gb, say=say)
         report.verification = _verification(folder / "verify", suites, rounds=rounds, gb=gb, say=say)
         report.uploading = _uploading(folder / "upload", suites, rounds=rounds, gb=gb, say=say)
+        report.cold = _reading(folder / "cold", suites, rounds=rounds, gb=gb, say=say)
     finally:
         holes.unlink(missing_ok=True)
         if options.folder is None:

@@ -23,6 +23,7 @@ class Report:
     replication: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
     verification: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
     uploading: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
+    cold: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
 
     def medians(self) -> dict[str, Any]:
         """The median of every number of every scenario, and ours as a multiple of the reference where there is one."""
@@ -45,7 +46,12 @@ class Report:
             medians[f"commits on {database}"] = {
                 variant: statistics.median(run["commits_per_s"] for run in runs) for variant, runs in by_variant.items()
             }
-        titled = {"replication": self.replication, "verify": self.verification, "upload": self.uploading}
+        titled = {
+            "replication": self.replication,
+            "verify": self.verification,
+            "upload": self.uploading,
+            "cold": self.cold,
+        }
         for title, scenarios in titled.items():
             for scenario, by_side in scenarios.items():
                 medians[f"{title}: {scenario}"] = {
@@ -70,6 +76,7 @@ class Report:
                 "replication": self.replication,
                 "verification": self.verification,
                 "uploading": self.uploading,
+                "cold": self.cold,
             },
         }
         path.write_text(json.dumps(document, indent=2) + "\n")
@@ -118,7 +125,11 @@ class Report:
         if self.replication:
             lines += ["", "| replication | side | MB/s | × | p50 ms | p99 ms |", "|---|---|---:|---:|---:|---:|"]
         for scenario in self.replication:
-            lines += _replication_rows(scenario, medians[f"replication: {scenario}"])
+            lines += _speed_and_latency_rows(scenario, medians[f"replication: {scenario}"])
+        if self.cold:
+            lines += ["", "| cold | side | MB/s | × | p50 ms | p99 ms |", "|---|---|---:|---:|---:|---:|"]
+        for scenario in self.cold:
+            lines += _speed_and_latency_rows(scenario, medians[f"cold: {scenario}"])
         if self.verification:
             lines += ["", "| verify | side | MB/s | CPU s/GB | × |", "|---|---|---:|---:|---:|"]
         for scenario in self.verification:
@@ -134,7 +145,7 @@ class Report:
         return "\n".join(lines)
 
 
-def _replication_rows(scenario: str, by_side: dict[str, dict[str, float]]) -> list[str]:
+def _speed_and_latency_rows(scenario: str, by_side: dict[str, dict[str, float]]) -> list[str]:
     """One row for each side; `×` is its throughput as a multiple of the first side's."""
     rows = []
     first = next(iter(by_side.values()))

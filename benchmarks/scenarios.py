@@ -37,9 +37,11 @@ class Load:
     records: int
     acks: str = "1"
     many: bool = False
+    partitions: int = 1
 
     def argv(self, bootstrap: str, topic: str) -> list[str]:
-        spread = ["--topics", str(MANY_TOPICS), "--partitions", str(MANY_PARTITIONS_EACH)] if self.many else []
+        topics, partitions = (MANY_TOPICS, MANY_PARTITIONS_EACH) if self.many else (1, self.partitions)
+        spread = ["--topics", str(topics), "--partitions", str(partitions)]
         return [
             *(sys.executable, "-m", "benchmarks.client", self.what, "--bootstrap", bootstrap, "--topic", topic),
             *("--records", str(self.records), "--size-bytes", str(self.size_bytes), "--acks", self.acks, *spread),

@@ -38,7 +38,7 @@ def uploading(folder: Path, *, rounds: int, gb: float, say: Callable[[str], None
     results: dict[str, dict[str, list[Run]]] = {}
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "segment.log"
-    with _server() as endpoint_url, patch.dict(os.environ, ENVIRON):
+    with server() as endpoint_url, patch.dict(os.environ, ENVIRON):
         client, store = s3_client(endpoint_url), _store(endpoint_url)
         # Made beforehand: a client is made once in the life of a broker, and takes as long as a small upload.
         sides: dict[str, Callable[[Path], float]] = {
@@ -126,7 +126,7 @@ def upload(store: S3Store, log: Path) -> float:
 
 
 @contextmanager
-def _server() -> Iterator[str]:
+def server() -> Iterator[str]:
     """The endpoint URL of moto in another process."""
     command = [sys.executable, "-m", "benchmarks.uploading"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

@@ -33,6 +33,10 @@ def report() -> Report:
                 "verify": [{"mb_per_s": 600.0, "cpu_s_per_gb": 1.5}],
             }
         },
+        cold={
+            "consume cold": {"ranged GETs": [{"mb_per_s": 200.0}], "tiered": [{"mb_per_s": 150.0}]},
+            "a tail": {"alone": [{"p50_ms": 1.0, "p99_ms": 2.0}], "beside": [{"p50_ms": 1.5, "p99_ms": 3.0}]},
+        },
         uploading={
             "16 KiB": {
                 "boto3": [{"mb_per_s": 400.0, "cpu_s_per_gb": 2.0, "puts_per_gib": 34.0}],
@@ -61,5 +65,7 @@ def test_every_run_is_in_the_file_and_every_scenario_in_the_table(tmp_path: Path
     assert "| SQLite, together | 50 | 10.0 |" in table
     assert "| produce 1 KiB | three | 65 | 0.65 |" in table
     assert "| steady | three |  |  | 3.00 | 4.50 |" in table
+    assert "| consume cold | tiered | 150 | 0.75 |" in table
+    assert "| a tail | beside |  |  | 1.50 | 3.00 |" in table
     assert "| 16 KiB | verify | 600 | 1.50 | 0.75 |" in table
     assert "| 16 KiB | tiered | 300 | 2.50 | 1.25 | 34 |" in table

@@ -1,0 +1,168 @@
+"""Consuming what is cold, beside ranged GETs of the same bytes from the same S3 server; and what that does to a tail.
+
+Owns the topic, the S3 server (moto, in a process of its own) and the broker, which starts anew before each run: its
+cache is empty then. The reference reads the same objects with as many plain connections as there are partitions, in
+pieces as long as the broker's, and looks at nothing.
+"""
+
+import http.client
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from benchmarks.machine import cpu_seconds
+from benchmarks.scenarios import Load, Run, Say, run_load
+from benchmarks.systems import Tiered
+from benchmarks.uploading import BUCKET, server
+from tiered.testing.moto_s3 import aws_environment, s3_client
+
+PARTITIONS = 8
+SIZE_BYTES = 1024
+PIECE_BYTES = 1 << 20
+TOPIC, TAIL = "cold", "tail"
+PREFIX = "cold-reading"
+COLD, GETS, CONSUMER = f"consume {PARTITIONS} cold partitions", "ranged GETs", "tiered"
+TAILING, ALONE, BESIDE = "a tail at 1,000 records/s", "alone", "beside a backfill"
+_CONFIGS = {"segment.bytes": str(32 << 20), "segment.ms": "2000", "retention.ms": "-1", "local.retention.ms": "1"}
+_TIMEOUT_SECONDS = 300.0
+
+
+def cold_reading(folder: Path, *, rounds: int, gb: float, say: Say) -> dict[str, dict[str, list[Run]]]:
+    """By scenario and side, each run's numbers; the first round only warms and is dropped."""
+    results: dict[str, dict[str, list[Run]]] = {}
+    records = int(gb * 1e9 / SIZE_BYTES / PARTITIONS) * PARTITIONS
+    with server() as endpoint_url, aws_environment():
+        broker = Tiered(
+            folder=folder,
+            settings={"log.retention.check.interval.ms": "500", "tiered.upload.interval.ms": "200"},
+            arguments=("--store", f"s3://{BUCKET}/{PREFIX}?endpoint_url={endpoint_url}"),
+        )
+        try:
+            _fill(broker, records, say)
+            objects = _objects(endpoint_url)
+            for number in range(rounds + 1):
+                pair = {GETS: _ranged_gets(endpoint_url, objects), CONSUMER: _consume(broker, records)}
+                tails = {ALONE: _tail(broker), BESIDE: _tail(broker, records)}
+                if number == 0:
+                    continue
+                for side, run in pair.items():
+                    results.setdefault(COLD, {}).setdefault(side, []).append(run)
+                    say(f"{COLD:32}{side:20}{run['mb_per_s']:8.0f} MB/s")
+                for side, run in tails.items():
+                    results.setdefault(TAILING, {}).setdefault(side, []).append(run)
+                    say(f"{TAILING:32}{side:20}{run['p50_ms']:8.2f} ms p50{run['p99_ms']:8.2f} ms p99")
+        finally:
+            broker.kill()
+    return results
+
+
+def _fill(broker: Tiered, records: int, say: Say) -> None:
+    broker.start()
+    broker.create_topic(TOPIC, _CONFIGS, partitions=PARTITIONS)
+    broker.create_topic(TAIL, {"remote.storage.enable": "false"})
+    load = Load(name=TOPIC, what="produce", size_bytes=SIZE_BYTES, records=records, partitions=PARTITIONS)
+    run_load(broker, load, TOPIC)
+    say(f"{TOPIC}: waiting until {records:,} records are in the store")
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    for partition in range(PARTITIONS):
+        while not _is_cold(broker, partition):
+            if time.monotonic() > deadline:
+                raise SystemExit(f"{TOPIC} did not move to the store within {_TIMEOUT_SECONDS:.0f} s")
+            time.sleep(0.5)
+    broker.stop()
+
+
+def _is_cold(broker: Tiered, partition: int) -> bool:
+    url = f"http://{broker.http}/api/v1/topics/{TOPIC}/partitions/{partition}/segments"
+    with urllib.request.urlopen(url, timeout=10) as response:
+        segments = json.load(response)["segments"]
+    filled = [each for each in segments if each["end_offset"] > each["base_offset"]]
+    return bool(filled) and all(each["tier"] == "cold" for each in filled)
+
+
+# The two sides
+
+
+def _objects(endpoint_url: str) -> list[tuple[str, int]]:
+    """Signed path and size of every segment in the bucket."""
+    client = s3_client(endpoint_url)
+    found: list[tuple[str, int]] = []
+    for page in client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{PREFIX}/segments/"):
+        for each in page.get("Contents", []):
+            wanted = {"Bucket": BUCKET, "Key": each["Key"]}
+            url = urlsplit(client.generate_presigned_url("get_object", Params=wanted, ExpiresIn=24 * 3600))
+            found.append((f"{url.path}?{url.query}", each["Size"]))
+    client.close()
+    return found
+
+
+def _ranged_gets(endpoint_url: str, objects: list[tuple[str, int]]) -> Run:
+    """Every byte of every object once, over as many connections as a consumer has partitions."""
+    where = urlsplit(endpoint_url)
+    pieces = [
+        (path, start, min(PIECE_BYTES, size_bytes - start))
+        for path, size_bytes in objects
+        for start in range(0, size_bytes, PIECE_BYTES)
+    ]
+
+    def read(share: list[tuple[str, int, int]]) -> int:
+        connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=60)
+        done_bytes = 0
+        for path, start, length in share:
+            connection.request("GET", path, headers={"Range": f"bytes={start}-{start + length - 1}"})
+            response = connection.getresponse()
+            done_bytes += len(response.read())
+            if response.status != http.client.PARTIAL_CONTENT:
+                raise SystemExit(
+                    f"the S3 server answered {response.status} to a ranged GET of {path.partition('?')[0]}"
+                )
+        connection.close()
+        return done_bytes
+
+    started = time.perf_counter()
+    with ThreadPoolExecutor(PARTITIONS) as threads:
+        done_bytes = sum(threads.map(read, [pieces[number::PARTITIONS] for number in range(PARTITIONS)]))
+    seconds = time.perf_counter() - started
+    return {"mb_per_s": done_bytes / seconds / 1e6, "broker_cpu_s_per_gb": 0.0}
+
+
+def _consume(broker: Tiered, records: int) -> Run:
+    broker.start()
+    try:
+        load = Load(name=COLD, what="consume", size_bytes=SIZE_BYTES, records=records, partitions=PARTITIONS)
+        run = run_load(broker, load, TOPIC)
+    finally:
+        broker.stop()
+    return {"mb_per_s": run["mb_per_s"], "broker_cpu_s_per_gb": run["broker_cpu_s_per_gb"]}
+
+
+# The tail
+
+
+def _tail(broker: Tiered, backfill_records: int = 0) -> Run:
+    """Milliseconds from a record's produce to its arrival at a consumer, while another one reads everything or not."""
+    broker.start()
+    backfill: subprocess.Popen[bytes] | None = None
+    try:
+        if backfill_records:
+            load = Load(
+                name=COLD, what="consume", size_bytes=SIZE_BYTES, records=backfill_records, partitions=PARTITIONS
+            )
+            backfill = subprocess.Popen(load.argv(broker.bootstrap, TOPIC), stdout=subprocess.DEVNULL)
+        before = cpu_seconds(broker.pid)
+        command = [sys.executable, "-m", "benchmarks.tail_latency", "--bootstrap", broker.bootstrap, "--topic", TAIL]
+        run = subprocess.run(command, capture_output=True, text=True)
+        if run.returncode != 0:
+            raise SystemExit(f"{TAILING} failed: {run.stderr.strip()[-2000:]}")
+        result: Run = json.loads(run.stdout)
+        return result | {"broker_cpu_s": cpu_seconds(broker.pid) - before}
+    finally:
+        if backfill is not None:
+            backfill.kill()
+            backfill.wait()
+        broker.stop()
