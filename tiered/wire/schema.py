@@ -9,7 +9,6 @@ import dataclasses
 import datetime as dt
 import enum
 import typing
-from functools import cache
 from types import NoneType, UnionType
 from typing import Any, ClassVar
 
@@ -119,9 +118,19 @@ class Message:
         return f"{type(self).__name__}({values})"
 
 
-@cache
+_plans: dict[type, MessagePlan] = {}
+
+
 def plan_of(kio_class: type) -> MessagePlan:
-    """The plan of a message class of kio, with a class of our own for it."""
+    """The plan of a message class of kio, with a class of our own for it: the same one for every thread."""
+    found = _plans.get(kio_class)
+    if found is None:
+        # Threads that ask at once make two. Messages of two classes are never equal, so the first one counts.
+        found = _plans.setdefault(kio_class, _new_plan(kio_class))
+    return found
+
+
+def _new_plan(kio_class: type) -> MessagePlan:
     hints = typing.get_type_hints(kio_class)
     fields = tuple(_plan_field(field, hints[field.name]) for field in dataclasses.fields(kio_class))
     message_class: type[Message] = type(
