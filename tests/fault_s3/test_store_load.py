@@ -132,7 +132,8 @@ def test_a_long_segment_lets_short_ones_in_between_its_parts(faults: FaultyS3, l
         faults.heal()
         long.result()
     puts = [seen.path.rpartition("/")[2] for seen in faults.seen if seen.method == "PUT"]
-    assert puts == ["long.seg", "0.seg", "1.seg", "2.seg", "long.seg", "long.seg", "long.seg"]
+    assert puts[:1] + puts[4:] == ["long.seg"] * 4
+    assert sorted(puts[1:4]) == ["0.seg", "1.seg", "2.seg"]  # Three threads: each may come first.
     store.close()
 
 
