@@ -21,6 +21,7 @@ from tiered.broker import tier_plan
 from tiered.broker.partition import Partition, Role
 from tiered.broker.registration import Marker, Registration
 from tiered.broker.replication import acknowledgements, answer, catch_up, fetcher, isr_changes
+from tiered.errors import TieredError
 from tiered.meta import coordinator_slots, group_offsets, partitions, replica_sets, segments
 from tiered.meta.tables import segment
 from tiered.rules import elections, isr, tiering
@@ -64,16 +65,20 @@ def _settles_by_reading() -> Patches:
     plain = isr_changes.IsrChanges.round
 
     async def round_(self: Any) -> bool:
-        for key, (partition, of) in list(self._unsettled.items()):
+        unsettled = list(self._unsettled.items())
+        for key, (partition, of) in unsettled:
             where = partition.topic_partition
-            row = await self._broker.database.read(
-                lambda conn, where=where: partitions.load(conn, where.topic_id, where.partition)
-            )
+            try:
+                row = await self._broker.database.read(
+                    lambda conn, where=where: partitions.load(conn, where.topic_id, where.partition)
+                )
+            except TieredError:
+                return False
             if partition.leadership is of and row.partition_epoch == of.pending_since_epoch:
                 of.settle()
                 partition.advance_high_watermark()
             self._unsettled.pop(key, None)
-        return await plain(self)
+        return False if unsettled else await plain(self)  # What is due now is for the next round.
 
     return [(isr_changes.IsrChanges, "round", round_)]
 
