@@ -67,14 +67,20 @@ def steady(
     }
 
 
-def main() -> int:
+def steady_arguments() -> argparse.ArgumentParser:
+    """Where the records go, how often, for how long and how large they are."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--topic", required=True)
-    parser.add_argument("--partitions", type=int, default=1)
     parser.add_argument("--per-second", type=float, default=1000.0)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--size-bytes", type=int, default=100)
+    return parser
+
+
+def main() -> int:
+    parser = steady_arguments()
+    parser.add_argument("--partitions", type=int, default=1)
     options = parser.parse_args()
     result = steady(
         options.bootstrap,

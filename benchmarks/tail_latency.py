@@ -3,7 +3,6 @@
 Owns the pace and the clock. Run as `python -m benchmarks.tail_latency --bootstrap … --topic …`; prints JSON.
 """
 
-import argparse
 import json
 import struct
 import sys
@@ -11,6 +10,8 @@ import threading
 import time
 
 from confluent_kafka import Consumer, Producer, TopicPartition
+
+from benchmarks.latency import steady_arguments
 
 _WARM_UP_SECONDS = 2.0
 _TIMEOUT_SECONDS = 60.0
@@ -68,13 +69,7 @@ def tail(bootstrap: str, topic: str, *, per_second: float, seconds: float, size_
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--bootstrap", required=True)
-    parser.add_argument("--topic", required=True)
-    parser.add_argument("--per-second", type=float, default=1000.0)
-    parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--size-bytes", type=int, default=100)
-    options = parser.parse_args()
+    options = steady_arguments().parse_args()
     result = tail(
         options.bootstrap,
         options.topic,

@@ -2,26 +2,17 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
 from tests.components.read_replicas import ReplicaThread
 from tests.components.test_read_replica import NONE, STORAGE_ERROR, fetch_code, read
-from tests.fault_s3.moto_server import store_url
 from tests.unit.cold.stored_segments import PARTITION
 from tests.unit.cold.verified_store import RECORDS, VerifiedStore, make_store
-from tiered.cold.object_store import S3Address, parse_store_url
+from tiered.cold.object_store import S3Address
 from tiered.cold.s3 import S3Store
 from tiered.errors import StoreUnavailable
 from tiered.testing.faulty_s3 import FaultKind, FaultyS3
-
-
-@pytest.fixture
-def address(faults: FaultyS3) -> S3Address:
-    address = parse_store_url(store_url(faults.url, f"p-{uuid4()}"))
-    assert isinstance(address, S3Address)
-    return address
 
 
 @pytest.fixture

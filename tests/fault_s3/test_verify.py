@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
-from tests.fault_s3.moto_server import store_url
 from tests.unit.cold.verified_store import VerifiedStore, make_store, only, verify
-from tiered.cold.object_store import S3Address, parse_store_url
+from tiered.cold.object_store import S3Address
 from tiered.cold.s3 import S3Store
 from tiered.errors import StoreUnavailable
 from tiered.formats.segment_check import FaultKind
@@ -24,13 +22,6 @@ PASSING = (
     S3Fault.WRONG_RANGE,
     S3Fault.NO_CONTENT_RANGE,
 )
-
-
-@pytest.fixture
-def address(faults: FaultyS3) -> S3Address:
-    address = parse_store_url(store_url(faults.url, f"p-{uuid4()}"))
-    assert isinstance(address, S3Address)
-    return address
 
 
 @pytest.fixture
