@@ -93,6 +93,10 @@ class StoreUnavailable(Retriable):
     """The object store did not answer in time, slowed us down or failed."""
 
 
+class UploadOverdue(StoreUnavailable):
+    """An upload reached its deadline and ended. Its planned row stays, and the sweep removes what is there of it."""
+
+
 class ShuttingDown(Retriable):
     """The broker is stopping."""
 

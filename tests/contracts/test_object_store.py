@@ -22,6 +22,7 @@ from tiered.errors import (
     LostRace,
     ObjectExists,
     ObjectMissing,
+    UploadOverdue,
 )
 from tiered.runtime import SystemClock
 
@@ -279,6 +280,18 @@ def test_segment_file_that_is_too_short_leaves_no_object(
         store.put_segment("segments/d.seg", fd, (5 << 20) + missing_bytes, b"tail")
     assert store.list("") == []
     assert store.abort_abandoned_uploads("", started_before_ms=1 << 62) == ()
+
+
+@pytest.mark.parametrize("log_bytes", [1_000, 40 << 20], ids=["one-part", "parts"])
+def test_an_upload_past_its_deadline_ends_and_leaves_nothing(
+    store: ObjectStore, segment_file: Callable[[bytes], int], log_bytes: int
+) -> None:
+    fd = segment_file(bytes(log_bytes))
+    with pytest.raises(UploadOverdue, match=r"tiered\.upload\.timeout\.ms"):
+        store.put_segment("segments/e.seg", fd, log_bytes, b"tail", timeout_ms=0.0)
+    assert store.list("segments/") == []
+    assert store.abort_abandoned_uploads("", started_before_ms=1 << 62) == ()
+    assert store.put_segment("segments/e.seg", fd, log_bytes, b"tail", timeout_ms=60_000.0).size_bytes == log_bytes + 4
 
 
 def test_probe_finds_what_the_log_relies_on_and_leaves_nothing(store: ObjectStore) -> None:

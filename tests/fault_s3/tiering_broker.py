@@ -29,16 +29,16 @@ SEGMENT_KEY = re.compile(r"/segments/\w{4}/(?P<topic>.+)_[0-9a-f-]{36}/(?P<parti
 Uploaded = tuple[str, int, int]
 
 
-def store_at(faults: FaultyS3, prefix: str) -> S3Store:
+def store_at(faults: FaultyS3, prefix: str, *, max_attempts: int = 2) -> S3Store:
     """A store that gives up soon: what is tested is what the broker does then."""
     address = parse_store_url(store_url(faults.url, prefix))
     assert isinstance(address, S3Address)
-    return S3Store(address, first_backoff_ms=1, max_backoff_ms=5, max_attempts=2)
+    return S3Store(address, first_backoff_ms=1, max_backoff_ms=5, max_attempts=max_attempts)
 
 
 @asynccontextmanager
 async def tiering_broker(
-    tmp_path: Path, faults: FaultyS3, *, prefix: str | None = None, **settings: object
+    tmp_path: Path, faults: FaultyS3, *, prefix: str | None = None, max_attempts: int = 2, **settings: object
 ) -> AsyncIterator[Broker]:
     """One that begins no retention and no sweep by itself; `tiered_upload_concurrency=1` is that setting."""
     prefix = prefix or f"p-{uuid4()}"
@@ -57,7 +57,7 @@ async def tiering_broker(
             }
         ),
     )
-    made = Broker(options, SystemClock(), BrokerParts(store=store_at(faults, prefix)))
+    made = Broker(options, SystemClock(), BrokerParts(store=store_at(faults, prefix, max_attempts=max_attempts)))
     async with asyncio.TaskGroup() as tasks:
         await made.start(tasks, advertised=("127.0.0.1", 9092))
         yield made

@@ -14,7 +14,15 @@ from typing import TypeVar
 from tests.simulation.loop import Process
 from tests.simulation.network import STORE, Network
 from tiered.cold.object_store import ObjectInfo, StoreCapabilities, check_key
-from tiered.errors import CorruptFile, CorruptObject, LostRace, ObjectExists, ObjectMissing, StoreUnavailable
+from tiered.errors import (
+    CorruptFile,
+    CorruptObject,
+    LostRace,
+    ObjectExists,
+    ObjectMissing,
+    StoreUnavailable,
+    UploadOverdue,
+)
 
 T = TypeVar("T")
 
@@ -55,8 +63,12 @@ class ProcessStore:
 
         return self._ask(put)
 
-    def put_segment(self, key: str, fd: int, log_bytes: int, tail: bytes) -> ObjectInfo:
+    def put_segment(
+        self, key: str, fd: int, log_bytes: int, tail: bytes, *, timeout_ms: float | None = None
+    ) -> ObjectInfo:
         def put() -> ObjectInfo:
+            if timeout_ms is not None and timeout_ms <= 0:
+                raise UploadOverdue(f"{key} was not stored by its deadline")
             if check_key(key) in self._bucket.objects:
                 raise ObjectExists(f"object {key} is there already")
             data = os.pread(fd, log_bytes, 0)

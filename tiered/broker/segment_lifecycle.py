@@ -19,8 +19,9 @@ from sqlalchemy import Connection
 from tiered.broker import tier_plan
 from tiered.broker.partition import Partition
 from tiered.cold import uploader
+from tiered.cold.object_store import ObjectInfo
 from tiered.cold.uploader import DescribedSegment
-from tiered.errors import LostRace, MetadataOutcomeUnknown, MetadataUnavailable, TieredError
+from tiered.errors import LostRace, MetadataOutcomeUnknown, MetadataUnavailable, TieredError, UploadOverdue
 from tiered.formats import object_key
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.hot.log import SegmentFile
@@ -70,15 +71,17 @@ class SegmentLifecycle:
             await broker.flusher.flushed(partition.log, local.end_offset)
             previous_root = await self._previous_root(partition)
             described = await broker.uploads.run(self._describe, partition, local, previous_root)
+            # The same moment as the row's deadline, by the clock that does not jump.
+            end_by_ms = broker.clock.monotonic_ms() + broker.settings.tiered_upload_timeout_ms
             plan = self._plan(partition, leader_epoch, local, described, object_id, previous_root)
             await self._insert_plan(partition, plan)
             crash_point("upload.planned")
-            await self._put(partition, local, described, plan)
+            await self._put(local, described, plan, end_by_ms)
             row = await self._commit(plan)
             crash_point("upload.committed")
         finally:
+            # The file closes with its last reader: a thread may still read it when this task was cancelled.
             self._in_progress.discard(object_id)
-            local.close()
         committed = committed_segment(row)
         # The feed says so too; here it is known for certain, also when the feed is behind.
         partition.uploaded(committed)
@@ -174,21 +177,22 @@ class SegmentLifecycle:
         if rows:
             self._broker.checkpoints.partition_changed(partition)
 
-    async def _put(
-        self, partition: Partition, local: SegmentFile, described: DescribedSegment, plan: SegmentPlan
-    ) -> None:
-        broker = self._broker
+    async def _put(self, local: SegmentFile, described: DescribedSegment, plan: SegmentPlan, end_by_ms: float) -> None:
+        broker, key = self._broker, plan.object_key
+
+        def put() -> ObjectInfo:
+            left_ms = max(0.0, end_by_ms - broker.clock.monotonic_ms())
+            return broker.store.put_segment(key, local.fileno(), local.size_bytes, described.tail, timeout_ms=left_ms)
+
         try:
-            await broker.uploads.run(
-                broker.store.put_segment, plan.object_key, local.fileno(), local.size_bytes, described.tail
-            )
+            await broker.uploads.run(put)
             crash_point("upload.stored")
-            await broker.uploads.run(
-                uploader.verify_stored, broker.store, plan.object_key, plan.size_bytes, described.tail
-            )
+            await broker.uploads.run(uploader.verify_stored, broker.store, key, plan.size_bytes, described.tail)
             crash_point("upload.verified")
+        except UploadOverdue:
+            raise  # The row's deadline has come too: the next sweep abandons it and deletes what is there.
         except TieredError:
-            await self._give_up(plan.object_id, plan.object_key, partition.name)
+            await self._give_up(plan.object_id, key)
             raise
 
     async def _commit(self, plan: SegmentPlan) -> SegmentRow:
@@ -205,16 +209,16 @@ class SegmentLifecycle:
                 if attempt == SETTLE_TRIES - 1:
                     raise
             except TieredError:
-                await self._give_up(plan.object_id, plan.object_key, plan.object_key)
+                await self._give_up(plan.object_id, plan.object_key)
                 raise
         raise AssertionError("unreachable")
 
-    async def _give_up(self, object_id: UUID, key: str, name: str) -> None:
+    async def _give_up(self, object_id: UUID, key: str) -> None:
         """Cleans up after a failed upload as far as possible now; the sweep does the rest."""
         try:
             await self._remove_orphans(((object_id, key),))
         except TieredError as error:
-            log.info("%s: an unfinished upload will be swept later: %s", name, error)
+            log.info("%s: an unfinished upload will be swept later: %s", key, error)
 
     async def _remove_orphans(self, found: Sequence[tuple[UUID, str]]) -> int:
         """How many orphans are gone: first they can no longer be committed, then the object goes, then the row."""

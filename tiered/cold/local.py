@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tiered.cold.object_store import BLOCK_BYTES, ObjectInfo, StoreCapabilities, check_key, read_joined
+from tiered.cold.upload_deadline import UploadDeadline
 from tiered.errors import CorruptObject, Invalid, InvalidConfig, LostRace, ObjectExists, ObjectMissing, StoreUnavailable
-from tiered.runtime import new_uuid
+from tiered.runtime import SystemClock, new_uuid
 
 # No key may contain "~" (see check_key), so these names never collide with one.
 _OWN_FOLDER = "~tiered"
@@ -51,11 +52,15 @@ class LocalStore:
                 self._in_directory(target, lambda: unfinished.replace(target))
             return self._info(target)
 
-    def put_segment(self, key: str, fd: int, log_bytes: int, tail: bytes) -> ObjectInfo:
+    def put_segment(
+        self, key: str, fd: int, log_bytes: int, tail: bytes, *, timeout_ms: float | None = None
+    ) -> ObjectInfo:
         target = self._path(key)
+        deadline = UploadDeadline(key, timeout_ms, SystemClock())
         total = log_bytes + len(tail)
         with _disk_errors(key), self._unfinished() as (out, unfinished):
             for start in range(0, total, BLOCK_BYTES):
+                deadline.check()
                 block = read_joined(
                     lambda length, position: os.pread(fd, length, position),
                     log_bytes,
@@ -65,6 +70,7 @@ class LocalStore:
                 )
                 _write_all(out, block)
             os.fsync(out)
+            deadline.check()
             return self._publish_new(key, unfinished, target)
 
     def get(self, key: str, *, max_bytes: int) -> tuple[bytes, str]:

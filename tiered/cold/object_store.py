@@ -62,11 +62,14 @@ class ObjectStore(Protocol):
         """Stores a small object. `create_only` raises `ObjectExists` when the key is taken; `if_match` raises
         `LostRace` when the object's etag is another one or the object is gone. Durable on return."""
 
-    def put_segment(self, key: str, fd: int, log_bytes: int, tail: bytes) -> ObjectInfo:
+    def put_segment(
+        self, key: str, fd: int, log_bytes: int, tail: bytes, *, timeout_ms: float | None = None
+    ) -> ObjectInfo:
         """Stores the first `log_bytes` of the open file `fd`, then `tail`, as one new object, in bounded memory.
 
-        Raises `ObjectExists`; raises `CorruptFile` when the file is shorter. On failure nothing is left
-        under the key, though parts may be until `abort_abandoned_uploads` comes by.
+        Raises `ObjectExists`; raises `CorruptFile` when the file is shorter, and `UploadOverdue` after `timeout_ms`: no
+        request begins then, one under way is waited for. Nobody reads `fd` after it has returned or raised. On failure
+        nothing is left under the key, though parts may be until `abort_abandoned_uploads` comes by.
         """
 
     def get(self, key: str, *, max_bytes: int) -> tuple[bytes, str]:

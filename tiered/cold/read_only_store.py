@@ -39,8 +39,10 @@ class ReadOnlyStore:
     def put(self, key: str, data: bytes, *, create_only: bool = False, if_match: str | None = None) -> ObjectInfo:
         self._refuse(key, data, create_only, if_match)
 
-    def put_segment(self, key: str, fd: int, log_bytes: int, tail: bytes) -> ObjectInfo:
-        self._refuse(key, fd, log_bytes, tail)
+    def put_segment(
+        self, key: str, fd: int, log_bytes: int, tail: bytes, *, timeout_ms: float | None = None
+    ) -> ObjectInfo:
+        self._refuse(key, fd, log_bytes, tail, timeout_ms)
 
     def delete(self, key: str) -> None:
         self._refuse(key)

@@ -17,8 +17,9 @@ from tiered.cold.request_counts import PART_BYTES
 from tiered.cold.s3_failure import Meaning
 from tiered.cold.s3_requests import RequestFailedError, S3Requests, S3State, WrongAnswerError
 from tiered.cold.s3_uploads import S3Uploads, checksum_header
+from tiered.cold.upload_deadline import UploadDeadline
 from tiered.errors import CorruptObject, InvalidConfig, LostRace, ObjectExists, ObjectMissing, StoreUnavailable
-from tiered.runtime import new_uuid
+from tiered.runtime import SystemClock, new_uuid
 
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)\Z")
 _DIGEST_REFUSED = frozenset({"BadDigest", "InvalidDigest", "XAmzContentChecksumMismatch"})
@@ -86,6 +87,11 @@ class S3Store:
 
     def put(self, key: str, data: bytes, *, create_only: bool = False, if_match: str | None = None) -> ObjectInfo:
         """See `ObjectStore.put`. After `StoreUnavailable` the object may be there nevertheless."""
+        return self._put(key, data, create_only=create_only, if_match=if_match, deadline=None)
+
+    def _put(
+        self, key: str, data: bytes, *, create_only: bool, if_match: str | None, deadline: UploadDeadline | None
+    ) -> ObjectInfo:
         assert not (create_only and if_match is not None), "a new object has no etag to match"
         self._precheck(key, create_only=create_only, if_match=if_match)
         extra: dict[str, Any] = dict(self._checksum(data))
@@ -98,23 +104,29 @@ class S3Store:
                 "put",
                 key,
                 lambda: self._requests.client.put_object(Bucket=self._bucket, Key=self._name(key), Body=data, **extra),
+                deadline=deadline,
             )
         except RequestFailedError as failed:
             return self._settle_put(key, data, if_match, failed)
         return ObjectInfo(size_bytes=len(data), etag=answer["ETag"])
 
-    def put_segment(self, key: str, fd: int, log_bytes: int, tail: bytes) -> ObjectInfo:
+    def put_segment(
+        self, key: str, fd: int, log_bytes: int, tail: bytes, *, timeout_ms: float | None = None
+    ) -> ObjectInfo:
         """See `ObjectStore.put_segment`. After `StoreUnavailable` the object may be there nevertheless: its key
         is its own, so the planned row that names it decides."""
         total_bytes = log_bytes + len(tail)
         part_bytes = self._part_bytes
+        deadline = UploadDeadline(key, timeout_ms, SystemClock())
 
         def read(start: int) -> bytes:
             length = min(part_bytes, total_bytes - start)
             return read_joined(lambda n, position: os.pread(fd, n, position), log_bytes, tail, start, length)
 
         if total_bytes <= part_bytes:
-            return self._uploads.alone(lambda: self.put(key, read(0), create_only=True))
+            return self._uploads.alone(
+                lambda: self._put(key, read(0), create_only=True, if_match=None, deadline=deadline), deadline
+            )
         self._precheck(key, create_only=True, if_match=None)
         return self._uploads.upload(
             key,
@@ -124,6 +136,7 @@ class S3Store:
             read,
             checksum=self._capabilities.checksum_accepted,
             create_only=self._capabilities.create_only,
+            deadline=deadline,
         )
 
     def delete(self, key: str) -> None:

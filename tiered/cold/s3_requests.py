@@ -16,6 +16,7 @@ from tiered.cold.object_store import S3Address
 from tiered.cold.request_counts import RequestCounts
 from tiered.cold.request_limit import RequestLimit
 from tiered.cold.s3_failure import Failure, Meaning, sort_failure
+from tiered.cold.upload_deadline import UploadDeadline
 from tiered.errors import CorruptObject, InvalidConfig, ObjectMissing, StoreUnavailable, TieredError
 from tiered.runtime import SystemClock, jittered_backoff_ms
 
@@ -95,18 +96,28 @@ class S3Requests:
             return self._made_client
 
     def call(
-        self, operation: str, key: str, request: Callable[[], T], *, final_codes: frozenset[str] = frozenset()
+        self,
+        operation: str,
+        key: str,
+        request: Callable[[], T],
+        *,
+        final_codes: frozenset[str] = frozenset(),
+        max_attempts: int | None = None,
+        deadline: UploadDeadline | None = None,
     ) -> T:
         """`request`'s answer, tried again while the failure is one that passes.
 
-        Raises `RequestFailedError` for failures that trying again cannot change, and `StoreUnavailable` after the
-        last attempt.
+        Raises `RequestFailedError` for failures that trying again cannot change, `StoreUnavailable` after the last
+        attempt, and `UploadOverdue` instead of beginning one past the deadline.
         """
         failure: Failure | None = None
-        for attempt in range(self._max_attempts):
+        max_attempts = max_attempts or self._max_attempts
+        for attempt in range(max_attempts):
             if failure is not None:
-                self._pause(attempt - 1, slow=failure.meaning is Meaning.SLOW_DOWN)
+                self._pause(attempt - 1, slow=failure.meaning is Meaning.SLOW_DOWN, deadline=deadline)
             with self._limit.slot() as began_ms:
+                if deadline is not None:
+                    deadline.check(failure)
                 self.state.requests.add(operation)
                 try:
                     answer = request()
@@ -126,15 +137,16 @@ class S3Requests:
             elif failure.meaning is not Meaning.AGAIN or failure.code in final_codes:
                 raise RequestFailedError(failure, attempts=attempt + 1)
         raise StoreUnavailable(
-            f"the store {self._address.url} failed {self._max_attempts} times to {operation} {key} (last: {failure}); "
+            f"the store {self._address.url} failed {max_attempts} times to {operation} {key} (last: {failure}); "
             "try again later"
         )
 
-    def _pause(self, attempt: int, *, slow: bool) -> None:
+    def _pause(self, attempt: int, *, slow: bool, deadline: UploadDeadline | None) -> None:
         self.state.retries += 1
         first_ms = self._first_backoff_ms * (_SLOW_DOWN_FACTOR if slow else 1)
         delay_ms = jittered_backoff_ms(attempt, first_ms=first_ms, max_ms=self._max_backoff_ms)
-        if self._closing.wait(delay_ms / 1000.0):
+        remaining_s = None if deadline is None else deadline.remaining_s
+        if self._closing.wait(delay_ms / 1000.0 if remaining_s is None else min(remaining_s, delay_ms / 1000.0)):
             raise StoreUnavailable(f"the store {self._address.url} is being closed; try again after the restart")
 
     def give_up(self, operation: str, key: str, failed: RequestFailedError) -> TieredError:

@@ -16,6 +16,7 @@ import fastcrc
 from tiered.cold.object_store import ObjectInfo
 from tiered.cold.s3_failure import Meaning
 from tiered.cold.s3_requests import RequestFailedError, S3Requests
+from tiered.cold.upload_deadline import UploadDeadline
 from tiered.errors import ObjectExists, StoreUnavailable
 
 T = TypeVar("T")
@@ -41,9 +42,14 @@ class S3Uploads:
         self._made_threads: ThreadPoolExecutor | None = None
         self._is_closed = False
 
-    def alone(self, send: Callable[[], T]) -> T:
-        """What `send` gives, which reads and sends the only part of an object: it waits for its turn as others do."""
-        return self._submit(send).result()
+    def alone(self, send: Callable[[], T], deadline: UploadDeadline) -> T:
+        """What `send` gives, which reads and sends the only part of an object: it waits for its turn as others do, but
+        not beyond the deadline."""
+        future = self._submit(send)
+        wait([future], timeout=deadline.remaining_s)
+        if future.cancel():
+            raise deadline.missed()
+        return future.result()
 
     def upload(
         self,
@@ -55,51 +61,63 @@ class S3Uploads:
         *,
         checksum: bool,
         create_only: bool,
+        deadline: UploadDeadline,
     ) -> ObjectInfo:
         """The new object `name` (`key` in messages). `read(start)` gives the part that begins there.
 
         Raises ObjectExists, StoreUnavailable, or what `read` raises; then the upload was aborted if that was possible.
         """
-        upload_id = self._begin(key, name, checksum=checksum)
+        upload_id = self._begin(key, name, deadline, checksum=checksum)
         try:
-            parts = self._send(key, name, upload_id, range(0, total_bytes, part_bytes), read, checksum=checksum)
-            return self._complete(key, name, upload_id, parts, total_bytes, create_only=create_only)
+            starts = range(0, total_bytes, part_bytes)
+            parts = self._send(key, name, upload_id, starts, read, deadline, checksum=checksum)
+            return self._complete(key, name, upload_id, parts, total_bytes, deadline, create_only=create_only)
         except BaseException:
-            self.abort(name, upload_id)
+            # Past its end the upload waits no longer for a store that is away: what is left of it is swept.
+            self.abort(name, upload_id, max_attempts=1 if deadline.is_over else None)
             raise
 
-    def _begin(self, key: str, name: str, *, checksum: bool) -> str:
+    def _begin(self, key: str, name: str, deadline: UploadDeadline, *, checksum: bool) -> str:
         algorithm: dict[str, Any] = {"ChecksumAlgorithm": "CRC32C"} if checksum else {}
         try:
             answer = self._requests.call(
                 "begin upload",
                 key,
                 lambda: self._requests.client.create_multipart_upload(Bucket=self._bucket, Key=name, **algorithm),
+                deadline=deadline,
             )
         except RequestFailedError as failed:
             raise self._requests.give_up("begin upload", key, failed) from failed
         return str(answer["UploadId"])
 
     def _send(
-        self, key: str, name: str, upload_id: str, starts: range, read: Callable[[int], bytes], *, checksum: bool
+        self,
+        key: str,
+        name: str,
+        upload_id: str,
+        starts: range,
+        read: Callable[[int], bytes],
+        deadline: UploadDeadline,
+        *,
+        checksum: bool,
     ) -> Parts:
         """The finished parts in order. A part is read only when its thread begins, so memory is bounded by threads;
         an upload has no more of them waiting than threads, so that a long one does not hold up the others."""
         futures: list[Future[dict[str, Any]]] = []
         try:
             for number, start in enumerate(starts, 1):
-                self._wait_until(futures, running=self._parts_in_flight - 1)
-                send = partial(self._send_part, key, name, upload_id, number, read, start, checksum)
+                self._wait_until(futures, deadline, running=self._parts_in_flight - 1)
+                send = partial(self._send_part, key, name, upload_id, number, read, start, deadline, checksum)
                 futures.append(self._submit(send))
-            self._wait_until(futures, running=0)
+            self._wait_until(futures, deadline, running=0)
         finally:
             # The caller will close the file, and an abort below a running part would leave that part behind.
             # What could be cancelled will not begin.
             wait([future for future in futures if not future.cancel()])
         return [future.result() for future in futures]
 
-    def _wait_until(self, futures: Sequence[Future[dict[str, Any]]], *, running: int) -> None:
-        """Returns once at most so many of them run or wait; raises what one has failed with."""
+    def _wait_until(self, futures: Sequence[Future[dict[str, Any]]], deadline: UploadDeadline, *, running: int) -> None:
+        """Returns once at most so many of them run or wait; raises what one has failed with, or UploadOverdue."""
         while True:
             for future in futures:
                 if future.done():
@@ -107,7 +125,8 @@ class S3Uploads:
             unfinished = [future for future in futures if not future.done()]
             if len(unfinished) <= running:
                 return
-            wait(unfinished, return_when=FIRST_COMPLETED)
+            deadline.check()
+            wait(unfinished, timeout=deadline.remaining_s, return_when=FIRST_COMPLETED)
 
     def _send_part(
         self,
@@ -117,8 +136,10 @@ class S3Uploads:
         number: int,
         read: Callable[[int], bytes],
         start: int,
+        deadline: UploadDeadline,
         checksum: bool,
     ) -> dict[str, Any]:
+        deadline.check()
         data = read(start)
         header = checksum_header(data) if checksum else {}
         try:
@@ -133,13 +154,22 @@ class S3Uploads:
                     Body=data,
                     **header,
                 ),
+                deadline=deadline,
             )
         except RequestFailedError as failed:
             raise self._requests.give_up("upload part", key, failed) from failed
         return {"PartNumber": number, "ETag": answer["ETag"], **header}
 
     def _complete(
-        self, key: str, name: str, upload_id: str, parts: Parts, total_bytes: int, *, create_only: bool
+        self,
+        key: str,
+        name: str,
+        upload_id: str,
+        parts: Parts,
+        total_bytes: int,
+        deadline: UploadDeadline,
+        *,
+        create_only: bool,
     ) -> ObjectInfo:
         condition: dict[str, Any] = {"IfNoneMatch": "*"} if create_only else {}
         try:
@@ -153,6 +183,7 @@ class S3Uploads:
                     MultipartUpload={"Parts": parts},
                     **condition,
                 ),
+                deadline=deadline,
             )
         except RequestFailedError as failed:
             settled = failed.meaning in (Meaning.PRECONDITION, Meaning.NO_UPLOAD, Meaning.MISSING)
@@ -166,13 +197,14 @@ class S3Uploads:
             raise self._requests.give_up("complete upload", key, failed) from failed
         return ObjectInfo(size_bytes=total_bytes, etag=answer["ETag"])
 
-    def abort(self, name: str, upload_id: str) -> bool:
+    def abort(self, name: str, upload_id: str, *, max_attempts: int | None = None) -> bool:
         """True when its parts are freed. Otherwise they wait for `abort_abandoned_uploads`, or the bucket's rule."""
         try:
             self._requests.call(
                 "abort upload",
                 name,
                 lambda: self._requests.client.abort_multipart_upload(Bucket=self._bucket, Key=name, UploadId=upload_id),
+                max_attempts=max_attempts,
             )
         except (RequestFailedError, StoreUnavailable):
             return False

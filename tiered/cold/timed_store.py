@@ -58,8 +58,12 @@ class TimedStore:
     def put(self, key: str, data: bytes, *, create_only: bool = False, if_match: str | None = None) -> ObjectInfo:
         return self._timed("put", lambda: self._store.put(key, data, create_only=create_only, if_match=if_match))
 
-    def put_segment(self, key: str, fd: int, log_bytes: int, tail: bytes) -> ObjectInfo:
-        return self._timed("put_segment", lambda: self._store.put_segment(key, fd, log_bytes, tail))
+    def put_segment(
+        self, key: str, fd: int, log_bytes: int, tail: bytes, *, timeout_ms: float | None = None
+    ) -> ObjectInfo:
+        return self._timed(
+            "put_segment", lambda: self._store.put_segment(key, fd, log_bytes, tail, timeout_ms=timeout_ms)
+        )
 
     def get(self, key: str, *, max_bytes: int) -> tuple[bytes, str]:
         return self._timed("get", lambda: self._store.get(key, max_bytes=max_bytes))

@@ -246,7 +246,7 @@ class BrokerSettings(ReconcileSettings):
         minimum=10, read_only=True,
     )
     tiered_upload_timeout_ms: int = setting(
-        ConfigType.LONG, 600_000, "What waits longer is told as overdue; what died is swept then.", minimum=1000,
+        ConfigType.LONG, 600_000, "An upload that takes longer ends and is tried again.", minimum=1000,
     )
 
     # What one client may ask of the broker
