@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tiered.cli import main
@@ -139,6 +139,7 @@ class FirstLife:
             }
             for group, offsets in self.positions.items():
                 commit(c, group, offsets)
+            assert main(["snapshot", "create", "audit", "plain", "--owner", "alice", "--http", c.http_url]) == 0
             eventually(lambda: has_group_offsets(self.store_url, self.positions), "groups are in the bucket")
             eventually(self._is_written_down, "the bucket knows of the deletions")
             found = checkpoints.read_cluster_checkpoint(open_store(self.store_url))
@@ -152,6 +153,8 @@ class FirstLife:
         found = checkpoints.read_cluster_checkpoint(store)
         names = {each.name: each.topic_id for each in found.topics} if found is not None else {}
         if names.keys() != {*TOPICS, "never-uploaded"}:
+            return False
+        if found is None or [each.name for each in found.pins] != ["audit"]:
             return False
         head = checkpoints.read_partition_checkpoint(store, names["cut"], 0)
         return head is not None and head.checkpoint.log_start_offset == 30
@@ -180,6 +183,14 @@ def test_a_restored_cluster_reads_and_goes_on_as_if_nothing_was(
         assert positions_of(c, "at-the-end", [("zstd", 0), ("tail", 0)]) == {("zstd", 0): 200, ("tail", 0): 50}
         admin = AdminClient({"bootstrap.servers": c.bootstrap})
         assert admin.list_topics(timeout=WAIT_S).topics.keys() == {*TOPICS, "never-uploaded", "__consumer_offsets"}
+
+        capsys.readouterr()
+        assert main(["snapshot", "list", "--http", c.http_url, "--json"]) == 0
+        (snapshot,) = json.loads(capsys.readouterr().out)
+        assert (snapshot["name"], snapshot["owner"], snapshot["topic"]) == ("audit", "alice", "plain")
+        assert [each["end_offset"] for each in snapshot["partitions"]] == [170, 170]
+        with pytest.raises(KafkaException, match="POLICY_VIOLATION"):
+            admin.delete_records([TopicPartition("plain", 0, 20)])[TopicPartition("plain", 0)].result(WAIT_S)
 
         produce(c, "tail", 1_000, 5, partitions=1, **{"enable.idempotence": True})
         c.tier("tail", keep_local=False, timeout_s=WAIT_S)

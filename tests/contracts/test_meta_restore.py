@@ -8,16 +8,17 @@ import pytest
 from sqlalchemy import Connection, func, select
 
 from tests.catalogue import NOW_MS, open_ready, register
-from tests.properties.rules.test_restore_plan import CLUSTER, TOPIC_ID, entry, group, groups, partition
-from tiered.errors import InvalidConfig
+from tests.properties.rules.test_restore_plan import CLUSTER, TOPIC_ID, entry, group, groups, partition, pinned
+from tiered.errors import InvalidConfig, Pinned
 from tiered.formats.checkpoint import ClusterCheckpoint
 from tiered.ids import InSyncReplica
-from tiered.meta import cluster, coordinator_slots, group_offsets, partitions, producer_ids, restore, segments
+from tiered.meta import cluster, coordinator_slots, group_offsets, partitions, pins, producer_ids, restore, segments
 from tiered.meta import groups as stored_groups
 from tiered.meta import settings as stored_settings
 from tiered.meta import topics as stored_topics
 from tiered.meta.engine import Database
-from tiered.meta.tables import metadata
+from tiered.meta.pins import PinnedRange
+from tiered.meta.tables import metadata, pin
 from tiered.rules.coordinator_slot import coordinator_slot
 from tiered.rules.restore_plan import FoundBucket, RestorePlan, plan_restore
 
@@ -40,7 +41,11 @@ def plan() -> RestorePlan:
     slot = coordinator_slot("billing", SLOTS)
     found = FoundBucket(
         cluster=ClusterCheckpoint(
-            version=100, cluster_id=CLUSTER, topics=(topic,), settings={"": {"log.retention.ms": "5"}, "2": {}}
+            version=100,
+            cluster_id=CLUSTER,
+            topics=(topic,),
+            settings={"": {"log.retention.ms": "5"}, "2": {}},
+            pins=(pinned("audit", (0, 30, 60)), pinned(None, (0, 40, 80), (1, 0, 0))),
         ),
         cluster_etag="etag",
         partitions={(TOPIC_ID, 0): partition(20, 50, 80, log_start_offset=30), (TOPIC_ID, 1): partition(0)},
@@ -97,6 +102,20 @@ def test_everything_of_the_plan_is_there_afterwards(empty: Database, plan: Resto
     assert (restored.slot, restored.empty_since_ms) == (coordinator_slot("billing", SLOTS), NOW_MS)
     assert empty.run_sync(stored_settings.load_all) == {None: {"log.retention.ms": "5"}}
     assert empty.run_sync(producer_ids.allocate_block).start == plan.next_producer_id
+    snapshot = empty.run_sync(lambda conn: pins.load_snapshot(conn, "audit"))
+    assert (snapshot.owner, snapshot.topic, snapshot.created_at_ms, snapshot.expires_at_ms) == (
+        "alice",
+        topic.name,
+        5,
+        None,
+    )
+    assert snapshot.ranges == (PinnedRange(partition=0, start_offset=30, end_offset=60),)
+    held = empty.run_sync(lambda conn: conn.execute(select(pin).where(pin.c.name.is_(None))).one())
+    assert held.expires_at_ms == NOW_MS + restore.PINS_HOLD_FOR_MS, "who renews it finds it"
+    with pytest.raises(Pinned, match="snapshot audit"):
+        empty.run_sync(
+            lambda conn: pins.refuse_retirement(conn, TOPIC_ID, 0, new_log_start_offset=50, is_explicit=True)
+        )
 
 
 def test_brokers_lead_what_they_hold_as_they_come(empty: Database, plan: RestorePlan) -> None:

@@ -24,6 +24,7 @@ from tiered.formats.group_checkpoint import GroupCheckpoint, GroupEntry, StoredO
 from tiered.formats.leader_epoch_file import encode_leader_epochs
 from tiered.formats.object_key import segment_key
 from tiered.formats.offset_index import OffsetIndex
+from tiered.formats.pin_entries import PinEntry, PinnedOffsets
 from tiered.formats.producer_snapshot import ProducerBatch, ProducerEntry, encode_producers
 from tiered.formats.record_batch import Compression, Record, encode_batch
 from tiered.formats.segment_object import AbortedTransaction, ChunkTable, ChunkTableBuilder, build_tail
@@ -192,6 +193,35 @@ def full_cluster_checkpoint() -> ClusterCheckpoint:
     )
 
 
+def cluster_checkpoint_with_pins() -> ClusterCheckpoint:
+    return replace(
+        full_cluster_checkpoint(),
+        pins=(
+            PinEntry(
+                pin_id=UUID(int=8),
+                name="audit-2026",
+                topic_id=TOPIC_ID,
+                owner="alice",
+                created_at_ms=NOON_MS,
+                expires_at_ms=None,
+                ranges=(
+                    PinnedOffsets(partition=0, start_offset=100, end_offset=400),
+                    PinnedOffsets(partition=3, start_offset=0, end_offset=2**40),
+                ),
+            ),
+            PinEntry(
+                pin_id=UUID(int=9),
+                name=None,
+                topic_id=TOPIC_ID,
+                owner="",
+                created_at_ms=NOON_MS,
+                expires_at_ms=NOON_MS + 300_000,
+                ranges=(),
+            ),
+        ),
+    )
+
+
 def group_checkpoint() -> GroupCheckpoint:
     offset = StoredOffset(
         topic_id=TOPIC_ID, partition=3, offset=311, leader_epoch=9, metadata="\u00fc\0", committed_at_ms=NOON_MS
@@ -237,6 +267,7 @@ def written_today() -> dict[str, bytes]:
         "cluster_checkpoint.v1.json": encode_cluster_checkpoint(cluster_checkpoint()),
         "partition_checkpoint.v1.full.json": encode_partition_checkpoint(full_partition_checkpoint()),
         "cluster_checkpoint.v1.full.json": encode_cluster_checkpoint(full_cluster_checkpoint()),
+        "cluster_checkpoint.v1.pins.json": encode_cluster_checkpoint(cluster_checkpoint_with_pins()),
         "group_checkpoint.v1.json": encode_group_checkpoint(group_checkpoint()),
     }
 

@@ -11,10 +11,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from sqlalchemy import Connection
+
 from tiered.broker.partition import Partition
 from tiered.cold import checkpoints
 from tiered.errors import TieredError
 from tiered.formats.checkpoint import ClusterCheckpoint, PartitionCheckpoint, TopicEntry
+from tiered.formats.pin_entries import PinEntry, PinnedOffsets
+from tiered.meta import pins
+from tiered.meta.pins import PinRow
 from tiered.runtime import crash_point
 
 if TYPE_CHECKING:
@@ -34,6 +39,7 @@ class CheckpointWriter:
         self._cluster_is_stale = True
         self._cluster_changes = 0
         self._settings: dict[str, dict[str, str]] = {}
+        self._pins: frozenset[UUID] = frozenset()
         self._turn = asyncio.Lock()
         self._is_failing = False
 
@@ -58,6 +64,12 @@ class CheckpointWriter:
             "" if broker_id is None else str(broker_id): dict(values) for broker_id, values in stored.items() if values
         }
         self.cluster_changed()
+
+    async def look_at_pins(self) -> None:
+        """Pins and snapshots are taken and given up by any broker, past the feed: the controller asks for them now and
+        then. Raises MetadataUnavailable."""
+        if self._broker.controller.is_leading and await self._broker.database.read(pins.list_ids) != self._pins:
+            self.cluster_changed()
 
     def is_stale(self, topic_id: UUID, partition: int) -> bool:
         """True while the bucket's checkpoints may still name objects that SQL has retired."""
@@ -108,6 +120,11 @@ class CheckpointWriter:
     async def _write_cluster(self) -> None:
         broker = self._broker
         changes = self._cluster_changes
+        try:
+            held = await broker.database.read(_list_pins)
+        except TieredError as error:
+            self._failed("the cluster", error)
+            return
         checkpoint = ClusterCheckpoint(
             version=broker.image.change_number,
             cluster_id=broker.cluster_id,
@@ -123,6 +140,7 @@ class CheckpointWriter:
                 if not topic.is_internal
             ),
             settings=self._settings,
+            pins=tuple(_entry(each) for each in held),
         )
         try:
             await broker.uploads.run(checkpoints.write_cluster_checkpoint, broker.store, checkpoint)
@@ -130,6 +148,7 @@ class CheckpointWriter:
             self._failed("the cluster", error)
         else:
             self._cluster_is_stale = changes != self._cluster_changes
+            self._pins = frozenset(each.pin_id for each in held)
 
     async def _write_partition(self, partition: Partition) -> bool:
         """True when the bucket has it."""
@@ -168,3 +187,22 @@ class CheckpointWriter:
             log.warning(
                 "the checkpoint of %s could not be written; stale ones are tried again and again: %s", name, error
             )
+
+
+def _list_pins(conn: Connection) -> tuple[PinRow, ...]:
+    return (*pins.list_live(conn, named=True), *pins.list_live(conn, named=False))
+
+
+def _entry(row: PinRow) -> PinEntry:
+    return PinEntry(
+        pin_id=row.pin_id,
+        name=row.name,
+        topic_id=row.topic_id,
+        owner=row.owner,
+        created_at_ms=row.created_at_ms,
+        expires_at_ms=row.expires_at_ms,
+        ranges=tuple(
+            PinnedOffsets(partition=each.partition, start_offset=each.start_offset, end_offset=each.end_offset)
+            for each in row.ranges
+        ),
+    )

@@ -44,6 +44,7 @@ class Housekeeping:
             (settings.tiered_upload_interval_ms, self._tick, "rolling and uploads"),
             (settings.tiered_checkpoint_interval_ms, self._broker.checkpoints.write_stale, "checkpoints"),
             (settings.tiered_group_checkpoint_interval_ms, self._broker.group_checkpoints.tick, "group checkpoints"),
+            (settings.tiered_group_checkpoint_interval_ms, self._broker.checkpoints.look_at_pins, "looking for pins"),
             (settings.log_retention_check_interval_ms, self._broker.retention.round, "retention"),
             (settings.tiered_sweep_interval_ms, self._sweep, "sweeping the object store"),
             (settings.tiered_sweep_interval_ms, self._sweep_for_all, "sweeping for all brokers"),

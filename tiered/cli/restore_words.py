@@ -29,7 +29,8 @@ def lines(plan: RestorePlan, *, target_holds: str | None) -> Iterator[str]:
     sizes = [each.size_bytes for topic in plan.topics for its in topic.partitions for each in its.segments]
     yield (
         f"{counted(len(plan.topics), 'topic')}, {counted(plan.segment_count, 'segment')}, {in_bytes(sum(sizes))}; "
-        f"{counted(len(plan.groups), 'consumer group')}; access rules: none are kept"
+        f"{counted(len(plan.groups), 'consumer group')}, {counted(_snapshots(plan), 'snapshot')}; access rules: none "
+        "are kept"
     )
     yield f"leader epochs and producer ids (from {plan.next_producer_id:,} on) are ones that the old cluster never used"
     if plan.topics:
@@ -94,6 +95,8 @@ def as_json(plan: RestorePlan, *, target_holds: str | None, applied: bool) -> di
             }
             for each in plan.moved_offsets
         ],
+        "snapshots": [each.name for each in plan.pins if each.name is not None],
+        "pins": len(plan.pins) - _snapshots(plan),
         "warnings": list(plan.warnings),
         "problems": list(plan.problems),
         "database_holds": target_holds,
@@ -155,6 +158,10 @@ def _lost(plan: RestorePlan) -> Iterator[str]:
 
 def _moved(each: MovedOffset) -> str:
     return f"{each.group_id}: {each.topic}-{each.partition} from {each.committed_offset} to {each.restored_offset}"
+
+
+def _snapshots(plan: RestorePlan) -> int:
+    return sum(each.name is not None for each in plan.pins)
 
 
 def _brokers(plan: RestorePlan) -> str:

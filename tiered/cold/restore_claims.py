@@ -82,6 +82,7 @@ def _cluster(plan: RestorePlan) -> ClusterCheckpoint:
         ),
         settings={scope: dict(values) for scope, values in plan.settings.items()},
         previous_cluster_ids=plan.previous_cluster_ids,
+        pins=plan.pins,
     )
 
 

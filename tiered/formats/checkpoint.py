@@ -10,7 +10,7 @@ that member (`checkpoint_bytes`). Offsets are numbers, hashes hexadecimal, ids i
 Migration: a reader refuses formats that it does not know. Members it does not know are hashed and skipped, so
 what readers can do without is added within `/1`. Such a member is left out where nothing is known, and a checkpoint
 without it is read as one that knows nothing: `high_watermark` of a partition; `replication_factor` of a topic;
-`settings` and `previous_cluster_ids` of a cluster.
+`settings`, `previous_cluster_ids` and `pins` of a cluster.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,6 +22,7 @@ from tiered.errors import CorruptObject
 from tiered.formats.checkpoint_bytes import encode_members, read_members
 from tiered.formats.json_fields import Fields
 from tiered.formats.object_key import partition_page_key
+from tiered.formats.pin_entries import PinEntry, pins_as_json, pins_from
 
 PAGE_ENTRIES: Final = 1000
 
@@ -119,7 +120,8 @@ class TopicEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterCheckpoint:
-    """Every topic of a cluster, and the settings that were altered at run time, by broker id ("" is for all).
+    """Every topic of a cluster, the settings that were altered at run time, by broker id ("" is for all), and what
+    pins and snapshots hold.
 
     A restored cluster has an id of its own: `previous_cluster_ids` are those it continues, the oldest first. Objects
     from their times name them.
@@ -130,6 +132,7 @@ class ClusterCheckpoint:
     topics: tuple[TopicEntry, ...]
     settings: dict[str, dict[str, str]] = field(default_factory=dict)
     previous_cluster_ids: tuple[str, ...] = ()
+    pins: tuple[PinEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,6 +286,7 @@ def encode_cluster_checkpoint(checkpoint: ClusterCheckpoint) -> bytes:
             ],
             **_if_known("settings", checkpoint.settings or None),
             **_if_known("previous_cluster_ids", list(checkpoint.previous_cluster_ids) or None),
+            **_if_known("pins", pins_as_json(checkpoint.pins) or None),
         },
     )
 
@@ -311,6 +315,7 @@ def decode_cluster_checkpoint(data: bytes | bytearray | memoryview) -> ClusterCh
             if "previous_cluster_ids" in fields
             else ()
         ),
+        pins=pins_from(fields, "pins") if "pins" in fields else (),
     )
 
 

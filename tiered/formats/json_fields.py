@@ -97,3 +97,15 @@ class Fields:
         if not all(isinstance(each, dict) for each in value):
             raise self._wrong(name)
         return [Fields(each) for each in value]
+
+    def rows_of_integers(self, name: str, *, width: int) -> list[list[int]]:
+        """A list of lists of so many numbers, none below 0."""
+        value = self._members.get(name)
+        if not isinstance(value, list):
+            raise self._wrong(name)
+        for row in value:
+            if not isinstance(row, list) or len(row) != width:
+                raise self._wrong(name)
+            if not all(type(each) is int and 0 <= each <= _MAX_INT64 for each in row):
+                raise self._wrong(name)
+        return value

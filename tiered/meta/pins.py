@@ -192,6 +192,11 @@ def list_live(conn: Connection, *, named: bool, topic_id: UUID | None = None) ->
     return _rows(conn, kind, _is_live(conn), *of_topic)
 
 
+def list_ids(conn: Connection) -> frozenset[UUID]:
+    """The ids of all pins and snapshots: none of them ever holds anything else than when it was taken."""
+    return frozenset(conn.execute(select(pin.c.pin_id).where(_is_live(conn))).scalars())
+
+
 def held(conn: Connection, topic_ids: Collection[UUID]) -> Held:
     """What pins and snapshots hold of these topics now; of all topics where they are too many to be named."""
     found: dict[tuple[UUID, int], list[HeldRange]] = {}

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Table, func, insert, inspect, select, update
 
 from tiered.errors import InvalidConfig
 from tiered.formats.checkpoint import CommittedSegment
+from tiered.formats.pin_entries import PinEntry
 from tiered.meta.connections import sqlite_file
 from tiered.meta.engine import Database
 from tiered.meta.group_offsets import text_of
@@ -25,6 +26,8 @@ from tiered.meta.tables import (
     coordinator_slot,
     group_offset,
     partition,
+    pin,
+    pinned_range,
     producer_id_block,
     segment,
     topic,
@@ -39,6 +42,9 @@ from tiered.runtime import crash_point
 ROWS_AT_ONCE = 500
 NOBODY = -1
 """The owner of segments whose uploader is gone, and the holder of slots that nobody has taken yet."""
+
+PINS_HOLD_FOR_MS = 3_600_000
+"""At least so long from the restore on, so that readers who were interrupted by all this find theirs."""
 
 Report = Callable[[int], None]
 """Takes how many rows are written."""
@@ -160,6 +166,21 @@ def _tables(plan: RestorePlan, now_ms: int) -> Iterator[tuple[Table, Iterable[di
             for committed in its.segments
         ),
     )
+    yield pin, (_pin_row(each, now_ms) for each in plan.pins)
+    yield (
+        pinned_range,
+        (
+            {
+                "pin_id": each.pin_id,
+                "topic_id": each.topic_id,
+                "partition": its.partition,
+                "start_offset": its.start_offset,
+                "end_offset": its.end_offset,
+            }
+            for each in plan.pins
+            for its in each.ranges
+        ),
+    )
     if plan.slot_count is None:
         return
     slot_count = plan.slot_count
@@ -239,6 +260,21 @@ def _partition_row(each: RestoredTopic, its: RestoredPartition, number: int) -> 
         "log_start_offset": its.log_start_offset,
         "cold_end_offset": its.cold_end_offset,
         "change_number": number,
+    }
+
+
+def _pin_row(each: PinEntry, now_ms: int) -> dict[str, Any]:
+    expires_at_ms = each.expires_at_ms
+    if each.name is None:
+        # A reader renews it, or has gone; when it was renewed last only the old database knew.
+        expires_at_ms = max(expires_at_ms or 0, now_ms + PINS_HOLD_FOR_MS)
+    return {
+        "pin_id": each.pin_id,
+        "name": each.name,
+        "topic_id": each.topic_id,
+        "owner": each.owner,
+        "created_at_ms": each.created_at_ms,
+        "expires_at_ms": expires_at_ms,
     }
 
 

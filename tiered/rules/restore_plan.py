@@ -16,6 +16,7 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 
 from tiered.formats.checkpoint import ClusterCheckpoint, CommittedSegment, PartitionCheckpoint, TopicEntry
 from tiered.formats.group_checkpoint import GroupCheckpoint, GroupEntry, StoredOffset
+from tiered.formats.pin_entries import PinEntry
 from tiered.rules import placement
 from tiered.rules.coordinator_slot import coordinator_slot
 
@@ -113,6 +114,7 @@ class RestorePlan:
     slot_count: int | None
     groups: tuple[GroupEntry, ...]
     moved_offsets: tuple[MovedOffset, ...]
+    pins: tuple[PinEntry, ...]
     warnings: tuple[str, ...]
     problems: tuple[str, ...]
 
@@ -142,6 +144,7 @@ def plan_restore(found: FoundBucket, brokers: Sequence[int]) -> RestorePlan:
         _topic(entry, found, tuple(brokers), committed, problems, start=index) for index, entry in enumerate(entries)
     )
     restored_groups, moved = _clamped(groups, topics)
+    pins = _restored_pins(cluster.pins, topics)
     newest_slot_epoch = max((each.checkpoint.slot_epoch for each in found.groups.values()), default=0)
     change_number = next_life(max(cluster.version, newest_slot_epoch >> SLOT_TENURE_BITS), CHANGES_A_LIFE)
     newest_producer_id = max((each.newest_producer_id for each in found.partitions.values()), default=-1)
@@ -157,7 +160,8 @@ def plan_restore(found: FoundBucket, brokers: Sequence[int]) -> RestorePlan:
         slot_count=slot_count,
         groups=restored_groups,
         moved_offsets=moved,
-        warnings=tuple(_warnings(found, topics)),
+        pins=pins,
+        warnings=tuple(_warnings(found, topics, pins)),
         problems=tuple(problems),
     )
 
@@ -308,10 +312,30 @@ def _clamped(
     return tuple(restored), tuple(moved)
 
 
+# Pins and snapshots
+
+
+def _restored_pins(pins: Sequence[PinEntry], topics: Sequence[RestoredTopic]) -> tuple[PinEntry, ...]:
+    """Those of topics that come back. They hold no more than that: what was lost is written anew by others."""
+    ends = {(topic.topic_id, each.partition): each.cold_end_offset for topic in topics for each in topic.partitions}
+    return tuple(
+        replace(
+            each,
+            ranges=tuple(
+                replace(its, end_offset=min(its.end_offset, ends[each.topic_id, its.partition]))
+                for its in each.ranges
+                if its.start_offset <= ends.get((each.topic_id, its.partition), -1)
+            ),
+        )
+        for each in pins
+        if (each.topic_id, 0) in ends
+    )
+
+
 # What people should know
 
 
-def _warnings(found: FoundBucket, topics: Sequence[RestoredTopic]) -> list[str]:
+def _warnings(found: FoundBucket, topics: Sequence[RestoredTopic], pins: Sequence[PinEntry]) -> list[str]:
     warnings = []
     for topic in topics:
         former = topic.former_replication_factor
@@ -324,6 +348,9 @@ def _warnings(found: FoundBucket, topics: Sequence[RestoredTopic]) -> list[str]:
             warnings.append(
                 f"{topic.name}: min.insync.replicas is {wanted}, so that acks=all is refused until it has as many"
             )
+    former_pins = {each.pin_id: each for each in found.cluster.pins}
+    cut = [each.name for each in pins if each.name is not None and each.ranges != former_pins[each.pin_id].ranges]
+    warnings += [f"snapshot {name} held offsets that are lost: it holds the others" for name in cut]
     unlisted = sorted({topic_id for topic_id, _ in found.unlisted})
     if unlisted:
         warnings.append(

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
-from uuid import UUID
+from uuid import UUID, uuid5
 
 import pytest
 from hypothesis import given
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tiered.formats.checkpoint import ClusterCheckpoint, CommittedSegment, PartitionCheckpoint, TopicEntry
 from tiered.formats.group_checkpoint import GroupCheckpoint, GroupEntry, StoredOffset
+from tiered.formats.pin_entries import PinEntry, PinnedOffsets
 from tiered.rules.coordinator_slot import coordinator_slot
 from tiered.rules.restore_plan import (
     CHANGES_A_LIFE,
@@ -103,6 +104,22 @@ def group(group_id: str, *offsets: int, topic_id: UUID = TOPIC_ID) -> GroupEntry
     )
 
 
+def pinned(name: str | None, *ranges: tuple[int, int, int], topic_id: UUID = TOPIC_ID) -> PinEntry:
+    """A snapshot, or without a name a pin, of (partition, start offset, end offset)."""
+    return PinEntry(
+        pin_id=uuid5(topic_id, str(name)),
+        name=name,
+        topic_id=topic_id,
+        owner="alice",
+        created_at_ms=5,
+        expires_at_ms=None if name is not None else 10,
+        ranges=tuple(
+            PinnedOffsets(partition=number, start_offset=start_offset, end_offset=end_offset)
+            for number, start_offset, end_offset in ranges
+        ),
+    )
+
+
 def plan(
     partitions: Sequence[FoundPartition] = (),
     *,
@@ -111,10 +128,13 @@ def plan(
     brokers: Sequence[int] = (1,),
     version: int = 100,
     unlisted: Sequence[tuple[UUID, int]] = (),
+    pins: Sequence[PinEntry] = (),
 ) -> RestorePlan:
     return plan_restore(
         FoundBucket(
-            cluster=ClusterCheckpoint(version=version, cluster_id=CLUSTER, topics=tuple(topics or [entry()])),
+            cluster=ClusterCheckpoint(
+                version=version, cluster_id=CLUSTER, topics=tuple(topics or [entry()]), pins=tuple(pins)
+            ),
             cluster_etag="etag",
             partitions={(TOPIC_ID, number): each for number, each in enumerate(partitions)},
             groups={each.checkpoint.slot: each for each in found_groups},
@@ -209,6 +229,31 @@ def test_replicas_are_spread_over_the_brokers_that_there_are() -> None:
     assert any("min.insync.replicas is 2" in each for each in alone.warnings)
     unknown = plan(topics=[entry(replication_factor=None)])
     assert any("is not known" in each for each in unknown.warnings)
+
+
+def test_snapshots_and_pins_come_back_with_what_comes_back() -> None:
+    whole = pinned("whole", (0, 20, 50))
+    pins = [
+        whole,
+        pinned("hot", (0, 30, 61), (1, 0, 7)),
+        pinned(None, (0, 0, 50), (9, 0, 5)),
+        pinned("ahead", (0, 55, 61)),
+    ]
+    found = plan([partition(20, 50, high_watermark=61)], pins=pins)
+    assert [each.pin_id for each in found.pins] == [each.pin_id for each in pins]
+    assert found.pins[0] == whole
+    ranges = [[(its.partition, its.start_offset, its.end_offset) for its in each.ranges] for each in found.pins]
+    assert ranges == [[(0, 20, 50)], [(0, 30, 50)], [(0, 0, 50)], []]
+    assert [each for each in found.warnings if "snapshot" in each] == [
+        f"snapshot {name} held offsets that are lost: it holds the others" for name in ("hot", "ahead")
+    ]
+
+
+def test_pins_of_topics_that_are_not_restored_are_left_out() -> None:
+    found = plan(
+        [partition(20, 50)], pins=[pinned("gone", (0, 0, 5), topic_id=UUID(int=99)), pinned("kept", (0, 20, 50))]
+    )
+    assert [each.name for each in found.pins] == ["kept"]
 
 
 def test_deleted_topics_stay_deleted() -> None:

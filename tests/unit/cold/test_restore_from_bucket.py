@@ -14,11 +14,17 @@ from tiered.cold.local import LocalStore
 from tiered.errors import InvalidConfig, LostRace
 from tiered.formats import object_key
 from tiered.formats.checkpoint import ClusterCheckpoint, PartitionCheckpoint, TopicEntry
+from tiered.formats.pin_entries import PinnedOffsets
 from tiered.formats.producer_snapshot import ProducerEntry, encode_producers
 from tiered.rules.restore_plan import RestorePlan, plan_restore
 
 CLUSTER = "cluster-1"
 GONE = UUID(int=5)
+SNAPSHOT = replace(
+    golden.cluster_checkpoint_with_pins().pins[0],
+    topic_id=TOPIC_ID,
+    ranges=(PinnedOffsets(partition=PARTITION, start_offset=10, end_offset=50),),
+)
 PARALLEL = 2
 
 
@@ -31,7 +37,8 @@ class Bucket:
         self.segment = store_segment(self.store, folder, range(50), producer_snapshot=producers).committed
         topic = TopicEntry(name="orders", topic_id=TOPIC_ID, partition_count=4, configs={}, replication_factor=1)
         checkpoints.write_cluster_checkpoint(
-            self.store, ClusterCheckpoint(version=7, cluster_id=CLUSTER, topics=(topic,))
+            self.store,
+            ClusterCheckpoint(version=7, cluster_id=CLUSTER, topics=(topic,), pins=(SNAPSHOT,)),
         )
         self.head = PartitionCheckpoint(
             version=0,
@@ -107,6 +114,7 @@ def test_a_bucket_that_was_taken_over_says_the_same_under_other_numbers(bucket: 
     assert again.previous_cluster_ids == (CLUSTER, first.cluster_id)
     assert again.change_number > first.change_number
     assert [each.offsets for each in again.groups] == [each.offsets for each in first.groups]
+    assert again.pins == first.pins == (SNAPSHOT,)
     for before, after in zip(first.topics[0].partitions, again.topics[0].partitions, strict=True):
         assert (after.log_start_offset, after.segments) == (before.log_start_offset, before.segments)
         assert after.leader_epoch > before.leader_epoch

@@ -28,14 +28,18 @@ from tiered.formats.checkpoint import (
     sealed,
     with_pages_of,
 )
+from tiered.formats.pin_entries import PinnedOffsets
+from tiered.meta.pins import MAX_RANGES
 
 HEAD = encode_partition_checkpoint(golden.partition_checkpoint())
 PAGE = encode_checkpoint_page(golden.page())
 CLUSTER = encode_cluster_checkpoint(golden.cluster_checkpoint())
+PINS = encode_cluster_checkpoint(golden.cluster_checkpoint_with_pins())
 EACH: list[tuple[Callable[[bytes], object], bytes]] = [
     (decode_partition_checkpoint, HEAD),
     (decode_checkpoint_page, PAGE),
     (decode_cluster_checkpoint, CLUSTER),
+    (decode_cluster_checkpoint, PINS),
 ]
 
 
@@ -109,9 +113,9 @@ def test_what_is_no_checkpoint_is_refused(data: bytes) -> None:
 
 
 def test_one_kind_is_not_read_as_another() -> None:
-    for decode, own in EACH:
-        for _, data in EACH:
-            if data is not own:
+    for decode, _ in EACH:
+        for its_own, data in EACH:
+            if its_own is not decode:
                 with pytest.raises(CorruptObject, match="format"):
                     decode(data)
 
@@ -155,6 +159,38 @@ def test_members_to_come_are_skipped() -> None:
 def test_members_of_a_wrong_kind_are_refused_by_name(changes: dict[str, Any]) -> None:
     with pytest.raises(CorruptObject, match="member"):
         decode_partition_checkpoint(head_with(**changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ranges": None},
+        {"ranges": [{}]},
+        {"ranges": [[0, 1]]},
+        {"ranges": [[0, 1, 2, 3]]},
+        {"ranges": [[0, 1, -1]]},
+        {"ranges": [[0, 1, True]]},
+        {"ranges": [[0, 1, 2**63]]},
+        {"name": "../etc"},
+        {"name": None},
+        {"pin_id": 7},
+        {"expires_at_ms": "soon"},
+        {"owner": "o" * 300},
+    ],
+)
+def test_pins_of_a_wrong_kind_are_refused_by_name(changes: dict[str, Any]) -> None:
+    members = json.loads(PINS)
+    members["pins"][0] |= changes
+    with pytest.raises(CorruptObject, match=f"member '{next(iter(changes))}'"):
+        decode_cluster_checkpoint(signed(members))
+
+
+def test_as_many_pins_as_may_be_fit_into_one_checkpoint() -> None:
+    last = PinnedOffsets(partition=99_999, start_offset=10**12, end_offset=10**12)
+    pin = replace(golden.cluster_checkpoint_with_pins().pins[0], ranges=(last,) * MAX_RANGES)
+    data = encode_cluster_checkpoint(replace(golden.cluster_checkpoint(), pins=(pin,)))
+    # 10,000 topics take 5 MB more.
+    assert len(data) < checkpoint_bytes.MAX_CHECKPOINT_BYTES - (5 << 20)
 
 
 def test_segments_that_overlap_are_refused() -> None:
