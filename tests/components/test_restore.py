@@ -139,7 +139,7 @@ class FirstLife:
             }
             for group, offsets in self.positions.items():
                 commit(c, group, offsets)
-            assert main(["snapshot", "create", "audit", "plain", "--owner", "alice", "--http", c.http_url]) == 0
+            assert main(["snapshot", "create", "audit", "gzip", "--owner", "alice", "--http", c.http_url]) == 0
             eventually(lambda: has_group_offsets(self.store_url, self.positions), "groups are in the bucket")
             eventually(self._is_written_down, "the bucket knows of the deletions")
             found = checkpoints.read_cluster_checkpoint(open_store(self.store_url))
@@ -187,10 +187,10 @@ def test_a_restored_cluster_reads_and_goes_on_as_if_nothing_was(
         capsys.readouterr()
         assert main(["snapshot", "list", "--http", c.http_url, "--json"]) == 0
         (snapshot,) = json.loads(capsys.readouterr().out)
-        assert (snapshot["name"], snapshot["owner"], snapshot["topic"]) == ("audit", "alice", "plain")
-        assert [each["end_offset"] for each in snapshot["partitions"]] == [170, 170]
+        assert (snapshot["name"], snapshot["owner"], snapshot["topic"]) == ("audit", "alice", "gzip")
+        assert [each["end_offset"] for each in snapshot["partitions"]] == [100, 100, 100]
         with pytest.raises(KafkaException, match="POLICY_VIOLATION"):
-            admin.delete_records([TopicPartition("plain", 0, 20)])[TopicPartition("plain", 0)].result(WAIT_S)
+            admin.delete_records([TopicPartition("gzip", 0, 20)])[TopicPartition("gzip", 0)].result(WAIT_S)
 
         produce(c, "tail", 1_000, 5, partitions=1, **{"enable.idempotence": True})
         c.tier("tail", keep_local=False, timeout_s=WAIT_S)
