@@ -16,6 +16,7 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 MAKE = re.compile(r"\bmake\s+(?:-\S+\s+)*([a-z][a-z-]*)")
 COMMAND = re.compile(r"(?:^|[\s`/$])tiered\s+([a-z][a-z-]+)(?:\s+([a-z]+))?")
+NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
 
 
@@ -66,6 +67,14 @@ def test_every_option_of_serve_is_in_the_readme_with_its_variable(option: Option
 def test_links_between_documents_lead_somewhere(document: Path) -> None:
     broken = [link for link in LINK.findall(document.read_text()) if not (document.parent / link).exists()]
     assert not broken, f"{relative(document)} links to what is not there: {broken}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=relative)
+def test_documents_name_only_tests_that_exist(document: Path) -> None:
+    for path, name in NAMED_TEST.findall(document.read_text()):
+        assert (ROOT / path).exists(), f"{relative(document)} names {path}, which does not exist"
+        found = re.search(rf"^(async )?def {name}\(", (ROOT / path).read_text(), re.MULTILINE)
+        assert found, f"{relative(document)} names {path}::{name}, which does not exist"
 
 
 def test_every_make_target_is_phony_or_a_file_and_is_explained() -> None:
