@@ -15,6 +15,7 @@ from tests.clients.raw import RawConnection
 from tests.components.batches import batch
 from tests.components.tiers import KAFKA_STORAGE_ERROR, NONE, Written, create, eventually, fill, read
 from tests.fault_s3.moto_server import aws_environment, moto_s3, store_url
+from tests.fault_s3.tiering_broker import uploaded
 from tiered.formats.record_batch import read_header
 from tiered.testing.faulty_s3 import FaultKind, FaultyS3, faulty_s3
 
@@ -205,12 +206,19 @@ def test_disk_that_filled_while_s3_was_away_empties_itself_afterwards(
     broker.kill()
     broker.start()
     assert read(broker, "orders", offset=start) == (old + written)[start:]
+    before_healing = len(uploaded(faults))
     faults.heal()
     eventually(lambda: read(broker, "orders", offset=0) is not None, "cold reads go on", broker)
     eventually(lambda: produces_again(broker, "orders"), "uploads make space", broker)
     found = read(broker, "orders")
     assert found[: len(old + written)] == old + written
     assert [offset for offset, _ in found] == list(range(len(found)))
+    # All that was closed during the outage has to arrive, whatever is produced behind it.
+    broker.wait_cold("orders", end_offset=written[len(written) // 2][0], only=True)
+    drained = [base_offset for _, _, base_offset in uploaded(faults)[before_healing:]]
+    assert drained == sorted(set(drained)), "each segment goes once, the oldest first"
+    rows = broker.segments("orders")["segments"]
+    assert [each["base_offset"] for each in rows[1:]] == [each["end_offset"] for each in rows[:-1]]
     assert "Traceback" not in broker.log(), broker.log()[-4000:]
 
 
