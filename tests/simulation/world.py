@@ -21,6 +21,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
+from tests.follower_questions import found_for
 from tests.simulation import hooks
 from tests.simulation.checker import Checker, Violation
 from tests.simulation.clients import ALL, Client, Consumer, Producer
@@ -188,9 +189,7 @@ class World:
 
     async def answer_fetch(self, broker: Broker, request: FetchRequest) -> FetchResponse:
         """A follower's question, as the leader's door has it answered; the records as bytes of their own."""
-        answers = broker.replication.answers
-        found = answers.look(request, is_first=True)
-        found = await answers.wait(request, found, answers.watch(found))
+        found = await found_for(broker, request)
         topics = [
             FetchTopicResult(None, topic.topic_id, [_result(entry) for entry in entries])
             for topic, entries in found.topics

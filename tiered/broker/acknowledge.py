@@ -7,7 +7,7 @@ one under which the batch was appended: its offset may hold another record by th
 from typing import TYPE_CHECKING
 
 from tiered.broker.partition import ALL, Appended, Partition
-from tiered.errors import NotEnoughReplicasAfterAppend, NotLeader, RequestTimedOut
+from tiered.errors import NotEnoughReplicasAfterAppend, NotLeader, RequestTimedOut, TieredError
 
 if TYPE_CHECKING:
     from tiered.broker.broker import Broker
@@ -42,11 +42,15 @@ async def acknowledged(
     if appended.end_offset <= partition.high_watermark:
         return
     left_ms = deadline_ms - broker.clock.monotonic_ms()
-    if await partition.acknowledgements.reached(appended.end_offset, left_ms):
-        return
+    if not await partition.acknowledgements.reached(appended.end_offset, left_ms):
+        raise not_in_time(partition, timeout_ms)
+
+
+def not_in_time(partition: Partition, timeout_ms: float) -> TieredError:
+    """What a producer is told whose batch the followers did not take within `timeout_ms`: it may be committed later."""
     if partition.is_under_min_isr:
-        raise NotEnoughReplicasAfterAppend(
+        return NotEnoughReplicasAfterAppend(
             f"{partition.name}: fewer in-sync replicas are left than min.insync.replicas="
             f"{partition.config.min_insync_replicas}; the batch may be committed later: retry"
         )
-    raise RequestTimedOut(f"{partition.name}: the in-sync replicas did not take the batch in {timeout_ms:g} ms; retry")
+    return RequestTimedOut(f"{partition.name}: the in-sync replicas did not take the batch in {timeout_ms:g} ms; retry")

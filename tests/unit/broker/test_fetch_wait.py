@@ -38,3 +38,24 @@ async def test_one_that_gives_up_leaves_nothing_behind() -> None:
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     assert len(waiters) == 0
+
+
+def test_a_call_comes_once_and_at_once_if_the_change_has_been_already() -> None:
+    lists = [Waiters(), Waiters()]
+    calls: list[str] = []
+    early, late = Watch(lists), Watch(lists)
+    late.begin(lambda: calls.append("late"))
+    lists[0].wake()
+    early.begin(lambda: calls.append("early"))
+    lists[1].wake()
+    assert calls == ["late", "early"]
+
+
+def test_no_call_comes_after_the_end() -> None:
+    lists = [Waiters(), Waiters()]
+    calls: list[str] = []
+    watch = Watch(lists)
+    watch.begin(lambda: calls.append("called"))
+    watch.end()
+    lists[0].wake()
+    assert (calls, [len(each) for each in lists]) == ([], [0, 0])

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -11,15 +11,51 @@ import pytest
 from tiered.errors import RequestTimedOut
 from tiered.server.kafka.buffers import BufferPool
 from tiered.server.kafka.connection import Connection
-from tiered.server.kafka.frame_handler import Answer, Overlapping
+from tiered.server.kafka.frame_handler import Answer, Overlapping, Waiting
 from tiered.server.kafka.outbox import Parts
 from tiered.server.kafka.requests import MAX_OVERLAPPING, MAX_WAITING_BYTES
+
+
+def framed(frame: bytes) -> Parts:
+    return [struct.pack(">i", len(frame)) + frame]
+
+
+class Parked(Waiting):
+    """Waits without a task: until it is let go and called, or its patience is over."""
+
+    def __init__(self, frame: bytes, patience_ms: float) -> None:
+        self._frame = frame
+        self._patience_ms = patience_ms
+        self.looks: list[bool] = []
+        """Of each look, whether it was the last."""
+        self.is_let_go = self.is_cancelled = False
+        self.error: Exception | None = None
+        self.finishing: Coroutine[Any, Any, Parts] | None = None
+
+    @property
+    def patience_ms(self) -> float:
+        return self._patience_ms
+
+    def begin(self, wake: Callable[[], None]) -> None:
+        self.call = wake
+
+    def answer(self, *, is_last: bool) -> Parts | Coroutine[Any, Any, Parts] | None:
+        self.looks.append(is_last)
+        if self.error is not None:
+            raise self.error
+        if self.finishing is not None:
+            return self.finishing
+        return framed(self._frame) if self.is_let_go or is_last else None
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
 
 
 class Echo:
     """Answers a frame with itself: at once, or for 'wait…' when it is let go, or 'hold…' with nothing beside it.
 
     'both…' is let go twice: it holds up the next requests until the first time, and only waits until the second.
+    'park…' and 'pause…' are 'wait…' and 'hold…' without a task; a number in them is their patience.
     """
 
     max_frame_bytes = max_other_frame_bytes = 1 << 20
@@ -29,28 +65,32 @@ class Echo:
         self._group = group
         self.handled: list[bytes] = []
         self.gates: dict[bytes, asyncio.Future[None]] = {}
+        self.parked: dict[bytes, Parked] = {}
         self.ended = False
 
     def handle(self, connection: Connection, buffer: memoryview, position: int, end: int) -> Answer:
         frame = bytes(buffer[position:end])
         self.handled.append(frame)
         if frame.startswith(b"wait"):
-            return Overlapping(self._later(frame))
+            return Overlapping(self.later(frame))
         if frame.startswith(b"hold"):
-            return self._later(frame)
+            return self.later(frame)
         if frame.startswith(b"both"):
             return self._twice(frame)
-        return None if frame.startswith(b"none") else [struct.pack(">i", len(frame)) + frame]
+        if frame.startswith((b"park", b"pause")):
+            parked = self.parked[frame] = Parked(frame, float(frame.split()[-1]))
+            return Overlapping(parked) if frame.startswith(b"park") else parked
+        return None if frame.startswith(b"none") else framed(frame)
 
-    async def _later(self, frame: bytes) -> Parts | None:
+    async def later(self, frame: bytes) -> Parts:
         gate = self.gates[frame] = asyncio.get_running_loop().create_future()
         await gate
-        return [struct.pack(">i", len(frame)) + frame]
+        return framed(frame)
 
     async def _twice(self, frame: bytes) -> Overlapping:
         gate = self.gates[frame] = asyncio.get_running_loop().create_future()
         await gate
-        return Overlapping(self._later(frame))
+        return Overlapping(self.later(frame))
 
     def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self._group.create_task(work)
@@ -189,3 +229,88 @@ async def test_an_answer_that_fails_ends_the_connection_and_all_that_wait(client
         await client.answers(1)
     assert client.echo.ended
     assert client.echo.gates[b"wait 1"].cancelled()
+
+
+async def let_go(client: Client, frame: bytes) -> None:
+    parked = client.echo.parked[frame]
+    parked.is_let_go = True
+    parked.call()
+    await asyncio.sleep(0.01)
+
+
+async def test_answers_without_a_task_keep_the_order_and_let_later_requests_in(client: Client) -> None:
+    await client.send(b"park 60000", b"park 60001", b"now")
+    await client.handled(3)
+    await let_go(client, b"park 60001")
+    await let_go(client, b"park 60000")
+    assert await client.answers(3) == [b"park 60000", b"park 60001", b"now"]
+
+
+async def test_one_without_a_task_may_hold_up_the_next_request(client: Client) -> None:
+    await client.send(b"park 60000", b"pause 60000", b"after")
+    await client.handled(2)
+    await let_go(client, b"park 60000")
+    assert client.echo.handled == [b"park 60000", b"pause 60000"]
+    await let_go(client, b"pause 60000")
+    assert await client.answers(3) == [b"park 60000", b"pause 60000", b"after"]
+
+
+async def test_several_calls_in_one_turn_are_one_look_and_a_look_may_be_in_vain(client: Client) -> None:
+    await client.send(b"park 60000")
+    await client.handled(1)
+    parked = client.echo.parked[b"park 60000"]
+    for _ in range(3):
+        parked.call()
+    await asyncio.sleep(0.01)
+    assert parked.looks == [False]
+    await let_go(client, b"park 60000")
+    assert await client.answers(1) == [b"park 60000"]
+    parked.call()
+    await asyncio.sleep(0.01)
+    assert parked.looks == [False, False]
+
+
+async def test_each_has_its_answer_when_its_own_patience_is_over(client: Client) -> None:
+    await client.send(b"park 60000", b"park 30", b"park 10")
+    await client.handled(3)
+    quick, long = client.echo.parked[b"park 10"], client.echo.parked[b"park 60000"]
+    async with asyncio.timeout(10):
+        while not (quick.looks and client.echo.parked[b"park 30"].looks):
+            await asyncio.sleep(0.005)
+    assert (quick.looks, long.looks) == ([True], [])
+    await let_go(client, b"park 60000")
+    assert await client.answers(3) == [b"park 60000", b"park 30", b"park 10"]
+
+
+async def test_what_still_has_to_be_done_for_an_answer_is_a_task(client: Client) -> None:
+    await client.send(b"park 60000", b"now")
+    await client.handled(2)
+    client.echo.parked[b"park 60000"].finishing = client.echo.later(b"park 60000")
+    client.echo.parked[b"park 60000"].call()
+    await asyncio.sleep(0.01)
+    client.echo.gates[b"park 60000"].set_result(None)
+    assert await client.answers(2) == [b"park 60000", b"now"]
+
+
+@pytest.mark.parametrize("error", [RequestTimedOut("no"), ValueError("a bug")])
+async def test_one_without_a_task_that_fails_ends_the_connection_and_cancels_the_others(
+    client: Client, error: Exception
+) -> None:
+    await client.send(b"park 60000", b"park 60001")
+    await client.handled(2)
+    client.echo.parked[b"park 60001"].error = error
+    await let_go(client, b"park 60001")
+    assert client.echo.ended
+    assert client.echo.parked[b"park 60000"].is_cancelled
+    await let_go(client, b"park 60000")
+    assert client.echo.parked[b"park 60000"].looks == []
+
+
+async def test_no_more_than_so_many_wait_without_a_task(client: Client) -> None:
+    frames = [b"park %d" % (60_000 + number) for number in range(MAX_OVERLAPPING + 10)]
+    await client.send(*frames)
+    await client.handled(MAX_OVERLAPPING)
+    await asyncio.sleep(0.01)
+    assert len(client.echo.handled) == MAX_OVERLAPPING
+    await let_go(client, frames[0])
+    assert len(client.echo.handled) == MAX_OVERLAPPING + 1

@@ -6,11 +6,31 @@ Must never let anybody wait across a change of leader: the same offset may hold 
 
 import asyncio
 import heapq
+from collections.abc import Callable
+from functools import partial
 from itertools import count
 
 from tiered.errors import TieredError
 
 COMPACT_FROM = 1024
+
+
+class Commit:
+    """One wait: over once the records are committed, or can no longer be in this leadership."""
+
+    __slots__ = ("_wake", "error", "is_over")
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self.is_over = False
+        self.error: TieredError | None = None
+        """Why they may never be; None once `is_over` says that they are committed."""
+
+    def end(self, error: TieredError | None) -> None:
+        """For Acknowledgements to say, once."""
+        if not self.is_over:
+            self.is_over, self.error = True, error
+            self._wake()
 
 
 class Acknowledgements:
@@ -19,7 +39,7 @@ class Acknowledgements:
     __slots__ = ("_gone", "_order", "_waiting")
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[int, int, asyncio.Future[bool]]] = []
+        self._waiting: list[tuple[int, int, Commit]] = []
         self._order = count()
         self._gone = 0
         """How many of them have given up, at most."""
@@ -27,46 +47,53 @@ class Acknowledgements:
     def __len__(self) -> int:
         return len(self._waiting)
 
+    def begin(self, end_offset: int, wake: Callable[[], None]) -> Commit:
+        """A wait until everything below `end_offset` is committed. `wake` is called once, when it is over; it must
+        not look at anything itself: a change is under way then. Who gives up says so with `leave`."""
+        commit = Commit(wake)
+        heapq.heappush(self._waiting, (end_offset, next(self._order), commit))
+        return commit
+
+    def leave(self, commit: Commit) -> None:
+        """Nobody waits any more, unless the wait is over anyway."""
+        if commit.is_over:
+            return
+        commit.is_over = True
+        self._gone += 1
+        if len(self._waiting) >= COMPACT_FROM and 2 * self._gone > len(self._waiting):
+            self._waiting = [each for each in self._waiting if not each[2].is_over]
+            heapq.heapify(self._waiting)
+            self._gone = 0
+
     async def reached(self, end_offset: int, timeout_ms: float) -> bool:
         """True once everything below `end_offset` is committed, False after `timeout_ms`. Raises what `fail` is
         given."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[bool] = loop.create_future()
-        heapq.heappush(self._waiting, (end_offset, next(self._order), future))
-        timer = loop.call_later(max(0.0, timeout_ms) / 1000.0, _give_up, future)
-        is_reached = False
+        future: asyncio.Future[None] = loop.create_future()
+        commit = self.begin(end_offset, partial(_settle, future))
+        timer = loop.call_later(max(0.0, timeout_ms) / 1000.0, _settle, future)
         try:
-            is_reached = await future
-            return is_reached
+            await future
+            if commit.error is not None:
+                raise commit.error
+            return commit.is_over
         finally:
             timer.cancel()
-            if not is_reached:
-                self._leave()
+            self.leave(commit)
 
     def advance(self, high_watermark: int) -> None:
         """Answers everybody whose records are committed. Costs one comparison when there is nobody."""
         waiting = self._waiting
         while waiting and waiting[0][0] <= high_watermark:
-            future = heapq.heappop(waiting)[2]
-            if not future.done():
-                future.set_result(True)
+            heapq.heappop(waiting)[2].end(None)
 
     def fail(self, error: TieredError) -> None:
         """Ends all waits with `error`: leadership went, and nobody here will ever know."""
         waiting, self._waiting, self._gone = self._waiting, [], 0
-        for _, _, future in waiting:
-            if not future.done():
-                # One for each: a traceback grows with every raise.
-                future.set_exception(type(error)(*error.args))
-
-    def _leave(self) -> None:
-        self._gone += 1
-        if len(self._waiting) >= COMPACT_FROM and 2 * self._gone > len(self._waiting):
-            self._waiting = [each for each in self._waiting if not each[2].done()]
-            heapq.heapify(self._waiting)
-            self._gone = 0
+        for _, _, commit in waiting:
+            commit.end(type(error)(*error.args))  # One for each: a traceback grows with every raise.
 
 
-def _give_up(future: "asyncio.Future[bool]") -> None:
+def _settle(future: "asyncio.Future[None]") -> None:
     if not future.done():
-        future.set_result(False)
+        future.set_result(None)

@@ -9,7 +9,7 @@ the follower begins one there too, so that whoever leads next can go on uploadin
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -177,21 +177,47 @@ class FollowerAnswers:
         """Whether the follower should have the answer now."""
         return found.is_urgent or found.total_bytes >= max(1, asked.min_bytes) or asked.max_wait_ms <= 0
 
-    def watch(self, found: Found) -> Watch:
-        """Of everything that has just been looked at."""
-        return Watch(_waiters(found.entries()))
+    def wait(self, asked: FetchRequest, found: Found) -> "FollowerWait":
+        """A wait for more than was found; begun in the same breath as the look, or something is missed."""
+        return FollowerWait(self, asked, found)
 
-    async def wait(self, asked: FetchRequest, found: Found, watch: Watch) -> Found:
-        """What there is when it is enough, or when the follower's patience is over. Cancelling it leaves nothing."""
-        clock = self._broker.clock
-        deadline_ms = clock.monotonic_ms() + min(asked.max_wait_ms, MAX_WAIT_MS)
-        while not self.is_enough(found, asked):
-            changed = await watch.change(deadline_ms - clock.monotonic_ms())
-            found = self.look(asked, is_first=False)
-            watch = self.watch(found)
-            if not changed:
-                break
-        return found
+
+class FollowerWait:
+    """A follower's question for which there is not enough yet."""
+
+    __slots__ = ("_answers", "_asked", "_wake", "_watch")
+
+    def __init__(self, answers: FollowerAnswers, asked: FetchRequest, found: Found) -> None:
+        self._answers = answers
+        self._asked = asked
+        self._watch = Watch(_waiters(found.entries()))
+        self._wake: Callable[[], None] = _nobody
+
+    @property
+    def patience_ms(self) -> float:
+        return min(self._asked.max_wait_ms, MAX_WAIT_MS)
+
+    def begin(self, wake: Callable[[], None]) -> None:
+        """From now on `wake` is called at each change; it must not look itself, for the change is under way then."""
+        self._wake = wake
+        self._watch.begin(wake)
+
+    def found(self, *, is_last: bool) -> Found | None:
+        """What there is now, when it is enough or the follower's patience is over; otherwise the wait goes on."""
+        self._watch.end()
+        found = self._answers.look(self._asked, is_first=False)
+        if is_last or self._answers.is_enough(found, self._asked):
+            return found
+        self._watch = Watch(_waiters(found.entries()))
+        self._watch.begin(self._wake)
+        return None
+
+    def cancel(self) -> None:
+        """Leaves nothing behind."""
+        self._watch.end()
+
+
+def _nobody() -> None: ...
 
 
 def _waiters(entries: Sequence[Entry]) -> list[Waiters]:

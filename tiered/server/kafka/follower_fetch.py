@@ -5,15 +5,15 @@ nobody but brokers of this project asks. Must never note anything of a follower 
 """
 
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
-from tiered.broker.fetch_wait import Watch
-from tiered.broker.replication.answer import Entry, Found
+from tiered.broker.replication.answer import Entry, FollowerWait, Found
 from tiered.errors import LogDirFailed, OffsetOutOfRange, UnsupportedVersion
 from tiered.file_slice import FileSlice
 from tiered.server.kafka.dispatch import RawRequest
 from tiered.server.kafka.error_mapping import NONE, error_code
+from tiered.server.kafka.frame_handler import Waiting
 from tiered.server.kafka.outbox import Parts
 from tiered.wire import fetch
 from tiered.wire.fetch import FetchPartitionResult, FetchRequest, FetchTopicResult
@@ -25,15 +25,44 @@ NO_SESSION = 0
 COPY_BYTES = 16 << 10
 
 
-def handle(request: RawRequest, asked: FetchRequest) -> Parts | Coroutine[Any, Any, Parts | None]:
+def handle(request: RawRequest, asked: FetchRequest) -> Parts | Coroutine[Any, Any, Parts] | Waiting:
     """The answer: at once when there is something to say."""
     if request.context.api_version < fetch.FIRST_WITH_DIRECTORY_ID:
         raise UnsupportedVersion(f"followers need Fetch version {fetch.FIRST_WITH_DIRECTORY_ID} or later")
     answers = request.context.broker.replication.answers
     found = answers.look(asked, is_first=True)
-    if answers.is_enough(found, asked) and _all_resident(request, found):
-        return _answer(request, found)
-    return _answer_later(request, asked, found, answers.watch(found))
+    if answers.is_enough(found, asked):
+        return _answer_found(request, found)
+    return _Parked(request, answers.wait(asked, found))
+
+
+class _Parked(Waiting):
+    """A follower that is told of the next record, or that there was none."""
+
+    __slots__ = ("_request", "_wait")
+
+    def __init__(self, request: RawRequest, wait: FollowerWait) -> None:
+        self._request = request
+        self._wait = wait
+
+    @property
+    def patience_ms(self) -> float:
+        return self._wait.patience_ms
+
+    def begin(self, wake: Callable[[], None]) -> None:
+        self._wait.begin(wake)
+
+    def answer(self, *, is_last: bool) -> Parts | Coroutine[Any, Any, Parts] | None:
+        found = self._wait.found(is_last=is_last)
+        return None if found is None else _answer_found(self._request, found)
+
+    def cancel(self) -> None:
+        self._wait.cancel()
+
+
+def _answer_found(request: RawRequest, found: Found) -> Parts | Coroutine[Any, Any, Parts]:
+    """At once when its records are in memory, as the newest always are."""
+    return _answer(request, found) if _all_resident(request, found) else _answer_read(request, found)
 
 
 def _all_resident(request: RawRequest, found: Found) -> bool:
@@ -41,9 +70,8 @@ def _all_resident(request: RawRequest, found: Found) -> bool:
     return all(entry.records is None or reader.is_resident(entry.records) for entry in found.entries())
 
 
-async def _answer_later(request: RawRequest, asked: FetchRequest, found: Found, watch: Watch) -> Parts:
+async def _answer_read(request: RawRequest, found: Found) -> Parts:
     broker = request.context.broker
-    found = await broker.replication.answers.wait(asked, found, watch)
     for entry in found.entries():
         if entry.records is not None:
             try:

@@ -4,13 +4,39 @@ Owns the shape alone; the listener implements it.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tiered.server.kafka.outbox import Parts
 
 if TYPE_CHECKING:
     from tiered.server.kafka.connection import Connection
+
+
+class Waiting(ABC):
+    """An answer that others bring about: no task waits for it, for a task costs more than most answers do."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def patience_ms(self) -> float:
+        """How long it may wait."""
+
+    @abstractmethod
+    def begin(self, wake: Callable[[], None]) -> None:
+        """From now on `wake` is called, any number of times, when there may be an answer; it only sees to it that
+        `answer` is asked for soon."""
+
+    @abstractmethod
+    def answer(self, *, is_last: bool) -> "Parts | Coroutine[Any, Any, Parts] | None":
+        """The answer, or what still has to be done for it; None when there is none yet. `is_last` when its patience
+        is over: then there is one. Raises TieredError when the connection must end."""
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """Nobody wants the answer any more; `wake` is not called again."""
 
 
 class Overlapping(NamedTuple):
@@ -20,11 +46,11 @@ class Overlapping(NamedTuple):
     Produce, once its batches are in the log, and OffsetCommit, once its offsets have their place among what is written.
     """
 
-    work: Coroutine[Any, Any, Parts | None]
+    work: Coroutine[Any, Any, Parts | None] | Waiting
 
 
-Answer = Parts | Coroutine[Any, Any, Parts | Overlapping | None] | Overlapping | None
-"""An answer, a coroutine that gives it and holds up the connection's next requests, or None for no answer.
+Answer = Parts | Coroutine[Any, Any, Parts | Overlapping | None] | Waiting | Overlapping | None
+"""An answer, a coroutine or a wait that gives it and holds up the connection's next requests, or None for no answer.
 
 What the coroutine gives may be Overlapping: then it held them up for its first part alone.
 """

@@ -1,18 +1,20 @@
 """The requests of one connection that are in progress, and the order in which their answers go out.
 
-Owns the tasks that make answers. At most one of them holds up the requests behind it; others only wait, beside it and
-beside each other. Must never send an answer before those of earlier requests.
+Owns the tasks that make answers, and one timer for those that wait without a task. At most one of them holds up the
+requests behind it; others only wait, beside it and beside each other. Must never send an answer before those of earlier
+requests.
 """
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from tiered.errors import TieredError
 from tiered.file_slice import FileSlice
-from tiered.server.kafka.frame_handler import Answer, FrameHandler, Overlapping
+from tiered.server.kafka.frame_handler import Answer, FrameHandler, Overlapping, Waiting
 from tiered.server.kafka.outbox import Parts
 
 if TYPE_CHECKING:
@@ -29,20 +31,37 @@ UNFORESEEN = "connection from %s closed: a request failed in an unforeseen way"
 class _Turn:
     """The place of one answer among those that wait."""
 
-    __slots__ = ("held_bytes", "is_known", "parts", "task")
+    __slots__ = ("_is_called", "_requests", "deadline_s", "held_bytes", "holds_up", "is_known", "parts", "task", "wait")
 
-    def __init__(self) -> None:
+    def __init__(self, requests: "Requests", *, holds_up: bool = False) -> None:
+        self._requests = requests
+        self._is_called = False
+        self.holds_up = holds_up
+        """The next request may not be begun before this one is answered."""
         self.is_known = False
         self.parts: Parts | None = None
         self.held_bytes = 0
         """Of the answer, in memory."""
         self.task: asyncio.Task[None] | None = None
+        self.wait: Waiting | None = None
+        self.deadline_s = math.inf
+        """When `wait` must give an answer, by the loop's clock."""
+
+    def call(self) -> None:
+        """There may be an answer: looks for it in the loop's next turn, once for all calls until then."""
+        if not self._is_called:
+            self._is_called = True
+            asyncio.get_running_loop().call_soon(self._look)
+
+    def _look(self) -> None:
+        self._is_called = False
+        self._requests.look(self, is_last=False)
 
 
 class Requests:
     """In progress on one connection."""
 
-    __slots__ = ("_connection", "_handler", "_task", "_waiting_bytes", "hold_up", "waiting")
+    __slots__ = ("_connection", "_handler", "_task", "_timer", "_waiting_bytes", "hold_up", "waiting")
 
     def __init__(self, connection: "Connection", handler: FrameHandler) -> None:
         self._connection = connection
@@ -54,6 +73,8 @@ class Requests:
         self.waiting: deque[_Turn] = deque()
         """Answers in the order of their requests, from the first one that is not known yet."""
         self._waiting_bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        """For the earliest end of patience among them. Too early does no harm, so answers do not move it."""
 
     @property
     def any(self) -> bool:
@@ -61,6 +82,13 @@ class Requests:
 
     def cancel(self) -> None:
         """The connection has ended: nobody wants the answers any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for turn in self.waiting:
+            if turn.wait is not None:
+                turn.wait.cancel()
+                turn.wait = None
         for task in [self._task, *(turn.task for turn in self.waiting)]:
             if task is not None:
                 task.cancel()
@@ -73,17 +101,86 @@ class Requests:
         elif isinstance(answer, Overlapping):
             self._overlap(answer.work)
             self.hold_up = self._is_full()
+        elif isinstance(answer, Waiting):
+            self.hold_up = True
+            self._wait(_Turn(self, holds_up=True), answer)
         elif answer is not None:
             self.hold_up = True
             self._task = self._run(self._answer_next(answer), answer)
 
     def _is_full(self) -> bool:
-        return len(self.waiting) >= MAX_OVERLAPPING or self._waiting_bytes >= MAX_WAITING_BYTES
+        """No further request may be begun. One that holds up the next is the last one there is."""
+        waiting = self.waiting
+        if not waiting:
+            return False
+        last = waiting[-1]
+        return (
+            (last.holds_up and not last.is_known)
+            or len(waiting) >= MAX_OVERLAPPING
+            or self._waiting_bytes >= MAX_WAITING_BYTES
+        )
 
-    def _overlap(self, work: Coroutine[Any, Any, Parts | None]) -> None:
-        turn = _Turn()
+    def _overlap(self, work: Coroutine[Any, Any, Parts | None] | Waiting) -> None:
+        turn = _Turn(self)
+        if isinstance(work, Waiting):
+            self._wait(turn, work)
+            return
         self.waiting.append(turn)
         turn.task = self._run(self._answer_in_turn(turn, work), work)
+
+    # Answers that wait without a task
+
+    def _wait(self, turn: _Turn, wait: Waiting) -> None:
+        self.waiting.append(turn)
+        turn.wait = wait
+        turn.deadline_s = asyncio.get_running_loop().time() + max(0.0, wait.patience_ms) / 1000.0
+        self._set_timer(turn.deadline_s)
+        wait.begin(turn.call)
+
+    def _set_timer(self, deadline_s: float) -> None:
+        if self._timer is not None:
+            if self._timer.when() <= deadline_s:
+                return
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(deadline_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        now_s = asyncio.get_running_loop().time()
+        for turn in list(self.waiting):
+            if turn.deadline_s <= now_s:
+                self.look(turn, is_last=True)
+        earliest_s = min((turn.deadline_s for turn in self.waiting if turn.wait is not None), default=math.inf)
+        if earliest_s < math.inf:
+            self._set_timer(earliest_s)
+
+    def look(self, turn: _Turn, *, is_last: bool) -> None:
+        """Asks the wait of a turn for its answer; one that has its answer, or was cancelled, is over."""
+        wait = turn.wait
+        if wait is None:
+            return
+        answer: Parts | Coroutine[Any, Any, Parts] | None = None
+        is_asked = False
+        try:
+            answer = wait.answer(is_last=is_last)
+            assert answer is not None or not is_last, f"{type(wait).__name__} gives no answer at its end"
+            is_asked = True
+        except TieredError as error:
+            self._handler.complain("connection from %s closed: %s", self._connection.host, error)
+        except Exception:
+            # A connection's boundary: whatever a request raises ends its own connection and no other.
+            log.exception(UNFORESEEN, self._connection.host)
+        finally:
+            if not is_asked:
+                self._connection.close()
+        if not is_asked or answer is None:
+            return
+        turn.wait = None
+        if isinstance(answer, list):
+            self._learn(turn, answer)
+            self._send_known()
+        else:
+            turn.task = self._run(self._answer_in_turn(turn, answer), answer)
 
     def _run(self, work: Coroutine[Any, Any, None], inner: Coroutine[Any, Any, object]) -> asyncio.Task[None]:
         task = self._handler.run(work)
@@ -94,7 +191,7 @@ class Requests:
     def _send(self, parts: Parts) -> None:
         """Sends an answer after those of earlier requests."""
         if self.waiting:
-            turn = _Turn()
+            turn = _Turn(self)
             self.waiting.append(turn)
             self._learn(turn, parts)
         else:
@@ -121,7 +218,7 @@ class Requests:
             if not is_made:
                 self._connection.close()
         if self._connection.closed:
-            if isinstance(answer, Overlapping):
+            if isinstance(answer, Overlapping) and not isinstance(answer.work, Waiting):
                 answer.work.close()
             return
         if isinstance(answer, Overlapping):
@@ -142,14 +239,16 @@ class Requests:
             turn.task = None
             if not turn.is_known:
                 self._connection.close()
-        if self._connection.closed:
-            return
-        while self.waiting and self.waiting[0].is_known:
+        self._send_known()
+
+    def _send_known(self) -> None:
+        """Sends what is known and next in order; then there may be room for another request."""
+        while self.waiting and self.waiting[0].is_known and not self._connection.closed:
             sent = self.waiting.popleft()
             self._waiting_bytes -= sent.held_bytes
             if sent.parts is not None:
                 self._connection.send(sent.parts)
-        if self.hold_up and self._task is None:
+        if self.hold_up and self._task is None and not self._connection.closed:
             self._go_on()
 
     def _go_on(self) -> None:

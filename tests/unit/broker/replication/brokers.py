@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.follower_questions import found_for
 from tiered.broker.acknowledge import acknowledged
 from tiered.broker.admin import NewTopic
 from tiered.broker.broker import Broker
@@ -104,9 +105,7 @@ async def answer_of(broker: Broker, request: FetchRequest) -> FetchResponse:
     """What the broker's door would send, as values."""
     from tiered.server.kafka.error_mapping import error_code
 
-    answers = broker.replication.answers
-    found = answers.look(request, is_first=True)
-    found = await answers.wait(request, found, answers.watch(found))
+    found = await found_for(broker, request)
     topics = []
     for topic, entries in found.topics:
         results = []

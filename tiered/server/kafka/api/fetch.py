@@ -10,9 +10,7 @@ watermark; any other reads from the leader alone. Followers themselves are answe
 
 import asyncio
 import logging
-from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import Any
 
 from tiered.broker.fetch_wait import Watch
 from tiered.broker.partition import Partition
@@ -37,6 +35,7 @@ from tiered.server.kafka.error_mapping import (
     NONE,
     error_code,
 )
+from tiered.server.kafka.frame_handler import Answer
 from tiered.server.kafka.leader_hints import CODES, LeaderHints
 from tiered.server.kafka.outbox import Parts
 from tiered.wire import fetch
@@ -94,7 +93,7 @@ class _Found:
         return [entry for _, entries in self.topics for entry in entries]
 
 
-def handle(request: RawRequest) -> Parts | Coroutine[Any, Any, Parts | None] | None:
+def handle(request: RawRequest) -> Answer:
     """The answer: at once when there is enough in memory, else later."""
     broker = request.context.broker
     asked = fetch.decode_fetch_request(request.buffer, request.position, request.end, request.context.api_version)

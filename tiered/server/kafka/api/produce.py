@@ -8,11 +8,12 @@ Gaps: no transactions; a transactional batch is refused with INVALID_TXN_STATE.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
-from tiered.broker.acknowledge import acknowledged, is_acknowledged
+from tiered.broker.acknowledge import acknowledged, is_acknowledged, not_in_time
 from tiered.broker.partition import Appended, Partition
+from tiered.broker.replication.acknowledgements import Commit
 from tiered.broker.topics import Topic
 from tiered.errors import (
     Corrupt,
@@ -27,7 +28,7 @@ from tiered.errors import (
 from tiered.formats import record_batch
 from tiered.server.kafka.dispatch import Api, RawRequest, framed
 from tiered.server.kafka.error_mapping import error_code
-from tiered.server.kafka.frame_handler import Answer, Overlapping
+from tiered.server.kafka.frame_handler import Answer, Overlapping, Waiting
 from tiered.server.kafka.leader_hints import CODES, LeaderHints
 from tiered.server.kafka.outbox import Parts
 from tiered.wire import produce
@@ -100,7 +101,9 @@ def _append_all(
     if refused is not None and asked.acks == NO_ACKS:
         raise refused  # Nobody waits for an answer: a closed connection is how the client learns of it.
     if waits:
-        return Overlapping(_answer_when_stored(request, asked, results, waits, started_ms))
+        if any(partition.needs_flush for partition, *_ in waits):
+            return Overlapping(_answer_when_stored(request, asked, results, waits, started_ms))
+        return Overlapping(_Committing(request, asked, results, waits, started_ms))
     broker.counters.request_latency["Produce"].observe(broker.clock.monotonic_ms() - started_ms)
     return None if asked.acks == NO_ACKS else _answer(request, results, is_refused=refused is not None)
 
@@ -212,18 +215,84 @@ def _refusal(index: int, error: TieredError) -> PartitionResult:
     )
 
 
+# Answers that wait. A client that goes away cancels the wait, never the write.
+
+
+class _Committing(Waiting):
+    """acks=all, once every in-sync replica has the batches: nothing here waits for a disk."""
+
+    __slots__ = ("_asked", "_commits", "_left", "_request", "_results", "_started_ms", "_waits", "_wake")
+
+    def __init__(
+        self,
+        request: RawRequest,
+        asked: ProduceRequest,
+        results: list[TopicResult],
+        waits: list[Wait],
+        started_ms: float,
+    ) -> None:
+        self._request = request
+        self._asked = asked
+        self._results = results
+        self._waits = waits
+        self._started_ms = started_ms
+        self._commits: list[Commit] = []
+        self._left = len(waits)
+
+    @property
+    def patience_ms(self) -> float:
+        return _patience_ms(self._asked)
+
+    def begin(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        for partition, appended, _, _ in self._waits:
+            self._commits.append(partition.acknowledgements.begin(appended.end_offset, self._one_over))
+
+    def _one_over(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._wake()
+
+    def answer(self, *, is_last: bool) -> Parts | None:
+        if self._left and not is_last:
+            return None
+        for (partition, _, answers, number), commit in zip(self._waits, self._commits, strict=True):
+            error = commit.error if commit.is_over else not_in_time(partition, self.patience_ms)
+            if error is not None:
+                _refuse(self._request, answers, number, error)
+        self.cancel()
+        return _answer_stored(self._request, self._results, self._started_ms)
+
+    def cancel(self) -> None:
+        for (partition, *_), commit in zip(self._waits, self._commits, strict=True):
+            partition.acknowledgements.leave(commit)
+
+
 async def _answer_when_stored(
     request: RawRequest, asked: ProduceRequest, results: list[TopicResult], waits: list[Wait], started_ms: float
 ) -> Parts:
-    """A client that goes away cancels this wait, never the write."""
+    """For topics whose `flush.messages` demands the disk first."""
     broker = request.context.broker
     for partition, appended, answers, number in waits:
-        left_ms = started_ms + min(max(0, asked.timeout_ms), MAX_TIMEOUT_MS) - broker.clock.monotonic_ms()
+        left_ms = started_ms + _patience_ms(asked) - broker.clock.monotonic_ms()
         try:
             await acknowledged(broker, partition, appended, acks=asked.acks, timeout_ms=left_ms)
         except TieredError as error:
-            _count(request, error)
-            answers[number] = _refusal(answers[number].partition_index, error)
+            _refuse(request, answers, number, error)
+    return _answer_stored(request, results, started_ms)
+
+
+def _patience_ms(asked: ProduceRequest) -> float:
+    return min(max(0, asked.timeout_ms), MAX_TIMEOUT_MS)
+
+
+def _refuse(request: RawRequest, answers: list[PartitionResult], number: int, error: TieredError) -> None:
+    _count(request, error)
+    answers[number] = _refusal(answers[number].partition_index, error)
+
+
+def _answer_stored(request: RawRequest, results: list[TopicResult], started_ms: float) -> Parts:
+    broker = request.context.broker
     broker.counters.request_latency["Produce"].observe(broker.clock.monotonic_ms() - started_ms)
     is_refused = any(answer.error_code for topic in results for answer in topic.partitions)
     return _answer(request, results, is_refused=is_refused)

@@ -1,0 +1,37 @@
+"""Waits for the high watermark: over in the order of offsets, once each, and without a trace of who gave up."""
+
+from tiered.broker.replication.acknowledgements import COMPACT_FROM, Acknowledgements
+from tiered.errors import NotLeader
+
+
+def test_only_those_whose_records_are_committed_are_called_and_in_the_order_of_offsets() -> None:
+    waits = Acknowledgements()
+    called: list[int] = []
+    commits = [waits.begin(offset, lambda offset=offset: called.append(offset)) for offset in (7, 3, 5)]  # type: ignore[misc]
+    waits.advance(5)
+    assert called == [3, 5]
+    assert [commit.is_over for commit in commits] == [False, True, True]
+    waits.advance(7)
+    assert called == [3, 5, 7]
+    assert all(commit.error is None for commit in commits)
+
+
+def test_one_who_left_is_not_called_and_is_forgotten_with_many_others() -> None:
+    waits = Acknowledgements()
+    called: list[str] = []
+    commits = [waits.begin(1, lambda: called.append("x")) for _ in range(COMPACT_FROM)]
+    for commit in commits:
+        waits.leave(commit)
+    assert len(waits) < COMPACT_FROM // 2 + 1
+    waits.advance(1)
+    waits.fail(NotLeader("gone"))
+    assert called == []
+
+
+def test_lost_leadership_ends_every_wait_with_an_error_of_its_own() -> None:
+    waits = Acknowledgements()
+    commits = [waits.begin(offset, lambda: None) for offset in (1, 2)]
+    waits.fail(NotLeader("gone"))
+    waits.advance(2)
+    assert [str(commit.error) for commit in commits] == ["gone", "gone"]
+    assert commits[0].error is not commits[1].error
