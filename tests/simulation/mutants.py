@@ -87,7 +87,7 @@ def _fetch_epoch_unchecked() -> Patches:
     def is_fresh(self: Any, followed: Any, asked: Any) -> bool:
         partition = followed.partition
         return (
-            self._followed.get(partition.topic_partition) is followed
+            not followed.is_left
             and partition.role is Role.FOLLOWER
             and not partition.is_truncating
         )

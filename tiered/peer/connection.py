@@ -5,6 +5,7 @@ that is safe is the caller's to know. No TLS and no SASL yet.
 """
 
 import asyncio
+import socket
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self, TypeVar
 
@@ -19,6 +20,11 @@ MAX_FRAME_BYTES = 128 << 20
 TIMEOUT_MS = 30_000
 START_BYTES = 4 << 10
 """Most answers that are asked for often are shorter than this, and so take one read."""
+KEPT_BYTES = 4 << 20
+"""A buffer for records that is not larger than this is kept for the next answer."""
+EARNEST_BYTES = 64 << 10
+LOW_WATER_BYTES = 512 << 10
+"""Of the rest of a long answer, so much at once is waited for: each piece costs a turn of the loop."""
 UNASKED = "a broker sent a frame that was not asked for"
 
 # Topics go by name here: from the next version on they would go by id.
@@ -30,16 +36,25 @@ T = TypeVar("T")
 
 
 class _Frames(asyncio.BufferedProtocol):
-    """Receives answers, one awaited at a time: small ones in one read, the rest of large ones where it belongs."""
+    """Receives answers, one awaited at a time: small ones in one read, the rest of large ones where it belongs.
 
-    def __init__(self, max_frame_bytes: int) -> None:
+    With `keeps_buffer` an answer is there only until the next request: memory for a MiB costs as much as receiving it.
+    """
+
+    def __init__(self, max_frame_bytes: int, *, keeps_buffer: bool = False) -> None:
         self._max_frame_bytes = max_frame_bytes
-        self._start = bytearray(START_BYTES)
+        self._start = memoryview(bytearray(START_BYTES))
         """Where a frame begins, and most of them end."""
-        self._frame: bytearray | None = None
+        self._keeps_buffer = keeps_buffer
+        self._kept = bytearray()
+        self._frame: memoryview | None = None
         """A frame that is longer than that."""
         self._filled = 0
-        self._answer: asyncio.Future[bytearray] | None = None
+        self._low_water = 1
+        self._answer: asyncio.Future[memoryview] | None = None
+        self._deadline_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        """For the deadline of an exchange; one that is early only looks again, so that few are made."""
         self._lost: Exception | None = None
         self._transport: asyncio.Transport | None = None
 
@@ -49,21 +64,26 @@ class _Frames(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         del sizehint
-        return memoryview(self._start if self._frame is None else self._frame)[self._filled :]
+        return self._start[self._filled :] if self._frame is None else self._frame[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
         self._filled += nbytes
         if self._frame is None and self._filled >= frames.LENGTH_BYTES:
             self._begin_frame()
-        if self._frame is not None and self._filled >= len(self._frame):
-            frame, self._frame = self._frame, None
-            is_alone, self._filled = self._filled == len(frame), 0
-            if self._answer is None or self._answer.done():
-                self._fail(CorruptAnswer(UNASKED))
-                return
-            self._answer.set_result(frame)
-            if not is_alone:
-                self._fail(CorruptAnswer(UNASKED))
+        if self._frame is None:
+            return
+        left = len(self._frame) - self._filled
+        if left > 0:
+            self._set_low_water(min(left, LOW_WATER_BYTES) if left >= EARNEST_BYTES else 1)
+            return
+        self._set_low_water(1)
+        frame, self._frame, self._filled = self._frame, None, 0
+        if self._answer is None or self._answer.done():
+            self._fail(CorruptAnswer(UNASKED))
+            return
+        self._answer.set_result(frame)
+        if left < 0:
+            self._fail(CorruptAnswer(UNASKED))
 
     def _begin_frame(self) -> None:
         length = int.from_bytes(self._start[: frames.LENGTH_BYTES], "big", signed=True)
@@ -73,9 +93,22 @@ class _Frames(asyncio.BufferedProtocol):
             self._fail(CorruptAnswer(f"an answer announces {length} bytes; {allowed} are allowed: is this Kafka?"))
             return
         self._filled -= frames.LENGTH_BYTES
-        self._frame = bytearray(length)
+        self._frame = self._memory(length)
         here = min(length, self._filled)
         self._frame[:here] = self._start[frames.LENGTH_BYTES : frames.LENGTH_BYTES + here]
+
+    def _memory(self, length: int) -> memoryview:
+        if not self._keeps_buffer or length <= START_BYTES or length > KEPT_BYTES:
+            return memoryview(bytearray(length))
+        if len(self._kept) < length:
+            self._kept = bytearray(min(KEPT_BYTES, 2 * length))
+        return memoryview(self._kept)[:length]
+
+    def _set_low_water(self, wanted: int) -> None:
+        """Asks the kernel to wake us for so many bytes at once."""
+        if wanted != self._low_water and self._transport is not None and not self._transport.is_closing():
+            self._low_water = wanted
+            self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._fail(ConnectionLost(f"the broker closed the connection ({error or 'end of stream'})"))
@@ -88,6 +121,9 @@ class _Frames(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         self._lost = self._lost or ConnectionLost("the connection was closed here")
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self._transport is not None:
             self._transport.abort()
 
@@ -95,18 +131,37 @@ class _Frames(asyncio.BufferedProtocol):
     def is_open(self) -> bool:
         return self._lost is None
 
-    async def exchange(self, parts: Iterable[Buffer]) -> bytearray:
-        """The answer to a frame made of `parts`. Raises what ended the connection."""
+    async def exchange(self, parts: Iterable[Buffer], timeout_ms: float | None = None) -> memoryview:
+        """The answer to a frame made of `parts`. Raises what ended the connection, and TimeoutError."""
         if self._lost is not None:
             raise self._lost
         assert self._transport is not None, "not connected"
         assert self._answer is None, "a request is under way"
-        self._answer = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._answer = loop.create_future()
+        if timeout_ms is not None:
+            self._deadline_s = loop.time() + timeout_ms / 1000.0
+            if self._timer is None or self._timer.when() > self._deadline_s:
+                self._set_timer(loop)
         try:
             self._transport.writelines(parts)
             return await self._answer
         finally:
             self._answer = None
+
+    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_at(self._deadline_s, self._on_timer, loop)
+
+    def _on_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        if self._answer is None or self._answer.done():
+            return
+        if loop.time() < self._deadline_s:
+            self._set_timer(loop)
+        else:
+            self._answer.set_exception(TimeoutError())
 
 
 class Peer:
@@ -133,13 +188,19 @@ class Peer:
         client_id: str = CLIENT_ID,
         timeout_ms: float = TIMEOUT_MS,
         max_frame_bytes: int = MAX_FRAME_BYTES,
+        keeps_buffer: bool = False,
     ) -> Self:
-        """A connection whose API versions are known. Raises ConnectionLost, RequestTimedOut, CorruptAnswer."""
+        """A connection whose API versions are known. Raises ConnectionLost, RequestTimedOut, CorruptAnswer.
+
+        With `keeps_buffer` the records of an answer are gone when the next request begins.
+        """
         address = f"{host}:{port}"
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                _, connection = await loop.create_connection(lambda: _Frames(max_frame_bytes), host, port)
+                _, connection = await loop.create_connection(
+                    lambda: _Frames(max_frame_bytes, keeps_buffer=keeps_buffer), host, port
+                )
         except TimeoutError:
             raise errors.RequestTimedOut(f"{address} did not accept a connection in {timeout_ms:g} ms") from None
         except OSError as error:
@@ -212,14 +273,17 @@ class Peer:
     async def fetch_as_replica(self, request: fetch.FetchRequest) -> fetch.FetchResponse:
         """As `fetch`, for a broker that follows this one: topics by id, in a version that knows replicas' epochs.
 
-        Records are writable views of the answer.
+        Records are writable views of the answer. Not to be used beside other requests of this connection.
         """
         version = self.version_of(fetch.API_KEY)
         if version < fetch.FIRST_WITH_DIRECTORY_ID:
             raise errors.UnsupportedVersion(f"{self._address} serves no Fetch that followers can use; upgrade it")
         body = fetch.encode_fetch_request(request, version)
-        timeout_ms = self._timeout_ms + request.max_wait_ms
-        answer, position = await self.exchange(fetch.API_KEY, version, [body], timeout_ms=timeout_ms)
+        limit_ms = self._timeout_ms + request.max_wait_ms
+        try:
+            answer, position = await self._exchange_now(fetch.API_KEY, version, [body], limit_ms)
+        except TimeoutError:
+            raise self._timed_out(fetch.API_KEY, limit_ms) from None
         return self._parsed(lambda: fetch.decode_fetch_response(answer, position, len(answer), version))
 
     async def fetch(self, request: fetch.FetchRequest) -> fetch.FetchResponse:
@@ -245,24 +309,29 @@ class Peer:
 
     async def exchange(
         self, api_key: int, api_version: int, body: Sequence[Buffer], *, timeout_ms: float | None = None
-    ) -> tuple[bytearray, int]:
+    ) -> tuple[memoryview, int]:
         """(answer, position of its body) to a request with this body, whatever it says."""
         limit_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         try:
             async with asyncio.timeout(limit_ms / 1000), self._turn:
                 return await self._exchange_now(api_key, api_version, body)
         except TimeoutError:
-            raise errors.RequestTimedOut(
-                f"{self._address} did not answer API key {api_key} in {limit_ms:g} ms; its outcome is unknown"
-            ) from None
+            raise self._timed_out(api_key, limit_ms) from None
 
-    async def _exchange_now(self, api_key: int, api_version: int, body: Sequence[Buffer]) -> tuple[bytearray, int]:
+    def _timed_out(self, api_key: int, limit_ms: float) -> errors.RequestTimedOut:
+        return errors.RequestTimedOut(
+            f"{self._address} did not answer API key {api_key} in {limit_ms:g} ms; its outcome is unknown"
+        )
+
+    async def _exchange_now(
+        self, api_key: int, api_version: int, body: Sequence[Buffer], timeout_ms: float | None = None
+    ) -> tuple[memoryview, int]:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         correlation_id = self._correlation_id
         header = frames.request_header(api_key, api_version, correlation_id, self._client_id)
         length = frames.frame_length(len(header) + sum(len(each) for each in body))
         try:
-            answer = await self._connection.exchange([length + header, *body])
+            answer = await self._connection.exchange([length + header, *body], timeout_ms)
         except BaseException:
             self._connection.close()
             raise

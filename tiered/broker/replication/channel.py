@@ -14,7 +14,7 @@ class ReplicaChannel(Protocol):
     """One follower's connection to one leader."""
 
     async def fetch(self, request: FetchRequest) -> FetchResponse:
-        """The leader's answer; its records are contiguous bytes that the caller may keep and change.
+        """The leader's answer; its records are contiguous bytes that the caller may change until it asks again.
 
         Raises TieredError when there is none (unreachable, timed out, cut off); then nothing is known.
         """

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tiered.broker.partition import Partition, Role
@@ -41,12 +42,22 @@ YIELD_BYTES = 1 << 20
 class Followed:
     """One partition that is followed, and when it is asked for again."""
 
-    __slots__ = ("failures", "partition", "rest_until_ms")
+    __slots__ = ("failures", "is_left", "partition", "rest_until_ms")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.rest_until_ms = 0.0
         self.failures = 0
+        self.is_left = False
+        """An answer that comes now is dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked, and for whom: `followed` has the shape of the request's topics and their partitions."""
+
+    request: FetchRequest
+    followed: list[list[Followed]] = field(default_factory=list)
 
 
 class Fetcher:
@@ -58,7 +69,9 @@ class Fetcher:
         self.number = number
         self._followed: dict[TopicPartition, Followed] = {}
         self._changed = asyncio.Event()
-        self._question: asyncio.Timeout | None = None
+        self._is_asking = False
+        self._last_word: asyncio.TimerHandle | None = None
+        self._is_broken_off = False
         self._channel: ReplicaChannel | None = None
         self._failures = 0
 
@@ -75,12 +88,15 @@ class Fetcher:
                 known.rest_until_ms = 0.0
                 self._interrupt()
             return
+        self.leave(partition.topic_partition)
         self._followed[partition.topic_partition] = Followed(partition)
         self._interrupt()
 
     def leave(self, key: TopicPartition) -> None:
         """Asks for the partition no more; an answer under way is dropped."""
-        self._followed.pop(key, None)
+        left = self._followed.pop(key, None)
+        if left is not None:
+            left.is_left = True
 
     def reconnect(self) -> None:
         """The leader is another process now, or at another address."""
@@ -92,12 +108,13 @@ class Fetcher:
     def _interrupt(self) -> None:
         """Lets the next question be asked soon: the leader may keep this one for half a second."""
         self._changed.set()
-        question = self._question
-        if question is not None and not question.expired():
-            soon = asyncio.get_running_loop().time() + LAST_WORD_MS / 1000.0
-            when = question.when()
-            if when is None or when > soon:
-                question.reschedule(soon)
+        if self._is_asking and self._last_word is None:
+            self._last_word = asyncio.get_running_loop().call_later(LAST_WORD_MS / 1000.0, self._break_off)
+
+    def _break_off(self) -> None:
+        """The connection ends with the question, or its answer would be taken for the next one's."""
+        self._is_broken_off = True
+        self._close()
 
     # The task
 
@@ -136,7 +153,7 @@ class Fetcher:
     async def _ask_once(self) -> None:
         self._changed.clear()
         question, wait_ms = self._build()
-        if not question.topics:
+        if not question.followed:
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if wait_ms is None else wait_ms / 1000.0):
                     await self._changed.wait()
@@ -148,32 +165,37 @@ class Fetcher:
             self._channel = await self._broker.channels.open(leader)
             if self._changed.is_set():
                 return  # There is more to ask for than when the question was made.
-        answer = await self._exchange(self._channel, question)
+        answer = await self._exchange(self._channel, question.request)
         if answer is None:
             return
         self._failures = 0
         await self._take(question, answer)
 
-    async def _exchange(self, channel: ReplicaChannel, question: FetchRequest) -> FetchResponse | None:
+    async def _exchange(self, channel: ReplicaChannel, request: FetchRequest) -> FetchResponse | None:
         """The answer, or None when another question has become more urgent. The channel has a time limit."""
+        self._is_asking, self._is_broken_off = True, False
         try:
-            async with asyncio.timeout(None) as self._question:
-                return await channel.fetch(question)
-        except TimeoutError:
-            self._close()  # Or its answer would be taken for the next one's.
-            return None
+            return await channel.fetch(request)
+        except TieredError:
+            if self._is_broken_off:
+                return None
+            raise
         finally:
-            self._question = None
+            self._is_asking = False
+            if self._last_word is not None:
+                self._last_word.cancel()
+                self._last_word = None
 
     # The question
 
-    def _build(self) -> tuple[FetchRequest, float | None]:
+    def _build(self) -> tuple[Question, float | None]:
         """What is asked now, and in how many milliseconds a partition that rests may be; None if none rests."""
         broker = self._broker
         settings = broker.settings
         now_ms = broker.clock.monotonic_ms()
         wait_ms: float | None = None
-        by_topic: dict[TopicId, list[FetchPartition]] = {}
+        # By the number of the topic's id, for UUID's own hash costs more than all else here.
+        by_topic: dict[int, tuple[TopicId, list[FetchPartition], list[Followed]]] = {}
         for key, followed in self._followed.items():
             partition = followed.partition
             if partition.role is not Role.FOLLOWER or partition.is_truncating:
@@ -186,7 +208,11 @@ class Fetcher:
                 continue
             log_ = partition.log
             end_offset = log_.log_end_offset
-            by_topic.setdefault(key.topic_id, []).append(
+            topic = by_topic.get(key.topic_id.int)
+            if topic is None:
+                topic = by_topic[key.topic_id.int] = key.topic_id, [], []
+            topic[2].append(followed)
+            topic[1].append(
                 FetchPartition(
                     key.partition,
                     partition.leader_epoch,
@@ -209,13 +235,13 @@ class Fetcher:
             isolation_level=0,
             session_id=0,
             session_epoch=-1,
-            topics=[FetchTopic(None, topic_id, asked) for topic_id, asked in by_topic.items()],
+            topics=[FetchTopic(None, topic_id, asked) for topic_id, asked, _ in by_topic.values()],
         )
-        return request, wait_ms
+        return Question(request, [followed for _, _, followed in by_topic.values()]), wait_ms
 
     # The answer
 
-    async def _take(self, question: FetchRequest, answer: FetchResponse) -> None:
+    async def _take(self, question: Question, answer: FetchResponse) -> None:
         taken_bytes = 0
         to_flush: list[Partition] = []
         for followed, asked, result in list(self._pairs(question, answer)):
@@ -235,9 +261,9 @@ class Fetcher:
                 self._rest(followed, STORE_REST_MS)
                 continue
             if appended_bytes:
-                # Behind the others, which may have got nothing because of it.
-                key = followed.partition.topic_partition
-                if self._followed.get(key) is followed:
+                if len(self._followed) > 1 and not followed.is_left:
+                    # Behind the others, which may have got nothing because of it.
+                    key = followed.partition.topic_partition
                     self._followed[key] = self._followed.pop(key)
                 if followed.partition.needs_flush:
                     to_flush.append(followed.partition)
@@ -250,28 +276,21 @@ class Fetcher:
                 await self._broker.flusher.flushed(partition.log, partition.log.log_end_offset)
 
     def _pairs(
-        self, question: FetchRequest, answer: FetchResponse
+        self, question: Question, answer: FetchResponse
     ) -> Iterator[tuple[Followed, FetchPartition, FetchPartitionResult]]:
-        """What belongs together. What was not asked is passed over."""
-        asked = {
-            (topic.topic_id, partition.partition): partition
-            for topic in question.topics
-            for partition in topic.partitions
-        }
-        for topic in answer.topics:
-            if topic.topic_id is None:
+        """What belongs together: a leader answers in the order of the question. Anything else is passed over."""
+        for topic, followed, answered in zip(question.request.topics, question.followed, answer.topics, strict=False):
+            if answered.topic_id != topic.topic_id:
                 continue
-            for result in topic.partitions:
-                found = asked.get((topic.topic_id, result.partition_index))
-                followed = self._followed.get(TopicPartition(TopicId(topic.topic_id), result.partition_index))
-                if found is not None and followed is not None:
-                    yield followed, found, result
+            for each, asked, result in zip(followed, topic.partitions, answered.partitions, strict=False):
+                if result.partition_index == asked.partition:
+                    yield each, asked, result
 
     def _is_fresh(self, followed: Followed, asked: FetchPartition) -> bool:
         """Whether the partition still is as it was when it was asked for (R8)."""
         partition = followed.partition
         return (
-            self._followed.get(partition.topic_partition) is followed
+            not followed.is_left
             and partition.role is Role.FOLLOWER
             and not partition.is_truncating
             and partition.leader_epoch == asked.current_leader_epoch
@@ -345,5 +364,5 @@ class Fetcher:
             self._rest(followed, DISK_REST_MS)
             return
         log.error("%s: this replica stops until the broker is restarted: %s", partition.name, error)
-        self._followed.pop(partition.topic_partition, None)
+        self.leave(partition.topic_partition)
         self._broker.disk_failed(partition)

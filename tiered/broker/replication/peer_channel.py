@@ -41,5 +41,7 @@ class PeerChannels:
         """A connection to the address of the leader's registration. Raises ConnectionLost, RequestTimedOut."""
         self._opened += 1
         client_id = f"broker-{self._broker_id}-fetcher-{self._opened}"
-        peer = await Peer.connect(leader.host, leader.port, client_id=client_id, timeout_ms=TIMEOUT_MS)
+        peer = await Peer.connect(
+            leader.host, leader.port, client_id=client_id, timeout_ms=TIMEOUT_MS, keeps_buffer=True
+        )
         return PeerChannel(peer)
