@@ -17,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.warm_start import WarmProcess
+
 START_S = 60.0
 STOP_S = 60.0
 
@@ -56,7 +58,7 @@ class BrokerProcess:
         self.prefix = list(prefix)
         self.kafka_port = 0
         self.http_port = 0
-        self.process: subprocess.Popen[str] | None = None
+        self.process: subprocess.Popen[str] | WarmProcess | None = None
         self.log_path = data.parent / f"{data.name}.stderr"
 
     @property
@@ -72,13 +74,17 @@ class BrokerProcess:
         assert self.process is not None
         return self.process.pid
 
-    def command(self) -> list[str]:
-        """Ports are free ones at the first start and the same ones afterwards, as clients expect."""
-        found = [*self.prefix, sys.executable, "-m", "tiered.cli", "serve", "--data", str(self.data)]
+    def words(self) -> list[str]:
+        """What stands after `tiered`. A restart takes the ports of the first start, as clients expect."""
+        found = ["serve", "--data", str(self.data)]
         found += ["--kafka", f"127.0.0.1:{self.kafka_port}", "--http", f"127.0.0.1:{self.http_port}"]
         for name, value in self.settings.items():
             found += ["--set", f"{name}={value}"]
         return found + self.arguments
+
+    def command(self) -> list[str]:
+        """The whole command line, for who starts it in another way."""
+        return [*self.prefix, sys.executable, "-m", "tiered.cli", *self.words()]
 
     def start(self, *, environ: Mapping[str, str] | None = None) -> "BrokerProcess":
         """Raises AssertionError with the broker's own words when it does not get ready."""
@@ -86,13 +92,11 @@ class BrokerProcess:
         self.kafka_port = self.kafka_port or free_port()
         self.http_port = self.http_port or free_port()
         log = self.log_path.open("a")
-        self.process = subprocess.Popen(
-            self.command(),
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            env={**os.environ, **self.environ, **(environ or {})},
-        )
+        environ = {**os.environ, **self.environ, **(environ or {})}
+        if self.prefix:
+            self.process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=log, text=True, env=environ)
+        else:
+            self.process = WarmProcess("tiered.cli", self.words(), environ=environ, stderr=log.fileno())
         log.close()
         line = self._first_line()
         if not line.startswith("ready "):

@@ -9,17 +9,27 @@ import os
 import struct
 import time
 
-_path = os.environ.get("TIERED_TEST_CLOCK")
-if _path:
-    with open(_path, "rb") as _file:
-        _offset = mmap.mmap(_file.fileno(), 8, access=mmap.ACCESS_READ)
-    _unpack = struct.Struct("=d").unpack_from
-    _time, _time_ns = time.time, time.time_ns
+# Of a clock that is right, until `begin`.
+_offset: mmap.mmap | bytes = bytes(8)
+_unpack = struct.Struct("=d").unpack_from
+_time, _time_ns = time.time, time.time_ns
 
-    def _jumping_time() -> float:
-        return _time() + float(_unpack(_offset)[0])
 
-    def _jumping_time_ns() -> int:
-        return _time_ns() + int(_unpack(_offset)[0] * 1e9)
+def begin() -> None:
+    """Follows the file that the environment names; also called in a process that was forked for a broker."""
+    global _offset
+    if path := os.environ.get("TIERED_TEST_CLOCK"):
+        with open(path, "rb") as file:
+            _offset = mmap.mmap(file.fileno(), 8, access=mmap.ACCESS_READ)
 
-    time.time, time.time_ns = _jumping_time, _jumping_time_ns
+
+def _jumping_time() -> float:
+    return _time() + float(_unpack(_offset)[0])
+
+
+def _jumping_time_ns() -> int:
+    return _time_ns() + int(_unpack(_offset)[0] * 1e9)
+
+
+time.time, time.time_ns = _jumping_time, _jumping_time_ns
+begin()
