@@ -1,4 +1,4 @@
-"""A process that has imported what others need and forks one for each order: `python -m tests.warm_parent FD ROLE`.
+"""A process that has imported what brokers need and forks one for each order: `python -m tests.warm_parent FD`.
 
 Importing takes a broker five times as long as all else that it does until it is ready. What is forked is a process of
 its own in every respect that a test can see: its id, arguments, environment, folder, streams, signals and its death.
@@ -21,40 +21,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-# What each kind of fork imports at its start or when it is first asked for it.
-MODULES = {
-    "broker": (
-        "aiohttp.web",
-        "alembic.command",
-        "boto3.session",
-        "botocore.httpsession",
-        "psycopg",
-        "sqlalchemy.dialects.postgresql.psycopg",
-        "sqlalchemy.dialects.sqlite",
-        "tiered.cli.main",
-        "tiered.cli.serve",
-        "tiered.meta.engine",
-    ),
-    "spark": (
-        "boto3.session",
-        "pandas",
-        "pyarrow.compute",
-        "pyspark.daemon",
-        "pyspark.sql.datasource_internal",
-        "pyspark.sql.pandas.serializers",
-        "pyspark.sql.streaming.python_streaming_source_runner",
-        "pyspark.sql.worker.create_data_source",
-        "pyspark.sql.worker.data_source_pushdown_filters",
-        "pyspark.sql.worker.lookup_data_sources",
-        "pyspark.sql.worker.plan_data_source_read",
-        "pyspark.worker",
-    ),
-}
+# What a broker imports at its start or when it is first asked for it.
+MODULES = (
+    "aiohttp.web",
+    "alembic.command",
+    "boto3.session",
+    "botocore.httpsession",
+    "psycopg",
+    "sqlalchemy.dialects.postgresql.psycopg",
+    "sqlalchemy.dialects.sqlite",
+    "tiered.cli.main",
+    "tiered.cli.serve",
+    "tiered.meta.engine",
+)
 # And packages with all that is in them.
-PACKAGES = {
-    "broker": ("tiered.server", "tiered.broker", "tiered.hot", "tiered.cold", "tiered.peer", "tiered.wire"),
-    "spark": ("pyspark_tiered", "tiered.cold", "tiered.formats"),
-}
+PACKAGES = ("tiered.server", "tiered.broker", "tiered.hot", "tiered.cold", "tiered.peer", "tiered.wire")
 ORDER_BYTES = 1 << 17
 # An order's descriptors: where its end is reported, stdin, stdout, stderr.
 DESCRIPTORS = 4
@@ -101,12 +82,12 @@ def _report(report: int, number: int) -> None:
         pass  # Nobody asks any more.
 
 
-def warm_up(role: str) -> None:
+def warm_up() -> None:
     """Imports everything. The collector never looks at what is there then, so that forks share its memory."""
     gc.disable()
-    for module in MODULES[role]:
+    for module in MODULES:
         importlib.import_module(module)
-    for name in PACKAGES[role]:
+    for name in PACKAGES:
         package = importlib.import_module(name)
         for each in pkgutil.walk_packages(package.__path__, f"{name}."):
             importlib.import_module(each.name)
@@ -152,13 +133,10 @@ def become(order: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(order["environ"])
     os.chdir(order["folder"])
-    sys.path[1:1] = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each not in sys.path]
     # What Python imports by itself at its start has seen the parent's environment.
     if (begin := getattr(sys.modules.get("sitecustomize"), "begin", None)) is not None:
         begin()
     sys.argv = ["", *order["arguments"]]
-    if not hasattr(sys.modules.get(order["module"]), "__path__"):
-        sys.modules.pop(order["module"], None)
     runpy.run_module(order["module"], run_name="__main__", alter_sys=True)
 
 
@@ -166,7 +144,7 @@ def main() -> None:
     # Ctrl-C goes to every process of a terminal; this one ends when the one that started it does.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     orders = socket.socket(fileno=int(sys.argv[1]))
-    warm_up(sys.argv[2])
+    warm_up()
     order = serve(orders)
     if order is not None:
         become(order)

@@ -13,8 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -24,8 +23,6 @@ READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_")
 
 _parents: dict[tuple[tuple[str, str], ...], socket.socket] = {}
 _starting = threading.Lock()
-_until_the_end = ExitStack()
-atexit.register(_until_the_end.close)
 
 
 class WarmProcess:
@@ -54,7 +51,7 @@ class WarmProcess:
         self.stdout: IO[str] = os.fdopen(out)
         stdin = os.open(os.devnull, os.O_RDONLY)
         try:
-            socket.send_fds(_parent_of_brokers(environ), [marshal.dumps(told)], [report, stdin, stdout, stderr])
+            socket.send_fds(_parent(environ), [marshal.dumps(told)], [report, stdin, stdout, stderr])
         finally:
             for each in (report, stdin, stdout):
                 os.close(each)
@@ -94,24 +91,7 @@ class WarmProcess:
         self.send_signal(signal.SIGKILL)
 
 
-@contextmanager
-def warm_parent(role: str, orders: socket.socket, environ: Mapping[str, str]) -> Iterator[None]:
-    """Runs a parent that takes orders there, until the context ends; then what it forked is killed."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.warm_parent", str(orders.fileno()), role],
-        cwd=ROOT,
-        env=environ,
-        pass_fds=[orders.fileno()],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-    )
-    assert process.stdin is not None
-    with process.stdin:
-        yield
-    process.wait()
-
-
-def _parent_of_brokers(environ: Mapping[str, str]) -> socket.socket:
+def _parent(environ: Mapping[str, str]) -> socket.socket:
     """Where orders go; whoever needs this environment first starts the parent."""
     start = {name: value for name, value in environ.items() if name.startswith(READ_AT_START)}
     key = tuple(sorted(start.items()))
@@ -120,6 +100,21 @@ def _parent_of_brokers(environ: Mapping[str, str]) -> socket.socket:
             others = {name: value for name, value in os.environ.items() if not name.startswith(READ_AT_START)}
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
             with theirs:
-                _until_the_end.enter_context(warm_parent("broker", theirs, {**others, **start}))
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "tests.warm_parent", str(theirs.fileno())],
+                    cwd=ROOT,
+                    env={**others, **start},
+                    pass_fds=[theirs.fileno()],
+                    # It ends when this pipe does.
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                )
+            atexit.register(_end, process)
             _parents[key] = ours
         return _parents[key]
+
+
+def _end(parent: subprocess.Popen[bytes]) -> None:
+    assert parent.stdin is not None
+    parent.stdin.close()
+    parent.wait()
