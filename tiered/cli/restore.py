@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
             found = read_bucket(store, parallel=arguments.parallel, report=show)
         if arguments.apply and target.cluster_id == found.cluster.cluster_id:
             return _already_there(target, json=arguments.json)
-        plan = plan_restore(found, arguments.brokers)
+        plan = plan_restore(found, arguments.brokers, arguments.leave_out)
         if arguments.apply:
             _apply(arguments, store, found, plan, target)
         else:

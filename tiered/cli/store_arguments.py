@@ -88,6 +88,13 @@ def _add_restore(commands: "Commands[Parser]") -> None:
         help="the ids of the brokers that will serve it, with commas: replicas are spread over them (1)",
     )
     parser.add_argument(
+        "--leave-out",
+        metavar="TOPIC",
+        action="append",
+        default=[],
+        help="bring the cluster back without this topic, which cannot be restored; may be repeated",
+    )
+    parser.add_argument(
         "-j", "--parallel", metavar="N", type=_parallel, default=16, help="requests to the store at once (16)"
     )
     json_option(parser)

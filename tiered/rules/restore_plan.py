@@ -9,7 +9,7 @@ of a step that no life uses up. So none of them was ever given out by the old cl
 checkpoint that we can see.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 from uuid import NAMESPACE_OID, UUID, uuid5
@@ -133,13 +133,17 @@ def next_life(number: int, step: int) -> int:
     return (max(0, number) // step + 1) * step
 
 
-def plan_restore(found: FoundBucket, brokers: Sequence[int]) -> RestorePlan:
-    """What to write for a cluster of these brokers, which all begin with empty disks."""
+def plan_restore(found: FoundBucket, brokers: Sequence[int], left_out: Collection[str] = ()) -> RestorePlan:
+    """What to write for a cluster of these brokers, which all begin with empty disks. Topics that are `left_out` do not
+    come back, and whatever is wrong with them is no problem."""
     cluster = found.cluster
-    entries = sorted(cluster.topics, key=lambda each: each.name)
+    entries = sorted((each for each in cluster.topics if each.name not in left_out), key=lambda each: each.name)
     groups, slot_count = _groups_of(found)
     committed = _furthest_commits(groups)
-    problems: list[str] = []
+    problems = [
+        f"there is no topic {name} to leave out"
+        for name in sorted({*left_out} - {each.name for each in cluster.topics})
+    ]
     topics = tuple(
         _topic(entry, found, tuple(brokers), committed, problems, start=index) for index, entry in enumerate(entries)
     )
@@ -161,7 +165,7 @@ def plan_restore(found: FoundBucket, brokers: Sequence[int]) -> RestorePlan:
         groups=restored_groups,
         moved_offsets=moved,
         pins=pins,
-        warnings=tuple(_warnings(found, topics, pins)),
+        warnings=(*_left_out(cluster, left_out), *_warnings(found, topics, pins)),
         problems=tuple(problems),
     )
 
@@ -333,6 +337,14 @@ def _restored_pins(pins: Sequence[PinEntry], topics: Sequence[RestoredTopic]) ->
 
 
 # What people should know
+
+
+def _left_out(cluster: ClusterCheckpoint, names: Collection[str]) -> list[str]:
+    return [
+        f"{name}: left out as you asked, with what groups had committed of it and snapshots of it; its objects stay in "
+        "the bucket, and no later restore from there knows it"
+        for name in sorted({*names} & {each.name for each in cluster.topics})
+    ]
 
 
 def _warnings(found: FoundBucket, topics: Sequence[RestoredTopic], pins: Sequence[PinEntry]) -> list[str]:

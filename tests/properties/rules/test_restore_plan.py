@@ -286,5 +286,34 @@ def test_a_partition_whose_records_are_all_deleted_is_no_problem() -> None:
     assert found.topics[0].partitions[0].cold_end_offset == 80
 
 
+def test_a_topic_that_is_left_out_holds_up_nobody_and_takes_its_offsets_and_snapshots_along() -> None:
+    other = UUID(int=8)
+    cluster = ClusterCheckpoint(
+        version=100,
+        cluster_id=CLUSTER,
+        topics=(entry(), entry(name="whole", topic_id=other)),
+        pins=(pinned("of-orders", (0, 0, 5)), pinned("of-whole", (0, 0, 5), topic_id=other)),
+    )
+    committed = groups(0, group("g", 5), group("h", 5, topic_id=other))
+    found = FoundBucket(
+        cluster=cluster,
+        cluster_etag="etag",
+        partitions={
+            (TOPIC_ID, 0): FoundPartition(fault="its newest object is gone"),
+            (other, 0): partition(0, 50),
+        },
+        groups={0: committed},
+    )
+    (problem,) = plan_restore(found, (1,)).problems
+    assert problem.startswith("orders-0: ")
+    made = plan_restore(found, (1,), ["orders"])
+    assert not made.problems
+    assert [topic.name for topic in made.topics] == ["whole"]
+    assert {each.group_id: len(each.offsets) for each in made.groups} == {"g": 0, "h": 1}
+    assert [each.name for each in made.pins] == ["of-whole"]
+    assert any(each.startswith("orders: left out as you asked") for each in made.warnings)
+    assert plan_restore(found, (1,), ["orders", "odrers"]).problems == ("there is no topic odrers to leave out",)
+
+
 def test_groups_that_their_checkpoint_could_not_hold_are_told() -> None:
     assert any("3 consumer groups" in each for each in plan(found_groups=[groups(0, left_out=3)]).warnings)

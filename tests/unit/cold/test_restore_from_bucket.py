@@ -91,6 +91,20 @@ def test_a_newest_object_that_is_gone_is_a_problem_of_the_plan(bucket: Bucket) -
     assert problem.startswith("orders-3: its newest object")
 
 
+def test_a_topic_that_is_left_out_stays_in_the_bucket_and_is_none_of_the_clusters(bucket: Bucket) -> None:
+    bucket.store.delete(bucket.segment.object_key)
+    found = read_bucket(bucket.store, parallel=PARALLEL)
+    plan = plan_restore(found, (1,), ["orders"])
+    assert not plan.problems
+    restore_claims.claim(bucket.store, plan, found, parallel=PARALLEL)
+    cluster = checkpoints.read_cluster_checkpoint(bucket.store)
+    assert cluster is not None
+    assert (cluster.topics, cluster.pins) == ((), ())
+    stored = checkpoints.read_partition_checkpoint(bucket.store, TOPIC_ID, PARTITION)
+    assert stored is not None
+    assert stored.checkpoint.cluster_id == CLUSTER
+
+
 def test_a_damaged_head_is_a_problem_and_damaged_groups_are_a_warning(bucket: Bucket) -> None:
     bucket.store.put(object_key.group_checkpoint_key(42), b"{}")
     found = bucket.plan()
