@@ -15,10 +15,12 @@ from tiered.cold.reader import ColdReader
 from tiered.cold.s3 import S3Store
 from tiered.errors import CorruptObject, StoreUnavailable
 from tiered.formats import record_batch
+from tiered.rules.read_ahead import ReadAheadLimits
 from tiered.runtime import BlockingPool
 from tiered.testing.faulty_s3 import FaultKind, FaultyS3
 
 OFFSETS = 600
+NO_READ_AHEAD = ReadAheadLimits(request_bytes=0, ahead_bytes=0)
 
 
 class Lab:
@@ -31,7 +33,7 @@ class Lab:
         self.store = S3Store(address, first_backoff_ms=1, max_backoff_ms=5, max_attempts=4)
         self._pool = BlockingPool("download", threads=4)
         self.cache = ChunkCache(directory / "cache", max_bytes=1 << 20, pool=self._pool)
-        self.reader = ColdReader(self.store, self.cache, self._pool, read_ahead_chunks=0)
+        self.reader = ColdReader(self.store, self.cache, self._pool, read_ahead=NO_READ_AHEAD)
         self.stored: StoredSegment = store_segment(self.store, directory, range(OFFSETS))
 
     def run(self, test: Callable[[], Awaitable[None]]) -> None:

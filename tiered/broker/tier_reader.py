@@ -42,6 +42,7 @@ class TierReader:
                 partition=partition.topic_partition.partition,
                 offset=offset,
                 max_bytes=max_bytes,
+                following=partition.committed_segment_at(segment.end_offset),
             )
         except Corrupt:
             self._counters.cold_corruptions += 1

@@ -31,6 +31,11 @@ class ByteBudget:
     def waiting(self) -> int:
         return len(self._waiting)
 
+    @property
+    def spare_bytes(self) -> int:
+        """What could be had without waiting."""
+        return 0 if self._waiting else self._free_bytes
+
     def has_free(self, size_bytes: int) -> bool:
         """True when `size_bytes` could be had without waiting."""
         return not self._waiting and min(size_bytes, self._max_bytes) <= self._free_bytes

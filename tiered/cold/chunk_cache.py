@@ -1,8 +1,9 @@
 """Verified chunks of cold segments on the local disk: one cache for all readers of a broker.
 
 Owns its folder, which is wiped at start: what is in it was verified by this process. Loads are shared and end
-in the cache whatever becomes of those who asked (T7). Must never hold more bytes than it may, and never keep a
-chunk whose load failed.
+in the cache whatever becomes of those who asked (T7); one load may bring several neighbouring chunks, each with an
+outcome of its own. Must never hold more bytes than it may, never keep a chunk whose load failed, and never do disk
+work on the event loop but open a file.
 """
 
 import asyncio
@@ -11,7 +12,8 @@ import logging
 import os
 import tempfile
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -29,11 +31,34 @@ log = logging.getLogger(__name__)
 ChunkKey: TypeAlias = tuple[UUID, int]
 """The object and the index of the chunk in it."""
 
+Loaded: TypeAlias = bytes | memoryview | Exception
+"""A chunk that was verified, or why there is none."""
+
 _SUFFIXES = (".chunk", ".unfinished")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkRun:
+    """Neighbouring chunks of one object, of so many bytes each, and how to load them with one request.
+
+    `load(count)` runs in a thread and answers with the first `count` of them, verified. What it raises is a failure of
+    all; one that it answers with is a failure of that chunk alone.
+    """
+
+    object_id: UUID
+    first_index: int
+    lengths: Sequence[int]
+    load: Callable[[int], Sequence[Loaded]]
+
+    def key(self, number: int) -> ChunkKey:
+        return self.object_id, self.first_index + number
 
 
 class ChunkFile(FileIO):
     """A file that is closed, without a complaint, when the last slice of it goes."""
+
+    is_named = False
+    """It is one of the cache's, which the next reader finds by its name."""
 
     def __del__(self) -> None:
         self.close()
@@ -52,12 +77,14 @@ class ChunkCacheState:
     loaded_bytes: int = 0
     read_ahead: int = 0
     held_bytes: int = 0
+    unread_bytes: int = 0
+    """Chunks that were loaded before anybody asked for them, and those on their way; at most half of the cache."""
 
 
 class ChunkCache:
     """At most `max_bytes` of chunks in `directory`, least recently used ones going first.
 
-    `pool` runs loads and disk writes; all loads together hold at most `max_bytes_in_flight`. Lives on one loop.
+    `pool` runs loads; all loads together hold at most `max_bytes_in_flight`. Lives on one loop.
     """
 
     def __init__(
@@ -66,9 +93,13 @@ class ChunkCache:
         self._directory = directory
         self._max_bytes = max_bytes
         self._pool = pool
+        # One thread, so that what is to go is gone before what comes is written; and not one of `pool`, where a chunk
+        # that has arrived would wait behind downloads that have not begun.
+        self._writing = BlockingPool("chunk-cache", threads=1)
         self._budget = ByteBudget(max_bytes_in_flight)
         self._flights: SingleFlight[ChunkKey, FileSlice] = SingleFlight()
         self._lengths: OrderedDict[ChunkKey, int] = OrderedDict()
+        self._unread: dict[ChunkKey, int] = {}
         self.state = ChunkCacheState()
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
@@ -79,6 +110,7 @@ class ChunkCache:
     async def stop(self) -> None:
         """Loads in progress are given up; who waits for them gets `ShuttingDown`."""
         await self._flights.stop()
+        await asyncio.to_thread(self._writing.close)
 
     @property
     def joined(self) -> int:
@@ -90,28 +122,84 @@ class ChunkCache:
         """What loads in progress hold of the byte budget."""
         return self._budget.taken_bytes
 
+    @property
+    def loading_chunks(self) -> int:
+        """Chunks on their way, those included whose request has not begun."""
+        return self._flights.flying
+
+    def has(self, key: ChunkKey) -> bool:
+        """True when the chunk is held, or on its way."""
+        return key in self._lengths or self._flights.is_flying(key)
+
+    def held(self, key: ChunkKey) -> FileSlice | None:
+        """The whole chunk if it is held; else `loading` has it later."""
+        found = self._open(key)
+        if found is not None:
+            self._read(key)
+            self.state.hits += 1
+            self.state.hit_bytes += found.length
+        return found
+
+    def loading(self, run: ChunkRun) -> "asyncio.Future[FileSlice]":
+        """The first chunk of `run`, on its way when this returns, with as many of the others as nobody has to wait for.
+
+        Ends with what was raised for that chunk. To give up the wait stops no load. A chunk that cannot be written to
+        disk is served all the same, from memory, and loaded again the next time.
+        """
+        key = run.key(0)
+        self._read(key)
+        if self._flights.is_flying(key):
+            return self._flights.join(key)
+        self._begin(run, 1 + self._room_ahead(run, 1), asked=1)
+        return self._flights.landing(key)
+
     async def get(self, key: ChunkKey, load: Callable[[], bytes], *, length: int) -> FileSlice:
         """The whole chunk, `length` bytes: held, or loaded by `load` in a thread. Raises what `load` raises.
 
-        `load` must verify what it answers with. A chunk that cannot be written to disk is served all the same,
-        from memory, and loaded again the next time.
+        `load` must verify what it answers with.
         """
-        held = self._held(key)
+        held = self.held(key)
         if held is not None:
-            self.state.hits += 1
-            self.state.hit_bytes += length
             return held
-        return await self._flights.result(key, lambda: self._load(key, load, length))
+        run = ChunkRun(object_id=key[0], first_index=key[1], lengths=(length,), load=lambda _: (load(),))
+        return await self.loading(run)
 
-    def read_ahead(self, key: ChunkKey, load: Callable[[], bytes], *, length: int) -> None:
-        """Begins to load a chunk that will be wanted soon; does nothing when reads that somebody waits for
-        could have to wait for it."""
-        if key in self._lengths or self._flights.is_flying(key) or not self._budget.has_free(2 * length):
-            return
-        self.state.read_ahead += 1
-        self._flights.begin(key, lambda: self._load(key, load, length))
+    def read_ahead(self, run: ChunkRun) -> int:
+        """Begins to load chunks that will be wanted soon, from the first of `run` to the one before the first that is
+        here or on its way; how many. Those are left out for which reads that somebody waits for could have to wait,
+        and those that would push out of the cache what nobody has read yet."""
+        count = self._room_ahead(run, 0)
+        if count:
+            self._begin(run, count, asked=0)
+        return count
 
-    def _held(self, key: ChunkKey) -> FileSlice | None:
+    def _room_ahead(self, run: ChunkRun, number: int) -> int:
+        """How many chunks of `run`, from this one on, may be loaded though nobody has asked for them."""
+        # As much as the first one stays free: for one that somebody asks for in the meantime.
+        spare_bytes = self._budget.spare_bytes - sum(run.lengths[:number]) - run.lengths[0]
+        unread_bytes = self._max_bytes // 2 - self.state.unread_bytes
+        count = 0
+        for each, length in enumerate(run.lengths[number:], number):
+            spare_bytes -= length
+            unread_bytes -= length
+            if spare_bytes < 0 or unread_bytes < 0 or self.has(run.key(each)):
+                break
+            count += 1
+        return count
+
+    def _begin(self, run: ChunkRun, count: int, *, asked: int) -> None:
+        keys = [run.key(number) for number in range(count)]
+        self._flights.begin(keys, lambda: self._load(run, keys))
+        self.state.read_ahead += count - asked
+        for key, length in zip(keys[asked:], run.lengths[asked:], strict=False):
+            self._unread[key] = length
+            self.state.unread_bytes += length
+
+    def _read(self, key: ChunkKey) -> None:
+        """Somebody has asked for it, or nobody ever will."""
+        self.state.unread_bytes -= self._unread.pop(key, 0)
+
+    def _open(self, key: ChunkKey) -> FileSlice | None:
         length = self._lengths.get(key)
         if length is None:
             return None
@@ -126,44 +214,70 @@ class ChunkCache:
         self._lengths.move_to_end(key)
         return FileSlice(file=file, position=0, length=length)
 
-    async def _load(self, key: ChunkKey, load: Callable[[], bytes], length: int) -> FileSlice:
-        self.state.loads += 1
+    async def _load(self, run: ChunkRun, keys: Sequence[ChunkKey]) -> Sequence[FileSlice | Exception]:
+        lengths = run.lengths[: len(keys)]
+        failures = len(keys)
+        self.state.loads += len(keys)
         try:
-            async with self._budget.taken(length):
-                data = await self._pool.run(load)
-                self.state.loaded_bytes += len(data)
-                assert len(data) == length, "a load answered with another length than announced"
-                file = await self._keep(key, data)
-        except BaseException:
-            self.state.failures += 1
-            raise
-        return FileSlice(file=file, position=0, length=length)
+            async with self._budget.taken(sum(lengths)):
+                loaded = await self._pool.run(run.load, len(keys))
+                files = await self._keep(keys, lengths, loaded)
+            failures = sum(isinstance(each, Exception) for each in loaded)
+        finally:
+            self.state.failures += failures
+            for key in keys:
+                if key not in self._lengths:
+                    self._read(key)
+        return [
+            file if isinstance(file, Exception) else FileSlice(file=file, position=0, length=length)
+            for file, length in zip(files, lengths, strict=True)
+        ]
 
-    async def _keep(self, key: ChunkKey, data: bytes) -> FileIO:
-        """The chunk in an open file: one of the cache, or a nameless one where the cache has no room for it."""
-        length = len(data)
+    async def _keep(
+        self, keys: Sequence[ChunkKey], lengths: Sequence[int], loaded: Sequence[Loaded]
+    ) -> Sequence[FileIO | Exception]:
+        """Each chunk in an open file: one of the cache, or a nameless one where the cache has no room for it."""
+        victims: list[Path] = []
+        work: list[tuple[Path | None, Loaded]] = []
+        for key, length, data in zip(keys, lengths, loaded, strict=True):
+            path: Path | None = None
+            if not isinstance(data, Exception):
+                assert len(data) == length, "a load answered with another length than announced"
+                self.state.loaded_bytes += length
+                victims += self._make_room(length)
+                # Without room it is larger than the cache, or others are just written into all of it.
+                if self.state.held_bytes + length <= self._max_bytes:
+                    self.state.held_bytes += length
+                    path = self._path(key)
+            work.append((path, data))
+        try:
+            files = await self._writing.run(_write_all, victims, work)
+        except BaseException:
+            self.state.held_bytes -= sum(length for length, (path, _) in zip(lengths, work, strict=True) if path)
+            raise
+        for key, length, (path, data), file in zip(keys, lengths, work, files, strict=True):
+            if path is not None and isinstance(file, ChunkFile) and file.is_named:
+                self._lengths[key] = length
+                continue
+            if path is not None:
+                self.state.held_bytes -= length
+            if not isinstance(data, Exception):
+                self.state.uncached += 1
+        return files
+
+    def _make_room(self, length: int) -> list[Path]:
+        """Forgets the least recently used until there is room; their files, which are still to be removed."""
+        victims: list[Path] = []
         while self.state.held_bytes + length > self._max_bytes and self._lengths:
             victim = next(iter(self._lengths))
             self._forget(victim)
             self.state.evictions += 1
-            await self._pool.run(_remove, self._path(victim))
-        if self.state.held_bytes + length > self._max_bytes:
-            # Larger than the cache, or others are just writing into all of it.
-            self.state.uncached += 1
-            return await self._pool.run(_nameless, data)
-        self.state.held_bytes += length
-        try:
-            file = await self._pool.run(_write, self._path(key), data)
-        except OSError as error:
-            self.state.held_bytes -= length
-            self.state.uncached += 1
-            log.warning("the chunk cache cannot be written, cold reads go on without it: %s", error.strerror)
-            return await self._pool.run(_nameless, data)
-        self._lengths[key] = length
-        return file
+            victims.append(self._path(victim))
+        return victims
 
     def _forget(self, key: ChunkKey) -> None:
         self.state.held_bytes -= self._lengths.pop(key)
+        self._read(key)
 
     def _path(self, key: ChunkKey) -> Path:
         return self._directory / f"{key[0]}-{key[1]}.chunk"
@@ -182,19 +296,39 @@ def _remove(path: Path) -> None:
         log.warning("an evicted chunk could not be removed before the next start: %s", error.strerror)
 
 
-def _write(path: Path, data: bytes) -> FileIO:
+def _write_all(victims: Sequence[Path], work: Sequence[tuple[Path | None, Loaded]]) -> list[ChunkFile | Exception]:
+    """Runs in the writing thread. A chunk whose file cannot be written is in a nameless one."""
+    for victim in victims:
+        _remove(victim)
+    files: list[ChunkFile | Exception] = []
+    for path, data in work:
+        if isinstance(data, Exception):
+            files.append(data)
+            continue
+        try:
+            files.append(_nameless(data) if path is None else _write(path, data))
+        except StoreUnavailable as error:
+            files.append(error)
+    return files
+
+
+def _write(path: Path, data: bytes | memoryview) -> ChunkFile:
     unfinished = path.with_suffix(".unfinished")
     try:
         # No fsync: after a crash the folder is wiped.
-        unfinished.write_bytes(data)
+        file = ChunkFile(unfinished, "wb+")
+        _write_whole(file, data)
         unfinished.rename(path)
-        return ChunkFile(path)
-    except OSError:
-        unfinished.unlink(missing_ok=True)
-        raise
+    except OSError as error:
+        log.warning("the chunk cache cannot be written, cold reads go on without it: %s", error.strerror)
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        return _nameless(data)
+    file.is_named = True
+    return file
 
 
-def _nameless(data: bytes) -> FileIO:
+def _nameless(data: bytes | memoryview) -> ChunkFile:
     """An open file without a name that holds `data`; in memory where the system can."""
     try:
         if hasattr(os, "memfd_create"):
@@ -203,10 +337,14 @@ def _nameless(data: bytes) -> FileIO:
             fd, name = tempfile.mkstemp(prefix="tiered-chunk-")
             Path(name).unlink()
             file = ChunkFile(fd, "rb+")
-        view = memoryview(data)
-        while view:
-            view = view[file.write(view) :]
+        _write_whole(file, data)
     except OSError as error:
         reason = errno.errorcode.get(error.errno or 0, "?")
         raise StoreUnavailable(f"no room for a chunk that was read from the store ({reason}); free some") from error
     return file
+
+
+def _write_whole(file: FileIO, data: bytes | memoryview) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) :]

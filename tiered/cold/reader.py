@@ -6,64 +6,40 @@ bytes that fail a check (T8).
 """
 
 import asyncio
-import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
-from tiered.cold.chunk_cache import ChunkCache, ChunkCacheState
+from tiered.cold.chunk_cache import ChunkCache, ChunkCacheState, ChunkRun
+from tiered.cold.chunk_loads import ChecksState, ChunkLoads, Where
 from tiered.cold.object_store import ObjectStore
+from tiered.cold.sequential_readers import SequentialReaders
 from tiered.cold.single_flight import SingleFlight
-from tiered.errors import Corrupt, CorruptBatch, CorruptObject, ObjectMissing
+from tiered.errors import Corrupt, CorruptBatch, CorruptObject
 from tiered.file_slice import FileSlice
 from tiered.formats import chunk_table, record_batch, segment_object
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.chunk_table import ChunkRow
 from tiered.formats.segment_object import SegmentTail
+from tiered.rules.read_ahead import DEFAULT_LIMITS, ReadAheadLimits
 from tiered.runtime import BlockingPool
 
 T = TypeVar("T")
 
 MAX_TAIL_BYTES = 256 << 20
 DEFAULT_OPEN_TAIL_BYTES = 32 << 20
-DEFAULT_READ_AHEAD_CHUNKS = 4
 _TAIL_OVERHEAD = 4  # A parsed table takes about so many times its bytes.
-_REMEMBERED_READERS = 1024
 
 
 @dataclass(slots=True)
-class ColdReaderState:
-    """Counts since the start, for metrics. `refetched`: reads that failed a check once and passed it the second
-    time; `corrupt` and `missing` are reads that ended in that error."""
+class ColdReaderState(ChecksState):
+    """Counts since the start, for metrics."""
 
     reads: int = 0
     tails_opened: int = 0
-    refetched: int = 0
-    corrupt: int = 0
-    missing: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Where:
-    """A segment with the names that people know it by."""
-
-    topic: str
-    partition: int
-    segment: CommittedSegment
-
-    def named(self, error: Corrupt) -> Corrupt:
-        """The same failure as an error that names everything (T8)."""
-        segment = self.segment
-        what = (
-            f"topic {self.topic} partition {self.partition} offsets {segment.base_offset} to "
-            f"{segment.end_offset - 1}, object {segment.object_key}"
-        )
-        if isinstance(error, ObjectMissing):
-            return ObjectMissing(f"{what}: the object is missing; restore it, or move the log start above it")
-        return CorruptObject(f"{what}: {error}; restore the object, or move the log start above it")
 
 
 class ColdReader:
@@ -80,7 +56,7 @@ class ColdReader:
         pool: BlockingPool,
         *,
         open_tail_bytes: int = DEFAULT_OPEN_TAIL_BYTES,
-        read_ahead_chunks: int = DEFAULT_READ_AHEAD_CHUNKS,
+        read_ahead: ReadAheadLimits = DEFAULT_LIMITS,
     ) -> None:
         self._store = store
         self._cache = cache
@@ -88,12 +64,12 @@ class ColdReader:
         # Cutting a cached chunk must not queue behind downloads from a store that is away.
         self._cutting = BlockingPool("cold-cut", threads=1)
         self._open_tail_bytes = open_tail_bytes
-        self._read_ahead_chunks = read_ahead_chunks
         self._opening: SingleFlight[UUID, SegmentTail] = SingleFlight()
         self._tails: OrderedDict[UUID, tuple[SegmentTail, int]] = OrderedDict()
         self._tails_bytes = 0
-        self._last_chunk: OrderedDict[UUID, int] = OrderedDict()
+        self._readers = SequentialReaders(read_ahead)
         self.state = ColdReaderState()
+        self._loads = ChunkLoads(store, self.state)
 
     @property
     def cache_state(self) -> ChunkCacheState:
@@ -112,18 +88,24 @@ class ColdReader:
         await asyncio.to_thread(self._cutting.close)
 
     async def read(
-        self, segment: CommittedSegment, *, topic: str, partition: int, offset: int, max_bytes: int
+        self,
+        segment: CommittedSegment,
+        *,
+        topic: str,
+        partition: int,
+        offset: int,
+        max_bytes: int,
+        following: CommittedSegment | None = None,
     ) -> FileSlice:
         """Whole batches from the one that holds `offset`: at least one, otherwise at most `max_bytes`, and never
-        beyond a chunk. `offset` lies in the segment."""
+        beyond a chunk. `offset` lies in the segment. `following` is the one after it, where reading ahead goes on."""
         assert segment.base_offset <= offset < segment.end_offset, "the catalogue gave another segment"
         self.state.reads += 1
-        where = _Where(topic=topic, partition=partition, segment=segment)
+        where = Where(topic=topic, partition=partition, segment=segment)
         tail = await self._open(where)
         index = chunk_table.chunk_for_offset(tail.chunks, offset)
-        chunk = await self._chunk(where, tail.chunks, index)
-        self._read_ahead(where, tail.chunks, index)
         row = tail.chunks[index]
+        chunk = await self._chunk_in_order(where, tail.chunks, index, following)
         if offset <= row.first_offset and row.length <= max_bytes:
             return chunk
         return await self._examine(where, _cut, chunk, offset, max_bytes)
@@ -133,7 +115,7 @@ class ColdReader:
     ) -> tuple[int, int] | None:
         """Offset and timestamp of the first record at or above `start_offset` whose timestamp is at least
         `timestamp_ms`; None when the segment has none. Timestamps need not ascend."""
-        where = _Where(topic=topic, partition=partition, segment=segment)
+        where = Where(topic=topic, partition=partition, segment=segment)
         tail = await self._open(where)
         first = chunk_table.chunks_for_timestamp(tail.chunks, timestamp_ms)
         if first is None:
@@ -150,11 +132,11 @@ class ColdReader:
 
     async def tail(self, segment: CommittedSegment, *, topic: str, partition: int) -> SegmentTail:
         """The segment's footer, chunk table, leader epochs, aborted transactions and producer snapshot."""
-        return await self._open(_Where(topic=topic, partition=partition, segment=segment))
+        return await self._open(Where(topic=topic, partition=partition, segment=segment))
 
     # Tails
 
-    async def _open(self, where: _Where) -> SegmentTail:
+    async def _open(self, where: Where) -> SegmentTail:
         object_id = where.segment.object_id
         held = self._tails.get(object_id)
         if held is not None:
@@ -162,7 +144,10 @@ class ColdReader:
             return held[0]
         return await self._opening.result(object_id, partial(self._fetch_tail, where))
 
-    async def _fetch_tail(self, where: _Where) -> SegmentTail:
+    async def _fetch_tails(self, where: Where) -> Sequence[SegmentTail]:
+        return (await self._fetch_tail(where),)
+
+    async def _fetch_tail(self, where: Where) -> SegmentTail:
         tail = await self._pool.run(self._load_tail, where)
         self.state.tails_opened += 1
         weight = (where.segment.size_bytes - where.segment.log_bytes) * _TAIL_OVERHEAD
@@ -173,55 +158,82 @@ class ColdReader:
             self._tails_bytes -= freed
         return tail
 
-    def _load_tail(self, where: _Where) -> SegmentTail:
+    def _load_tail(self, where: Where) -> SegmentTail:
         """Runs in a thread of the pool."""
-        return self._checked(where, partial(load_tail, self._store, where.segment, where.partition))
+        return self._loads.checked(where, partial(load_tail, self._store, where.segment, where.partition))
 
     # Chunks
 
-    async def _chunk(self, where: _Where, chunks: Sequence[ChunkRow], index: int) -> FileSlice:
+    async def _chunk(self, where: Where, chunks: Sequence[ChunkRow], index: int) -> FileSlice:
+        """One chunk, and nothing is expected of who asks for it."""
+        held = self._cache.held((where.segment.object_id, index))
+        return held if held is not None else await self._cache.loading(self._run(where, chunks, index, 0))
+
+    async def _chunk_in_order(
+        self, where: Where, chunks: Sequence[ChunkRow], index: int, following: CommittedSegment | None
+    ) -> FileSlice:
+        """One chunk for a reader that may go on to the next. What it will want is on its way before it has this one."""
         row = chunks[index]
-        return await self._cache.get(
-            (where.segment.object_id, index), partial(self._load_chunk, where, row), length=row.length
+        held = self._cache.held((where.segment.object_id, index))
+        pace = self._readers.moved(
+            where.topic,
+            where.partition,
+            first_offset=row.first_offset,
+            last_offset=row.last_offset,
+            chunk_bytes=row.length,
+            waited=held is None,
         )
+        # What is on its way to this one reader begins before what is only expected of it.
+        loading = None if held is not None else self._cache.loading(self._run(where, chunks, index, pace.request_bytes))
+        left_bytes = self._read_ahead(where, chunks, index + 1, pace.ahead_bytes, pace.request_bytes)
+        if left_bytes > 0 and following is not None:
+            self._read_ahead_in(replace(where, segment=following), left_bytes, pace.request_bytes)
+        if held is not None:
+            return held
+        assert loading is not None
+        return await loading
 
-    def _read_ahead(self, where: _Where, chunks: Sequence[ChunkRow], index: int) -> None:
-        """Starts on the next chunk, and on several once a reader goes through the object in order."""
+    def _read_ahead(
+        self, where: Where, chunks: Sequence[ChunkRow], index: int, ahead_bytes: int, request_bytes: int
+    ) -> int:
+        """Begins to load so much from this chunk on, but for what is here already; how much is left for the segment
+        after this one. Nothing when there is no room for more now."""
+        while ahead_bytes > 0 and index < len(chunks):
+            if self._cache.has((where.segment.object_id, index)):
+                count = 1
+            else:
+                count = self._cache.read_ahead(self._run(where, chunks, index, request_bytes))
+                if not count:
+                    return 0
+            ahead_bytes -= sum(row.length for row in chunks[index : index + count])
+            index += count
+        return ahead_bytes
+
+    def _read_ahead_in(self, where: Where, ahead_bytes: int, request_bytes: int) -> None:
+        """The same from the beginning of the segment to come; its tail first, if it is not open."""
         object_id = where.segment.object_id
-        sequential = self._last_chunk.get(object_id, -2) in (index - 1, index)
-        self._last_chunk[object_id] = index
-        self._last_chunk.move_to_end(object_id)
-        if len(self._last_chunk) > _REMEMBERED_READERS:
-            self._last_chunk.popitem(last=False)
-        ahead = self._read_ahead_chunks if sequential else min(1, self._read_ahead_chunks)
-        for next_index in range(index + 1, min(index + 1 + ahead, len(chunks))):
-            row = chunks[next_index]
-            self._cache.read_ahead((object_id, next_index), partial(self._load_chunk, where, row), length=row.length)
+        if object_id in self._tails:
+            self._read_ahead(where, self._tails[object_id][0].chunks, 0, ahead_bytes, request_bytes)
+        elif not self._opening.is_flying(object_id):
+            self._opening.begin((object_id,), partial(self._fetch_tails, where))
 
-    def _load_chunk(self, where: _Where, row: ChunkRow) -> bytes:
-        """Runs in a thread of the pool."""
-        return self._checked(where, partial(_load_chunk, self._store, where.segment.object_key, row))
+    def _run(self, where: Where, chunks: Sequence[ChunkRow], index: int, request_bytes: int) -> ChunkRun:
+        """The chunk and those after it, together `request_bytes` to the nearest chunk."""
+        end, total_bytes = index + 1, chunks[index].length
+        while end < len(chunks) and total_bytes + chunks[end].length // 2 <= request_bytes:
+            total_bytes += chunks[end].length
+            end += 1
+        rows = chunks[index:end]
+        return ChunkRun(
+            object_id=where.segment.object_id,
+            first_index=index,
+            lengths=[row.length for row in rows],
+            load=lambda count: self._loads.load(where, rows[:count]),
+        )
 
     # Checks
 
-    def _checked(self, where: _Where, load: Callable[[], T]) -> T:
-        """What `load` answers with. A failed check is tried once more, because the way here may be at fault and
-        not the object; then the error names everything."""
-        try:
-            return load()
-        except ObjectMissing as error:
-            self.state.missing += 1
-            raise where.named(error) from error
-        except Corrupt:
-            try:
-                loaded = load()
-            except Corrupt as error:
-                self.state.corrupt += 1
-                raise where.named(error) from error
-            self.state.refetched += 1
-            return loaded
-
-    async def _examine(self, where: _Where, examine: Callable[..., T], *arguments: object) -> T:
+    async def _examine(self, where: Where, examine: Callable[..., T], *arguments: object) -> T:
         try:
             return await self._cutting.run(examine, *arguments)
         except Corrupt as error:
@@ -247,16 +259,6 @@ def load_tail(store: ObjectStore, segment: CommittedSegment, partition: int) -> 
     if footer.previous_root_sha256.hex() != segment.previous_root_sha256:
         raise CorruptObject("its footer follows another segment than the catalogue says")
     return tail
-
-
-def _load_chunk(store: ObjectStore, key: str, row: ChunkRow) -> bytes:
-    data = store.get_range(key, row.position, row.length)
-    if hashlib.sha256(data).digest() != row.sha256:
-        raise CorruptObject(
-            f"the chunk of offsets {row.first_offset} to {row.last_offset} (bytes {row.position} to "
-            f"{row.position + row.length - 1}) fails its SHA-256"
-        )
-    return data
 
 
 def _cut(chunk: FileSlice, offset: int, max_bytes: int) -> FileSlice:

@@ -5,7 +5,7 @@ it begins anew.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
 from tiered.errors import ShuttingDown
@@ -34,41 +34,71 @@ class SingleFlight(Generic[K, V]):
         if self._tasks:
             await asyncio.wait(self._tasks)
 
+    @property
+    def flying(self) -> int:
+        """Keys whose work is under way."""
+        return len(self._results)
+
     def is_flying(self, key: K) -> bool:
         return key in self._results
 
     async def result(self, key: K, work: Callable[[], Awaitable[V]]) -> V:
         """The value of `work`, which is begun unless it is under way. Raises what it raises, to every waiter."""
-        if key in self._results:
-            self.joined += 1
-        else:
-            self.begin(key, work)
-        return await asyncio.shield(self._results[key])
+        if self.is_flying(key):
+            return await self.join(key)
 
-    def begin(self, key: K, work: Callable[[], Awaitable[V]]) -> None:
-        """Begins `work`, which nobody has to wait for. It must not be under way."""
+        async def alone() -> Sequence[V | Exception]:
+            return (await work(),)
+
+        self.begin((key,), alone)
+        return await self.landing(key)
+
+    def join(self, key: K) -> "asyncio.Future[V]":
+        """What the work under way for `key` will end with, for one who came later."""
+        self.joined += 1
+        return self.landing(key)
+
+    def landing(self, key: K) -> "asyncio.Future[V]":
+        """What the work under way for `key` will end with. To give it up changes nothing for the work."""
+        return asyncio.shield(self._results[key])
+
+    def begin(self, keys: Sequence[K], work: Callable[[], Awaitable[Sequence[V | Exception]]]) -> None:
+        """Begins one piece of work for several keys, which nobody has to wait for; none of them may be under way.
+
+        It ends with a value or a failure for each of them, in their order. What it raises is a failure of all.
+        """
         if self._group is None:
             raise ShuttingDown("cold reads have stopped; ask again after the restart")
-        assert key not in self._results
-        result: asyncio.Future[V] = asyncio.get_running_loop().create_future()
-        result.add_done_callback(_retrieve)
-        self._results[key] = result
-        task = self._group.create_task(self._fly(key, work, result))
+        loop = asyncio.get_running_loop()
+        for key in keys:
+            assert key not in self._results
+            result: asyncio.Future[V] = loop.create_future()
+            result.add_done_callback(_retrieve)
+            self._results[key] = result
+        task = self._group.create_task(self._fly(keys, work))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda ended: self._ended(ended, keys))
 
-    async def _fly(self, key: K, work: Callable[[], Awaitable[V]], result: "asyncio.Future[V]") -> None:
+    async def _fly(self, keys: Sequence[K], work: Callable[[], Awaitable[Sequence[V | Exception]]]) -> None:
+        outcomes: Sequence[V | Exception]
         try:
-            value = await work()
-        except asyncio.CancelledError:
-            result.set_exception(ShuttingDown("cold reads have stopped; ask again after the restart"))
-            raise
+            outcomes = await work()
         except Exception as error:  # noqa: BLE001 - given to every waiter as it is, not swallowed
-            result.set_exception(error)
-        else:
-            result.set_result(value)
-        finally:
-            del self._results[key]
+            outcomes = [error] * len(keys)
+        self._land(keys, outcomes)
+
+    def _ended(self, task: "asyncio.Task[None]", keys: Sequence[K]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():  # Perhaps before its first step, so that nothing of it has run.
+            self._land(keys, [ShuttingDown("cold reads have stopped; ask again after the restart") for _ in keys])
+
+    def _land(self, keys: Sequence[K], outcomes: Sequence[V | Exception]) -> None:
+        for key, outcome in zip(keys, outcomes, strict=True):
+            result = self._results.pop(key)
+            if isinstance(outcome, Exception):
+                result.set_exception(outcome)
+            else:
+                result.set_result(outcome)
 
 
 def _retrieve(result: "asyncio.Future[V]") -> None:

@@ -2,88 +2,15 @@
 
 import asyncio
 import os
-import threading
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 
+from tests.unit.cold.cached_chunks import OBJECT, Loads, content, on_disk, until, with_cache
 from tiered.cold.byte_budget import ByteBudget
-from tiered.cold.chunk_cache import ChunkCache, ChunkKey
+from tiered.cold.chunk_cache import ChunkCache
 from tiered.errors import CorruptObject, ShuttingDown, StoreUnavailable, Throttled
-from tiered.runtime import BlockingPool
-
-OBJECT = uuid4()
-
-
-class Loads:
-    """Chunks whose content tells their key; `gate` holds loads back, `fail` makes them fail."""
-
-    def __init__(self) -> None:
-        self.gate = threading.Event()
-        self.gate.set()
-        self.fail: Exception | None = None
-        self.calls: list[ChunkKey] = []
-        self.most_at_once = 0
-        self._running = 0
-        self._lock = threading.Lock()
-
-    def of(self, key: ChunkKey, length: int) -> Callable[[], bytes]:
-        def load() -> bytes:
-            with self._lock:
-                self.calls.append(key)
-                self._running += 1
-                self.most_at_once = max(self.most_at_once, self._running)
-            try:
-                assert self.gate.wait(30)
-                if self.fail is not None:
-                    raise self.fail
-                return content(key, length)
-            finally:
-                with self._lock:
-                    self._running -= 1
-
-        return load
-
-
-def content(key: ChunkKey, length: int) -> bytes:
-    return (f"{key[0]}/{key[1]}|".encode() * (length // 30 + 1))[:length]
-
-
-def with_cache(
-    directory: Path,
-    test: Callable[[ChunkCache, Loads], Awaitable[None]],
-    *,
-    max_bytes: int = 10_000,
-    max_bytes_in_flight: int = 1 << 20,
-    threads: int = 8,
-) -> None:
-    async def run() -> None:
-        pool = BlockingPool("download", threads=threads)
-        loads = Loads()
-        cache = ChunkCache(directory, max_bytes=max_bytes, pool=pool, max_bytes_in_flight=max_bytes_in_flight)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                await cache.start(tasks)
-                await test(cache, loads)
-                loads.gate.set()
-                await cache.stop()
-        finally:
-            loads.gate.set()
-            pool.close()
-
-    asyncio.run(run())
-
-
-def on_disk(directory: Path) -> int:
-    return sum(path.stat().st_size for path in directory.iterdir())
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 def test_second_read_comes_from_disk(tmp_path: Path) -> None:
@@ -216,13 +143,13 @@ def test_loads_together_stay_within_the_byte_budget(tmp_path: Path) -> None:
 def test_read_ahead_gives_way_to_readers(tmp_path: Path) -> None:
     async def test(cache: ChunkCache, loads: Loads) -> None:
         first, ahead, late = (OBJECT, 0), (OBJECT, 1), (OBJECT, 2)
-        cache.read_ahead(ahead, loads.of(ahead, 1000), length=1000)
+        cache.read_ahead(loads.run(ahead, [1000]))
         await until(lambda: cache.state.held_bytes == 1000)
         loads.gate.clear()
         reader = asyncio.ensure_future(cache.get(first, loads.of(first, 1000), length=1000))
         await until(lambda: first in loads.calls)
-        cache.read_ahead(ahead, loads.of(ahead, 1000), length=1000)
-        cache.read_ahead(late, loads.of(late, 1000), length=1000)
+        cache.read_ahead(loads.run(ahead, [1000]))
+        cache.read_ahead(loads.run(late, [1000]))
         loads.gate.set()
         await reader
         assert late not in loads.calls
@@ -236,7 +163,7 @@ def test_failed_read_ahead_disturbs_nobody(tmp_path: Path) -> None:
     async def test(cache: ChunkCache, loads: Loads) -> None:
         key = (OBJECT, 3)
         loads.fail = StoreUnavailable("away")
-        cache.read_ahead(key, loads.of(key, 1000), length=1000)
+        cache.read_ahead(loads.run(key, [1000]))
         await until(lambda: cache.state.failures == 1)
         loads.fail = None
         assert (await cache.get(key, loads.of(key, 1000), length=1000)).read() == content(key, 1000)

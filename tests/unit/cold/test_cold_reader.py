@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,65 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.unit.cold.reader_lab import Lab
 from tests.unit.cold.stored_segments import PARTITION, TOPIC, StoredSegment, store_segment
-from tiered.cold.chunk_cache import ChunkCache
-from tiered.cold.local import LocalStore
-from tiered.cold.reader import ColdReader
 from tiered.errors import CorruptObject, ObjectMissing
-from tiered.file_slice import FileSlice
 from tiered.formats import record_batch
-from tiered.runtime import BlockingPool
 
 NAMED = r"topic orders partition 3 offsets 0 to 399, object segments/\S+"
-
-
-class Lab:
-    """A reader over a local store in a temporary folder."""
-
-    def __init__(self, directory: Path, *, read_ahead_chunks: int = 0, open_tail_bytes: int = 1 << 20) -> None:
-        (directory / "objects").mkdir(parents=True)
-        self.directory = directory
-        self.store = LocalStore(directory / "objects")
-        self._pool = BlockingPool("download", threads=4)
-        self.cache = ChunkCache(directory / "cache", max_bytes=1 << 20, pool=self._pool)
-        self.reader = ColdReader(
-            self.store,
-            self.cache,
-            self._pool,
-            read_ahead_chunks=read_ahead_chunks,
-            open_tail_bytes=open_tail_bytes,
-        )
-
-    def run(self, test: Callable[[], Awaitable[None]]) -> None:
-        async def run() -> None:
-            async with asyncio.TaskGroup() as tasks:
-                await self.reader.start(tasks)
-                await test()
-                await self.reader.stop()
-
-        try:
-            asyncio.run(run())
-        finally:
-            self._pool.close()
-
-    async def read(self, stored: StoredSegment, offset: int, max_bytes: int = 1 << 20) -> FileSlice:
-        return await self.reader.read(
-            stored.committed, topic=TOPIC, partition=PARTITION, offset=offset, max_bytes=max_bytes
-        )
-
-    async def at_time(self, stored: StoredSegment, timestamp_ms: int, start_offset: int = 0) -> tuple[int, int] | None:
-        return await self.reader.offset_for_timestamp(
-            stored.committed, topic=TOPIC, partition=PARTITION, timestamp_ms=timestamp_ms, start_offset=start_offset
-        )
-
-    def object_path(self, stored: StoredSegment) -> Path:
-        return self.directory / "objects" / stored.committed.object_key
-
-    def flip(self, stored: StoredSegment, position: int) -> None:
-        path = self.object_path(stored)
-        data = bytearray(path.read_bytes())
-        data[position] ^= 0x10
-        path.write_bytes(data)
 
 
 @pytest.fixture
@@ -246,26 +192,6 @@ def test_restored_object_is_served_again(lab: Lab) -> None:
             await lab.read(stored, 0)
         path.write_bytes(good)
         assert (await lab.read(stored, 0)).read() == stored.log[: (await lab.read(stored, 0)).length]
-
-    lab.run(test)
-
-
-def test_next_chunks_are_read_ahead_for_a_sequential_reader(tmp_path: Path) -> None:
-    lab = Lab(tmp_path, read_ahead_chunks=3)
-    stored = stored_in(lab)
-
-    async def test() -> None:
-        tail = await lab.reader.tail(stored.committed, topic=TOPIC, partition=PARTITION)
-        await lab.read(stored, 0)
-        assert lab.cache.state.read_ahead == 1
-        await lab.read(stored, tail.chunks[1].first_offset)
-        assert lab.cache.state.read_ahead == 4
-        async with asyncio.timeout(30):
-            while lab.cache.state.held_bytes < sum(row.length for row in tail.chunks[:5]):
-                await asyncio.sleep(0.001)
-        assert lab.cache.state.loads == 5
-        await lab.read(stored, tail.chunks[4].first_offset)
-        assert lab.cache.state.hits + lab.cache.joined >= 1
 
     lab.run(test)
 

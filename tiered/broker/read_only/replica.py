@@ -148,12 +148,15 @@ class ReadReplica:
             if not isinstance(partition.plan_read(offset), read_plan.Cold):
                 return partition, None
             try:
+                segment = partition.segment_at(offset)
+                is_last = segment.end_offset >= partition.cold_end_offset
                 found = await self.cold_reader.read(
-                    partition.segment_at(offset),
+                    segment,
                     topic=partition.topic,
                     partition=partition.partition,
                     offset=offset,
                     max_bytes=max_bytes,
+                    following=None if is_last else partition.segment_at(segment.end_offset),
                 )
             except ObjectMissing as error:
                 missing = error

@@ -1,0 +1,100 @@
+"""A cold reader over a local store in a temporary folder, for tests of what it answers and what it asks for."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from tests.unit.cold.stored_segments import PARTITION, TOPIC, StoredSegment
+from tiered.cold.chunk_cache import ChunkCache
+from tiered.cold.local import LocalStore
+from tiered.cold.reader import ColdReader
+from tiered.file_slice import FileSlice
+from tiered.formats.checkpoint import CommittedSegment
+from tiered.rules.read_ahead import ReadAheadLimits
+from tiered.runtime import BlockingPool
+
+NO_READ_AHEAD = ReadAheadLimits(request_bytes=0, ahead_bytes=0)
+
+
+class WatchedStore(LocalStore):
+    """Notes what is asked for. `gate` holds answers back; `flip_next` damages one of them on its way."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.ranges: list[tuple[str, int, int]] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.flip_next: int | None = None
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        self.ranges.append((key, start, length))
+        assert self.gate.wait(30)
+        data = bytearray(super().get_range(key, start, length))
+        if self.flip_next is not None:
+            data[self.flip_next] ^= 0x10
+            self.flip_next = None
+        return bytes(data)
+
+
+class Lab:
+    """A reader over a local store in a temporary folder."""
+
+    def __init__(
+        self, directory: Path, *, read_ahead: ReadAheadLimits = NO_READ_AHEAD, open_tail_bytes: int = 1 << 20
+    ) -> None:
+        (directory / "objects").mkdir(parents=True)
+        self.directory = directory
+        self.store = WatchedStore(directory / "objects")
+        self._pool = BlockingPool("download", threads=4)
+        self.cache = ChunkCache(directory / "cache", max_bytes=1 << 20, pool=self._pool)
+        self.reader = ColdReader(
+            self.store,
+            self.cache,
+            self._pool,
+            read_ahead=read_ahead,
+            open_tail_bytes=open_tail_bytes,
+        )
+
+    def run(self, test: Callable[[], Awaitable[None]]) -> None:
+        async def run() -> None:
+            async with asyncio.TaskGroup() as tasks:
+                await self.reader.start(tasks)
+                await test()
+                await self.reader.stop()
+
+        try:
+            asyncio.run(run())
+        finally:
+            self._pool.close()
+
+    async def read(
+        self,
+        stored: StoredSegment,
+        offset: int,
+        max_bytes: int = 1 << 20,
+        *,
+        following: CommittedSegment | None = None,
+    ) -> FileSlice:
+        return await self.reader.read(
+            stored.committed,
+            topic=TOPIC,
+            partition=PARTITION,
+            offset=offset,
+            max_bytes=max_bytes,
+            following=following,
+        )
+
+    async def at_time(self, stored: StoredSegment, timestamp_ms: int, start_offset: int = 0) -> tuple[int, int] | None:
+        return await self.reader.offset_for_timestamp(
+            stored.committed, topic=TOPIC, partition=PARTITION, timestamp_ms=timestamp_ms, start_offset=start_offset
+        )
+
+    def object_path(self, stored: StoredSegment) -> Path:
+        return self.directory / "objects" / stored.committed.object_key
+
+    def flip(self, stored: StoredSegment, position: int) -> None:
+        path = self.object_path(stored)
+        data = bytearray(path.read_bytes())
+        data[position] ^= 0x10
+        path.write_bytes(data)
