@@ -45,6 +45,7 @@ SHOWN = [
     Picture(name="reset-light", address=f"groups/{stage.IDLE}"),
     Picture(name="empty-dark", address="topics/empty", size=LOW, scheme="dark"),
     Picture(name="cost-light", address="cost", size=LOW),
+    Picture(name="retention-light", address=f"topics/{stage.TIERED}/retention", size=LOW),
     Picture(name="phone-topic-light", address=f"topics/{stage.TIERED}", size=PHONE),
     Picture(name="phone-record-dark", address=TAIL, size=PHONE, scheme="dark"),
     Picture(name="phone-group-light", address=f"groups/{stage.LAGGING}", size=PHONE),

@@ -20,11 +20,13 @@ VIEWS = [
     f"topics/{stage.TIERED}/records?mode=read&partition=0&offset=-20",
     f"topics/{stage.TIERED}/configs",
     f"topics/{stage.TIERED}/consumers",
+    f"topics/{stage.TIERED}/retention?partition=1",
     f"topics/{stage.TIERED}/partitions/0",
     "topics/empty",
     "groups",
     f"groups/{stage.LAGGING}",
     "brokers",
+    "brokers/findings",
     "cost",
 ]
 

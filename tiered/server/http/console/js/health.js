@@ -4,13 +4,15 @@ import { counted, duration, size, whole } from "./format.js";
 
 const LATE_UPLOAD_MS = 10 * 60_000;
 const MANY = 5;
+// Findings of these kinds mean that records cannot be read, or are on disks alone for good. The others can wait.
+export const GRAVE = new Set(["missing", "wrong-size", "damaged", "catalogue", "stuck-upload"]);
 
 /** [kind, word] for the head of the page. */
 export function healthWord(data) {
   const found = combined(data);
   if (!found.serving) return ["bad", "Not serving"];
   if (found.failed.length || found.full.length || found.offline_partitions || found.under_min_isr_partitions) return ["bad", "Trouble"];
-  if (found.sql_away || found.store_away || found.missing.length || found.under_replicated_partitions) return ["warn", "Degraded"];
+  if (found.sql_away || found.store_away || found.missing.length || found.under_replicated_partitions || isGrave(found.findings)) return ["warn", "Degraded"];
   return ["good", "Healthy"];
 }
 
@@ -33,6 +35,7 @@ export function checksOf(data) {
     ["Disk", found.full.length ? ["bad", "Almost full"] : ["good", "Has room"], found.full.length ? `Producing is refused${several ? ` by broker ${found.full.join(", ")}` : ""} until there is room: free space, or lower local.retention.bytes.` : "Producing is accepted."],
     ["Partitions", ...partitions(found)],
     ["Uploads", ...uploads(found)],
+    ["Findings", ...findings(found)],
     ["Checkpoints", found.stale ? ["quiet", `${whole(found.stale)} to write`] : ["good", "Up to date"], found.stale ? "The bucket does not describe the newest state yet; it is written every few seconds." : "The bucket alone says what is in it."],
     ["SQL catalogue", found.sql_away ? ["bad", "Away"] : ["good", "Reachable"], found.sql_away ? `Produce and fetch go on; topics cannot be changed${several ? ", nobody can be elected" : ""}, and offset commits fail until it is back.` : "Topics, offsets and segments are recorded."],
     ["Object store", found.store_away ? ["bad", "Away"] : ["good", "Reachable"], found.store_away ? "Hot records are served; cold ones cannot be read, and uploads wait on disk." : "Uploads and cold reads work."]);
@@ -53,6 +56,7 @@ function combined({ brokers, health }) {
     waiting: sum("upload_backlog_bytes"),
     waitingMs: Math.max(0, ...told.map((each) => each.upload_backlog_age_ms || 0)),
     stale: sum("stale_checkpoints"),
+    findings: told.flatMap((each) => Object.entries(each.findings || {})).filter(([, count]) => count > 0),
     sql_away: told.some((each) => each.sql_away),
     store_away: told.some((each) => each.store_away),
   };
@@ -77,6 +81,16 @@ function partitions({ failed }) {
   if (failed.length === 0) return [["good", "All writable"], "No log has failed."];
   const names = failed.slice(0, MANY).join(", ");
   return [["bad", `${failed.length} failed`], `Their disk refused a write: ${names}. Repair the disk, then restart the broker.`];
+}
+
+function findings({ findings: kinds }) {
+  const count = kinds.reduce((all, [, each]) => all + each, 0);
+  if (count === 0) return [["good", "None"], "Disk, catalogue and object store agree as far as they were looked at."];
+  return [[isGrave(kinds) ? "bad" : "warn", counted(count, "finding")], "What they disagree about, and what to do about each, is under Brokers, Findings."];
+}
+
+function isGrave(kinds) {
+  return kinds.some(([kind]) => GRAVE.has(kind));
 }
 
 function uploads({ waiting, waitingMs }) {

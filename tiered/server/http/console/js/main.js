@@ -13,6 +13,7 @@ import { stripDefs } from "./strip.js";
 import { applyTheme, themeSwitch } from "./theme.js";
 import { brokersView } from "../views/brokers.js";
 import { costView } from "../views/cost.js";
+import { findingsView } from "../views/findings.js";
 import { groupView } from "../views/group.js";
 import { groupsView } from "../views/groups.js";
 import { overviewView } from "../views/overview.js";
@@ -79,6 +80,7 @@ function viewOf([section, ...rest], context) {
   if (section === "groups" && rest.length === 0) return groupsView(context);
   if (section === "groups" && rest.length === 1) return groupView(context, rest[0]);
   if (section === "brokers" && rest.length === 0) return brokersView(context);
+  if (section === "brokers" && rest.length === 1 && rest[0] === "findings") return findingsView(context);
   if (section === "cost" && rest.length === 0) return costView(context);
   return {
     title: () => "Not found",

@@ -16,7 +16,8 @@ export function brokersView({ cluster }) {
     if (data === null) return page;
     return [...page,
       panel("All brokers", {}, table("Brokers", data.brokers)),
-      healthPanel(data)];
+      healthPanel(data),
+      h("p", { key: "findings" }, h("a", { href: "#/brokers/findings" }, "What disk, catalogue and object store disagree about"))];
   }
   return { title: () => "Brokers", draw, stop() {} };
 }

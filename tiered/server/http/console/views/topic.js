@@ -1,4 +1,4 @@
-// One topic: its partitions, its records, its consumers, its configs. Owns the choice between them.
+// One topic: its partitions, its records, its consumers, its configs, its retention. Owns the choice between them.
 
 import { get, part } from "../js/api.js";
 import { h } from "../js/dom.js";
@@ -12,8 +12,9 @@ import { configsTab } from "./configs.js";
 import { consumersTab } from "./consumers.js";
 import { followersOf, positionsIn } from "./positions.js";
 import { recordsTab } from "./records.js";
+import { retentionTab } from "./retention.js";
 
-const TABS = [["partitions", "Partitions"], ["records", "Records"], ["consumers", "Consumers"], ["configs", "Configs"]];
+const TABS = [["partitions", "Partitions"], ["records", "Records"], ["consumers", "Consumers"], ["configs", "Configs"], ["retention", "Retention"]];
 
 export function topicView(context, name, tab) {
   const { changed, cluster } = context;
@@ -39,6 +40,7 @@ export function topicView(context, name, tab) {
 function tabOf(tab, context) {
   if (tab === "records") return recordsTab(context);
   if (tab === "configs") return configsTab(context);
+  if (tab === "retention") return retentionTab(context);
   if (tab === "consumers") return consumersTab(context);
   return partitionsTab(context);
 }
