@@ -2,13 +2,16 @@
 
 Owns the topic, the S3 server (moto, in a process of its own) and the broker, which starts anew before each run: its
 cache is empty then. The reference reads the same objects with as many plain connections as there are partitions, in
-pieces as long as the broker's, and looks at nothing.
+pieces as long as the broker's largest ones, and looks at nothing; beside it, for comparison, in pieces of one chunk:
+moto reads the whole object for each request, so that it is the slower the smaller they are. The backfill beside a tail
+begins again when it is through, with a cache too small for it, so that it is cold all the time.
 """
 
 import http.client
 import json
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -19,16 +22,20 @@ from benchmarks.machine import cpu_seconds
 from benchmarks.scenarios import Load, Run, Say, run_load
 from benchmarks.systems import Tiered
 from benchmarks.uploading import BUCKET, server
+from tiered.formats.chunk_table import DEFAULT_CHUNK_BYTES
+from tiered.rules.read_ahead import DEFAULT_LIMITS
 from tiered.testing.moto_s3 import aws_environment, s3_client
 
 PARTITIONS = 8
 SIZE_BYTES = 1024
-PIECE_BYTES = 1 << 20
+PIECE_BYTES, CHUNK_BYTES = DEFAULT_LIMITS.request_bytes, DEFAULT_CHUNK_BYTES
 TOPIC, TAIL = "cold", "tail"
 PREFIX = "cold-reading"
-COLD, GETS, CONSUMER = f"consume {PARTITIONS} cold partitions", "ranged GETs", "tiered"
+COLD, CONSUMER = f"consume {PARTITIONS} cold partitions", "tiered"
+GETS, CHUNK_GETS = f"ranged GETs of {PIECE_BYTES >> 20} MiB", f"ranged GETs of {CHUNK_BYTES >> 20} MiB"
 TAILING, ALONE, BESIDE = "a tail at 1,000 records/s", "alone", "beside a backfill"
 _CONFIGS = {"segment.bytes": str(32 << 20), "segment.ms": "2000", "retention.ms": "-1", "local.retention.ms": "1"}
+_SMALL_CACHE = {"tiered.cache.bytes": str(64 << 20)}
 _TIMEOUT_SECONDS = 300.0
 
 
@@ -46,7 +53,11 @@ def cold_reading(folder: Path, *, rounds: int, gb: float, say: Say) -> dict[str,
             _fill(broker, records, say)
             objects = _objects(endpoint_url)
             for number in range(rounds + 1):
-                pair = {GETS: _ranged_gets(endpoint_url, objects), CONSUMER: _consume(broker, records)}
+                pair = {
+                    GETS: _ranged_gets(endpoint_url, objects, PIECE_BYTES),
+                    CONSUMER: _consume(broker, records),
+                    CHUNK_GETS: _ranged_gets(endpoint_url, objects, CHUNK_BYTES),
+                }
                 tails = {ALONE: _tail(broker), BESIDE: _tail(broker, records)}
                 if number == 0:
                     continue
@@ -101,13 +112,13 @@ def _objects(endpoint_url: str) -> list[tuple[str, int]]:
     return found
 
 
-def _ranged_gets(endpoint_url: str, objects: list[tuple[str, int]]) -> Run:
+def _ranged_gets(endpoint_url: str, objects: list[tuple[str, int]], piece_bytes: int) -> Run:
     """Every byte of every object once, over as many connections as a consumer has partitions."""
     where = urlsplit(endpoint_url)
     pieces = [
-        (path, start, min(PIECE_BYTES, size_bytes - start))
+        (path, start, min(piece_bytes, size_bytes - start))
         for path, size_bytes in objects
-        for start in range(0, size_bytes, PIECE_BYTES)
+        for start in range(0, size_bytes, piece_bytes)
     ]
 
     def read(share: list[tuple[str, int, int]]) -> int:
@@ -146,14 +157,13 @@ def _consume(broker: Tiered, records: int) -> Run:
 
 def _tail(broker: Tiered, backfill_records: int = 0) -> Run:
     """Milliseconds from a record's produce to its arrival at a consumer, while another one reads everything or not."""
+    broker.settings |= _SMALL_CACHE
     broker.start()
-    backfill: subprocess.Popen[bytes] | None = None
+    over = threading.Event()
+    backfill = threading.Thread(target=_backfill, args=(broker, backfill_records, over))
     try:
         if backfill_records:
-            load = Load(
-                name=COLD, what="consume", size_bytes=SIZE_BYTES, records=backfill_records, partitions=PARTITIONS
-            )
-            backfill = subprocess.Popen(load.argv(broker.bootstrap, TOPIC), stdout=subprocess.DEVNULL)
+            backfill.start()
         before = cpu_seconds(broker.pid)
         command = [sys.executable, "-m", "benchmarks.tail_latency", "--bootstrap", broker.bootstrap, "--topic", TAIL]
         run = subprocess.run(command, capture_output=True, text=True)
@@ -162,7 +172,19 @@ def _tail(broker: Tiered, backfill_records: int = 0) -> Run:
         result: Run = json.loads(run.stdout)
         return result | {"broker_cpu_s": cpu_seconds(broker.pid) - before}
     finally:
-        if backfill is not None:
-            backfill.kill()
-            backfill.wait()
+        over.set()
+        if backfill_records:
+            backfill.join()
         broker.stop()
+        for name in _SMALL_CACHE:
+            del broker.settings[name]
+
+
+def _backfill(broker: Tiered, records: int, over: threading.Event) -> None:
+    """Consumers that read everything, one after the other, until it is over."""
+    load = Load(name=COLD, what="consume", size_bytes=SIZE_BYTES, records=records, partitions=PARTITIONS)
+    while not over.is_set():
+        with subprocess.Popen(load.argv(broker.bootstrap, TOPIC), stdout=subprocess.DEVNULL) as consumer:
+            while consumer.poll() is None and not over.wait(0.05):
+                pass
+            consumer.kill()
