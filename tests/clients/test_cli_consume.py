@@ -1,0 +1,98 @@
+"""What `tiered consume` shows of records that others sent, where it begins, and how it ends."""
+
+import json
+import signal
+import subprocess
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.clients.test_cli import RUN_S, Tiered, line_of, numbers, started, tiered
+
+__all__ = ["numbers", "started", "tiered"]
+
+
+def test_records_of_other_clients_are_shown_as_text_and_json(tiered: Tiered) -> None:
+    producer = Producer({"bootstrap.servers": tiered.broker.bootstrap, "compression.type": "lz4", "log_level": 0})
+    producer.produce("others", "grüße", "k", timestamp=1234, headers=[("h", b"\xff"), ("n", None)], partition=0)
+    producer.produce("others", None, b"\x00\xff", timestamp=1235, partition=0)
+    assert producer.flush(RUN_S) == 0
+    assert tiered.out("consume", "others") == "grüße\n\n".encode()
+    assert (
+        tiered.out("consume", "others", "-k", r"\t", "--null", "∅")
+        == "k\tgrüße\n".encode() + b"\x00\xff\t" + "∅\n".encode()
+    )
+    assert [json.loads(line) for line in tiered.out("consume", "others", "--format", "json").splitlines()] == [
+        {
+            "topic": "others", "partition": 0, "offset": 0, "timestamp_ms": 1234, "key": "k", "value": "grüße",
+            "headers": [{"name": "h", "value_base64": "/w=="}, {"name": "n", "value": None}],
+        },
+        {
+            "topic": "others", "partition": 0, "offset": 1, "timestamp_ms": 1235, "key_base64": "AP8=", "value": None,
+            "headers": [],
+        },
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        ([], range(100)),
+        (["-o", "beginning", "-c", "3"], range(3)),
+        (["-o", "97"], range(97, 100)),
+        (["-o", "100"], []),
+        (["-o", "-2"], [98, 99]),
+        (["-o", "-1000", "-c", "1"], [0]),
+        (["-o", "end", "-e"], []),
+        (["-o", "@0", "-c", "1"], [0]),
+        (["-o", "@2999-01-01"], []),
+        (["--from-beginning", "-c", "1", "-p", "0", "-p", "0"], [0]),
+        (["-o", "-5", "-f", "-c", "5"], range(95, 100)),
+    ],
+)
+def test_it_begins_and_ends_where_it_is_told(
+    tiered: Tiered, numbers: str, argv: list[str], expected: list[int]
+) -> None:
+    assert list(map(int, tiered.out("consume", numbers, *argv).split())) == list(expected)
+
+
+@pytest.mark.parametrize(
+    ("argv", "said", "code"),
+    [
+        (["-o", "101"], "partition 0 has no offset 101: it has 0 to 99", 1),
+        (["-p", "1"], "numbers has no partition 1", 2),
+    ],
+)
+def test_where_nothing_is_it_says_what_is_there(
+    tiered: Tiered, numbers: str, argv: list[str], said: str, code: int
+) -> None:
+    assert said in tiered.failure("consume", numbers, *argv, code=code)
+
+
+def test_following_shows_what_comes_and_ctrl_c_is_its_regular_end(
+    tiered: Tiered, started: list[subprocess.Popen[bytes]]
+) -> None:
+    tiered.out("topics", "create", "followed", "-p", "3")
+    tiered.out("produce", "followed", "-p", "1", lines=b"before\n")
+    process = tiered.start("consume", "followed", "--follow")
+    started.append(process)
+    assert line_of(process.stdout) == b"before\n"
+    for partition in range(3):
+        tiered.out("produce", "followed", "-p", str(partition), lines=b"to %d\n" % partition)
+        assert line_of(process.stdout) == b"to %d\n" % partition
+    process.send_signal(signal.SIGINT)
+    assert process.wait(RUN_S) == 0
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+
+
+def test_a_reader_that_has_enough_is_no_failure(tiered: Tiered, started: list[subprocess.Popen[bytes]]) -> None:
+    tiered.out("produce", "plenty", "-p", "0", lines=(b"x" * 999 + b"\n") * 2000)
+    process = tiered.start("consume", "plenty")
+    started.append(process)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.read(1000)
+    process.stdout.close()
+    assert process.wait(RUN_S) == 0
+    assert process.stderr.read() == b""
