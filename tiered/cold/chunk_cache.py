@@ -34,7 +34,7 @@ ChunkKey: TypeAlias = tuple[UUID, int]
 Loaded: TypeAlias = bytes | memoryview | Exception
 """A chunk that was verified, or why there is none."""
 
-_SUFFIXES = (".chunk", ".unfinished")
+_CHUNK, _UNFINISHED = ".chunk", ".unfinished"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +91,7 @@ class ChunkCache:
         self, directory: Path, *, max_bytes: int, pool: BlockingPool, max_bytes_in_flight: int = 64 << 20
     ) -> None:
         self._directory = directory
+        self._prefix = f"{directory}{os.sep}"
         self._max_bytes = max_bytes
         self._pool = pool
         # One thread, so that what is to go is gone before what comes is written; and not one of `pool`, where a chunk
@@ -206,7 +207,7 @@ class ChunkCache:
         try:
             # Opened anew for each read. A shared one, found through a weak reference, may be closing in another
             # thread at that moment: a file that nobody holds lets go of the interpreter while it closes.
-            file = ChunkFile(self._path(key))
+            file = ChunkFile(self._path(key) + _CHUNK)
         except OSError:
             # Somebody cleaned up behind our back: load it again.
             self._forget(key)
@@ -237,10 +238,10 @@ class ChunkCache:
         self, keys: Sequence[ChunkKey], lengths: Sequence[int], loaded: Sequence[Loaded]
     ) -> Sequence[FileIO | Exception]:
         """Each chunk in an open file: one of the cache, or a nameless one where the cache has no room for it."""
-        victims: list[Path] = []
-        work: list[tuple[Path | None, Loaded]] = []
+        victims: list[str] = []
+        work: list[tuple[str | None, Loaded]] = []
         for key, length, data in zip(keys, lengths, loaded, strict=True):
-            path: Path | None = None
+            path: str | None = None
             if not isinstance(data, Exception):
                 assert len(data) == length, "a load answered with another length than announced"
                 self.state.loaded_bytes += length
@@ -265,9 +266,9 @@ class ChunkCache:
                 self.state.uncached += 1
         return files
 
-    def _make_room(self, length: int) -> list[Path]:
+    def _make_room(self, length: int) -> list[str]:
         """Forgets the least recently used until there is room; their files, which are still to be removed."""
-        victims: list[Path] = []
+        victims: list[str] = []
         while self.state.held_bytes + length > self._max_bytes and self._lengths:
             victim = next(iter(self._lengths))
             self._forget(victim)
@@ -279,24 +280,25 @@ class ChunkCache:
         self.state.held_bytes -= self._lengths.pop(key)
         self._read(key)
 
-    def _path(self, key: ChunkKey) -> Path:
-        return self._directory / f"{key[0]}-{key[1]}.chunk"
+    def _path(self, key: ChunkKey) -> str:
+        # No Path: made for each read of a chunk, it was a twentieth of the event loop's work.
+        return f"{self._prefix}{key[0]}-{key[1]}"
 
     def _wipe(self) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
         for path in self._directory.iterdir():
-            if path.suffix in _SUFFIXES:
+            if path.suffix in (_CHUNK, _UNFINISHED):
                 path.unlink(missing_ok=True)
 
 
-def _remove(path: Path) -> None:
+def _remove(path: str) -> None:
     try:
-        path.unlink(missing_ok=True)
+        Path(path + _CHUNK).unlink(missing_ok=True)
     except OSError as error:
         log.warning("an evicted chunk could not be removed before the next start: %s", error.strerror)
 
 
-def _write_all(victims: Sequence[Path], work: Sequence[tuple[Path | None, Loaded]]) -> list[ChunkFile | Exception]:
+def _write_all(victims: Sequence[str], work: Sequence[tuple[str | None, Loaded]]) -> list[ChunkFile | Exception]:
     """Runs in the writing thread. A chunk whose file cannot be written is in a nameless one."""
     for victim in victims:
         _remove(victim)
@@ -312,13 +314,13 @@ def _write_all(victims: Sequence[Path], work: Sequence[tuple[Path | None, Loaded
     return files
 
 
-def _write(path: Path, data: bytes | memoryview) -> ChunkFile:
-    unfinished = path.with_suffix(".unfinished")
+def _write(path: str, data: bytes | memoryview) -> ChunkFile:
+    unfinished = Path(path + _UNFINISHED)
     try:
         # No fsync: after a crash the folder is wiped.
         file = ChunkFile(unfinished, "wb+")
         _write_whole(file, data)
-        unfinished.rename(path)
+        unfinished.rename(path + _CHUNK)
     except OSError as error:
         log.warning("the chunk cache cannot be written, cold reads go on without it: %s", error.strerror)
         with suppress(OSError):
