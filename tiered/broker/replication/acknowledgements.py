@@ -30,7 +30,13 @@ class Commit:
         """For Acknowledgements to say, once."""
         if not self.is_over:
             self.is_over, self.error = True, error
-            self._wake()
+            wake, self._wake = self._wake, _nobody
+            wake()
+
+    def forget(self) -> None:
+        """For Acknowledgements to say: nobody is called any more."""
+        # Whoever waits holds its waits: without this cut each would wait for the garbage collector, which stops all.
+        self.is_over, self._wake = True, _nobody
 
 
 class Acknowledgements:
@@ -58,7 +64,7 @@ class Acknowledgements:
         """Nobody waits any more, unless the wait is over anyway."""
         if commit.is_over:
             return
-        commit.is_over = True
+        commit.forget()
         self._gone += 1
         if len(self._waiting) >= COMPACT_FROM and 2 * self._gone > len(self._waiting):
             self._waiting = [each for each in self._waiting if not each[2].is_over]
@@ -92,6 +98,9 @@ class Acknowledgements:
         waiting, self._waiting, self._gone = self._waiting, [], 0
         for _, _, commit in waiting:
             commit.end(type(error)(*error.args))  # One for each: a traceback grows with every raise.
+
+
+def _nobody() -> None: ...
 
 
 def _settle(future: "asyncio.Future[None]") -> None:

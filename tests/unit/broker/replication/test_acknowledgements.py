@@ -1,6 +1,12 @@
 """Waits for the high watermark: over in the order of offsets, once each, and without a trace of who gave up."""
 
-from tiered.broker.replication.acknowledgements import COMPACT_FROM, Acknowledgements
+import gc
+import weakref
+from collections.abc import Callable
+
+import pytest
+
+from tiered.broker.replication.acknowledgements import COMPACT_FROM, Acknowledgements, Commit
 from tiered.errors import NotLeader
 
 
@@ -35,3 +41,33 @@ def test_lost_leadership_ends_every_wait_with_an_error_of_its_own() -> None:
     waits.advance(2)
     assert [str(commit.error) for commit in commits] == ["gone", "gone"]
     assert commits[0].error is not commits[1].error
+
+
+class Owner:
+    """Holds its wait, which holds the owner's method."""
+
+    def __init__(self, waits: Acknowledgements) -> None:
+        self.commit = waits.begin(1, self.over)
+
+    def over(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda waits, commit: waits.advance(1),
+        lambda waits, commit: waits.fail(NotLeader("gone")),
+        lambda waits, commit: (waits.leave(commit), waits.advance(1)),
+    ],
+)
+def test_a_wait_that_is_over_needs_no_garbage_collector(end: Callable[[Acknowledgements, Commit], object]) -> None:
+    waits = Acknowledgements()
+    owner = Owner(waits)
+    left = weakref.ref(owner)
+    gc.disable()
+    try:
+        end(waits, owner.commit)
+        del owner
+        assert left() is None
+    finally:
+        gc.enable()
