@@ -65,6 +65,7 @@ class Connection:
         "client_id",
         "client_software",
         "closed",
+        "gathers_until_ms",
         "host",
         "last_active_ms",
         "local_host",
@@ -94,6 +95,8 @@ class Connection:
         self.closed = False
         self.client_id: str | None = None
         self.client_software = ""
+        self.gathers_until_ms = 0.0
+        """A follower that asks before is answered a little later: see `follower_fetch`."""
         self.host = host
         self.local_host: str = sock.getsockname()[0]
         self.local_port: int = sock.getsockname()[1]
