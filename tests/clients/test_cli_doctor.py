@@ -26,6 +26,14 @@ SECRET = "correct-horse-battery"
 
 
 @pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """Started by itself: who holds a port is told by a process's own command line, which no fork has."""
+    process = BrokerProcess(tmp_path_factory.mktemp("doctor") / "data", prefix=["env"]).start()
+    yield process
+    process.ensure_stopped()
+
+
+@pytest.fixture(scope="module")
 def tiered(broker: BrokerProcess) -> Tiered:
     return Tiered(broker)
 
