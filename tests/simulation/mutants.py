@@ -86,11 +86,7 @@ def _settles_by_reading() -> Patches:
 def _fetch_epoch_unchecked() -> Patches:
     def is_fresh(self: Any, followed: Any, asked: Any) -> bool:
         partition = followed.partition
-        return (
-            not followed.is_left
-            and partition.role is Role.FOLLOWER
-            and not partition.is_truncating
-        )
+        return not followed.is_left and partition.role is Role.FOLLOWER and not partition.is_truncating
 
     # The leader epoch by itself is not missed: a fetch also names the epoch of the follower's last record.
     return [
