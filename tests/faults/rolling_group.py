@@ -364,6 +364,8 @@ class Load:
         self._halted = threading.Event()
         self._thread: threading.Thread | None = None
         self.acknowledged: list[Place] = []
+        self._next: dict[int, int] = {}
+        """Of each partition, the offset after the last acknowledged record: nobody else writes there."""
 
     def _one(self) -> None:
         self._producer.produce(
@@ -376,7 +378,12 @@ class Load:
 
     def _delivered(self, error: Any, message: Any) -> None:
         assert error is None, error
-        self.acknowledged.append((message.partition(), message.offset()))
+        partition, offset = message.partition(), message.offset()
+        if offset is None or offset < 0:
+            # The client knows by a later batch's success that it is stored, and was never told where.
+            offset = self._next.get(partition, 0)
+        self._next[partition] = offset + 1
+        self.acknowledged.append((partition, offset))
 
     def write(self, count: int) -> list[Place]:
         """Where these records are, once all are acknowledged."""
