@@ -6,7 +6,7 @@ Owns what every command shares: errors as one line on stderr, Ctrl-C, and a read
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tiered.cli.failure import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, CommandFailed, UsageError
 from tiered.cli.parser import build_parser
@@ -26,8 +26,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.run is None:
         (arguments.parser or parser).print_help(sys.stderr)
         return EXIT_USAGE
+    return ended(arguments.parser.prog, lambda: arguments.run(arguments))
+
+
+def ended(name: str, run: Callable[[], int]) -> int:
+    """The exit code of `run`: its own, or that of the error it raised, which is told on stderr after `name`."""
     try:
-        code: int = arguments.run(arguments)
+        code = run()
         sys.stdout.flush()
     except BrokenPipeError:
         _stop_writing()
@@ -35,9 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except (UsageError, InvalidConfig) as error:
-        return _failed(arguments.parser.prog, error, EXIT_USAGE)
+        return _failed(name, error, EXIT_USAGE)
     except (CommandFailed, TieredError) as error:
-        return _failed(arguments.parser.prog, error, EXIT_FAILED)
+        return _failed(name, error, EXIT_FAILED)
     return code
 
 

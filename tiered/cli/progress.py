@@ -1,4 +1,4 @@
-"""How far long work is: a bar on a terminal, and nothing anywhere else.
+"""How far long work is: a bar on a terminal, and nothing anywhere else, except lines of jobs that run for hours.
 
 Owns the bar. Imports rich only where somebody sees it.
 """
@@ -9,10 +9,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from tiered.runtime import SystemClock
+
 Report = Callable[[int, int], None]
 """Takes the records done and the bytes of the input that they took."""
 Show = Callable[[int, str], None]
-"""Takes the bytes done, and what to say about them."""
+"""Takes what is done, and what to say about it."""
+LINE_MS = 10_000
 
 
 @contextmanager
@@ -30,15 +33,35 @@ def progress_of(fd: int, what: str) -> Iterator[Report]:
 
 
 @contextmanager
-def bar(size_bytes: int, description: str) -> Iterator[Show]:
-    """Shows on stderr, which is a terminal, how many of `size_bytes` are done, while the body runs."""
+def bar(total: int, description: str, *, in_bytes: bool = True) -> Iterator[Show]:
+    """Shows on stderr, which is a terminal, how much of `total` is done, while the body runs."""
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(description, total=size_bytes)
-        yield lambda done_bytes, words: progress.update(task, completed=done_bytes, description=words)
+    columns: list[ProgressColumn] = [TextColumn("{task.description}"), BarColumn()]
+    columns += [DownloadColumn(binary_units=True)] if in_bytes else []
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(description, total=total)
+        yield lambda done, words: progress.update(task, completed=done, description=words)
+
+
+@contextmanager
+def long_work(total: int, description: str, *, in_bytes: bool = True) -> Iterator[Show]:
+    """A bar where stderr is a terminal, else a line on stderr every ten seconds: for jobs whose output is a log."""
+    if sys.stderr.isatty():
+        with bar(total, description, in_bytes=in_bytes) as show:
+            yield show
+        return
+    clock = SystemClock()
+    last_ms = clock.monotonic_ms()
+
+    def line(done: int, words: str) -> None:
+        nonlocal last_ms
+        if clock.monotonic_ms() - last_ms >= LINE_MS:
+            last_ms = clock.monotonic_ms()
+            print(f"{done / max(1, total):.0%}: {words}", file=sys.stderr, flush=True)
+
+    yield line
 
 
 def _size_of_file(fd: int) -> int | None:

@@ -33,7 +33,7 @@ def _add_verify(commands: "Commands[Parser]") -> None:
     )
     parser.add_argument("-t", "--topic", metavar="TOPIC", action="append", help="this topic alone; may be repeated")
     parser.add_argument(
-        "--fraction", metavar="F", type=_fraction, default=1.0, help="read this share of all chunks, such as 0.1 (1)"
+        "--fraction", metavar="F", type=fraction, default=1.0, help="read this share of all chunks, such as 0.1 (1)"
     )
     parser.add_argument(
         "--seed",
@@ -107,7 +107,8 @@ def _ids(text: str) -> tuple[int, ...]:
     return found
 
 
-def _fraction(text: str) -> float:
+def fraction(text: str) -> float:
+    """The share that an option's text means, above 0 and at most 1. Raises argparse's error."""
     try:
         found = float(text)
     except ValueError:

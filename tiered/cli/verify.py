@@ -56,9 +56,9 @@ def run(arguments: argparse.Namespace) -> int:
             progress.remove()
         began_at_ms = progress.began_at_ms if progress is not None else -1
     if arguments.json:
-        print_json(_as_json(state, store.url, sample, with_orphans=arguments.orphans))
+        print_json(as_json(state, store.url, sample, with_orphans=arguments.orphans))
     else:
-        _show(state, store.url, sample, began_at_ms=began_at_ms)
+        show(state, store.url, sample, began_at_ms=began_at_ms)
         if progress is not None and not state.is_whole:
             print(f"{arguments.progress_file} keeps what is whole: the same command looks at the rest alone")
     return EXIT_OK if state.is_whole else EXIT_FAILED
@@ -69,11 +69,11 @@ async def _verify(verifier: StoreVerifier, sample: ChunkSample) -> VerificationS
         if not sys.stderr.isatty():
             return await verifier.run()
         survey = await verifier.survey()
-        with bar(int(survey.log_bytes * min(1.0, sample.fraction)), counted(survey.segments, "segment")) as show:
+        with bar(int(survey.log_bytes * min(1.0, sample.fraction)), counted(survey.segments, "segment")) as shown:
 
             def changed(state: VerificationState) -> None:
                 bad = f", {state.problem_count:,} bad" if state.problem_count else ""
-                show(state.checked_bytes, f"{state.checked_segments:,} of {counted(survey.segments, 'segment')}{bad}")
+                shown(state.checked_bytes, f"{state.checked_segments:,} of {counted(survey.segments, 'segment')}{bad}")
 
             return await verifier.run(changed)
     finally:
@@ -93,7 +93,8 @@ def _told_how_to_go_on(progress: ProgressFile | None, name: str | None) -> Itera
 # Words
 
 
-def _show(state: VerificationState, url: str, sample: ChunkSample, *, began_at_ms: int) -> None:
+def show(state: VerificationState, url: str, sample: ChunkSample, *, began_at_ms: int = -1) -> None:
+    """Prints what was found, in words; `began_at_ms` is when the run began that this one goes on from."""
     for problem in state.problems[:MAX_SHOWN]:
         print(in_words(problem))
     if state.problem_count > MAX_SHOWN:
@@ -151,7 +152,8 @@ def _orphans_in_words(each: Orphans) -> str:
     )
 
 
-def _as_json(state: VerificationState, url: str, sample: ChunkSample, *, with_orphans: bool) -> dict[str, Any]:
+def as_json(state: VerificationState, url: str, sample: ChunkSample, *, with_orphans: bool) -> dict[str, Any]:
+    """What was found, for programs: the fields that docs/verify.md names."""
     problems = [_problem_as_json(each) for each in state.problems]
     return {
         "store": url,
