@@ -1,71 +1,17 @@
 """What the S3 client does when the store, or the way to it, misbehaves."""
 
-import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
+from tests.fault_s3.impatient import DATA, opened
 from tests.fault_s3.moto_server import aws_environment, store_url
-from tiered.cold.object_store import Checksum, S3Address, parse_store_url
+from tiered.cold.object_store import S3Address, parse_store_url
 from tiered.cold.s3 import S3Store
-from tiered.errors import InvalidConfig, LostRace, ObjectExists, ObjectMissing, StoreUnavailable
+from tiered.errors import LostRace, ObjectExists, ObjectMissing, StoreUnavailable
 from tiered.testing.faulty_s3 import FaultKind, FaultyS3
-
-DATA = bytes(range(256)) * 400
-PART_BYTES = 5 << 20  # as small as S3 allows
-LOG = os.urandom(PART_BYTES * 2 + 1234)
-TAIL = b"the tail"
-
-
-@pytest.fixture
-def prefix() -> str:
-    return f"p-{uuid4()}"
-
-
-def opened(endpoint_url: str, prefix: str, *, checksum: str = "auto", read_timeout_ms: float = 5_000) -> S3Store:
-    address = parse_store_url(store_url(endpoint_url, prefix, checksum=checksum))
-    assert isinstance(address, S3Address)
-    return S3Store(
-        address,
-        first_backoff_ms=1,
-        max_backoff_ms=5,
-        read_timeout_ms=read_timeout_ms,
-        max_attempts=5,
-        part_bytes=PART_BYTES,
-        probe_first=False,
-    )
-
-
-@pytest.fixture
-def store(faults: FaultyS3, prefix: str) -> Iterator[S3Store]:
-    """The client under test: it reaches the good server only through the faults."""
-    with aws_environment():
-        store = opened(faults.url, prefix)
-        yield store
-        store.close()
-
-
-@pytest.fixture
-def truth(endpoint_url: str, prefix: str) -> Iterator[S3Store]:
-    """The same bucket, seen directly."""
-    with aws_environment():
-        store = opened(endpoint_url, prefix)
-        yield store
-        store.close()
-
-
-@pytest.fixture
-def log_fd(tmp_path: Path) -> Iterator[int]:
-    (tmp_path / "segment.log").write_bytes(LOG)
-    fd = os.open(tmp_path / "segment.log", os.O_RDONLY)
-    yield fd
-    os.close(fd)
-
 
 PASSING_FAULTS = [FaultKind.SERVER_ERROR, FaultKind.SLOW_DOWN, FaultKind.RESET]
 
@@ -170,102 +116,6 @@ def test_lost_answer_of_a_put_on_an_etag_is_recognised_as_ours(
     assert truth.get("k", max_bytes=10) == (b"two", info.etag)
 
 
-@pytest.mark.parametrize("kind", [FaultKind.SLOW_DOWN, FaultKind.BAD_DIGEST, FaultKind.RESET_AFTER])
-@pytest.mark.parametrize(
-    ("method", "query"),
-    [("POST", "uploads"), ("PUT", "partNumber=2"), ("POST", "uploadId")],
-    ids=["begin", "part", "end"],
-)
-def test_upload_gets_through_faults_at_every_step(
-    store: S3Store, truth: S3Store, faults: FaultyS3, log_fd: int, kind: FaultKind, method: str, query: str
-) -> None:
-    faults.inject(kind, method=method, query_contains=query, times=2)
-    info = store.put_segment("a.seg", log_fd, len(LOG), TAIL)
-    assert info.size_bytes == len(LOG) + len(TAIL)
-    assert truth.get("a.seg", max_bytes=info.size_bytes)[0] == LOG + TAIL
-
-
-def test_error_inside_a_200_does_not_pass_for_a_finished_upload(
-    store: S3Store, truth: S3Store, faults: FaultyS3, log_fd: int
-) -> None:
-    faults.inject(FaultKind.ERROR_IN_200, method="POST", query_contains="uploadId", times=2)
-    store.put_segment("a.seg", log_fd, len(LOG), TAIL)
-    assert truth.get("a.seg", max_bytes=1 << 30)[0] == LOG + TAIL
-
-
-@pytest.mark.parametrize(("method", "query"), [("PUT", "partNumber=3"), ("POST", "uploadId")], ids=["part", "end"])
-def test_upload_that_fails_leaves_neither_object_nor_parts(
-    store: S3Store, truth: S3Store, faults: FaultyS3, log_fd: int, method: str, query: str
-) -> None:
-    faults.inject(FaultKind.SERVER_ERROR, method=method, query_contains=query, times=100)
-    with pytest.raises(StoreUnavailable):
-        store.put_segment("a.seg", log_fd, len(LOG), TAIL)
-    assert truth.list("") == []
-    assert truth.abort_abandoned_uploads("", started_before_ms=1 << 62) == ()
-
-
-def test_upload_cut_off_from_the_store_is_swept_later(
-    store: S3Store, truth: S3Store, faults: FaultyS3, log_fd: int
-) -> None:
-    faults.inject(FaultKind.RESET, skip=2, times=1000)
-    with pytest.raises(StoreUnavailable):
-        store.put_segment("a.seg", log_fd, len(LOG), TAIL)
-    assert truth.abort_abandoned_uploads("", started_before_ms=0) == ()
-    assert truth.abort_abandoned_uploads("other/", started_before_ms=1 << 62) == ()
-    assert truth.abort_abandoned_uploads("", started_before_ms=1 << 62) == ("a.seg",)
-    assert truth.abort_abandoned_uploads("", started_before_ms=1 << 62) == ()
-    assert truth.list("") == []
-
-
-def test_every_part_carries_its_crc32c_and_the_end_is_create_only(
-    store: S3Store, faults: FaultyS3, log_fd: int
-) -> None:
-    store.put_segment("a.seg", log_fd, len(LOG), TAIL)
-    store.put("small", b"123456789", create_only=True)
-    parts = [seen for seen in faults.seen if "partNumber" in seen.query]
-    assert [seen.body_bytes for seen in sorted(parts, key=lambda seen: seen.query)] == [
-        PART_BYTES,
-        PART_BYTES,
-        1234 + len(TAIL),
-    ]
-    assert all("x-amz-checksum-crc32c" in seen.headers for seen in parts)
-    completion = next(seen for seen in faults.seen if seen.method == "POST" and "uploadId" in seen.query)
-    assert completion.headers["if-none-match"] == "*"
-    small = next(seen for seen in faults.seen if seen.path.endswith("/small"))
-    assert small.headers["x-amz-checksum-crc32c"] == "4waSgw=="  # 0xE3069283, the check value of CRC-32C
-    assert small.headers["if-none-match"] == "*"
-
-
-def test_checksum_none_sends_no_checksum_header(faults: FaultyS3, prefix: str, log_fd: int) -> None:
-    with aws_environment():
-        store = opened(faults.url, prefix, checksum=Checksum.NONE.value)
-        store.put("small", b"x")
-        store.put_segment("a.seg", log_fd, len(LOG), TAIL)
-        store.close()
-    assert not [name for seen in faults.seen for name in seen.headers if name.startswith("x-amz-checksum")]
-    assert not [seen for seen in faults.seen if "x-amz-sdk-checksum-algorithm" in seen.headers]
-
-
-def test_memory_holds_no_more_parts_than_threads(
-    faults: FaultyS3, prefix: str, log_fd: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    most = 0
-    real_pread = os.pread
-
-    def counted(fd: int, length: int, position: int) -> bytes:
-        nonlocal most
-        if fd == log_fd:
-            most = max(most, sum(thread.name.startswith("upload-part") for thread in threading.enumerate()))
-        return real_pread(fd, length, position)
-
-    monkeypatch.setattr(os, "pread", counted)
-    with aws_environment():
-        store = opened(faults.url, prefix)
-        store.put_segment("a.seg", log_fd, len(LOG), TAIL)
-        store.close()
-    assert 1 <= most <= 2
-
-
 def test_slow_down_lowers_concurrency_and_success_raises_it_again(
     store: S3Store, truth: S3Store, faults: FaultyS3
 ) -> None:
@@ -297,81 +147,6 @@ def test_bucket_that_is_gone_is_no_missing_object(endpoint_url: str) -> None:
             with pytest.raises(StoreUnavailable, match="no-such-bucket-here"):
                 attempt()
         store.close()
-
-
-def test_probe_survives_a_store_that_is_slow_at_first(store: S3Store, faults: FaultyS3) -> None:
-    faults.inject(FaultKind.SLOW_DOWN, times=3)
-    assert store.probe().create_only
-    assert store.list("") == []
-
-
-def test_first_put_probes_once_and_reads_never_do(faults: FaultyS3, prefix: str) -> None:
-    address = parse_store_url(store_url(faults.url, prefix))
-    assert isinstance(address, S3Address)
-    faults.refuse_header("If-None-Match")
-    with aws_environment():
-        store = S3Store(address, first_backoff_ms=1, max_backoff_ms=2, max_attempts=2)
-        with pytest.raises(ObjectMissing):
-            store.get("k", max_bytes=1)
-        assert faults.count("PUT") == 0
-        faults.inject(FaultKind.SERVER_ERROR, method="PUT", times=2)
-        with pytest.raises(StoreUnavailable):
-            store.put("k", b"x", create_only=True)
-        store.put("k", b"x", create_only=True)
-        with pytest.raises(ObjectExists):
-            store.put("k", b"y", create_only=True)
-        store.close()
-    assert len({seen.path for seen in faults.seen if "/probes/" in seen.path}) == 2
-
-
-def test_writer_that_may_not_delete_is_probed_all_the_same(store: S3Store, faults: FaultyS3) -> None:
-    faults.inject(FaultKind.ACCESS_DENIED, method="DELETE", times=100)
-    assert store.probe().create_only
-
-
-def test_probe_sees_that_moto_does_not_verify_checksums(store: S3Store) -> None:
-    capabilities = store.probe()
-    assert capabilities.checksum_accepted
-    assert not capabilities.checksum_verified
-
-
-def test_store_that_refuses_checksum_headers_is_used_without(
-    store: S3Store, faults: FaultyS3, log_fd: int, prefix: str
-) -> None:
-    faults.refuse_header("x-amz-checksum-crc32c")
-    faults.refuse_header("x-amz-checksum-algorithm")
-    capabilities = store.probe()
-    assert not capabilities.checksum_accepted
-    assert not capabilities.checksum_verified
-    assert capabilities.create_only
-    store.put("k", b"x")
-    store.put_segment("a.seg", log_fd, len(LOG), TAIL)
-    strict = opened(faults.url, prefix, checksum=Checksum.CRC32C.value)
-    with pytest.raises(InvalidConfig, match="checksum=none"):
-        strict.probe()
-    strict.close()
-
-
-@pytest.mark.parametrize("how", ["ignored", "refused"])
-def test_store_without_conditions_is_looked_at_before_each_put(
-    store: S3Store, faults: FaultyS3, log_fd: int, how: str
-) -> None:
-    for header in ("If-None-Match", "If-Match"):
-        faults.ignore_header(header) if how == "ignored" else faults.refuse_header(header)
-    capabilities = store.probe()
-    assert not capabilities.create_only
-    assert not capabilities.if_match
-    etag = store.put("k", b"one", create_only=True).etag
-    with pytest.raises(ObjectExists):
-        store.put("k", b"two", create_only=True)
-    with pytest.raises(ObjectExists):
-        store.put_segment("k", log_fd, len(LOG), TAIL)
-    store.put("k", b"two", if_match=etag)
-    with pytest.raises(LostRace):
-        store.put("k", b"three", if_match=etag)
-    with pytest.raises(LostRace):
-        store.put("missing", b"three", if_match=etag)
-    assert store.get("k", max_bytes=10)[0] == b"two"
 
 
 def test_missing_credentials_are_explained_and_never_printed(
