@@ -11,7 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, TypeVar
 
 from tests.simulation import produce
-from tests.simulation.checker import Batch
+from tests.simulation.books import Batch
 from tests.simulation.network import Unanswered
 from tiered.broker.broker import Broker
 from tiered.broker.partition import Partition

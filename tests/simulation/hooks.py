@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 
 from sqlalchemy import Connection
 
-from tests.simulation.checker import Checker, Entry, Violation
+from tests.simulation.books import Entry, Violation
+from tests.simulation.checker import Checker
 from tests.simulation.loop import PROCESS, SimTaskGroup
 from tiered import runtime
 from tiered.broker import disk_reserve, housekeeping

@@ -15,7 +15,8 @@ from functools import partial
 
 from tests.simulation import hooks
 from tests.simulation.database import Catalogue
-from tests.simulation.world import Outcome, Plan, World
+from tests.simulation.plan import Outcome, Plan
+from tests.simulation.world import World
 
 _catalogue: Catalogue | None = None
 

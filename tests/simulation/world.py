@@ -13,8 +13,7 @@ import tempfile
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
 from uuid import UUID
@@ -23,15 +22,18 @@ from sqlalchemy import Connection
 
 from tests.follower_questions import found_for
 from tests.simulation import hooks
-from tests.simulation.checker import Checker, Violation
+from tests.simulation.books import Violation
+from tests.simulation.checker import Checker
 from tests.simulation.clients import ALL, Client, Consumer, Producer
 from tests.simulation.clock import EPOCH_MS
 from tests.simulation.committers import Committer
+from tests.simulation.convergence import converge
 from tests.simulation.database import Catalogue, SqlServer
 from tests.simulation.loop import NOBODY, PROCESS, Process, SimLoop, Stuck
 from tests.simulation.machine import Machine
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.network import Network
+from tests.simulation.plan import SETTINGS, TOPIC, Outcome, Plan
 from tests.simulation.store import Bucket
 from tiered.broker.broker import Broker
 from tiered.broker.replication.answer import Entry
@@ -43,66 +45,7 @@ from tiered.meta import topics
 from tiered.server.kafka.error_mapping import error_code
 from tiered.wire.fetch import FetchPartitionResult, FetchRequest, FetchResponse, FetchTopicResult
 
-SETTINGS = {
-    "broker.heartbeat.interval.ms": "800",
-    "broker.session.timeout.ms": "2500",
-    "replica.lag.time.max.ms": "2000",
-    "replica.fetch.wait.max.ms": "1000",
-    "replica.fetch.backoff.ms": "100",
-    "tiered.upload.interval.ms": "1000",
-    "tiered.checkpoint.interval.ms": "4000",
-    "log.retention.check.interval.ms": "10000",
-    "leader.imbalance.check.interval.seconds": "7",
-    "tiered.lag.sample.interval.ms": "600000",
-    "tiered.reconcile.interval.ms": "-1",
-    "offsets.topic.num.partitions": "4",
-}
-TOPIC = {
-    "min.insync.replicas": "2",
-    "segment.bytes": "2500",
-    "local.retention.bytes": "4000",
-    "message.timestamp.after.max.ms": str(30 * 24 * 3_600_000),
-    "index.interval.bytes": "200",
-}
 START_S = 30.0
-CONVERGE_S = 60.0
-LAST_MESSAGES_S = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """How large a run is. Times in virtual seconds."""
-
-    brokers: int = 3
-    partitions: int = 2
-    faults_s: float = 11.0
-    fault_every_s: float = 0.93
-    mishaps: float = 0.08
-    batches_per_second: float = 2.0
-    poll_s: float = 1.0
-    groups: int = 2
-
-
-@dataclass(slots=True, kw_only=True)
-class Outcome:
-    """What became of one seed."""
-
-    seed: int
-    violation: str | None = None
-    digest: int = 0
-    steps: int = 0
-    virtual_s: float = 0.0
-    acknowledged: int = 0
-    polled: int = 0
-    elections: int = 0
-    isr_changes: int = 0
-    truncations: int = 0
-    unavailable: int = 0
-    faults: Mapping[str, int] = field(default_factory=dict)
-    counts: Mapping[str, int] = field(default_factory=dict)
-    trace: list[str] = field(default_factory=list)
-    is_checked_twice: bool = False
-    """A second run went the same way."""
 
 
 class World:
@@ -289,7 +232,7 @@ class World:
         self.nemesis.heal()
         await asyncio.sleep(1.0)
         self.stops_producing = True
-        await self._converge(work)
+        await converge(self, work)
         for client in self.clients:
             if isinstance(client, Committer):
                 await self._until(client.check, 10.0, "asking for a committed offset")
@@ -355,58 +298,6 @@ class World:
             if self.loop.time() > deadline:
                 raise Violation(f"liveness: {what} took more than {seconds:g} s")
             await asyncio.sleep(0.1)
-
-    async def _converge(self, work: list["asyncio.Task[None]"]) -> None:
-        """Producers get their last answers, everybody serves and is in sync, everything is committed and read."""
-        deadline = self.loop.time() + CONVERGE_S
-        producing = [task for task, client in zip(work, self.clients, strict=True) if not isinstance(client, Consumer)]
-        settled_s: float | None = None
-        while True:
-            why = self._is_unsettled() if all(task.done() for task in producing) else "producers wait for answers"
-            now = self.loop.time()
-            if why is not None:
-                settled_s = None
-            elif settled_s is None:
-                settled_s = now
-            elif now - settled_s > LAST_MESSAGES_S:  # What was on its way has arrived.
-                return
-            if now > deadline:
-                if self._is_out_of_replicas():
-                    self.counts["unavailable at the end"] += 1
-                    return
-                raise Violation(f"liveness: {CONVERGE_S:g} s after healing {why}")
-            await asyncio.sleep(0.2)
-
-    def _is_unsettled(self) -> str | None:
-        for machine in self.machines.values():
-            if not machine.is_serving:
-                return f"{machine.name} does not serve"
-        for book in self.checker.books.values():
-            row = book.row
-            if row is None:
-                continue
-            if row.leader == -1:
-                return f"nobody leads {book.name}"
-            current = {number for number, epoch in row.isr if self.checker.registrations[number][0] == epoch}
-            if current != set(self.machines):
-                return f"the ISR of {book.name} is {row.isr}, registrations are {self.checker.registrations}"
-            for replica in book.replicas.values():
-                if replica.end != len(book.ledger):
-                    return f"{replica.machine} ends {book.name} at {replica.end}, where {len(book.ledger)} is committed"
-        for client in self.clients:
-            if isinstance(client, Consumer) and client.position != len(self.checker.book(client.key).ledger):
-                book = self.checker.book(client.key)
-                return f"a consumer of {book.name} is at {client.position} of {len(book.ledger)}"
-        return None
-
-    def _is_out_of_replicas(self) -> bool:
-        """Whether some partition has nobody who could be elected: two losses at once, which no design survives."""
-        return any(
-            book.row is not None
-            and book.row.leader == -1
-            and all(self.checker.registrations[number][0] != epoch for number, epoch in book.row.isr)
-            for book in self.checker.books.values()
-        )
 
     # The end
 

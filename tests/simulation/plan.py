@@ -1,0 +1,65 @@
+"""How large a run is and what its brokers and topic are set to, and what became of it.
+
+Owns these values alone: what is done with them is for `tests.simulation.world`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+SETTINGS = {
+    "broker.heartbeat.interval.ms": "800",
+    "broker.session.timeout.ms": "2500",
+    "replica.lag.time.max.ms": "2000",
+    "replica.fetch.wait.max.ms": "1000",
+    "replica.fetch.backoff.ms": "100",
+    "tiered.upload.interval.ms": "1000",
+    "tiered.checkpoint.interval.ms": "4000",
+    "log.retention.check.interval.ms": "10000",
+    "leader.imbalance.check.interval.seconds": "7",
+    "tiered.lag.sample.interval.ms": "600000",
+    "tiered.reconcile.interval.ms": "-1",
+    "offsets.topic.num.partitions": "4",
+}
+TOPIC = {
+    "min.insync.replicas": "2",
+    "segment.bytes": "2500",
+    "local.retention.bytes": "4000",
+    "message.timestamp.after.max.ms": str(30 * 24 * 3_600_000),
+    "index.interval.bytes": "200",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How large a run is. Times in virtual seconds."""
+
+    brokers: int = 3
+    partitions: int = 2
+    faults_s: float = 11.0
+    fault_every_s: float = 0.93
+    mishaps: float = 0.08
+    batches_per_second: float = 2.0
+    poll_s: float = 1.0
+    groups: int = 2
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """What became of one seed."""
+
+    seed: int
+    violation: str | None = None
+    digest: int = 0
+    steps: int = 0
+    virtual_s: float = 0.0
+    acknowledged: int = 0
+    polled: int = 0
+    elections: int = 0
+    isr_changes: int = 0
+    truncations: int = 0
+    unavailable: int = 0
+    faults: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    trace: list[str] = field(default_factory=list)
+    is_checked_twice: bool = False
+    """A second run went the same way."""
