@@ -107,6 +107,13 @@ class CountersState:
     local_segments_deleted: int = 0
     retention_clock_ahead_ms: int = 0
     """How far the clock is ahead, while retention by age has stopped because of it; else 0."""
+    compactions: int = 0
+    """Passes over a log that came to their end."""
+    compaction_failures: int = 0
+    compacted_bytes: int = 0
+    """Bytes that compaction has read."""
+    compaction_removed_bytes: int = 0
+    compaction_removed_records: int = 0
     disk_errors: int = 0
     isr_shrinks: int = 0
     """Members that left the ISR of a partition led here, once SQL has committed it."""

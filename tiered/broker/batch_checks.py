@@ -1,6 +1,6 @@
-"""What a produced batch must be like to be stored, by its header alone.
+"""What a produced batch must be like to be stored: by its header alone, except where a topic is compacted.
 
-Owns those checks and the names of codecs. Must never look at a record, nor know a partition's state.
+Owns those checks and the names of codecs. Must never look at a value, nor know a partition's state.
 """
 
 from tiered.config import TopicConfig
@@ -11,7 +11,7 @@ from tiered.errors import (
     MessageTooLarge,
     UnsupportedCompression,
 )
-from tiered.formats import record_batch
+from tiered.formats import batch_filter, record_batch
 from tiered.formats.record_batch import BatchHeader, Compression
 
 _ZSTD = int(Compression.ZSTD)
@@ -63,6 +63,17 @@ def check_timestamps(header: BatchHeader, config: TopicConfig, now_ms: int, name
     if 0 <= header.base_timestamp_ms < earliest:
         raise InvalidTimestamp(
             f"{name}: timestamp {header.base_timestamp_ms} is too old (message.timestamp.before.max.ms)"
+        )
+
+
+def check_keys(buffer: memoryview, position: int, header: BatchHeader, name: str) -> None:
+    """Returns when every record of a batch for a compacted topic has a key. Raises InvalidRecord, CorruptBatch."""
+    data = buffer[position : position + header.size_bytes]
+    keyless = [record.offset - header.base_offset for record in batch_filter.keyed_records(data) if record.key is None]
+    if keyless:
+        raise InvalidRecord(
+            f"{name}: record {keyless[0]} of the batch has no key, and {len(keyless)} of {header.record_count} have "
+            "none. The topic is compacted (cleanup.policy): give every record a key"
         )
 
 

@@ -15,6 +15,7 @@ from tiered.broker import tier_plan
 from tiered.broker.admin import Admin
 from tiered.broker.changes import Changes
 from tiered.broker.checkpoints import CheckpointWriter
+from tiered.broker.compaction import CompactionRounds
 from tiered.broker.controller import Controller
 from tiered.broker.data_folder import DataFolder
 from tiered.broker.disk_reserve import DiskReserve
@@ -127,6 +128,7 @@ class Broker:
         self.lifecycle = SegmentLifecycle(self)
         self.upload_pipeline = UploadPipeline(self)
         self.retention = RetentionRounds(self)
+        self.compaction = CompactionRounds(self)
         self.reconciler = Reconciler(self)
         self.pins = Pins(self)
         self.checkpoints = CheckpointWriter(self)
@@ -233,6 +235,7 @@ class Broker:
         for pool in (self._downloads, self.uploads):
             pool.close(wait=False)
         self.disk.close()
+        self.compaction.close(wait=False)
         self.records.close()
         for partition in self.topics.partitions():
             partition.log.discard()
@@ -242,7 +245,7 @@ class Broker:
     def _close_pools(self) -> None:
         # First the store, so that requests to one that is away are not repeated any more.
         self.store.close()
-        for pool in (self._downloads, self.uploads, self.disk, self.records):
+        for pool in (self._downloads, self.uploads, self.disk, self.records, self.compaction):
             pool.close()
 
     def was_replaced(self, error: StaleBrokerEpoch) -> None:

@@ -1,7 +1,7 @@
-"""The work that never ends: rolling, flushing, uploading, retention, sweeping, reporting.
+"""The work that never ends: rolling, flushing, uploading, retention, compaction, sweeping, reporting.
 
 Owns when each of it happens; what happens is decided by rules and done by `upload_pipeline`, `segment_lifecycle`,
-`retention`, `checkpoints` and the partitions. Must never skip a partition because another failed.
+`retention`, `compaction`, `checkpoints` and the partitions. Must never skip a partition because another failed.
 """
 
 import asyncio
@@ -46,6 +46,7 @@ class Housekeeping:
             (settings.tiered_group_checkpoint_interval_ms, self._broker.group_checkpoints.tick, "group checkpoints"),
             (settings.tiered_group_checkpoint_interval_ms, self._broker.checkpoints.look_at_pins, "looking for pins"),
             (settings.log_retention_check_interval_ms, self._broker.retention.round, "retention"),
+            (settings.log_cleaner_backoff_ms, self._broker.compaction.round, "compaction"),
             (settings.tiered_sweep_interval_ms, self._sweep, "sweeping the object store"),
             (settings.tiered_sweep_interval_ms, self._sweep_for_all, "sweeping for all brokers"),
             (SETTLE_INTERVAL_MS, self._broker.changes.settle, "settling unknown outcomes"),

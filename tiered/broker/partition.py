@@ -124,6 +124,8 @@ class Partition(Replica):
         leadership = self.leadership or self.require_leader()
         header = batch_checks.checked_header(buffer, position, end, self.config, self.name)
         batch_checks.check_timestamps(header, self.config, now_ms, self.name)
+        if self.config.is_compacted:
+            batch_checks.check_keys(buffer, position, header, self.name)
         if header.producer_id >= 0:
             verdict = self._verdict(header, now_ms)
             if isinstance(verdict, producer_state.Duplicate):
@@ -352,7 +354,8 @@ def log_config(config: TopicConfig) -> LogConfig:
     """The part of a topic's settings that its local logs need."""
     return LogConfig(
         segment_bytes=config.segment_bytes,
-        segment_ms=config.segment_ms,
+        # A record in an active segment is not compacted, so it must not stay there for too long.
+        segment_ms=min(config.segment_ms, config.max_compaction_lag_ms) if config.is_compacted else config.segment_ms,
         index_interval_bytes=config.index_interval_bytes,
         max_index_bytes=config.segment_index_bytes,
         flush_messages=config.flush_messages,

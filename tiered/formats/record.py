@@ -40,16 +40,16 @@ def read_record(
     Its time is `log_append_time_ms` where there is one, whatever the record says. Raises CorruptBatch when its
     lengths contradict each other, IndexError when it goes beyond the end.
     """
-    length, at = _read_varint(body, at)
+    length, at = read_varint(body, at)
     end = at + length
     if length < 0 or end > len(body):
         raise CorruptBatch(f"a record claims {length} bytes, {len(body) - at} are left")
     at += 1  # The record's attributes: all bits are unused.
-    timestamp_delta, at = _read_varint(body, at)
-    offset_delta, at = _read_varint(body, at)
+    timestamp_delta, at = read_varint(body, at)
+    offset_delta, at = read_varint(body, at)
     key, at = _read_nullable(body, at, end)
     value, at = _read_nullable(body, at, end)
-    header_count, at = _read_varint(body, at)
+    header_count, at = read_varint(body, at)
     # A header has two varints at least.
     if not 0 <= header_count <= (end - at) // 2:
         raise CorruptBatch(f"{header_count} headers do not fit into {end - at} bytes")
@@ -79,7 +79,7 @@ def read_record(
 
 
 def _read_nullable(body: bytes, at: int, end: int) -> tuple[bytes | None, int]:
-    length, at = _read_varint(body, at)
+    length, at = read_varint(body, at)
     if length < 0:
         if length == -1:
             return None, at
@@ -89,7 +89,7 @@ def _read_nullable(body: bytes, at: int, end: int) -> tuple[bytes | None, int]:
     return body[at : at + length], at + length
 
 
-def _read_varint(body: bytes, at: int) -> tuple[int, int]:
+def read_varint(body: bytes, at: int) -> tuple[int, int]:
     """A zigzag varint of at most 64 bits and where it ends. Raises IndexError past the end."""
     byte = body[at]
     if byte < 0x80:
@@ -110,15 +110,15 @@ def _read_varint(body: bytes, at: int) -> tuple[int, int]:
 def append_record(body: bytearray, record: Record, offset_delta: int, timestamp_delta_ms: int) -> None:
     """Adds the record to the end of `body`, with its offset and time relative to the batch's."""
     content = bytearray(b"\0")
-    _append_varint(content, timestamp_delta_ms)
-    _append_varint(content, offset_delta)
+    append_varint(content, timestamp_delta_ms)
+    append_varint(content, offset_delta)
     _append_nullable(content, record.key)
     _append_nullable(content, record.value)
-    _append_varint(content, len(record.headers))
+    append_varint(content, len(record.headers))
     for name, value in record.headers:
         _append_nullable(content, name.encode("utf-8", "surrogateescape"))
         _append_nullable(content, value)
-    _append_varint(body, len(content))
+    append_varint(body, len(content))
     body += content
 
 
@@ -126,11 +126,11 @@ def _append_nullable(body: bytearray, content: bytes | None) -> None:
     if content is None:
         body.append(1)  # Zigzag of -1.
     else:
-        _append_varint(body, len(content))
+        append_varint(body, len(content))
         body += content
 
 
-def _append_varint(body: bytearray, value: int) -> None:
+def append_varint(body: bytearray, value: int) -> None:
     zigzag = (value << 1) ^ (value >> 63)
     while zigzag >= 0x80:
         body.append(zigzag & 0x7F | 0x80)

@@ -56,6 +56,8 @@ _CRC_COVERS_FROM: Final = 21
 _LOG_APPEND_TIME_BIT: Final = 0x08
 _TRANSACTIONAL_BIT: Final = 0x10
 _CONTROL_BIT: Final = 0x20
+DELETE_HORIZON_BIT: Final = 0x40
+"""The base timestamp is the time up to which the batch's tombstones stay (KIP-534); records count from it as ever."""
 _MAX_TIMESTAMP_DELTA_MS: Final = 2**63 - 1
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -129,6 +131,11 @@ class BatchHeader(NamedTuple):
     def is_control(self) -> bool:
         """The records are transaction markers: never given to consumers."""
         return self.attributes & _CONTROL_BIT != 0
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """Until when the batch's tombstones stay; None before compaction has decided it."""
+        return self.base_timestamp_ms if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
     def has_producer(self) -> bool:

@@ -19,10 +19,11 @@ from tiered.formats.producer_snapshot import ProducerEntry
 from tiered.formats.record_batch import BatchHeader
 from tiered.formats.time_index import TimeIndex
 from tiered.hot.file_system import FileSystem, OpenFile, prepare_file, write_all
-from tiered.hot.log_view import LogConfig, LogView
+from tiered.hot.log_view import LogConfig
 from tiered.hot.marks import RecoveryPoint
 from tiered.hot.recovery import Recoverer
 from tiered.hot.recovery_report import Recovery
+from tiered.hot.replaceable_log import ReplaceableLog
 from tiered.hot.segment import LOG_SUFFIX, SegmentInfo, SegmentState, Tail, note_batches
 from tiered.hot.segment_files import SHARED_OPEN_SEGMENTS, OpenSegments, SegmentFile, segment_path, unlink_segment
 from tiered.hot.side_files import refusal, unless_full
@@ -34,7 +35,7 @@ __all__ = ["Log", "LogConfig", "Recovery", "SegmentFile", "SegmentInfo"]
 log = logging.getLogger(__name__)
 
 
-class Log(LogView):
+class Log(ReplaceableLog):
     """An open log that can be changed. One owner appends, rolls and truncates."""
 
     __slots__ = ()

@@ -12,14 +12,16 @@ from dataclasses import dataclass
 from tiered.errors import LogDirFailed, OffsetOutOfRange, ShuttingDown
 from tiered.file_slice import FileSlice
 from tiered.formats.producer_snapshot import ProducerEntry, encode_producers
-from tiered.hot.file_system import FileSystem
+from tiered.hot.file_system import FileSystem, read_whole
 from tiered.hot.flush import FlushState, producers_of
 from tiered.hot.lookup import Lookup
+from tiered.hot.marks import COMPACTED_FILE, MAX_MARK_BYTES, decode_compacted
 from tiered.hot.recovery import Recoverer
 from tiered.hot.recovery_report import Recovery
 from tiered.hot.segment import LOG_SUFFIX, OFFSET_ENTRY_BYTES, SegmentInfo, SegmentState
 from tiered.hot.segment_files import OpenSegments, SegmentFile
 from tiered.hot.side_files import SideFiles
+from tiered.rules.compaction import Compacted
 from tiered.rules.leader_epochs import LeaderEpochs
 from tiered.rules.rolling import should_roll
 
@@ -75,7 +77,10 @@ class LogView:
             leader_epochs=found.leader_epochs,
             leader_epochs_kept=found.leader_epochs_kept,
             snapshot_offsets=found.snapshot_offsets,
+            compacted=decode_compacted(read_whole(fs, f"{directory}/{COMPACTED_FILE}", max_bytes=MAX_MARK_BYTES)),
         )
+        if self._side.compacted.clean_end_offset > self._segments[-1].end_offset:
+            self._side.compacted = Compacted()  # Of records that somebody cut away: what comes there now is others.
         self._flushing = FlushState(
             directory,
             fs,
@@ -157,6 +162,11 @@ class LogView:
         return self._side.leader_epochs
 
     @property
+    def compacted(self) -> Compacted:
+        """How far the log is compacted."""
+        return self._side.compacted
+
+    @property
     def failed(self) -> str | None:
         """Why this log takes no more appends until the process restarts; None while it does."""
         return self._failed
@@ -208,13 +218,15 @@ class LogView:
 
     def segment_for_upload(self, base_offset: int) -> SegmentFile:
         """A closed segment with all that its object needs, open until its `close`. Raises OSError."""
-        segments = self._segments
-        segment = next((each for each in segments if each.base_offset == base_offset), None)
-        assert segment is not None, f"no segment begins at {base_offset}"
-        assert segment.closed, f"the segment at {base_offset} is still appended to"
+        with self._lock:  # Compaction puts another file in the place of a segment's.
+            segments = self._segments
+            segment = next((each for each in segments if each.base_offset == base_offset), None)
+            assert segment is not None, f"no segment begins at {base_offset}"
+            assert segment.closed, f"the segment at {base_offset} is still appended to"
+            file = self._fs.open(segment.path + LOG_SUFFIX)
         return SegmentFile(
             path=segment.path + LOG_SUFFIX,
-            file=self._fs.open(segment.path + LOG_SUFFIX),
+            file=file,
             base_offset=base_offset,
             end_offset=segment.end_offset,
             size_bytes=segment.size_bytes,

@@ -76,7 +76,7 @@ class Lookup:
                 break
             file, index = self.opened(segment)
             # As in Kafka, every record before the batch of a time index entry is older than the entry.
-            known = self._time_index(segment).lookup(timestamp_ms)
+            known = self.time_index(segment).lookup(timestamp_ms)
             position = index.lookup(max(start_offset, known))
             for at, header in walk(self._fs, file, position, size_bytes):
                 if header.base_offset >= end_offset:
@@ -133,7 +133,8 @@ class Lookup:
     def _records(self, file: FileIO, position: int, header: BatchHeader) -> Iterator[Record]:
         return records(self._fs.read(file, header.size_bytes, position))
 
-    def _time_index(self, segment: SegmentState) -> TimeIndex:
+    def time_index(self, segment: SegmentState) -> TimeIndex:
+        """The segment's time index, from memory or from its file; an empty one when that is damaged. Raises OSError."""
         if segment.time_index is not None:
             return segment.time_index
         try:

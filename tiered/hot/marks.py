@@ -11,9 +11,12 @@ from typing import Any
 
 from fastcrc import crc32
 
+from tiered.rules.compaction import Compacted
+
 RECOVERY_POINT_FILE = "recovery-point"
 LOG_START_FILE = "log-start-offset"
 LEADER_EPOCHS_FILE = "leader-epochs"
+COMPACTED_FILE = "compacted"
 
 MAX_MARK_BYTES = 64 << 20
 """A recovery point has about 150 bytes for each segment; this is far beyond any log."""
@@ -73,6 +76,19 @@ def decode_log_start_offset(data: bytes | None) -> int | None:
     body = _decode("log-start-offset", data)
     offset = None if body is None else body.get("offset")
     return offset if isinstance(offset, int) else None
+
+
+def encode_compacted(compacted: Compacted) -> bytes:
+    return _encode("compacted", asdict(compacted))
+
+
+def decode_compacted(data: bytes | None) -> Compacted:
+    """What was compacted; nothing where that is not known, which costs a pass over the log."""
+    body = _decode("compacted", data)
+    try:
+        return Compacted() if body is None else Compacted(**body)
+    except TypeError:
+        return Compacted()
 
 
 def _encode(kind: str, body: dict[str, Any]) -> bytes:

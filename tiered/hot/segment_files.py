@@ -168,6 +168,11 @@ class OpenSegments:
         try:
             index = read_offset_index(fs, segment)
         except CorruptFile:
+            index = None
+        if segment.file is not None and segment.offset_index is not None:
+            # Compaction has put another file in this one's place, and left to it what it had before.
+            return OpenSegment(segment.file, segment.offset_index, 0)
+        if index is None:
             rebuilt = rebuild_indexes(fs, segment, file, index_interval_bytes)
             assert rebuilt.offset_index is not None
             index = rebuilt.offset_index

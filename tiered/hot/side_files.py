@@ -14,14 +14,17 @@ from tiered.formats.leader_epoch_file import encode_leader_epochs
 from tiered.formats.producer_snapshot import ProducerEntry, encode_producers
 from tiered.hot.file_system import FileSystem, prepare_file, replace_file, use_prepared
 from tiered.hot.marks import (
+    COMPACTED_FILE,
     LEADER_EPOCHS_FILE,
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
     RecoveryPoint,
+    encode_compacted,
     encode_log_start_offset,
     encode_recovery_point,
 )
 from tiered.hot.producer_files import read_snapshot, remove_snapshots, snapshot_path
+from tiered.rules.compaction import Compacted
 from tiered.rules.leader_epochs import LeaderEpochs
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -41,6 +44,8 @@ class SideFiles:
         "_keeping_epochs",
         "_prepared_epochs",
         "_snapshot_lock",
+        "compacted",
+        "cuts",
         "leader_epochs",
         "log_start_offset",
         "snapshot_offsets",
@@ -55,9 +60,13 @@ class SideFiles:
         leader_epochs: LeaderEpochs,
         leader_epochs_kept: LeaderEpochs,
         snapshot_offsets: Sequence[int],
+        compacted: Compacted,
     ) -> None:
         self._directory = directory
         self._fs = fs
+        self.compacted = compacted
+        self.cuts = 0
+        """How often records were taken back: what somebody found out about them before holds no more."""
         self.log_start_offset = log_start_offset
         self.leader_epochs = leader_epochs
         self._changing_epochs = threading.Lock()
@@ -125,7 +134,8 @@ class SideFiles:
 
     def prepare_cut(self, end_offset: int) -> None:
         """Takes beforehand what space `cut` needs, because nothing that was cut comes back. Raises OSError, with
-        nothing changed."""
+        nothing changed that matters."""
+        self._forget_compacted()
         self._prepare_epochs(self.leader_epochs.truncate_to_end(end_offset))
 
     def cut(self, end_offset: int) -> None:
@@ -138,6 +148,7 @@ class SideFiles:
 
     def prepare_beginning(self, offset: int, epochs: LeaderEpochs, producers: Iterable[ProducerEntry] | None) -> None:
         """As `prepare_cut`, for `begin_anew`."""
+        self._forget_compacted()
         self._prepare_epochs(epochs)
         if producers is not None:
             prepare_file(self._fs, snapshot_path(self._directory, offset), encode_producers(producers))
@@ -171,6 +182,20 @@ class SideFiles:
     def keep_recovery_point(self, point: RecoveryPoint) -> None:
         """Returns when the point is on disk. Raises OSError."""
         replace_file(self._fs, self._path(RECOVERY_POINT_FILE), encode_recovery_point(point), durable=True)
+
+    def keep_compacted(self, compacted: Compacted) -> None:
+        """Returns when it is on disk, after the renames that it tells of. Raises OSError."""
+        self._fs.sync_directory(self._directory)
+        replace_file(self._fs, self._path(COMPACTED_FILE), encode_compacted(compacted), durable=True)
+        self.compacted = compacted
+
+    def _forget_compacted(self) -> None:
+        """What comes in the place of what is cut is not compacted. Durable with the next sync of the directory."""
+        self.cuts += 1
+        if self.compacted != Compacted():
+            self.compacted = Compacted()
+            with suppress(FileNotFoundError):
+                self._fs.unlink(self._path(COMPACTED_FILE))
 
     def forget_recovery_point(self) -> None:
         """Returns when a restart would trust nothing. Raises OSError."""

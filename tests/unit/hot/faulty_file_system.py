@@ -95,14 +95,17 @@ class FaultyFileSystem:
 
     def rename(self, path: str, new_path: str) -> None:
         self._step("rename", path)
-        old = self._keep(new_path)
+        old, old_synced = self._keep(new_path), self._synced_bytes.get(new_path)
         self.real.rename(path, new_path)
-        self._synced_bytes[new_path] = self._synced_bytes.pop(path, 0)
+        new_synced = self._synced_bytes[new_path] = self._synced_bytes.pop(path, 0)
 
         def undo() -> None:
             Path(new_path).rename(path)
+            self._synced_bytes[path] = new_synced
             if old is not None:
                 os.link(old, new_path)
+                if old_synced is not None:  # What had been on disk of the old file still is.
+                    self._synced_bytes[new_path] = old_synced
 
         self._journal(path, undo)
 

@@ -1,13 +1,15 @@
 """What a leader sent, checked batch by batch, cut into runs that a follower writes with one call each.
 
 Owns the checks: shape, CRC, offsets without a gap, epochs that do not go back. Must never look at a record, nor
-change a byte: a follower's log is the leader's, bit for bit (R4).
+change a byte: a follower's log is the leader's, bit for bit (R4), until either of them is compacted. Only of an empty
+batch, where the leader's compaction has taken many, it takes what is still missing here.
 """
 
 from dataclasses import dataclass
 
 from tiered.errors import CorruptBatch
-from tiered.formats.record_batch import BatchHeader, verify_crc, whole_batches
+from tiered.formats.batch_filter import is_hole, trimmed
+from tiered.formats.record_batch import BatchHeader, read_header, verify_crc, whole_batches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +41,12 @@ def checked_runs(
     runs: list[FetchedRun] = []
     run: list[tuple[int, BatchHeader]] = []
     epoch = latest_epoch
-    for position, header in whole_batches(buffer, 0, len(buffer)):
+    for position, whole in whole_batches(buffer, 0, len(buffer)):
+        verify_crc(buffer, position, whole.size_bytes)
+        rest, header = b"", whole
+        if not position and header.base_offset < expected_offset <= header.last_offset and is_hole(header):
+            rest = trimmed(header, expected_offset)
+            header = read_header(rest)
         if header.base_offset != expected_offset:
             raise CorruptBatch(
                 f"{name}: the leader sent offset {header.base_offset} where {expected_offset} follows; nothing was "
@@ -53,12 +60,14 @@ def checked_runs(
                 f"{name}: offset {expected_offset} is of leader epoch {found}, between {epoch} and {leader_epoch} it "
                 "cannot be; nothing was written"
             )
-        verify_crc(buffer, position, header.size_bytes)
         if run and found != epoch:
             runs.append(FetchedRun(leader_epoch=epoch, buffer=buffer, headers=tuple(run)))
             run = []
         epoch = found
-        run.append((position, header))
+        if rest:
+            runs.append(FetchedRun(leader_epoch=epoch, buffer=memoryview(rest), headers=((0, header),)))
+        else:
+            run.append((position, header))
         expected_offset = header.end_offset
     if run:
         runs.append(FetchedRun(leader_epoch=epoch, buffer=buffer, headers=tuple(run)))

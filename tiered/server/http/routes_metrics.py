@@ -10,6 +10,7 @@ from aiohttp import web
 
 from tiered.broker.process_facts import read_process_facts
 from tiered.server.http.cluster_view import VIEWS
+from tiered.server.http.compaction_families import compaction_families
 from tiered.server.http.keys import BROKER
 from tiered.server.http.limits import REQUESTS
 from tiered.server.http.metric_families import families
@@ -24,7 +25,9 @@ async def _metrics(request: web.Request) -> web.Response:
     facts = await broker.disk.run(read_process_facts, broker.data.root)
     body = bytearray()
     view = request.app[VIEWS].of(broker)
-    for family in chain(families(broker, view, facts, request.app[REQUESTS]), reconcile_families(broker)):
+    for family in chain(
+        families(broker, view, facts, request.app[REQUESTS]), compaction_families(broker), reconcile_families(broker)
+    ):
         body += text_of([family]).encode("utf-8", "replace")
         await asyncio.sleep(0)  # There may be many partitions, and somebody else's turn comes in between.
     return web.Response(body=bytes(body), headers={"Content-Type": CONTENT_TYPE})

@@ -1,0 +1,210 @@
+"""Compacted topics, from outside: clients read the newest value of each key, at the offset where it was written."""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka import TopicPartition as AioTopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from kafka import KafkaConsumer
+from kafka import TopicPartition as PyTopicPartition
+
+from tiered.testing import LocalCluster, cluster
+
+WAIT_S = 60.0
+INVALID_RECORD = 87
+SETTINGS = {"log.cleaner.backoff.ms": 20, "log.cleaner.io.max.bytes.per.second": 10**9}
+COMPACT = {
+    "cleanup.policy": "compact",
+    "segment.bytes": 2_000,
+    "min.cleanable.dirty.ratio": 0.01,
+    "delete.retention.ms": 0,
+}
+
+Read = list[tuple[int, bytes | None, bytes | None]]
+
+
+@pytest.fixture(scope="module")
+def local() -> Iterator[LocalCluster]:
+    with cluster(settings=SETTINGS) as started:
+        yield started
+
+
+def eventually(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def write(c: LocalCluster, topic: str, records: list[tuple[bytes | None, bytes | None]], **options: object) -> Read:
+    """(offset, key, value) of each record; every ten of them are a batch or a little more."""
+    producer = Producer({"bootstrap.servers": c.bootstrap, "enable.idempotence": True, "linger.ms": 1000, **options})
+    written: Read = []
+
+    def told(error: object, message: Message) -> None:
+        assert error is None, error
+        offset = message.offset()
+        assert offset is not None
+        written.append((offset, message.key(), message.value()))
+
+    for number, (key, value) in enumerate(records):
+        producer.produce(topic, key=key, value=value, partition=0, on_delivery=told)
+        if number % 10 == 9:
+            assert producer.flush(WAIT_S) == 0
+    assert producer.flush(WAIT_S) == 0
+    return sorted(written)
+
+
+def close_segments(c: LocalCluster, topic: str) -> Read:
+    """One more record, large enough for a segment of its own."""
+    return write(c, topic, [(b"closing", b"x" * 2_500)])
+
+
+def read_confluent(c: LocalCluster, topic: str, start: int = 0) -> Read:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": c.bootstrap,
+            "group.id": "g",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, start)])
+    found: Read = []
+    while True:
+        message = consumer.poll(WAIT_S)
+        assert message is not None
+        if message.error() is not None:
+            break  # The end of the partition.
+        offset = message.offset()
+        assert offset is not None
+        found.append((offset, message.key(), message.value()))
+    consumer.close()
+    return found
+
+
+def read_kafka_python(c: LocalCluster, topic: str, start: int = 0) -> Read:
+    consumer = KafkaConsumer(bootstrap_servers=c.bootstrap, enable_auto_commit=False)
+    where = PyTopicPartition(topic, 0)
+    consumer.assign([where])
+    consumer.seek(where, start)
+    end = consumer.end_offsets([where])[where]
+    found: Read = []
+    while consumer.position(where) < end:
+        for records in consumer.poll(timeout_ms=500).values():
+            found += [(record.offset, record.key, record.value) for record in records]
+    consumer.close()
+    return found
+
+
+def read_aiokafka(c: LocalCluster, topic: str, start: int = 0) -> Read:
+    async def read() -> Read:
+        consumer = AIOKafkaConsumer(bootstrap_servers=c.bootstrap, enable_auto_commit=False)
+        await consumer.start()
+        try:
+            where = AioTopicPartition(topic, 0)
+            consumer.assign([where])
+            consumer.seek(where, start)
+            end = (await consumer.end_offsets([where]))[where]
+            found: Read = []
+            while await consumer.position(where) < end:
+                for records in (await consumer.getmany(timeout_ms=500)).values():
+                    found += [(record.offset, record.key, record.value) for record in records]
+            return found
+        finally:
+            await consumer.stop()
+
+    return asyncio.run(asyncio.wait_for(read(), WAIT_S))
+
+
+READERS = {"confluent": read_confluent, "kafka-python": read_kafka_python, "aiokafka": read_aiokafka}
+
+
+def expected(written: Read) -> Read:
+    """The newest record of each key, without keys whose newest is a tombstone."""
+    newest = {key: (offset, key, value) for offset, key, value in sorted(written)}
+    return sorted(record for record in newest.values() if record[2] is not None)
+
+
+def test_clients_read_the_newest_value_of_each_key_at_its_offset(local: LocalCluster) -> None:
+    topic, chance = "table", random.Random(4)
+    local.create_topic(topic, configs=COMPACT)
+    written = write(
+        local,
+        topic,
+        [
+            (b"key-%d" % chance.randrange(12), None if chance.random() < 0.15 else b"value-%d" % number)
+            for number in range(400)
+        ],
+        **{"compression.type": "zstd"},
+    )
+    written += close_segments(local, topic)
+    written += close_segments(local, topic)
+    wanted = expected(written)
+    # The second of two records that close segments is in the active one, and so the first may stay beside it.
+    eventually(lambda: [r for r in read_confluent(local, topic) if r[1] != b"closing"] == wanted[:-1])
+    found = read_confluent(local, topic)
+    assert found[-1] == written[-1]
+    for name, reader in READERS.items():
+        assert reader(local, topic) == found, name
+        # A consumer that stands in the middle of what has gone reads on behind it.
+        assert reader(local, topic, 203) == [r for r in found if r[0] >= 203], name
+
+
+def test_a_record_without_a_key_is_refused(local: LocalCluster) -> None:
+    local.create_topic("keyed", configs=COMPACT)
+    refused: list[int] = []
+    producer = Producer({"bootstrap.servers": local.bootstrap})
+    producer.produce("keyed", value=b"nobody's", on_delivery=lambda error, _: refused.append(error.code()))
+    assert producer.flush(WAIT_S) == 0
+    assert refused == [INVALID_RECORD]
+    assert write(local, "keyed", [(b"", b"an empty key is a key")])[0][0] == 0
+
+
+def test_an_idempotent_producer_goes_on_after_its_batches_were_compacted(local: LocalCluster) -> None:
+    local.create_topic("sequences", configs=COMPACT)
+    producer = Producer({"bootstrap.servers": local.bootstrap, "enable.idempotence": True, "linger.ms": 0})
+    for number in range(60):
+        producer.produce("sequences", key=b"one", value=b"%d" % number + b"-" * 200, partition=0)
+        assert producer.flush(WAIT_S) == 0
+    eventually(lambda: len(read_confluent(local, "sequences")) < 30)
+    local.brokers[0].kill()
+    local.brokers[0].start()
+    for number in range(60, 70):
+        producer.produce("sequences", key=b"one", value=b"%d" % number, partition=0)
+        assert producer.flush(WAIT_S) == 0
+    assert read_confluent(local, "sequences")[-1][::2] == (69, b"69")
+
+
+def test_a_topic_that_also_deletes_forgets_old_segments(local: LocalCluster) -> None:
+    local.create_topic("both", configs={**COMPACT, "cleanup.policy": "compact,delete", "retention.bytes": 3_000})
+    written = write(local, "both", [(b"key-%d" % number, b"v" * 100) for number in range(200)])
+    eventually(lambda: read_confluent(local, "both")[0][0] > 0)
+    assert read_confluent(local, "both")[-1] == written[-1]
+
+
+def test_a_new_leader_and_a_new_replica_hold_the_newest_of_each_key() -> None:
+    with cluster(brokers=2, settings=SETTINGS, topics={}) as c:
+        c.create_topic("copied", configs={**COMPACT, "min.insync.replicas": 1})
+        written = write(c, "copied", [(b"key-%d" % (number % 7), b"value-%d" % number) for number in range(300)])
+        written += close_segments(c, "copied")
+        written += close_segments(c, "copied")
+        wanted = expected(written)[:-1]
+
+        def has_newest() -> bool:
+            try:
+                return [r for r in read_confluent(c, "copied") if r[1] != b"closing"] == wanted
+            except (KafkaException, AssertionError):
+                return False
+
+        eventually(has_newest)
+        for broker in c.brokers:
+            broker.kill()
+            eventually(has_newest)
+            broker.start()
+            eventually(has_newest)

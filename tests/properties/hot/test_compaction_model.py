@@ -1,0 +1,128 @@
+"""Compaction beside a plain list: random keys, tombstones, producers, codecs, passes with little memory, restarts."""
+
+import random
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.unit.hot.compacting import Compacting
+from tests.unit.hot.faulty_file_system import FaultyFileSystem
+from tiered.formats.record_batch import Compression
+
+CODECS = list(Compression)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(seed=st.integers(0, 2**32), segment_bytes=st.sampled_from([1, 300, 900, 10**6]), keys=st.integers(1, 12))
+def test_of_each_key_the_newest_record_stays_and_nothing_older(seed: int, segment_bytes: int, keys: int) -> None:
+    chance = random.Random(seed)
+    with tempfile.TemporaryDirectory(prefix="tiered-compaction-") as folder:
+        fs = FaultyFileSystem(stash=Path(folder) / "stash")
+        config = {"segment_bytes": segment_bytes, "index_interval_bytes": chance.choice([0, 200, 4096])}
+        model = Compacting.begin(Path(folder) / "log", fs, **config)
+        epoch, began = 0, dict[int, int]()
+        for _ in range(chance.randint(5, 40)):
+            step = chance.random()
+            if step < 0.65:
+                records = [
+                    (
+                        b"key-%d" % chance.randrange(keys),
+                        None if chance.random() < 0.2 else b"v" * chance.randint(0, 60),
+                    )
+                    for _ in range(chance.randint(1, 6))
+                ]
+                began.setdefault(epoch, model.log.log_end_offset)
+                model.produce(
+                    records,
+                    compression=chance.choice(CODECS),
+                    producer_id=chance.choice([-1, -1, 7, 8]),
+                    epoch=epoch,
+                    jitter_ms=chance.choice([0, 50]),
+                )
+                model.now_ms += chance.choice([0, 10, 700])
+            elif step < 0.75:
+                model.roll()
+            elif step < 0.9:
+                model.compact(max_keys=chance.choice([1, 3, 10_000]))
+                model.check()
+            elif step < 0.95:
+                epoch += 1
+                model.log.begin_leader_epoch(epoch)
+            elif chance.random() < 0.5:
+                model.reopen(**config)
+                model.check()
+            else:
+                model.log.flush()
+                fs.lose_power(model.directory, chance)
+                model.reopen(**config)
+                model.check()
+        model.roll()
+        model.compact()
+        model.check()
+        model.check_times(chance)
+        model.check_producers()
+        # From the headers alone: where each epoch began is told by its first batch, whose offsets stay.
+        (model.directory / "leader-epochs").unlink(missing_ok=True)
+        model.reopen(**config)
+        model.check()
+        assert model.log.leader_epochs.entries == tuple(began.items())
+        model.log.discard()
+
+
+@pytest.mark.parametrize("loses_power", [False, True])
+def test_a_kill_at_any_step_of_a_pass_leaves_a_whole_log(tmp_path: Path, loses_power: bool) -> None:
+    step = 0
+    while True:
+        chance = random.Random(step)
+        directory = tmp_path / f"log-{step}"
+        fs = DyingFileSystem(stash=tmp_path / f"stash-{step}")
+        model = Compacting.begin(directory, fs, segment_bytes=10**6, index_interval_bytes=0)
+        for number in range(12):
+            model.produce([(b"key-%d" % (number % 5), b"v%d" % number)], producer_id=7)
+            if number % 6 == 5:
+                model.roll()
+        model.log.flush()
+        fs.steps_left = step
+        try:
+            model.compact()
+            model.log.flush()
+            is_whole = True
+        except Killed:
+            is_whole = False
+        fs.steps_left = None
+        if loses_power:
+            fs.lose_power(directory, chance)
+        model.reopen(segment_bytes=10**6, index_interval_bytes=0)
+        model.check(compacted_below=12)
+        model.check_times(chance)
+        assert model.log.log_end_offset == 12
+        assert not list(directory.glob("*.tmp"))
+        model.compact()
+        assert model.log.compacted.clean_end_offset == 12
+        model.check()
+        model.check_producers()
+        model.log.discard()
+        if is_whole:
+            assert step > 20, "this says nothing if a pass has no steps"
+            return
+        step += 1
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class DyingFileSystem(FaultyFileSystem):
+    """After `steps_left` operations the process is gone, and does nothing more."""
+
+    steps_left: int | None = None
+
+    def _step(self, operation: str, path: str) -> None:
+        if self.steps_left is not None:
+            if self.steps_left == 0:
+                raise Killed
+            self.steps_left -= 1
+        super()._step(operation, path)

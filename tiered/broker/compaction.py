@@ -1,0 +1,145 @@
+"""Compaction of the replicas that this broker holds, one partition at a time and no faster than it is allowed.
+
+Owns when a log is compacted and how much of the machine that takes. What is due is decided by `rules.compaction`, a
+pass is made by `hot.compaction`. Each replica compacts its own log, as in Kafka: what the leader has removed is asked
+of nobody. Must never touch what is not committed, not flushed, or still written.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from tiered.broker.partition import Partition
+from tiered.errors import TieredError
+from tiered.hot.compaction import CompactionPass, PassReport
+from tiered.ids import TopicPartition
+from tiered.rules import compaction
+from tiered.rules.compaction import Due
+from tiered.runtime import BlockingPool
+
+if TYPE_CHECKING:
+    from tiered.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+YIELD_EVERY_PARTITIONS = 500
+REST_MS = 60_000
+"""So long nobody tries again to compact a log whose pass has failed."""
+MAX_PASSES_A_ROUND = 100
+
+
+class CompactionRounds:
+    """Compaction of one broker."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._pool = BlockingPool("compaction", threads=1)
+        self._rest_until_ms: dict[TopicPartition, float] = {}
+        self.max_dirty_ratio = 0.0
+        """The largest share of a compacted topic's log that was not compacted yet, at the last look."""
+
+    def close(self, *, wait: bool = True) -> None:
+        """Nothing is begun after this."""
+        self._pool.close(wait=wait)
+
+    async def round(self) -> None:
+        """Compacts what is due, the most urgent first, until nothing is. Bounded: another round comes."""
+        for _ in range(MAX_PASSES_A_ROUND):
+            if not self._broker.settings.log_cleaner_enable or self._broker.reserve.is_low:
+                return
+            chosen = await self._most_urgent()
+            if chosen is None:
+                return
+            await self._compact(*chosen)
+
+    def due(self, partition: Partition) -> Due:
+        """What of the partition's local log is dirty, and whether it is compacted now."""
+        config = partition.config
+        return compaction.due(
+            partition.log.segments,
+            partition.log.compacted,
+            log_start_offset=partition.log_start_offset,
+            # What a power loss could take must not have been the reason for which an older record went.
+            high_watermark=min(partition.high_watermark, partition.log.flushed_offset),
+            last_stable_offset=partition.last_stable_offset,
+            min_dirty_ratio=config.min_cleanable_dirty_ratio,
+            min_lag_ms=config.min_compaction_lag_ms,
+            max_lag_ms=config.max_compaction_lag_ms,
+            now_ms=self._broker.clock.now_ms(),
+        )
+
+    async def _most_urgent(self) -> tuple[Partition, Due] | None:
+        now_ms = self._broker.clock.monotonic_ms()
+        found: list[tuple[Partition, Due]] = []
+        for number, partition in enumerate(list(self._broker.topics.partitions())):
+            if number % YIELD_EVERY_PARTITIONS == YIELD_EVERY_PARTITIONS - 1:
+                await asyncio.sleep(0)
+            if self._may_go_on(partition) and self._rest_until_ms.get(partition.topic_partition, 0.0) <= now_ms:
+                found.append((partition, self.due(partition)))
+        self.max_dirty_ratio = max((due.dirty_ratio for _, due in found), default=0.0)
+        chosen = compaction.most_urgent(enumerate(due for _, due in found))
+        return None if chosen is None else found[chosen]
+
+    def _may_go_on(self, partition: Partition) -> bool:
+        """Whether the partition's log is one to compact, as far as it is known now."""
+        return (
+            partition.config.is_compacted
+            and not partition.closed
+            and not partition.is_truncating
+            and partition.log.failed is None
+        )
+
+    async def _compact(self, partition: Partition, due: Due) -> None:
+        counters, began_ms = self._broker.counters, self._broker.clock.monotonic_ms()
+        running = CompactionPass(
+            partition.log,
+            self._broker.files,
+            due,
+            last_offsets=compaction.last_offsets(partition.producers.values()),
+            delete_retention_ms=partition.config.delete_retention_ms,
+            now_ms=self._broker.clock.now_ms(),
+            max_memory_bytes=self._broker.settings.log_cleaner_dedupe_buffer_size,
+        )
+        try:
+            await self._drive(partition, running)
+        except (TieredError, OSError) as error:
+            if self._may_go_on(partition):
+                counters.compaction_failures += 1
+                log.warning(
+                    "%s: compaction failed, it is tried again in %d s: %s", partition.name, REST_MS // 1000, error
+                )
+        finally:
+            report = running.report
+            counters.compacted_bytes += report.read_bytes
+            counters.compaction_removed_bytes += report.removed_bytes
+            counters.compaction_removed_records += report.removed_records
+        if report.is_whole:
+            counters.compactions += 1
+            self._rest_until_ms.pop(partition.topic_partition, None)
+            self._tell(partition, due, report, began_ms)
+        else:
+            self._rest_until_ms[partition.topic_partition] = self._broker.clock.monotonic_ms() + REST_MS
+
+    async def _drive(self, partition: Partition, running: CompactionPass) -> None:
+        """The pass, step by step in the one thread, with rests that keep it within its bytes a second."""
+        clock, steps = self._broker.clock, running.steps()
+        began_ms = clock.monotonic_ms()
+        while (count := await self._pool.run(next, steps, None)) is not None:
+            if not self._may_go_on(partition) or self._broker.reserve.is_low:
+                return
+            rate = self._broker.settings.log_cleaner_io_max_bytes_per_second
+            took_ms = clock.monotonic_ms() - began_ms
+            await asyncio.sleep(max(0.0, count / rate * 1000.0 - took_ms) / 1000.0)
+            began_ms = clock.monotonic_ms()
+
+    def _tell(self, partition: Partition, due: Due, report: PassReport, began_ms: float) -> None:
+        log.info(
+            "%s: compacted below offset %d in %.1f s, because %s: %d records went, and %d bytes of %d segments",
+            partition.name,
+            report.end_offset,
+            (self._broker.clock.monotonic_ms() - began_ms) / 1000.0,
+            due.why,
+            report.removed_records,
+            report.removed_bytes,
+            report.replaced_segments,
+        )

@@ -1,0 +1,365 @@
+"""One pass over a log that leaves of each key the newest record only.
+
+Owns the pass: it finds out where each key of the dirty part was seen last, then writes what stays of each closed
+segment into another file and puts that in the segment's place. What stays is decided by `rules.compaction`, how a
+batch looks without its records by `formats.batch_filter`. Offsets never change, and batches follow each other without
+a gap. Must never hold more keys than it was allowed, nor go on after records were taken back.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final
+
+from tiered.errors import CorruptBatch, LogDirFailed
+from tiered.formats.batch_filter import (
+    MAX_HOLE_OFFSETS,
+    RawRecord,
+    emptied,
+    filtered,
+    is_hole,
+    keyed_records,
+    the_hole,
+)
+from tiered.formats.offset_index import OffsetIndex
+from tiered.formats.record_batch import HEADER_BYTES, BatchHeader, read_header, verify_crc
+from tiered.formats.time_index import TimeIndex
+from tiered.hot.batch_walk import FAR_BLOCK_BYTES, BlockReader
+from tiered.hot.file_system import TEMPORARY_SUFFIX, FileSystem, OpenFile, write_all
+from tiered.hot.replaceable_log import ReplaceableLog
+from tiered.hot.segment import LOG_SUFFIX, SegmentState, Tail
+from tiered.rules import compaction
+from tiered.rules.compaction import NOT_FOUND, Aborted, Compacted, Due, Fate
+from tiered.runtime import crash_point
+
+CLEANED_SUFFIX: Final = ".cleaned" + TEMPORARY_SUFFIX
+"""What a crash leaves of it is removed at the next start."""
+STEP_BYTES: Final = 256 << 10
+KEY_BYTES: Final = 192
+"""What one key takes of the memory that a pass may use: its hash, its offset and its place in the table."""
+_HASH_BYTES: Final = 16
+_WRITE_BYTES: Final = 1 << 20
+
+
+@dataclass(slots=True, kw_only=True)
+class PassReport:
+    """What a pass has done so far. `removed_bytes` is by how much the files are smaller."""
+
+    end_offset: int = 0
+    read_bytes: int = 0
+    removed_bytes: int = 0
+    removed_records: int = 0
+    replaced_segments: int = 0
+    is_whole: bool = False
+    """It came to its end, and the log remembers that."""
+
+
+class CompactionPass:
+    """One pass over one log. `steps` does the work, in a thread; nobody else may compact the log meanwhile."""
+
+    def __init__(
+        self,
+        log: ReplaceableLog,
+        fs: FileSystem,
+        due: Due,
+        *,
+        last_offsets: Mapping[int, int],
+        aborted: Collection[Aborted] = (),
+        delete_retention_ms: int,
+        now_ms: int,
+        max_memory_bytes: int,
+    ) -> None:
+        self._log = log
+        self._fs = fs
+        self._due = due
+        self._last_offsets = last_offsets
+        self._aborted = aborted
+        self._now_ms = now_ms
+        self._delete_horizon_ms = now_ms + delete_retention_ms
+        self._max_keys = max(1, max_memory_bytes // KEY_BYTES)
+        self._newest: dict[bytes, int] = {}
+        self._tombstones_due_ms: int | None = None
+        self._cuts = log.cuts
+        self.report = PassReport(end_offset=due.first_dirty_offset)
+
+    def steps(self) -> Iterator[int]:
+        """Bytes read since the step before, again and again: whoever drives the pass rests in between as it likes.
+
+        Raises CorruptBatch for a batch that is damaged, LogDirFailed and OSError; the log goes on as it is then. Ends
+        early when records were taken back, or segments removed, under the pass.
+        """
+        segments = self._log.segments_on_disk(self._due.end_offset)
+        yield from self._find_newest(segments)
+        for segment in segments:
+            if segment.base_offset >= self.report.end_offset:
+                break
+            if self._log.holds(segment):  # Else retention was quicker.
+                yield from self._clean(segment)
+            if self._log.cuts != self._cuts:
+                return
+        self._log.keep_compacted(
+            Compacted(clean_end_offset=self.report.end_offset, tombstones_due_ms=self._tombstones_due_ms)
+        )
+        self.report.is_whole = True
+
+    # The newest offset of each key
+
+    def _find_newest(self, segments: Sequence[SegmentState]) -> Iterator[int]:
+        """Fills the table from the dirty part, up to its end or as far as the memory lasts: there the pass ends."""
+        due = self._due
+        for segment in segments:
+            if segment.end_offset <= due.first_dirty_offset:
+                continue
+            with self._fs.open(segment.path + LOG_SUFFIX) as file:
+                done = 0
+                for position, header, block, index in _batches(self._fs, file, segment):
+                    if header.end_offset > due.first_dirty_offset:
+                        if len(self._newest) + header.record_count > self._max_keys and self._newest:
+                            return
+                        self._note_keys(header, block, index)
+                        self.report.end_offset = header.end_offset
+                    if position + header.size_bytes - done >= STEP_BYTES:
+                        yield self._read(position + header.size_bytes - done)
+                        done = position + header.size_bytes
+                yield self._read(segment.size_bytes - done)
+
+    def _note_keys(self, header: BatchHeader, block: bytes, index: int) -> None:
+        if header.is_control or compaction.is_aborted(header, self._aborted):
+            return
+        newest = self._newest
+        for record in keyed_records(block, index):
+            if record.key is not None:
+                newest[_hash(record.key)] = record.offset
+
+    # What stays
+
+    def _clean(self, segment: SegmentState) -> Iterator[int]:
+        """Writes what stays of the segment and puts it in the segment's place, if anything goes."""
+        rewriter = _Rewriter(self._fs, segment, self._log.config.index_interval_bytes)
+        try:
+            done = 0
+            with self._fs.open(segment.path + LOG_SUFFIX) as file:
+                rewriter.source = file
+                for position, header, block, index in _batches(self._fs, file, segment):
+                    self._take(rewriter, header, block, index)
+                    if position + header.size_bytes - done >= STEP_BYTES:
+                        yield self._read(position + header.size_bytes - done)
+                        done = position + header.size_bytes
+                fresh = rewriter.finish()
+            yield self._read(segment.size_bytes - done)
+            if fresh is None or self._log.cuts != self._cuts:
+                return
+            crash_point("compaction.written")
+            rewriter.is_taken = self._log.replace_segment(segment, fresh, rewriter.path)
+            if rewriter.is_taken:
+                self.report.replaced_segments += 1
+                self.report.removed_bytes += segment.size_bytes - fresh.size_bytes
+            elif self._log.holds(segment):
+                raise LogDirFailed(
+                    f"{segment.path}{LOG_SUFFIX} cannot be replaced now: the log is closed or has failed"
+                )
+            crash_point("compaction.replaced")
+        finally:
+            rewriter.clear()
+
+    def _take(self, rewriter: "_Rewriter", header: BatchHeader, block: bytes, index: int) -> None:
+        batch = memoryview(block)[index : index + header.size_bytes]
+        if header.base_offset >= self.report.end_offset or header.is_control:
+            rewriter.keep(batch, header)
+            return
+        if is_hole(header):
+            rewriter.drop(header, batch)
+            return
+        kept = _Kept(self, header)
+        changed: bytes | None = None
+        if header.record_count and not compaction.is_aborted(header, self._aborted):
+            changed = filtered(block, index, kept.keeps)
+            if kept.tombstones and header.delete_horizon_ms is None:
+                horizon_ms = self._delete_horizon_ms
+                changed = filtered(block, index, _Kept(self, header).keeps, delete_horizon_ms=horizon_ms)
+        self.report.removed_records += header.record_count - kept.count
+        match compaction.fate(header, kept_records=kept.count, last_offsets=self._last_offsets):
+            case Fate.KEEP if changed is not None:
+                rewriter.change(changed)
+            case Fate.KEEP:
+                rewriter.keep(batch, header)
+            case Fate.EMPTY if header.record_count == 0:
+                rewriter.keep(batch, header)
+            case Fate.EMPTY:
+                rewriter.change(emptied(header))
+            case Fate.GO:
+                rewriter.drop(header, None)
+        if kept.tombstones:
+            horizon_ms = self._delete_horizon_ms if header.delete_horizon_ms is None else header.delete_horizon_ms
+            due_ms = self._tombstones_due_ms
+            self._tombstones_due_ms = horizon_ms if due_ms is None else min(due_ms, horizon_ms)
+
+    def keeps(self, header: BatchHeader, record: RawRecord) -> bool:
+        """Whether the record stays."""
+        key = record.key
+        return compaction.keeps_record(
+            offset=record.offset,
+            newest_offset=NOT_FOUND if key is None else self._newest.get(_hash(key), NOT_FOUND),
+            has_key=key is not None,
+            has_value=record.has_value,
+            delete_horizon_ms=header.delete_horizon_ms,
+            now_ms=self._now_ms,
+        )
+
+    def _read(self, count: int) -> int:
+        self.report.read_bytes += count
+        return count
+
+
+class _Kept:
+    """What stays of one batch, counted."""
+
+    __slots__ = ("_header", "_pass", "count", "tombstones")
+
+    def __init__(self, running: CompactionPass, header: BatchHeader) -> None:
+        self._pass = running
+        self._header = header
+        self.count = 0
+        self.tombstones = 0
+
+    def keeps(self, record: RawRecord) -> bool:
+        stays = self._pass.keeps(self._header, record)
+        if stays:
+            self.count += 1
+            self.tombstones += not record.has_value
+        return stays
+
+
+class _Rewriter:
+    """The file that a segment becomes. Nothing is written before something changes: what comes before is copied."""
+
+    def __init__(self, fs: FileSystem, segment: SegmentState, index_interval_bytes: int) -> None:
+        self._fs = fs
+        self._segment = segment
+        self._index_interval_bytes = index_interval_bytes
+        self.path = segment.path + LOG_SUFFIX + CLEANED_SUFFIX
+        self.source: OpenFile | None = None
+        self.is_taken = False
+        self._file: OpenFile | None = None
+        self._fresh = SegmentState(segment.path, segment.base_offset, created_ms=segment.created_ms)
+        self._fresh.offset_index, self._fresh.time_index = OffsetIndex(), TimeIndex()
+        self._fresh.first_append_ms = segment.first_append_ms
+        self._pending = bytearray()
+        self._written_bytes = 0
+        self._hole: tuple[int, int, int] | None = None
+        self._hole_as_it_was: bytes | None = None
+
+    def keep(self, batch: memoryview, header: BatchHeader) -> None:
+        """The batch as it is."""
+        self._end_hole()
+        self._keep(batch, header)
+
+    def change(self, batch: bytes) -> None:
+        """A batch of the same offsets in the place of what was there."""
+        self._end_hole()
+        self._change(batch)
+
+    def drop(self, header: BatchHeader, hole: memoryview | None) -> None:
+        """Nothing in the place of a batch; `hole` is the batch when it has been nothing already."""
+        known, epoch = self._hole, header.partition_leader_epoch
+        # The first batch of a leader epoch tells where that began.
+        if known is not None and known[2] == epoch and header.last_offset - known[0] <= MAX_HOLE_OFFSETS:
+            self._hole, self._hole_as_it_was = (known[0], header.last_offset, epoch), None
+            return
+        self._end_hole()
+        self._hole = (header.base_offset, header.last_offset, epoch)
+        self._hole_as_it_was = None if hole is None else bytes(hole)
+
+    def finish(self) -> SegmentState | None:
+        """The new segment, whose file is on disk for good; None when nothing has changed. Raises OSError."""
+        self._end_hole()
+        if self._file is None:
+            return None
+        self._write_pending()
+        self._fs.sync(self._file)
+        fresh = self._fresh
+        fresh.note_time()
+        fresh.file, fresh.closed, fresh.tail = self._file, True, Tail()
+        return fresh
+
+    def clear(self) -> None:
+        """Removes the file, unless it has become the segment's."""
+        if self._file is not None and not self.is_taken:
+            with suppress(OSError):
+                self._fs.unlink(self.path)
+
+    def _end_hole(self) -> None:
+        hole, as_it_was = self._hole, self._hole_as_it_was
+        if hole is None:
+            return
+        self._hole = self._hole_as_it_was = None
+        if as_it_was is not None:
+            self._keep(memoryview(as_it_was), read_header(as_it_was))
+        else:
+            self._change(the_hole(*hole))
+
+    def _keep(self, batch: memoryview, header: BatchHeader) -> None:
+        if self._file is not None:
+            self._write(batch)
+        self._note(header)
+
+    def _change(self, batch: bytes) -> None:
+        if self._file is None:
+            self._begin()
+        self._write(batch)
+        self._note(read_header(batch))
+
+    def _begin(self) -> None:
+        with suppress(FileNotFoundError):
+            self._fs.unlink(self.path)
+        self._file = self._fs.create(self.path)
+        assert self.source is not None
+        position, end = 0, self._fresh.size_bytes
+        while position < end:
+            data = self._fs.read(self.source, min(_WRITE_BYTES, end - position), position)
+            if not data:
+                raise CorruptBatch(f"{self._segment.path}{LOG_SUFFIX} ends before byte {end}")
+            self._write(data)
+            position += len(data)
+
+    def _write(self, data: bytes | memoryview) -> None:
+        self._pending += data
+        if len(self._pending) >= _WRITE_BYTES:
+            self._write_pending()
+
+    def _write_pending(self) -> None:
+        assert self._file is not None
+        write_all(self._fs, self._file, self._pending, self._written_bytes)
+        self._written_bytes += len(self._pending)
+        self._pending = bytearray()
+
+    def _note(self, header: BatchHeader) -> None:
+        self._fresh.note_batch(
+            header.base_offset,
+            header.last_offset,
+            header.size_bytes,
+            header.max_timestamp_ms,
+            self._index_interval_bytes,
+        )
+
+
+def _batches(fs: FileSystem, file: OpenFile, segment: SegmentState) -> Iterator[tuple[int, BatchHeader, bytes, int]]:
+    """Each batch of the segment: its position and header, and a buffer with the index where it begins there. Raises
+    CorruptBatch at the first that is damaged: what is not known for certain is not rewritten."""
+    blocks = BlockReader(fs, file, FAR_BLOCK_BYTES)
+    position, end = 0, segment.size_bytes
+    while position < end:
+        block, index = blocks.at(position, HEADER_BYTES)
+        header = read_header(block, index)
+        if header.size_bytes > end - position:
+            raise CorruptBatch(f"{segment.path}{LOG_SUFFIX}: the batch at byte {position} goes beyond the file's end")
+        block, index = blocks.at(position, header.size_bytes)
+        verify_crc(block, index, header.size_bytes)
+        yield position, header, block, index
+        position += header.size_bytes
+
+
+def _hash(key: bytes) -> bytes:
+    """16 bytes that stand for a longer key, and a shorter key itself: no two keys have the same by accident."""
+    return key if len(key) < _HASH_BYTES else blake2b(key, digest_size=_HASH_BYTES).digest()
