@@ -2,39 +2,30 @@
 
 Owns its folder, which is wiped at start: what is in it was verified by this process. Loads are shared and end
 in the cache whatever becomes of those who asked (T7); one load may bring several neighbouring chunks, each with an
-outcome of its own. Must never hold more bytes than it may, never keep a chunk whose load failed, and never do disk
-work on the event loop but open a file.
+outcome of its own, which stay and go together. Must never hold more bytes than it may, never keep a chunk whose load
+failed, and never do disk work on the event loop but open a file (`chunk_files` does the rest in threads).
 """
 
 import asyncio
-import errno
-import logging
 import os
-import tempfile
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from io import FileIO
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 from uuid import UUID
 
+from tiered.cold import chunk_files
 from tiered.cold.byte_budget import ByteBudget
 from tiered.cold.single_flight import SingleFlight
-from tiered.errors import StoreUnavailable
 from tiered.file_slice import FileSlice
 from tiered.runtime import BlockingPool
-
-log = logging.getLogger(__name__)
 
 ChunkKey: TypeAlias = tuple[UUID, int]
 """The object and the index of the chunk in it."""
 
 Loaded: TypeAlias = bytes | memoryview | Exception
 """A chunk that was verified, or why there is none."""
-
-_CHUNK, _UNFINISHED = ".chunk", ".unfinished"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,14 +45,13 @@ class ChunkRun:
         return self.object_id, self.first_index + number
 
 
-class ChunkFile(FileIO):
-    """A file that is closed, without a complaint, when the last slice of it goes."""
+@dataclass(slots=True, eq=False)
+class _Kept:
+    """A file of the cache: position and length of each chunk in it."""
 
-    is_named = False
-    """It is one of the cache's, which the next reader finds by its name."""
-
-    def __del__(self) -> None:
-        self.close()
+    path: str
+    size_bytes: int = 0
+    places: dict[ChunkKey, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -99,13 +89,14 @@ class ChunkCache:
         self._writing = BlockingPool("chunk-cache", threads=1)
         self._budget = ByteBudget(max_bytes_in_flight)
         self._flights: SingleFlight[ChunkKey, FileSlice] = SingleFlight()
-        self._lengths: OrderedDict[ChunkKey, int] = OrderedDict()
+        self._held: dict[ChunkKey, _Kept] = {}
+        self._files: OrderedDict[_Kept, None] = OrderedDict()
         self._unread: dict[ChunkKey, int] = {}
         self.state = ChunkCacheState()
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """Empties the folder. Loads run as tasks of `tasks` until `stop`."""
-        await self._pool.run(self._wipe)
+        await self._pool.run(chunk_files.wiped, self._directory)
         self._flights.start(tasks)
 
     async def stop(self) -> None:
@@ -130,7 +121,7 @@ class ChunkCache:
 
     def has(self, key: ChunkKey) -> bool:
         """True when the chunk is held, or on its way."""
-        return key in self._lengths or self._flights.is_flying(key)
+        return key in self._held or self._flights.is_flying(key)
 
     def held(self, key: ChunkKey) -> FileSlice | None:
         """The whole chunk if it is held; else `loading` has it later."""
@@ -201,19 +192,20 @@ class ChunkCache:
         self.state.unread_bytes -= self._unread.pop(key, 0)
 
     def _open(self, key: ChunkKey) -> FileSlice | None:
-        length = self._lengths.get(key)
-        if length is None:
+        kept = self._held.get(key)
+        if kept is None:
             return None
         try:
             # Opened anew for each read. A shared one, found through a weak reference, may be closing in another
             # thread at that moment: a file that nobody holds lets go of the interpreter while it closes.
-            file = ChunkFile(self._path(key) + _CHUNK)
+            file = chunk_files.opened(kept.path)
         except OSError:
             # Somebody cleaned up behind our back: load it again.
-            self._forget(key)
+            self._forget(kept)
             return None
-        self._lengths.move_to_end(key)
-        return FileSlice(file=file, position=0, length=length)
+        self._files.move_to_end(kept)
+        position, length = kept.places[key]
+        return FileSlice(file=file, position=position, length=length)
 
     async def _load(self, run: ChunkRun, keys: Sequence[ChunkKey]) -> Sequence[FileSlice | Exception]:
         lengths = run.lengths[: len(keys)]
@@ -222,131 +214,75 @@ class ChunkCache:
         try:
             async with self._budget.taken(sum(lengths)):
                 loaded = await self._pool.run(run.load, len(keys))
-                files = await self._keep(keys, lengths, loaded)
+                slices = await self._keep(keys, lengths, loaded)
             failures = sum(isinstance(each, Exception) for each in loaded)
         finally:
             self.state.failures += failures
             for key in keys:
-                if key not in self._lengths:
+                if key not in self._held:
                     self._read(key)
-        return [
-            file if isinstance(file, Exception) else FileSlice(file=file, position=0, length=length)
-            for file, length in zip(files, lengths, strict=True)
-        ]
+        return slices
 
     async def _keep(
         self, keys: Sequence[ChunkKey], lengths: Sequence[int], loaded: Sequence[Loaded]
-    ) -> Sequence[FileIO | Exception]:
+    ) -> Sequence[FileSlice | Exception]:
         """Each chunk in an open file: one of the cache, or a nameless one where the cache has no room for it."""
-        victims: list[str] = []
-        work: list[tuple[str | None, Loaded]] = []
+        kept = _Kept(self._path(keys[0]))
+        pieces: list[bytes | memoryview] = []
         for key, length, data in zip(keys, lengths, loaded, strict=True):
-            path: str | None = None
-            if not isinstance(data, Exception):
-                assert len(data) == length, "a load answered with another length than announced"
-                self.state.loaded_bytes += length
-                victims += self._make_room(length)
-                # Without room it is larger than the cache, or others are just written into all of it.
-                if self.state.held_bytes + length <= self._max_bytes:
-                    self.state.held_bytes += length
-                    path = self._path(key)
-            work.append((path, data))
-        try:
-            files = await self._writing.run(_write_all, victims, work)
-        except BaseException:
-            self.state.held_bytes -= sum(length for length, (path, _) in zip(lengths, work, strict=True) if path)
-            raise
-        for key, length, (path, data), file in zip(keys, lengths, work, files, strict=True):
-            if path is not None and isinstance(file, ChunkFile) and file.is_named:
-                self._lengths[key] = length
+            if isinstance(data, Exception):
                 continue
-            if path is not None:
-                self.state.held_bytes -= length
-            if not isinstance(data, Exception):
-                self.state.uncached += 1
-        return files
+            assert len(data) == length, "a load answered with another length than announced"
+            kept.places[key] = (kept.size_bytes, length)
+            kept.size_bytes += length
+            pieces.append(data)
+        if not pieces:
+            return [each for each in loaded if isinstance(each, Exception)]
+        self.state.loaded_bytes += kept.size_bytes
+        file = await self._written(kept, pieces)
+        return [
+            data if isinstance(data, Exception) else FileSlice(file=file, position=kept.places[key][0], length=length)
+            for key, length, data in zip(keys, lengths, loaded, strict=True)
+        ]
+
+    async def _written(self, kept: _Kept, pieces: Sequence[bytes | memoryview]) -> chunk_files.ChunkFile:
+        """The file; one that the next reader finds, unless the disk or the cache has no room for it."""
+        victims = self._make_room(kept.size_bytes)
+        # Without room it is larger than the cache, or others are just written into all of it.
+        is_wanted = self.state.held_bytes + kept.size_bytes <= self._max_bytes
+        if is_wanted:
+            self.state.held_bytes += kept.size_bytes
+        is_held = False
+        try:
+            file = await self._writing.run(chunk_files.written, victims, kept.path if is_wanted else None, pieces)
+            is_held = file.is_named
+        finally:
+            if is_wanted and not is_held:
+                self.state.held_bytes -= kept.size_bytes
+        if is_held:
+            self._files[kept] = None
+            self._held.update(dict.fromkeys(kept.places, kept))
+        else:
+            self.state.uncached += len(pieces)
+        return file
 
     def _make_room(self, length: int) -> list[str]:
         """Forgets the least recently used until there is room; their files, which are still to be removed."""
         victims: list[str] = []
-        while self.state.held_bytes + length > self._max_bytes and self._lengths:
-            victim = next(iter(self._lengths))
+        while self.state.held_bytes + length > self._max_bytes and self._files:
+            victim = next(iter(self._files))
             self._forget(victim)
-            self.state.evictions += 1
-            victims.append(self._path(victim))
+            self.state.evictions += len(victim.places)
+            victims.append(victim.path)
         return victims
 
-    def _forget(self, key: ChunkKey) -> None:
-        self.state.held_bytes -= self._lengths.pop(key)
-        self._read(key)
+    def _forget(self, kept: _Kept) -> None:
+        del self._files[kept]
+        self.state.held_bytes -= kept.size_bytes
+        for key in kept.places:
+            del self._held[key]
+            self._read(key)
 
     def _path(self, key: ChunkKey) -> str:
         # No Path: made for each read of a chunk, it was a twentieth of the event loop's work.
         return f"{self._prefix}{key[0]}-{key[1]}"
-
-    def _wipe(self) -> None:
-        self._directory.mkdir(parents=True, exist_ok=True)
-        for path in self._directory.iterdir():
-            if path.suffix in (_CHUNK, _UNFINISHED):
-                path.unlink(missing_ok=True)
-
-
-def _remove(path: str) -> None:
-    try:
-        Path(path + _CHUNK).unlink(missing_ok=True)
-    except OSError as error:
-        log.warning("an evicted chunk could not be removed before the next start: %s", error.strerror)
-
-
-def _write_all(victims: Sequence[str], work: Sequence[tuple[str | None, Loaded]]) -> list[ChunkFile | Exception]:
-    """Runs in the writing thread. A chunk whose file cannot be written is in a nameless one."""
-    for victim in victims:
-        _remove(victim)
-    files: list[ChunkFile | Exception] = []
-    for path, data in work:
-        if isinstance(data, Exception):
-            files.append(data)
-            continue
-        try:
-            files.append(_nameless(data) if path is None else _write(path, data))
-        except StoreUnavailable as error:
-            files.append(error)
-    return files
-
-
-def _write(path: str, data: bytes | memoryview) -> ChunkFile:
-    unfinished = Path(path + _UNFINISHED)
-    try:
-        # No fsync: after a crash the folder is wiped.
-        file = ChunkFile(unfinished, "wb+")
-        _write_whole(file, data)
-        unfinished.rename(path + _CHUNK)
-    except OSError as error:
-        log.warning("the chunk cache cannot be written, cold reads go on without it: %s", error.strerror)
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
-        return _nameless(data)
-    file.is_named = True
-    return file
-
-
-def _nameless(data: bytes | memoryview) -> ChunkFile:
-    """An open file without a name that holds `data`; in memory where the system can."""
-    try:
-        if hasattr(os, "memfd_create"):
-            file = ChunkFile(os.memfd_create("tiered-chunk", os.MFD_CLOEXEC), "rb+")
-        else:
-            fd, name = tempfile.mkstemp(prefix="tiered-chunk-")
-            Path(name).unlink()
-            file = ChunkFile(fd, "rb+")
-        _write_whole(file, data)
-    except OSError as error:
-        reason = errno.errorcode.get(error.errno or 0, "?")
-        raise StoreUnavailable(f"no room for a chunk that was read from the store ({reason}); free some") from error
-    return file
-
-
-def _write_whole(file: FileIO, data: bytes | memoryview) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[file.write(view) :]

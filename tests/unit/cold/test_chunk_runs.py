@@ -160,17 +160,32 @@ def test_what_nobody_has_read_yet_takes_half_of_the_cache_at_most(tmp_path: Path
 
 def test_a_run_that_the_disk_does_not_take_is_served_from_memory(tmp_path: Path) -> None:
     async def test(cache: ChunkCache, loads: Loads) -> None:
-        for index in (0, 2):  # A folder in the place of the file makes every write of it fail, as a full disk would.
-            (tmp_path / f"{OBJECT}-{index}.unfinished").mkdir()
+        # A folder in the place of the file makes every write of it fail, as a full disk would.
+        (tmp_path / f"{OBJECT}-0.unfinished").mkdir()
         first = cache.loading(loads.run((OBJECT, 0), FOUR))
         third = cache.loading(loads.run((OBJECT, 2), FOUR[2:]))
         assert (await first).read() == content((OBJECT, 0), 1000)
         assert (await third).read() == content((OBJECT, 2), 1100)
-        assert cache.state.uncached == 2
-        assert cache.state.held_bytes == 1900
-        assert cache.held((OBJECT, 1)) is not None
+        assert cache.state.uncached == 4
+        assert (cache.state.held_bytes, cache.state.unread_bytes) == (0, 0)
+        assert (await cache.loading(loads.run((OBJECT, 2), FOUR[2:]))).read() == content((OBJECT, 2), 1100)
+        assert cache.state.held_bytes == 2100, "a file of another name is written"
 
-    with_cache(tmp_path, test)
+
+def test_chunks_that_came_together_take_one_file_and_go_together(tmp_path: Path) -> None:
+    async def test(cache: ChunkCache, loads: Loads) -> None:
+        await cache.loading(loads.run((OBJECT, 0), FOUR))
+        await until(lambda: cache.loading_chunks == 0)
+        assert len(list(tmp_path.iterdir())) == 1
+        other = (uuid4(), 0)
+        held = cache.held((OBJECT, 3))
+        await cache.get(other, loads.of(other, 2500), length=2500)
+        assert [cache.held((OBJECT, index)) for index in range(4)] == [None] * 4
+        assert (cache.state.held_bytes, cache.state.evictions, on_disk(tmp_path)) == (2500, 4, 2500)
+        assert held is not None
+        assert held.read() == content((OBJECT, 3), 1000), "who reads it keeps it"
+
+    with_cache(tmp_path, test, max_bytes=6000)
 
 
 def test_stop_tells_all_who_wait_even_before_the_request_has_begun(tmp_path: Path) -> None:
