@@ -3,8 +3,11 @@
 Owns the topic, the S3 server (moto, in a process of its own) and the broker, which starts anew before each run: its
 cache is empty then. The reference reads the same objects with as many plain connections as there are partitions, in
 pieces as long as the broker's largest ones, and looks at nothing; beside it, for comparison, in pieces of one chunk:
-moto reads the whole object for each request, so that it is the slower the smaller they are. The backfill beside a tail
-begins again when it is through, with a cache too small for it, so that it is cold all the time.
+moto reads the whole object for each request, so that it is the slower the smaller they are. Server, broker and consumer
+share the cores of one machine, so that there are two controls (ADR 0014): the same GETs while a consumer reads the same
+records from the broker's local log, which is all of the work but the broker's own; and the tail of a broker while
+another one serves the backfill, which is all of the load but the broker's own. The backfill beside a tail begins again
+when it is through, with a cache too small for it, so that it is cold all the time.
 """
 
 import http.client
@@ -18,8 +21,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from confluent_kafka import Consumer, TopicPartition
+
 from benchmarks.machine import cpu_seconds
-from benchmarks.scenarios import Load, Run, Say, run_load
+from benchmarks.scenarios import IN_MEMORY, Load, Run, Say, run_load
 from benchmarks.systems import Tiered
 from benchmarks.uploading import BUCKET, server
 from tiered.formats.chunk_table import DEFAULT_CHUNK_BYTES
@@ -29,11 +34,13 @@ from tiered.testing.moto_s3 import aws_environment, s3_client
 PARTITIONS = 8
 SIZE_BYTES = 1024
 PIECE_BYTES, CHUNK_BYTES = DEFAULT_LIMITS.request_bytes, DEFAULT_CHUNK_BYTES
-TOPIC, TAIL = "cold", "tail"
+TOPIC, HOT, TAIL = "cold", "hot", "tail"
 PREFIX = "cold-reading"
 COLD, CONSUMER = f"consume {PARTITIONS} cold partitions", "tiered"
 GETS, CHUNK_GETS = f"ranged GETs of {PIECE_BYTES >> 20} MiB", f"ranged GETs of {CHUNK_BYTES >> 20} MiB"
+GETS_AND_HOT = f"{GETS}, and from the log"
 TAILING, ALONE, BESIDE = "a tail at 1,000 records/s", "alone", "beside a backfill"
+BESIDE_ANOTHER = "beside another broker's"
 _CONFIGS = {"segment.bytes": str(32 << 20), "segment.ms": "2000", "retention.ms": "-1", "local.retention.ms": "1"}
 _SMALL_CACHE = {"tiered.cache.bytes": str(64 << 20)}
 _TIMEOUT_SECONDS = 300.0
@@ -45,30 +52,40 @@ def cold_reading(folder: Path, *, rounds: int, gb: float, say: Say) -> dict[str,
     records = int(gb * 1e9 / SIZE_BYTES / PARTITIONS) * PARTITIONS
     with server() as endpoint_url, aws_environment():
         broker = Tiered(
-            folder=folder,
+            folder=folder / "broker",
             settings={"log.retention.check.interval.ms": "500", "tiered.upload.interval.ms": "200"},
             arguments=("--store", f"s3://{BUCKET}/{PREFIX}?endpoint_url={endpoint_url}"),
         )
+        another = Tiered(folder=folder / "another")
         try:
             _fill(broker, records, say)
+            another.start()
+            another.create_topic(TAIL, {"remote.storage.enable": "false"})
+            another.stop()
             objects = _objects(endpoint_url)
             for number in range(rounds + 1):
                 pair = {
                     GETS: _ranged_gets(endpoint_url, objects, PIECE_BYTES),
                     CONSUMER: _consume(broker, records),
+                    GETS_AND_HOT: _gets_and_hot(broker, records, endpoint_url, objects),
                     CHUNK_GETS: _ranged_gets(endpoint_url, objects, CHUNK_BYTES),
                 }
-                tails = {ALONE: _tail(broker), BESIDE: _tail(broker, records)}
+                tails = {
+                    ALONE: _tail(broker),
+                    BESIDE: _tail(broker, backfilled=broker, records=records),
+                    BESIDE_ANOTHER: _tail(another, backfilled=broker, records=records),
+                }
                 if number == 0:
                     continue
                 for side, run in pair.items():
                     results.setdefault(COLD, {}).setdefault(side, []).append(run)
-                    say(f"{COLD:32}{side:20}{run['mb_per_s']:8.0f} MB/s")
+                    say(f"{COLD:32}{side:34}{run['mb_per_s']:8.0f} MB/s")
                 for side, run in tails.items():
                     results.setdefault(TAILING, {}).setdefault(side, []).append(run)
-                    say(f"{TAILING:32}{side:20}{run['p50_ms']:8.2f} ms p50{run['p99_ms']:8.2f} ms p99")
+                    say(f"{TAILING:32}{side:34}{run['p50_ms']:8.2f} ms p50{run['p99_ms']:8.2f} ms p99")
         finally:
             broker.kill()
+            another.kill()
     return results
 
 
@@ -76,8 +93,10 @@ def _fill(broker: Tiered, records: int, say: Say) -> None:
     broker.start()
     broker.create_topic(TOPIC, _CONFIGS, partitions=PARTITIONS)
     broker.create_topic(TAIL, {"remote.storage.enable": "false"})
+    broker.create_topic(HOT, IN_MEMORY, partitions=PARTITIONS)
     load = Load(name=TOPIC, what="produce", size_bytes=SIZE_BYTES, records=records, partitions=PARTITIONS)
     run_load(broker, load, TOPIC)
+    run_load(broker, load, HOT)
     say(f"{TOPIC}: waiting until {records:,} records are in the store")
     deadline = time.monotonic() + _TIMEOUT_SECONDS
     for partition in range(PARTITIONS):
@@ -142,27 +161,49 @@ def _ranged_gets(endpoint_url: str, objects: list[tuple[str, int]], piece_bytes:
     return {"mb_per_s": done_bytes / seconds / 1e6, "broker_cpu_s_per_gb": 0.0}
 
 
-def _consume(broker: Tiered, records: int) -> Run:
+def _consume(broker: Tiered, records: int, topic: str = TOPIC) -> Run:
     broker.start()
     try:
+        _meet(broker)
         load = Load(name=COLD, what="consume", size_bytes=SIZE_BYTES, records=records, partitions=PARTITIONS)
-        run = run_load(broker, load, TOPIC)
+        run = run_load(broker, load, topic)
     finally:
         broker.stop()
     return {"mb_per_s": run["mb_per_s"], "broker_cpu_s_per_gb": run["broker_cpu_s_per_gb"]}
 
 
+def _gets_and_hot(broker: Tiered, records: int, endpoint_url: str, objects: list[tuple[str, int]]) -> Run:
+    """Both at once, at the speed of the slower one: what reaches the client has come from the server, and from a log,
+    but nobody has checked it or carried it from the one to the other."""
+    with ThreadPoolExecutor(1) as thread:
+        hot = thread.submit(_consume, broker, records, HOT)
+        gets = _ranged_gets(endpoint_url, objects, PIECE_BYTES)
+        run = hot.result()
+    return run | {"mb_per_s": min(run["mb_per_s"], gets["mb_per_s"])}
+
+
+def _meet(broker: Tiered) -> None:
+    """A first client, because it pays for the broker's import of the messages' codecs."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "first", "enable.metrics.push": False})
+    consumer.assign([TopicPartition(TAIL, 0, 0)])
+    consumer.poll(1.0)
+    consumer.close()
+
+
 # The tail
 
 
-def _tail(broker: Tiered, backfill_records: int = 0) -> Run:
-    """Milliseconds from a record's produce to its arrival at a consumer, while another one reads everything or not."""
-    broker.settings |= _SMALL_CACHE
-    broker.start()
+def _tail(broker: Tiered, *, backfilled: Tiered | None = None, records: int = 0) -> Run:
+    """Milliseconds from a record's produce to its arrival at a consumer, while another one reads all `records` of
+    `backfilled` or not."""
+    brokers = [broker] if backfilled is None or backfilled is broker else [broker, backfilled]
     over = threading.Event()
-    backfill = threading.Thread(target=_backfill, args=(broker, backfill_records, over))
+    backfill = threading.Thread(target=_backfill, args=(backfilled, records, over))
+    for each in brokers:
+        each.settings |= _SMALL_CACHE
+        each.start()
     try:
-        if backfill_records:
+        if backfilled is not None:
             backfill.start()
         before = cpu_seconds(broker.pid)
         command = [sys.executable, "-m", "benchmarks.tail_latency", "--bootstrap", broker.bootstrap, "--topic", TAIL]
@@ -173,11 +214,12 @@ def _tail(broker: Tiered, backfill_records: int = 0) -> Run:
         return result | {"broker_cpu_s": cpu_seconds(broker.pid) - before}
     finally:
         over.set()
-        if backfill_records:
+        if backfilled is not None:
             backfill.join()
-        broker.stop()
-        for name in _SMALL_CACHE:
-            del broker.settings[name]
+        for each in brokers:
+            each.stop()
+            for name in _SMALL_CACHE:
+                del each.settings[name]
 
 
 def _backfill(broker: Tiered, records: int, over: threading.Event) -> None:
