@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AioTopicPartition
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from kafka import KafkaConsumer
 from kafka import TopicPartition as PyTopicPartition
 
@@ -159,8 +159,13 @@ def test_clients_read_the_newest_value_of_each_key_at_its_offset(local: LocalClu
 def test_a_record_without_a_key_is_refused(local: LocalCluster) -> None:
     local.create_topic("keyed", configs=COMPACT)
     refused: list[int] = []
+
+    def told(error: KafkaError | None, _: Message) -> None:
+        assert error is not None
+        refused.append(error.code())
+
     producer = Producer({"bootstrap.servers": local.bootstrap})
-    producer.produce("keyed", value=b"nobody's", on_delivery=lambda error, _: refused.append(error.code()))
+    producer.produce("keyed", value=b"nobody's", on_delivery=told)
     assert producer.flush(WAIT_S) == 0
     assert refused == [INVALID_RECORD]
     assert write(local, "keyed", [(b"", b"an empty key is a key")])[0][0] == 0

@@ -27,7 +27,7 @@ def test_of_each_key_the_newest_record_stays_and_nothing_older(seed: int, segmen
         for _ in range(chance.randint(5, 40)):
             step = chance.random()
             if step < 0.65:
-                records = [
+                records: list[tuple[bytes | None, bytes | None]] = [
                     (
                         b"key-%d" % chance.randrange(keys),
                         None if chance.random() < 0.2 else b"v" * chance.randint(0, 60),

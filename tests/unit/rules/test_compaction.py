@@ -59,9 +59,13 @@ def test_all_closed_segments_of_a_new_log_are_dirty() -> None:
 
 @pytest.mark.parametrize("bound", ["high_watermark", "last_stable_offset"])
 def test_a_segment_that_is_not_wholly_stable_waits_and_all_behind_it(bound: str) -> None:
-    assert found(**{bound: 29}).end_offset == 20
-    assert found(**{bound: 9}).end_offset == 0
-    assert not found(**{bound: 9}).is_due
+    def below(offset: int) -> Due:
+        stable: dict[str, Any] = {bound: offset}
+        return found(**stable)
+
+    assert below(29).end_offset == 20
+    assert below(9).end_offset == 0
+    assert not below(9).is_due
 
 
 def test_the_dirty_share_must_exceed_the_topics_ratio() -> None:
