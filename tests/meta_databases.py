@@ -5,7 +5,7 @@ what a test gets is a copy.
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,3 +60,14 @@ def database(database_url: str) -> Iterator[Database]:
     opened = Database.open(database_url)
     yield opened
     opened.close_sync()
+
+
+@pytest.fixture
+def two(postgres_databases: "PostgresDatabases", ready_postgres: str) -> Iterator[Mapping[str, Database]]:
+    """Two brokers' connections to one PostgreSQL; SQLite's transactions are serial and need no such test."""
+    url = postgres_databases.create(template=ready_postgres)
+    opened = {"old": Database.open(url), "new": Database.open(url)}
+    yield opened
+    for each in opened.values():
+        each.close_sync()
+    postgres_databases.drop(url)

@@ -6,23 +6,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.clients.java_client import compiled
+
 if TYPE_CHECKING:
     from tests.clients.three_brokers import ThreeBrokers
 
 pytest_plugins = ["tests.clients.three_brokers"]
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
-SOURCES = Path(__file__).parent / "java"
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The client from Maven Central, and our program compiled against it."""
-    folder = tmp_path_factory.mktemp("java")
-    fetch = ["mvn", "-q", "-B", "-f", str(SOURCES / "pom.xml"), "dependency:copy-dependencies"]
-    subprocess.run([*fetch, f"-DoutputDirectory={folder}"], check=True, timeout=200)
-    source = str(SOURCES / "ClusterAdmin.java")
-    subprocess.run(["javac", "-cp", f"{folder}/*", "-d", str(folder), source], check=True, timeout=120)
-    return folder
+    return compiled("ClusterAdmin", tmp_path_factory.mktemp("java"))
 
 
 def test_the_java_admin_client_moves_and_elects(three_brokers: "ThreeBrokers", built: Path) -> None:

@@ -11,9 +11,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.broker_process import BrokerProcess
+from tests.clients.java_client import compiled
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
-SOURCES = Path(__file__).parent / "java"
 DEADLINE_S = 60.0
 ALL = "has [t-0,t-1,t-2,t-3,t-4,t-5]"
 
@@ -21,13 +21,7 @@ ALL = "has [t-0,t-1,t-2,t-3,t-4,t-5]"
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The client from Maven Central, and our member compiled against it."""
-    folder = tmp_path_factory.mktemp("java")
-    fetch = ["mvn", "-q", "-B", "-f", str(SOURCES / "pom.xml"), "dependency:copy-dependencies"]
-    subprocess.run([*fetch, f"-DoutputDirectory={folder}"], check=True, timeout=200)
-    subprocess.run(
-        ["javac", "-cp", f"{folder}/*", "-d", str(folder), str(SOURCES / "GroupMember.java")], check=True, timeout=60
-    )
-    return folder
+    return compiled("GroupMember", tmp_path_factory.mktemp("java"))
 
 
 @pytest.fixture

@@ -6,24 +6,18 @@ from pathlib import Path
 import pytest
 
 from tests.broker_process import BrokerProcess
+from tests.clients.java_client import compiled
 from tests.components.tiers import create, fill, wait_checkpoint
 from tiered.cold.local import LocalStore
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
-SOURCES = Path(__file__).parent / "java"
 BATCHES, FIRST_MS = 50, 1_600_000_000_000
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The client from Maven Central, and our reader compiled against it."""
-    folder = tmp_path_factory.mktemp("java")
-    fetch = ["mvn", "-q", "-B", "-f", str(SOURCES / "pom.xml"), "dependency:copy-dependencies"]
-    subprocess.run([*fetch, f"-DoutputDirectory={folder}"], check=True, timeout=200)
-    subprocess.run(
-        ["javac", "-cp", f"{folder}/*", "-d", str(folder), str(SOURCES / "AssignedReader.java")], check=True, timeout=60
-    )
-    return folder
+    return compiled("AssignedReader", tmp_path_factory.mktemp("java"))
 
 
 def test_the_java_consumer_reads_everything_that_is_cold_and_finds_times(built: Path, tmp_path: Path) -> None:

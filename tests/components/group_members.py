@@ -151,10 +151,8 @@ class Member:
         return self.connection.ask(LEAVE, version, request)
 
 
-def rebalance(
-    *members: Member, assignments: Callable[[Member], bytes] = lambda member: member.member_id.encode()
-) -> Member:
-    """All of `members` join at the same time and sync; each is assigned its own id. Returns the leader."""
+def join_together(*members: Member) -> Member:
+    """The leader, once all of `members` have joined one generation; nobody has synced yet."""
     for member in members:
         member.get_id()
     for member in members:
@@ -162,7 +160,14 @@ def rebalance(
     answers = [member.end_join() for member in members]
     assert {answer.error_code for answer in answers} == {0}, answers
     assert len({answer.generation_id for answer in answers}) == 1
-    leader = next(member for member in members if member.is_leader)
+    return next(member for member in members if member.is_leader)
+
+
+def rebalance(
+    *members: Member, assignments: Callable[[Member], bytes] = lambda member: member.member_id.encode()
+) -> Member:
+    """All of `members` join at the same time and sync; each is assigned its own id. Returns the leader."""
+    leader = join_together(*members)
     for member in members:
         if member is not leader:
             member.begin_sync()

@@ -1,9 +1,11 @@
 """A broker whose rounds of reconciling the test begins, with something in its store, and how to spoil that."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from tests.components.batches import batch
 from tiered.broker.admin import NewTopic
@@ -12,6 +14,7 @@ from tiered.broker.partition import Partition
 from tiered.broker.reconcile.findings import Finding
 from tiered.config import BrokerSettings, ServeOptions
 from tiered.formats.checkpoint import CommittedSegment
+from tiered.runtime import SystemClock
 
 WAIT_S = 60.0
 NEVER_MS = 10**9
@@ -37,6 +40,16 @@ def options(root: Path, **settings: str) -> ServeOptions:
         rack="a",
         settings=BrokerSettings.of(SETTINGS | named),
     )
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+    made = Broker(options(tmp_path), SystemClock())
+    async with asyncio.TaskGroup() as tasks:
+        await made.start(tasks, advertised=("127.0.0.1", 9092))
+        yield made
+        made.begin_stop()
+        await made.stop()
 
 
 async def eventually(claim: object) -> None:

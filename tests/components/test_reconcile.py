@@ -4,7 +4,6 @@ that is right is touched.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -16,6 +15,7 @@ from tests.components.reconciling import (
     SETTINGS,
     WAIT_S,
     append,
+    broker,
     eventually,
     flip,
     found,
@@ -34,15 +34,7 @@ from tiered.meta import known_objects, segments
 from tiered.rules.segment_states import SegmentState
 from tiered.runtime import SystemClock
 
-
-@pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    made = Broker(options(tmp_path), SystemClock())
-    async with asyncio.TaskGroup() as tasks:
-        await made.start(tasks, advertised=("127.0.0.1", 9092))
-        yield made
-        made.begin_stop()
-        await made.stop()
+__all__ = ["broker"]
 
 
 # The bucket

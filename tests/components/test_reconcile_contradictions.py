@@ -2,31 +2,19 @@
 whose rounds the test begins.
 """
 
-import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
 from sqlalchemy import Connection, delete, update
 
-from tests.components.reconciling import SEGMENTS, append, eventually, found, only, options, store_away, uploaded
+from tests.components.reconciling import SEGMENTS, append, broker, eventually, found, only, store_away, uploaded
 from tiered.broker.broker import Broker
 from tiered.broker.reconcile.findings import Finding, FindingKind
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.meta import cluster
 from tiered.meta.tables import segment
 from tiered.rules.segment_states import SegmentState
-from tiered.runtime import SystemClock
 
-
-@pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    made = Broker(options(tmp_path), SystemClock())
-    async with asyncio.TaskGroup() as tasks:
-        await made.start(tasks, advertised=("127.0.0.1", 9092))
-        yield made
-        made.begin_stop()
-        await made.stop()
+__all__ = ["broker"]
 
 
 async def retire_behind_the_back(broker: Broker, row: CommittedSegment, *, change_number: int) -> None:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from tests.broker_process import BrokerProcess
-from tests.components.group_members import Member, describe, rebalance
+from tests.components.group_members import Member, describe, join_together, rebalance
 from tests.components.test_wire_groups import REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER, broker, until
 
 __all__ = ["broker"]
@@ -72,13 +72,8 @@ def test_a_sync_that_never_comes_costs_the_member_its_place_after_the_rebalance_
         Member(broker, "no-sync", session_timeout_ms=30_000, rebalance_timeout_ms=1500) as one,
         Member(broker, "no-sync", session_timeout_ms=30_000, rebalance_timeout_ms=1500) as two,
     ):
-        for member in (one, two):
-            member.get_id()
-        for member in (one, two):
-            member.begin_join()
-        for member in (one, two):
-            member.end_join()
-        leads, follows = (one, two) if one.is_leader else (two, one)
+        leads = join_together(one, two)
+        follows = two if leads is one else one
         assert leads.sync({}).error_code == 0
         until(lambda: leads.heartbeat() == REBALANCE_IN_PROGRESS)
         assert follows.heartbeat() == UNKNOWN_MEMBER
@@ -90,13 +85,8 @@ def test_a_leader_that_never_syncs_is_replaced(broker: BrokerProcess) -> None:
         Member(broker, "lost-leader", session_timeout_ms=2000) as one,
         Member(broker, "lost-leader", session_timeout_ms=2000) as two,
     ):
-        for member in (one, two):
-            member.get_id()
-        for member in (one, two):
-            member.begin_join()
-        for member in (one, two):
-            member.end_join()
-        leader, other = (one, two) if one.is_leader else (two, one)
+        leader = join_together(one, two)
+        other = two if leader is one else one
         leader.connection.close()
         other.begin_sync()
         assert other.end_sync().error_code == REBALANCE_IN_PROGRESS
@@ -108,13 +98,8 @@ def test_a_leader_that_never_syncs_is_replaced(broker: BrokerProcess) -> None:
 
 def test_a_leader_that_leaves_hands_over_and_waiting_syncs_rejoin(broker: BrokerProcess) -> None:
     with Member(broker, "leader-leaves") as one, Member(broker, "leader-leaves") as two:
-        for member in (one, two):
-            member.get_id()
-        for member in (one, two):
-            member.begin_join()
-        for member in (one, two):
-            member.end_join()
-        leader, other = (one, two) if one.is_leader else (two, one)
+        leader = join_together(one, two)
+        other = two if leader is one else one
         other.begin_sync()
         assert leader.leave().error_code == 0
         assert other.end_sync().error_code == REBALANCE_IN_PROGRESS

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -263,17 +263,6 @@ def test_a_broker_that_was_replaced_hands_nothing_over(database: Database) -> No
 
 
 # Several at once
-
-
-@pytest.fixture
-def two(postgres_databases: "PostgresDatabases", ready_postgres: str) -> Iterator[Mapping[str, Database]]:
-    """Two brokers' connections to one PostgreSQL; SQLite's transactions are serial and need no such test."""
-    url = postgres_databases.create(template=ready_postgres)
-    opened = {"old": Database.open(url), "new": Database.open(url)}
-    yield opened
-    for each in opened.values():
-        each.close_sync()
-    postgres_databases.drop(url)
 
 
 async def test_brokers_that_start_and_balance_all_at_once_agree_in_the_end(two: Mapping[str, Database]) -> None:

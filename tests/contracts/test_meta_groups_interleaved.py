@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,20 +16,9 @@ from tiered.meta.engine import Database
 from tiered.meta.group_offsets import Coordinator, Written
 
 if TYPE_CHECKING:
-    from tests.postgres import PostgresDatabases
+    pass
 
 pytest_plugins = ["tests.meta_databases"]
-
-
-@pytest.fixture
-def two(postgres_databases: "PostgresDatabases", ready_postgres: str) -> Iterator[Mapping[str, Database]]:
-    """Two brokers' connections to one PostgreSQL; SQLite's transactions are serial and need no such test."""
-    url = postgres_databases.create(template=ready_postgres)
-    opened = {"old": Database.open(url), "new": Database.open(url)}
-    yield opened
-    for each in opened.values():
-        each.close_sync()
-    postgres_databases.drop(url)
 
 
 def held(by: Coordinator, offset: int, written: threading.Event, release: threading.Event):  # type: ignore[no-untyped-def]

@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 
 from tests.fault_s3.moto_server import store_url
+from tests.unit.cold.reader_lab import NO_READ_AHEAD, run_with
 from tests.unit.cold.stored_segments import PARTITION, TOPIC, StoredSegment, store_segment
 from tiered.cold.chunk_cache import ChunkCache
 from tiered.cold.object_store import S3Address, parse_store_url
@@ -15,12 +16,10 @@ from tiered.cold.reader import ColdReader
 from tiered.cold.s3 import S3Store
 from tiered.errors import CorruptObject, StoreUnavailable
 from tiered.formats import record_batch
-from tiered.rules.read_ahead import ReadAheadLimits
 from tiered.runtime import BlockingPool
 from tiered.testing.faulty_s3 import FaultKind, FaultyS3
 
 OFFSETS = 600
-NO_READ_AHEAD = ReadAheadLimits(request_bytes=0, ahead_bytes=0)
 
 
 class Lab:
@@ -37,16 +36,9 @@ class Lab:
         self.stored: StoredSegment = store_segment(self.store, directory, range(OFFSETS))
 
     def run(self, test: Callable[[], Awaitable[None]]) -> None:
-        async def run() -> None:
-            async with asyncio.TaskGroup() as tasks:
-                await self.reader.start(tasks)
-                await test()
-                await self.reader.stop()
-
         try:
-            asyncio.run(run())
+            run_with(self.reader, self._pool, test)
         finally:
-            self._pool.close()
             self.store.close()
 
     async def read(self, offset: int) -> bytes:

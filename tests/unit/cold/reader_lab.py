@@ -37,6 +37,21 @@ class WatchedStore(LocalStore):
         return bytes(data)
 
 
+def run_with(reader: ColdReader, pool: BlockingPool, test: Callable[[], Awaitable[None]]) -> None:
+    """Runs the test while the reader is at work; the pool is of no use afterwards."""
+
+    async def run() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            await reader.start(tasks)
+            await test()
+            await reader.stop()
+
+    try:
+        asyncio.run(run())
+    finally:
+        pool.close()
+
+
 class Lab:
     """A reader over a local store in a temporary folder."""
 
@@ -57,16 +72,7 @@ class Lab:
         )
 
     def run(self, test: Callable[[], Awaitable[None]]) -> None:
-        async def run() -> None:
-            async with asyncio.TaskGroup() as tasks:
-                await self.reader.start(tasks)
-                await test()
-                await self.reader.stop()
-
-        try:
-            asyncio.run(run())
-        finally:
-            self._pool.close()
+        run_with(self.reader, self._pool, test)
 
     async def read(
         self,

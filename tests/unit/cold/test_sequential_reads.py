@@ -55,6 +55,15 @@ async def settled(lab: Lab) -> None:
     await until(lambda: lab.cache.loading_chunks == 0)
 
 
+async def begun_in_order(lab: Lab, stored: StoredSegment, count: int) -> tuple[ChunkRow, ...]:
+    """The chunks, of which a reader has asked for so many, one after another."""
+    rows = await rows_of(lab, stored)
+    for row in rows[:count]:
+        await lab.read(stored, row.first_offset)
+        await settled(lab)
+    return rows
+
+
 async def read_on(lab: Lab, stored: StoredSegment, offset: int = 0, *, max_bytes: int = 1 << 20) -> bytes:
     log = b""
     while offset < stored.committed.end_offset:
@@ -124,10 +133,7 @@ def test_who_comes_while_the_request_is_on_its_way_shares_it(lab: Lab) -> None:
     stored = stored_in(lab)
 
     async def test() -> None:
-        rows = await rows_of(lab, stored)
-        for index in range(2):
-            await lab.read(stored, rows[index].first_offset)
-            await settled(lab)
+        rows = await begun_in_order(lab, stored, 2)
         lab.store.gate.clear()
         reads = [asyncio.ensure_future(lab.read(stored, rows[index].first_offset)) for index in (3, 4, 5, 5, 4)]
         await asyncio.sleep(0)
@@ -171,9 +177,7 @@ def test_a_bit_flipped_on_the_way_costs_one_more_request_for_that_chunk_alone(la
     stored = stored_in(lab)
 
     async def test() -> None:
-        rows = await rows_of(lab, stored)
-        await lab.read(stored, 0)
-        await settled(lab)
+        rows = await begun_in_order(lab, stored, 1)
         lab.store.flip_next = rows[2].length + 5
         await lab.read(stored, rows[1].first_offset)
         await settled(lab)
@@ -188,9 +192,7 @@ def test_an_object_cut_within_a_request_is_served_up_to_the_cut(lab: Lab) -> Non
     stored = stored_in(lab)
 
     async def test() -> None:
-        rows = await rows_of(lab, stored)
-        await lab.read(stored, 0)
-        await settled(lab)
+        rows = await begun_in_order(lab, stored, 1)
         path = lab.object_path(stored)
         path.write_bytes(path.read_bytes()[: rows[3].position + 7])
         for index in (1, 2):
@@ -209,10 +211,7 @@ def test_an_object_that_went_away_is_named_after_one_request(lab: Lab) -> None:
     stored = stored_in(lab)
 
     async def test() -> None:
-        rows = await rows_of(lab, stored)
-        for index in range(2):
-            await lab.read(stored, rows[index].first_offset)
-            await settled(lab)
+        rows = await begun_in_order(lab, stored, 2)
         lab.store.delete(stored.committed.object_key)
         lab.store.ranges.clear()
         await lab.read(stored, rows[2].first_offset)
