@@ -1,15 +1,12 @@
 """Groups of real consumers in processes of their own, and the proof of what they processed.
 
-A worker process runs consumers in threads; each writes what it does to a file of its own, line by line, before it
-commits: what was processed is known whatever kills the process. `python -m tests.faults.rolling_group` is the worker.
+Starts and ends the processes of `tests.faults.group_worker`, and reads their files. Must never consume itself.
 """
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -17,83 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
-import confluent_kafka
-from confluent_kafka import TopicPartition
-
-Place = tuple[int, int]
-"""(partition, offset)"""
-DEADLINE_S = 60.0
-
-
-# The worker
-
-
-def _consume(settings: dict[str, Any], topic: str, log: Path, halt: threading.Event) -> None:
-    """One consumer until told to stop. Lines: (kind, monotonic time, ...) with kinds assigned, revoked, lost, did,
-    committed, failed and closed."""
-    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-
-    def say(*words: Any) -> None:
-        os.write(file, (json.dumps([words[0], time.monotonic(), *words[1:]]) + "\n").encode())
-
-    def numbers(partitions: list[TopicPartition]) -> list[int]:
-        return [each.partition for each in partitions]
-
-    def assigned(_: Any, partitions: list[TopicPartition]) -> None:
-        say("assigned", numbers(partitions))
-
-    def revoked(consumer: Any, partitions: list[TopicPartition]) -> None:
-        say("revoked", numbers(partitions))
-
-    def lost(_: Any, partitions: list[TopicPartition]) -> None:
-        say("lost", numbers(partitions))
-
-    consumer = confluent_kafka.Consumer(settings)
-    consumer.subscribe([topic], on_assign=assigned, on_revoke=revoked, on_lost=lost)
-    while not halt.is_set():
-        messages = consumer.consume(200, 0.05)
-        done: dict[int, list[int]] = {}
-        for message in messages:
-            if message.error() is not None:
-                say("failed", str(message.error()))
-            else:
-                partition, offset = message.partition(), message.offset()
-                assert partition is not None
-                assert offset is not None
-                done.setdefault(partition, []).append(offset)
-        if not done:
-            continue
-        say("did", done)
-        positions = [TopicPartition(topic, partition, max(offsets) + 1) for partition, offsets in done.items()]
-        try:
-            stored = consumer.commit(offsets=positions, asynchronous=False)
-        except confluent_kafka.KafkaException as error:
-            # Its partitions are being taken away, or the coordinator is: it goes on, and may see these again.
-            say("failed", str(error))
-        else:
-            say("committed", {each.partition: each.offset for each in stored if each.error is None})
-    consumer.close()
-    say("closed")
-
-
-def main() -> None:
-    """Arguments: one JSON object."""
-    told = json.loads(sys.argv[1])
-    halt = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: halt.set())
-    threads = [
-        threading.Thread(target=_consume, args=(settings, told["topic"], Path(log), halt))
-        for settings, log in told["consumers"]
-    ]
-    for thread in threads:
-        thread.start()
-    while not halt.wait(0.2):
-        pass
-    for thread in threads:
-        thread.join()
-
-
-# The test's side
+from tests.faults.group_load import DEADLINE_S, Place
 
 
 class _Log:
@@ -190,7 +111,7 @@ class Group:
                 found["group.instance.id"] = instance_id
             made.append((found, str(self._folder / f"c{self._count}.log")))
         told = json.dumps({"topic": self.topic, "consumers": made})
-        process = subprocess.Popen([sys.executable, "-m", "tests.faults.rolling_group", told])
+        process = subprocess.Popen([sys.executable, "-m", "tests.faults.group_worker", told])
         worker = Worker(process, [Path(log) for _, log in made])
         self._workers.append(worker)
         return worker
@@ -342,84 +263,3 @@ def wait(condition: Callable[[], bool], what: str, *, timeout_s: float = DEADLIN
     while not condition():
         assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what}"
         time.sleep(0.05)
-
-
-class Load:
-    """Writes records to all partitions in turn, as fast as asked for, in a thread or all at once."""
-
-    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
-        self._topic = topic
-        self._partitions = partitions
-        self._producer = confluent_kafka.Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "linger.ms": 5,
-                "reconnect.backoff.max.ms": 200,
-                "log_level": 0,
-            }
-        )
-        self._number = 0
-        """Of records written so far."""
-        self._halted = threading.Event()
-        self._thread: threading.Thread | None = None
-        self.acknowledged: list[Place] = []
-        self._next: dict[int, int] = {}
-        """Of each partition, the offset after the last acknowledged record: nobody else writes there."""
-
-    def _one(self) -> None:
-        self._producer.produce(
-            self._topic,
-            b"record-%d" % self._number,
-            partition=self._number % self._partitions,
-            on_delivery=self._delivered,
-        )
-        self._number += 1
-
-    def _delivered(self, error: Any, message: Any) -> None:
-        assert error is None, error
-        partition, offset = message.partition(), message.offset()
-        if offset is None or offset < 0:
-            # The client knows by a later batch's success that it is stored, and was never told where.
-            offset = self._next.get(partition, 0)
-        self._next[partition] = offset + 1
-        self.acknowledged.append((partition, offset))
-
-    def write(self, count: int) -> list[Place]:
-        """Where these records are, once all are acknowledged."""
-        first = len(self.acknowledged)
-        for _ in range(count):
-            self._one()
-        assert self._producer.flush(DEADLINE_S) == 0
-        return self.acknowledged[first:]
-
-    def begin(self, *, records_per_s: int) -> None:
-        self._halted.clear()
-        self._thread = threading.Thread(target=self._run, args=(records_per_s,), daemon=True)
-        self._thread.start()
-
-    def _run(self, records_per_s: int) -> None:
-        started = time.monotonic()
-        sent = 0
-        while not self._halted.is_set():
-            due = int((time.monotonic() - started) * records_per_s)
-            while sent < due:
-                self._one()
-                sent += 1
-            self._producer.poll(0.01)
-
-    def halt(self) -> None:
-        """Writes nothing more, and waits for nothing."""
-        self._halted.set()
-        if self._thread is not None:
-            self._thread.join()
-
-    def end(self) -> list[Place]:
-        """Where all records are that were ever written, once all are acknowledged."""
-        self.halt()
-        assert self._producer.flush(DEADLINE_S) == 0
-        return self.acknowledged
-
-
-if __name__ == "__main__":
-    main()

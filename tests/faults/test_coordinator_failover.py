@@ -18,7 +18,8 @@ from sqlalchemy.exc import DBAPIError
 
 from tests.clients.raw import RawConnection
 from tests.cluster.processes import ClusterProcesses
-from tests.faults.rolling_group import Group, Load, wait
+from tests.faults.group_load import Load
+from tests.faults.rolling_group import Group, wait
 from tiered.rules.coordinator_slot import coordinator_slot
 from tiered.wire import messages
 

@@ -13,7 +13,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.broker_process import BrokerProcess
-from tests.faults.rolling_group import Group, Load
+from tests.faults.group_load import Load
+from tests.faults.rolling_group import Group
 
 CLASSIC = {
     "group_protocol": "classic",
