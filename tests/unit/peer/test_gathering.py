@@ -1,10 +1,10 @@
-"""Lines are sorted into batches that are neither too long nor too large, and none is lost."""
+"""Records are sorted into batches that are neither too long nor too large, and none is lost."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiered.cli.produce import Gathering
 from tiered.formats.record_batch import Record
+from tiered.peer.producer import Gathering
 from tiered.rules.partitioner import partition_for_key
 
 
@@ -12,8 +12,8 @@ def record(value: bytes, key: bytes | None = None) -> Record:
     return Record(offset=0, timestamp_ms=1, key=key, value=value)
 
 
-def gathering(partitions: int = 3, *, fixed: int | None = None, records: int = 4, size_bytes: int = 1000) -> Gathering:
-    return Gathering(partitions, fixed_partition=fixed, max_records=records, max_bytes=size_bytes)
+def gathering(partitions: int = 3, *, records: int = 4, size_bytes: int = 1000) -> Gathering:
+    return Gathering(partitions, max_records=records, max_bytes=size_bytes, sticky=1)
 
 
 def test_records_without_key_fill_one_batch_and_then_the_next_partitions() -> None:
@@ -31,6 +31,7 @@ def test_what_waited_long_enough_goes_before_it_is_full() -> None:
     gathered.add(record(b"x"))
     assert gathered.take(everything=False) == []
     assert gathered.records == 1
+    assert gathered.size_bytes > 1
     assert len(gathered.take(everything=True)) == 1
     assert gathered.records == 0
     assert gathered.take(everything=True) == []
@@ -47,9 +48,9 @@ def test_keys_decide_where_records_go() -> None:
 
 
 def test_a_partition_that_was_named_takes_everything() -> None:
-    gathered = gathering(fixed=2)
+    gathered = gathering()
     for key in (None, b"a", b"b"):
-        gathered.add(record(b"", key))
+        gathered.add(record(b"", key), 2)
     assert [batch.partition for batch in gathered.take(everything=True)] == [2]
 
 
@@ -59,7 +60,7 @@ def test_every_record_is_in_one_batch_within_the_bounds(asked: list[tuple[bytes 
     for number, (key, size_bytes) in enumerate(asked):
         gathered.add(record(b"%d:" % number + b"x" * size_bytes, key))
     taken = gathered.take(everything=True)
-    assert gathered.records == 0
+    assert (gathered.records, gathered.size_bytes) == (0, 0)
     for batch in taken:
         assert 1 <= len(batch.records) <= 4
         assert batch.size_bytes <= 1000 or len(batch.records) == 1
