@@ -4,7 +4,7 @@ Owns the topic, the S3 server (moto, in a process of its own) and the broker, wh
 cache is empty then. The reference reads the same objects with as many plain connections as there are partitions, in
 pieces as long as the broker's largest ones, and looks at nothing; beside it, for comparison, in pieces of one chunk:
 moto reads the whole object for each request, so that it is the slower the smaller they are. Server, broker and consumer
-share the cores of one machine, so that there are two controls (ADR 0014): the same GETs while a consumer reads the same
+share the cores of one machine, so that there are two controls (ADR 0015): the same GETs while a consumer reads the same
 records from the broker's local log, which is all of the work but the broker's own; and the tail of a broker while
 another one serves the backfill, which is all of the load but the broker's own. The backfill beside a tail begins again
 when it is through, with a cache too small for it, so that it is cold all the time.
@@ -82,7 +82,10 @@ def cold_reading(folder: Path, *, rounds: int, gb: float, say: Say) -> dict[str,
                     say(f"{COLD:32}{side:34}{run['mb_per_s']:8.0f} MB/s")
                 for side, run in tails.items():
                     results.setdefault(TAILING, {}).setdefault(side, []).append(run)
-                    say(f"{TAILING:32}{side:34}{run['p50_ms']:8.2f} ms p50{run['p99_ms']:8.2f} ms p99")
+                    say(
+                        f"{TAILING:32}{side:34}{run['p50_ms']:8.2f} ms p50{run['p99_ms']:8.2f} ms p99"
+                        f"{run['backfill_mb_per_s']:8.0f} MB/s beside it"
+                    )
         finally:
             broker.kill()
             another.kill()
@@ -205,13 +208,15 @@ def _tail(broker: Tiered, *, backfilled: Tiered | None = None, records: int = 0)
     try:
         if backfilled is not None:
             backfill.start()
-        before = cpu_seconds(broker.pid)
+        before, cold_bytes = cpu_seconds(broker.pid), _cold_bytes(backfilled)
+        began = time.monotonic()
         command = [sys.executable, "-m", "benchmarks.tail_latency", "--bootstrap", broker.bootstrap, "--topic", TAIL]
         run = subprocess.run(command, capture_output=True, text=True)
         if run.returncode != 0:
             raise SystemExit(f"{TAILING} failed: {run.stderr.strip()[-2000:]}")
         result: Run = json.loads(run.stdout)
-        return result | {"broker_cpu_s": cpu_seconds(broker.pid) - before}
+        backfill_mb_per_s = (_cold_bytes(backfilled) - cold_bytes) / (time.monotonic() - began) / 1e6
+        return result | {"broker_cpu_s": cpu_seconds(broker.pid) - before, "backfill_mb_per_s": backfill_mb_per_s}
     finally:
         over.set()
         if backfilled is not None:
@@ -220,6 +225,15 @@ def _tail(broker: Tiered, *, backfilled: Tiered | None = None, records: int = 0)
             each.stop()
             for name in _SMALL_CACHE:
                 del each.settings[name]
+
+
+def _cold_bytes(broker: Tiered | None) -> float:
+    """What the broker has served from the store since its start."""
+    if broker is None:
+        return 0.0
+    with urllib.request.urlopen(f"http://{broker.http}/metrics", timeout=10) as response:
+        lines = response.read().decode().splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith("tiered_fetched_cold_bytes_total "))
 
 
 def _backfill(broker: Tiered, records: int, over: threading.Event) -> None:

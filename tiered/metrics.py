@@ -88,6 +88,8 @@ class CountersState:
     produce_errors: int = 0
     fetched_bytes: int = 0
     fetched_cold_bytes: int = 0
+    fetched_local_bytes: int = 0
+    """Of `fetched_bytes`, what came from the local log."""
     requests: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     request_latency: defaultdict[str, Histogram] = field(default_factory=lambda: defaultdict(Histogram))
     uploads_committed: int = 0

@@ -15,6 +15,7 @@ from tiered.broker import tier_plan
 from tiered.broker.admin import Admin
 from tiered.broker.changes import Changes
 from tiered.broker.checkpoints import CheckpointWriter
+from tiered.broker.cold_pacing import ColdPacing
 from tiered.broker.compaction import CompactionRounds
 from tiered.broker.controller import Controller
 from tiered.broker.data_folder import DataFolder
@@ -111,6 +112,10 @@ class Broker:
             max_bytes=self.settings.tiered_cache_bytes,
             pool=self._downloads,
             max_bytes_in_flight=self.settings.tiered_cold_read_bytes_in_flight,
+            loads_at_once=self.settings.tiered_cold_read_concurrency,
+        )
+        self._cold_pacing = ColdPacing(
+            self._cache, self.counters, clock, most=self.settings.tiered_cold_read_concurrency
         )
         self.cold_reader = ColdReader(self.store, self._cache, self._downloads)
         self.recompressing = ByteBudget(RECOMPRESSING_BYTES)
@@ -168,6 +173,7 @@ class Broker:
         # From here on the others count on this broker, however long its logs take.
         self._heartbeats.start(tasks)
         await self.cold_reader.start(tasks)
+        self._cold_pacing.start(tasks)
         self.changes.start(tasks)
         await self.loader.remove_strays(registered.tombstones, registered.everything.partitions)
         await self.feed.begin(registered.everything)
@@ -179,6 +185,11 @@ class Broker:
         self._housekeeping.start(tasks)
         self.reconciler.start(tasks)
         self.serving = True
+
+    @property
+    def cold_loads_allowed(self) -> int:
+        """Loads from the store that may run at once now; fewer than configured beside a tail that would feel them."""
+        return self._cache.turns.allowed
 
     async def hand_over(self) -> None:
         """The beginning of a controlled shutdown: others lead what this broker led, which still answers."""
@@ -217,6 +228,7 @@ class Broker:
             await self._registration.logs_flushed()
         else:
             await self.disk.run(self.log_failed)
+        await self._cold_pacing.stop()
         await self.cold_reader.stop()
         await self.database.close()
         await asyncio.to_thread(self._close_pools)
@@ -227,6 +239,7 @@ class Broker:
         store. What a thread is in the middle of is carried out; nobody waits for uploads and downloads.
         """
         self.begin_stop()
+        await self._cold_pacing.stop()
         await self.cold_reader.stop()
         await asyncio.to_thread(self._let_go)
 

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from tiered.cold import chunk_files
 from tiered.cold.byte_budget import ByteBudget
+from tiered.cold.load_turns import HELD_BACK_REQUEST_BYTES, LoadTurns
 from tiered.cold.single_flight import SingleFlight
 from tiered.file_slice import FileSlice
 from tiered.runtime import BlockingPool
@@ -74,11 +75,18 @@ class ChunkCacheState:
 class ChunkCache:
     """At most `max_bytes` of chunks in `directory`, least recently used ones going first.
 
-    `pool` runs loads; all loads together hold at most `max_bytes_in_flight`. Lives on one loop.
+    `pool` runs loads, at most `loads_at_once` and fewer while `turns` holds them back; all loads together hold at most
+    `max_bytes_in_flight`. Lives on one loop.
     """
 
     def __init__(
-        self, directory: Path, *, max_bytes: int, pool: BlockingPool, max_bytes_in_flight: int = 64 << 20
+        self,
+        directory: Path,
+        *,
+        max_bytes: int,
+        pool: BlockingPool,
+        max_bytes_in_flight: int = 64 << 20,
+        loads_at_once: int = 8,
     ) -> None:
         self._directory = directory
         self._prefix = f"{directory}{os.sep}"
@@ -89,6 +97,9 @@ class ChunkCache:
         self._writing = BlockingPool("chunk-cache", threads=1)
         self._budget = ByteBudget(max_bytes_in_flight)
         self._flights: SingleFlight[ChunkKey, FileSlice] = SingleFlight()
+        self.turns = LoadTurns(loads_at_once)
+        self._loads_under_way = 0
+        self._has_begun = asyncio.Event()
         self._held: dict[ChunkKey, _Kept] = {}
         self._files: OrderedDict[_Kept, None] = OrderedDict()
         self._unread: dict[ChunkKey, int] = {}
@@ -118,6 +129,12 @@ class ChunkCache:
     def loading_chunks(self) -> int:
         """Chunks on their way, those included whose request has not begun."""
         return self._flights.flying
+
+    async def wait_for_load(self) -> None:
+        """Returns while something is loaded."""
+        self._has_begun.clear()
+        if not self.loading_chunks:
+            await self._has_begun.wait()
 
     def has(self, key: ChunkKey) -> bool:
         """True when the chunk is held, or on its way."""
@@ -160,6 +177,8 @@ class ChunkCache:
         """Begins to load chunks that will be wanted soon, from the first of `run` to the one before the first that is
         here or on its way; how many. Those are left out for which reads that somebody waits for could have to wait,
         and those that would push out of the cache what nobody has read yet."""
+        if self.turns.is_held_back and self._loads_under_way >= self.turns.allowed:
+            return 0  # It would only stand in the way of those that somebody waits for.
         count = self._room_ahead(run, 0)
         if count:
             self._begin(run, count, asked=0)
@@ -169,6 +188,8 @@ class ChunkCache:
         """How many chunks of `run`, from this one on, may be loaded though nobody has asked for them."""
         # As much as the first one stays free: for one that somebody asks for in the meantime.
         spare_bytes = self._budget.spare_bytes - sum(run.lengths[:number]) - run.lengths[0]
+        if self.turns.is_held_back:
+            spare_bytes = min(spare_bytes, HELD_BACK_REQUEST_BYTES - sum(run.lengths[:number]))
         unread_bytes = self._max_bytes // 2 - self.state.unread_bytes
         count = 0
         for each, length in enumerate(run.lengths[number:], number):
@@ -182,6 +203,8 @@ class ChunkCache:
     def _begin(self, run: ChunkRun, count: int, *, asked: int) -> None:
         keys = [run.key(number) for number in range(count)]
         self._flights.begin(keys, lambda: self._load(run, keys))
+        self._loads_under_way += 1
+        self._has_begun.set()
         self.state.read_ahead += count - asked
         for key, length in zip(keys[asked:], run.lengths[asked:], strict=False):
             self._unread[key] = length
@@ -212,11 +235,12 @@ class ChunkCache:
         failures = len(keys)
         self.state.loads += len(keys)
         try:
-            async with self._budget.taken(sum(lengths)):
+            async with self._budget.taken(sum(lengths)), self.turns.taken():
                 loaded = await self._pool.run(run.load, len(keys))
                 slices = await self._keep(keys, lengths, loaded)
             failures = sum(isinstance(each, Exception) for each in loaded)
         finally:
+            self._loads_under_way -= 1
             self.state.failures += failures
             for key in keys:
                 if key not in self._held:

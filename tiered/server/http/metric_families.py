@@ -186,6 +186,9 @@ def _tiers(broker: Broker) -> Iterator[Family]:
     yield counter("tiered_cache_evictions_total", "Chunks that made room for others.", cache.evictions)
     yield counter("tiered_cache_load_failures_total", "Chunks that could not be loaded.", cache.failures)
     yield gauge("tiered_cache_bytes", "Disk that cached chunks take.", cache.held_bytes)
+    yield gauge(
+        "tiered_cold_loads_allowed", "Loads from the store that may run at once now.", broker.cold_loads_allowed
+    )
 
 
 def _dependencies(broker: Broker) -> Iterator[Family]:

@@ -327,6 +327,7 @@ def _answer(request: RawRequest, asked: FetchRequest, found: _Found) -> Parts:
             if entry.records is not None:
                 length = len(entry.records) if isinstance(entry.records, bytes) else entry.records.length
                 counters.fetched_bytes += length
+                counters.fetched_local_bytes += 0 if entry.cold_max_bytes else length
                 if entry.partition is not None:
                     entry.partition.traffic.fetched_bytes += length
         results.append(FetchTopicResult(topic.name, topic.topic_id, answers))
