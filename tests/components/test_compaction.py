@@ -12,6 +12,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from kafka import KafkaConsumer
 from kafka import TopicPartition as PyTopicPartition
 
+from tests.unit.cold.verified_store import verify
+from tiered.cold.object_store import open_store
 from tiered.testing import LocalCluster, cluster
 
 WAIT_S = 60.0
@@ -184,6 +186,20 @@ def test_an_idempotent_producer_goes_on_after_its_batches_were_compacted(local: 
         producer.produce("sequences", key=b"one", value=b"%d" % number, partition=0)
         assert producer.flush(WAIT_S) == 0
     assert read_confluent(local, "sequences")[-1][::2] == (69, b"69")
+
+
+def test_what_is_uploaded_after_its_compaction_is_whole_and_read_like_any_other(local: LocalCluster) -> None:
+    local.create_topic("late", configs={**COMPACT, "remote.copy.lag.ms": -1, "tiered.chunk.bytes": 4096})
+    written = write(local, "late", [(b"key-%d" % (number % 9), b"value-%d" % number) for number in range(300)])
+    written += close_segments(local, "late")
+    written += close_segments(local, "late")
+    eventually(lambda: [r for r in read_confluent(local, "late") if r[1] != b"closing"] == expected(written)[:-1])
+    local.tier("late", keep_local=False)
+    assert [r for r in read_confluent(local, "late") if r[1] != b"closing"] == expected(written)[:-1]
+    assert read_confluent(local, "late", 203) == [r for r in read_confluent(local, "late") if r[0] >= 203]
+    found = verify(open_store(local.store_url))
+    assert found.problems == []
+    assert found.checked_segments > 3
 
 
 def test_a_topic_that_also_deletes_forgets_old_segments(local: LocalCluster) -> None:
