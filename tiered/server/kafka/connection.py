@@ -29,7 +29,7 @@ HELD_HIGH_BYTES = 1 << 20
 # A turn of one connection handles at most so many requests that it had sent ahead.
 REQUESTS_A_TURN = 256
 # A turn of one connection sends at most this much, so that a fast reader does not hold up the others.
-SEND_TURN_BYTES = 256 << 10
+SEND_TURN_BYTES = 1 << 20
 RECEIVE_BYTES = 256 << 10
 # A frame's buffer grows as its bytes arrive: the length alone, which anyone can claim, allocates nothing.
 EARNEST_BYTES = 64 << 10
