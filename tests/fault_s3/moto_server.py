@@ -3,11 +3,16 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from unittest.mock import patch
+
+from botocore.loaders import create_loader
 
 from tiered.testing import moto_s3 as testing
 
 BUCKET = "tiered-test"
+# botocore reads what S3 is from a megabyte of JSON, anew for each session: three quarters of what a client costs.
+_one_loader = cache(create_loader)
 
 
 @contextmanager
@@ -19,8 +24,14 @@ def aws_environment() -> Iterator[None]:
 
 @contextmanager
 def moto_s3() -> Iterator[str]:
-    """The endpoint URL of a running server that holds `BUCKET`, with the environment that opens it."""
-    with testing.moto_s3(BUCKET) as url, aws_environment():
+    """The endpoint URL of a running server that holds `BUCKET`, with the environment that opens it; clients that this
+    process makes meanwhile are cheap.
+    """
+    with (
+        patch("botocore.session.create_loader", _one_loader),
+        testing.moto_s3(BUCKET) as url,
+        aws_environment(),
+    ):
         yield url
 
 
