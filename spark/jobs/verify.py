@@ -193,7 +193,6 @@ class SpreadVerifier:
                 yield from check_places(url, sample, places, done_bytes, done_segments)
 
         checked = watched(
-            self._spark,
             lambda: context.parallelize(tasks, len(tasks)).mapPartitions(check).collect(),
             lambda: changed(before_bytes + done_bytes.value, before_segments + done_segments.value),
         )

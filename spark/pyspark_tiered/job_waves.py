@@ -1,0 +1,79 @@
+"""What a job does in one go: everything from start to end, cut into waves that each are done before the next begins.
+
+Owns where waves end: at segments' ends below the cold end, after so many offsets above it. A job that stops between two
+waves knows by offsets how far it came. Must never cut within a segment: a split may be cut by bytes there, and bytes
+have no offsets before they are read.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pyspark_tiered.batch import plan_ranges, report_loss
+from pyspark_tiered.catalogue import Catalogue
+from pyspark_tiered.options import Options
+from pyspark_tiered.plan import TAIL_SPLIT_RECORDS, OffsetRange, OffsetVector, Split, TopicAndPartition, fit, parts
+
+WAVE_BYTES = 512 << 20
+"""Of each partition, before another wave begins; a larger segment is a wave of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wave:
+    """Neighbouring offsets of each partition that has some left. `splits` keep a partition's order."""
+
+    ranges: tuple[OffsetRange, ...]
+    splits: tuple[Split, ...]
+
+    def by_partition(self) -> list[list[Split]]:
+        """The splits of each partition, in order of offsets."""
+        found: dict[TopicAndPartition, list[Split]] = {}
+        for split in self.splits:
+            found.setdefault((split.topic, split.partition), []).append(split)
+        return list(found.values())
+
+
+def ranges_of(catalogue: Catalogue, options: Options, begun: OffsetVector | None = None) -> list[OffsetRange]:
+    """What there is to do: from the options' start, or from where `begun` has a partition, to the options' end.
+
+    Raises `InvalidConfig`, `OffsetOutOfRange` (data loss) and store errors.
+    """
+    views = catalogue.views()
+    starts = catalogue.resolve(options.starting, views, option="startingOffsets", no_match=options.no_timestamp_match)
+    ends = catalogue.resolve(options.ending, views, option="endingOffsets", no_match="latest")
+    ranges: list[OffsetRange] = []
+    lost: list[str] = []
+    for key, view in views.items():
+        start = (begun or {}).get(key, starts[key])
+        fitted, missing = fit(view, start, max(start, ends[key]))
+        ranges.append(fitted)
+        lost += missing
+    report_loss(lost, fail=options.fail_on_data_loss)
+    return ranges
+
+
+def waves_of(
+    catalogue: Catalogue, options: Options, ranges: Sequence[OffsetRange], *, wave_bytes: int = WAVE_BYTES
+) -> Iterator[Wave]:
+    """The ranges in waves; planned one after the other, so that the next is planned when the last is done."""
+    left = [each for each in ranges if each.start_offset < each.end_offset]
+    while left:
+        now = [_first_part(catalogue, each, wave_bytes) for each in left]
+        yield Wave(ranges=tuple(now), splits=tuple(plan_ranges(catalogue, options, now)))
+        left = [
+            OffsetRange(view=whole.view, start_offset=part.end_offset, end_offset=whole.end_offset)
+            for whole, part in zip(left, now, strict=True)
+            if part.end_offset < whole.end_offset
+        ]
+
+
+def _first_part(catalogue: Catalogue, whole: OffsetRange, wave_bytes: int) -> OffsetRange:
+    below, above = parts(whole)
+    size_bytes = 0
+    for segment in catalogue.segments(below) if below is not None else ():
+        if size_bytes and size_bytes + segment.log_bytes > wave_bytes:
+            return OffsetRange(view=whole.view, start_offset=whole.start_offset, end_offset=segment.base_offset)
+        size_bytes += segment.log_bytes
+    end_offset = whole.end_offset
+    if above is not None:
+        end_offset = min(end_offset, above.start_offset + TAIL_SPLIT_RECORDS)
+    return OffsetRange(view=whole.view, start_offset=whole.start_offset, end_offset=end_offset)

@@ -1,0 +1,72 @@
+"""Waves of a job, and what its arguments mean: every offset is in one wave, and waves end where segments do."""
+
+import argparse
+
+import pytest
+
+from pyspark_tiered import job_arguments
+from pyspark_tiered.catalogue import open_catalogue
+from pyspark_tiered.job_waves import ranges_of, waves_of
+from pyspark_tiered.options import parse_options
+from pyspark_tiered.value_schema import ValueFormat, ValueSchema
+from tests.spark.bucket import Bucket, batches_of, records
+from tiered.errors import InvalidConfig
+
+
+@pytest.mark.parametrize("wave_bytes", [1, 10_000, 1 << 30])
+def test_every_offset_is_in_one_wave_and_waves_end_where_segments_do(bucket: Bucket, wave_bytes: int) -> None:
+    for partition, segments in ((0, 6), (1, 2)):
+        for number in range(segments):
+            bucket.add_segment("orders", partition, batches_of(records(number * 50, 50)))
+    bucket.publish()
+    options = parse_options({"store": bucket.url, "subscribe": "orders"}, streaming=False)
+    reached = {0: 20, 1: 0}
+    with open_catalogue(options) as catalogue:
+        ranges = ranges_of(catalogue, options, {("orders", 0): 20})
+        for wave in waves_of(catalogue, options, ranges, wave_bytes=wave_bytes):
+            assert {split.partition for split in wave.splits} == {each.view.partition for each in wave.ranges}
+            for each in wave.ranges:
+                assert each.start_offset == reached[each.view.partition] < each.end_offset
+                assert each.end_offset % 50 == 0
+                reached[each.view.partition] = each.end_offset
+    assert reached == {0: 300, 1: 100}
+
+
+def arguments(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    job_arguments.source_arguments(parser)
+    return parser.parse_args(["--store", "file:///x", "--topic", "orders", *words])
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ([], {"subscribe": "orders", "startingOffsets": "earliest", "endingOffsets": "latest"}),
+        (["--partitions", "0,3"], {"assign": '{"orders": [0, 3]}', "endingOffsets": "latest"}),
+        (["--from", '{"0":5}', "--to", "latest"], {"startingOffsets": '{"orders": {"0": 5}}'}),
+        (["--from", "2026-01-31"], {"startingTimestamp": "1769817600000"}),
+        (["--to", "2026-01-31T12:00+02:00"], {"endingTimestamp": "1769853600000"}),
+        (["--from", "1769817600000"], {"startingTimestamp": "1769817600000"}),
+    ],
+)
+def test_a_range_may_be_said_in_words_times_and_offsets(words: list[str], meant: dict[str, str]) -> None:
+    assert job_arguments.source_options(arguments(*words)).items() >= meant.items()
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "said"),
+    [
+        ("json", "{", "the schema is no JSON document"),
+        ("json", '{"properties":{"a":{"type":["string","integer"]}}}', "a column has one, and may be null"),
+        ("json", '{"properties":{"a":{"type":"array"}}}', "gives the value.a\\[\\] the type None"),
+        ("avro", '"string"', "the Avro schema is no record"),
+        (
+            "avro",
+            '{"type":"record","name":"a","fields":[{"name":"b","type":["int","string"]}]}',
+            "gives the value.b a union of several types",
+        ),
+    ],
+)
+def test_a_schema_without_columns_for_it_is_refused(form: str, text: str, said: str) -> None:
+    with pytest.raises(InvalidConfig, match=said):
+        ValueSchema(format=ValueFormat(form), text=text).fields()
