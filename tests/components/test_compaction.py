@@ -9,6 +9,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AioTopicPartition
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, PartitionMetadata
 from kafka import KafkaConsumer
 from kafka import TopicPartition as PyTopicPartition
 
@@ -229,3 +230,30 @@ def test_a_new_leader_and_a_new_replica_hold_the_newest_of_each_key() -> None:
             eventually(has_newest)
             broker.start()
             eventually(has_newest)
+
+
+def test_a_replica_that_was_away_while_its_leader_compacted_catches_up_with_it() -> None:
+    with cluster(brokers=2, settings=SETTINGS) as c:
+        c.create_topic("away", configs={**COMPACT, "min.insync.replicas": 1, "remote.copy.lag.ms": -1})
+        keys = [b"key-%d" % number for number in range(7)]
+        # The last batch of an idempotent producer would stay, and with it the border that has to go.
+        plain = {"enable.idempotence": False}
+        written = write(c, "away", [(keys[number % 7], b"old-%d" % number) for number in range(45)], **plain)
+        leader = partition_of(c, "away").leader
+        (away,) = (broker for broker in c.brokers if broker.broker_id != leader)
+        away.kill()
+        written += write(c, "away", [(keys[number % 7], b"new-%d" % number) for number in range(300)], **plain)
+        written += close_segments(c, "away")
+        written += close_segments(c, "away")
+        wanted = expected(written)[:-1]
+        eventually(lambda: [r for r in read_confluent(c, "away") if r[1] != b"closing"] == wanted)
+        # What it has ends in the middle of what has become one batch of its leader's.
+        away.start()
+        eventually(lambda: len(partition_of(c, "away").isrs) == 2)
+        c.brokers[leader - 1].kill()
+        eventually(lambda: [r for r in read_confluent(c, "away") if r[1] != b"closing"] == wanted)
+
+
+def partition_of(c: LocalCluster, topic: str) -> PartitionMetadata:
+    admin = AdminClient({"bootstrap.servers": c.bootstrap})
+    return admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions[0]

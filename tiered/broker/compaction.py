@@ -26,6 +26,9 @@ YIELD_EVERY_PARTITIONS = 500
 REST_MS = 60_000
 """So long nobody tries again to compact a log whose pass has failed."""
 MAX_PASSES_A_ROUND = 100
+REST_SHARE = 2.0
+"""A pass rests for so many times as long as it works, whatever its bytes allow: its thread and the event loop share
+one interpreter, and small batches take more of it than their bytes say."""
 
 
 class CompactionRounds:
@@ -121,7 +124,7 @@ class CompactionRounds:
             self._rest_until_ms[partition.topic_partition] = self._broker.clock.monotonic_ms() + REST_MS
 
     async def _drive(self, partition: Partition, running: CompactionPass) -> None:
-        """The pass, step by step in the one thread, with rests that keep it within its bytes a second."""
+        """The pass, step by step in the one thread, with rests that keep it within its bytes and its share of time."""
         clock, steps = self._broker.clock, running.steps()
         began_ms = clock.monotonic_ms()
         while (count := await self._pool.run(next, steps, None)) is not None:
@@ -129,7 +132,7 @@ class CompactionRounds:
                 return
             rate = self._broker.settings.log_cleaner_io_max_bytes_per_second
             took_ms = clock.monotonic_ms() - began_ms
-            await asyncio.sleep(max(0.0, count / rate * 1000.0 - took_ms) / 1000.0)
+            await asyncio.sleep(max(count / rate * 1000.0 - took_ms, REST_SHARE * took_ms) / 1000.0)
             began_ms = clock.monotonic_ms()
 
     def _tell(self, partition: Partition, due: Due, report: PassReport, began_ms: float) -> None:

@@ -35,7 +35,8 @@ from tiered.runtime import crash_point
 
 CLEANED_SUFFIX: Final = ".cleaned" + TEMPORARY_SUFFIX
 """What a crash leaves of it is removed at the next start."""
-STEP_BYTES: Final = 256 << 10
+STEP_BYTES: Final = 64 << 10
+"""Some milliseconds of this thread: whatever else the process does waits no longer for the interpreter."""
 KEY_BYTES: Final = 192
 """What one key takes of the memory that a pass may use: its hash, its offset and its place in the table."""
 _HASH_BYTES: Final = 16
