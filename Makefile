@@ -49,7 +49,7 @@ bench: install ## measure, beside a reference; JSON and a table in bench-results
 soak: install ## a cluster under rotating faults, and the proof that nothing broke; MINUTES=60 SOAK_ARGS="--seed 7"
 	@PYTHONPATH=. $(PY) -m tests.cluster.soak --minutes $(MINUTES) $(SOAK_ARGS)
 
-soak-tests: install kcat ## the long versions of single fault tests; TIERED_KILLS=1000
+soak-tests: install kcat ## the long versions of fault tests and properties; TIERED_KILLS=1000
 	@$(PY) tests/steps.py soak $(TEST_ARGS)
 
 sim: install ## a cluster in virtual time under seeded faults; SEEDS=10000, or SEED=123 TRACE=1

@@ -92,6 +92,13 @@ def steps(target: str, extra: list[str]) -> list[tuple[Step, ...]]:
             # Last, so that the count a reader sees at the end is that of nearly all.
             others = pytest("tests", *WORKERS, f"--ignore={SPARK}", "-m", f"not alone and {LONG_RUNS}", *extra)
             return [(LINT,), (STYLE,), (FLOORS,), (TYPES, alone), (spark,), (others,)]
+        case "soak" if not extra:
+            # Whoever names tests wants those alone.
+            drawn = ("tests/properties", "tests/unit/meta/test_segment_machine.py")
+            return [
+                (pytest("soak", "-m", "soak", "-o", "timeout=0"),),
+                (pytest("properties", *drawn, "-o", "timeout=0"),),
+            ]
         case "soak" | "interop" | "fuzz":
             return [(pytest(target, "-m", target, "-o", "timeout=0", *extra),)]
     raise SystemExit(f"steps.py: {target!r} is none of check, test, soak, interop, fuzz")
@@ -133,8 +140,8 @@ def main(argv: list[str]) -> int:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "spark")])}
     # Container images like to set it. Tests start hundreds of brokers: without bytecode each compiles all of it anew.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    if target == "check":
-        environment["TIERED_HYPOTHESIS_PROFILE"] = "quick"
+    if profile := {"check": "quick", "soak": "long"}.get(target):
+        environment["TIERED_HYPOTHESIS_PROFILE"] = profile
     results = [each for group in steps(target, argv[1:]) for each in run_together(group, environment)]
     print("\n--- summary")
     for each in results:

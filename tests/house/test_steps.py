@@ -1,6 +1,6 @@
-"""What `make test` asks a second time, and what it never does."""
+"""What `make test` asks a second time and what it never does, and what the long tests are."""
 
-from tests.steps import MOST_ASKED_AGAIN, TESTS_FAILED, to_ask_again
+from tests.steps import MOST_ASKED_AGAIN, TESTS_FAILED, steps, to_ask_again
 
 PROCESSES = [f"tests/faults/test_kill.py::test_{number}" for number in range(MOST_ASKED_AGAIN + 1)]
 INTERRUPTED = 2
@@ -26,3 +26,8 @@ def test_a_test_without_processes_has_one_chance_and_takes_it_from_the_others() 
 
 def test_a_run_that_did_not_end_by_itself_has_failed() -> None:
     assert to_ask_again(INTERRUPTED, PROCESSES[:1]) == ()
+
+
+def test_properties_are_tried_at_length_with_the_long_tests_unless_some_are_named() -> None:
+    assert [[each.name for each in group] for group in steps("soak", [])] == [["soak"], ["properties"]]
+    assert [[each.name for each in group] for group in steps("soak", ["-k", "kill"])] == [["soak"]]
