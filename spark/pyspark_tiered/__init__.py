@@ -1,4 +1,4 @@
-"""`format("tiered")`: a Spark source that reads cold segments from the bucket and the tail from the brokers.
+"""`format("tiered")`: reads cold segments from the bucket and the tail from the brokers, and writes to topics.
 
 Owns the name and what Spark asks first. Spark imports every module named `pyspark_*` at the first query of a
 session, so nothing heavy is imported here: not pyarrow, not boto3, not asyncio.
@@ -10,7 +10,12 @@ from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 
 __all__ = ["DefaultSource", "register"]
@@ -45,6 +50,22 @@ class DefaultSource(DataSource):
 
         options = parse_options(dict(self.options), streaming=True)
         return StreamReader(options, columns_of(schema))
+
+    def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
+        from pyspark_tiered.write import BatchWriter
+        from pyspark_tiered.write_options import parse_write_options
+        from tiered.errors import InvalidConfig
+
+        if overwrite:
+            raise InvalidConfig('mode("overwrite") is not possible, records are only appended: use mode("append")')
+        return BatchWriter(parse_write_options(dict(self.options), schema))
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamWriter":  # noqa: N802, ARG002
+        # Output mode complete says overwrite: as with Spark's Kafka sink, its rows are appended.
+        from pyspark_tiered.write import StreamWriter
+        from pyspark_tiered.write_options import parse_write_options
+
+        return StreamWriter(parse_write_options(dict(self.options), schema))
 
 
 def register(spark: "SparkSession") -> None:

@@ -8,13 +8,14 @@ import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from pyspark_tiered.catalogue import Catalogue, open_catalogue
 from pyspark_tiered.filters import bounds_of
+from pyspark_tiered.holding import NOTHING_HELD, BatchHold, Held, with_snapshot
 from pyspark_tiered.options import Isolation, Options
 from pyspark_tiered.plan import (
     NO_BOUNDS,
@@ -54,9 +55,14 @@ class TaskOptions:
 
     options: Options
     columns: tuple[str, ...]
+    held: Held = NOTHING_HELD
 
     def read(self, split: Split) -> Iterator["pa.RecordBatch"]:
-        """The rows of one split."""
+        """The rows of one split; what is held for the query is renewed meanwhile."""
+        with self.held.renewed():
+            yield from self._read(split)
+
+    def _read(self, split: Split) -> Iterator["pa.RecordBatch"]:
         pure = os.environ.get("TIERED_PURE") == "1"
         read_committed = self.options.isolation is Isolation.READ_COMMITTED
         if isinstance(split, ColdSplit):
@@ -78,9 +84,16 @@ class BatchReader(DataSourceReader):
         self._bounds = NO_BOUNDS
 
     def partitions(self) -> list[InputPartition]:
-        options = self._task.options
+        options = with_snapshot(self._task.options)
+        hold = BatchHold(options.catalog)
         with open_catalogue(options) as catalogue:
-            planned = plan_batch(catalogue, options, self._bounds)
+            try:
+                ranges = batch_ranges(catalogue, options, self._bounds, hold)
+                planned = plan_ranges(catalogue, options, ranges, self._bounds)
+                self._task = replace(self._task, held=hold.keep(ranges))
+            except BaseException:
+                hold.give_up()
+                raise
         return [SplitPartition(split) for split in planned]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
@@ -111,7 +124,16 @@ def reader_for(options: Options, columns: tuple[str, ...]) -> BatchReader:
 
 def plan_batch(catalogue: Catalogue, options: Options, bounds: Bounds = NO_BOUNDS) -> list[Split]:
     """The splits of a whole batch query. Raises `InvalidConfig`, `OffsetOutOfRange` (data loss) and store errors."""
+    return plan_ranges(catalogue, options, batch_ranges(catalogue, options, bounds), bounds)
+
+
+def batch_ranges(
+    catalogue: Catalogue, options: Options, bounds: Bounds = NO_BOUNDS, hold: BatchHold | None = None
+) -> list[OffsetRange]:
+    """What a batch query reads of each partition. Raises as `plan_batch`, and what `hold` raises."""
     views = catalogue.views()
+    if hold is not None:
+        views = hold.take_all(views)
     starts = catalogue.resolve(options.starting, views, option="startingOffsets", no_match=options.no_timestamp_match)
     ends = catalogue.resolve(options.ending, views, option="endingOffsets", no_match="latest")
     ranges: list[OffsetRange] = []
@@ -121,7 +143,7 @@ def plan_batch(catalogue: Catalogue, options: Options, bounds: Bounds = NO_BOUND
         ranges.append(fitted)
         lost += missing
     report_loss(lost, fail=options.fail_on_data_loss)
-    return plan_ranges(catalogue, options, bounded(ranges, bounds), bounds)
+    return bounded(ranges, bounds)
 
 
 def plan_ranges(

@@ -1,28 +1,28 @@
 """The brokers as Spark's synchronous code sees them: topics, offsets, and raw batches fetched ahead.
 
-Owns one thread with an event loop, on which the project's own client lives. Must never decode a record, and
-never leave its thread behind: close it, or use it with `with`.
+Owns which requests answer them. Must never decode a record, and never leave its thread behind: close it, or use it with
+`with`.
 """
 
-import asyncio
 import threading
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 from uuid import UUID
 
+from pyspark_tiered.broker_thread import BrokerThread
+from pyspark_tiered.client_options import ClientOptions
 from pyspark_tiered.options import Assign, Selection, Subscribe, SubscribePattern
 from pyspark_tiered.plan import TopicAndPartition
-from tiered.errors import InvalidConfig
+from tiered.errors import Retriable
 from tiered.ids import NO_TOPIC_ID
-from tiered.peer import READ_COMMITTED, READ_UNCOMMITTED, Cluster, FetchedRecords, broker_error, parse_bootstrap
+from tiered.peer import READ_COMMITTED, READ_UNCOMMITTED, FetchedRecords, broker_error
 
 T = TypeVar("T")
 
-FETCH_BYTES = 8 << 20
-_TIMEOUT_MS = 30_000
 _UNKNOWN_TOPIC = 3
 
 
@@ -37,19 +37,25 @@ class FoundTopic:
 class Brokers:
     """A cluster behind bootstrap addresses. Every call blocks, except `fetch`, which answers with a future.
 
-    Raises what `tiered.peer.Cluster` raises: retriable errors only after it tried again for half a minute.
+    Raises what `tiered.peer.Cluster` raises: retriable errors only after it tried again, for half a minute or
+    `kafka.request.timeout.ms`. Questions about topics and offsets are asked `retries` times more.
     """
 
-    def __init__(self, bootstrap_servers: str, *, read_committed: bool = False) -> None:
-        try:
-            self._addresses = parse_bootstrap(bootstrap_servers)
-        except InvalidConfig as error:
-            raise InvalidConfig(f"option kafka.bootstrap.servers: {error}") from error
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        *,
+        read_committed: bool = False,
+        client: ClientOptions | None = None,
+        retries: int = 0,
+        pause_ms: int = 0,
+    ) -> None:
+        told = client or ClientOptions()
         self._isolation_level = READ_COMMITTED if read_committed else READ_UNCOMMITTED
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="tiered-brokers", daemon=True)
-        self._thread.start()
-        self._cluster = Cluster(self._addresses, client_id="tiered-spark", timeout_ms=_TIMEOUT_MS)
+        self._fetch_bytes = told.fetch_bytes
+        self._retries, self._pause_ms = retries, pause_ms
+        self._thread = BrokerThread(bootstrap_servers, client_id=told.client_id, timeout_ms=told.timeout_ms)
+        self._cluster = self._thread.cluster
 
     def __enter__(self) -> Self:
         return self
@@ -61,12 +67,7 @@ class Brokers:
 
     def close(self) -> None:
         """Ends the connections and the thread. May be called twice."""
-        if self._loop.is_closed():
-            return
-        self._submit(self._end()).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._thread.close()
 
     def topics(self, selection: Selection) -> dict[str, FoundTopic]:
         """The topics that `selection` may mean and that exist."""
@@ -78,7 +79,7 @@ class Brokers:
                 names = list(partitions)
             case SubscribePattern():
                 names = None
-        described = self._submit(self._cluster.metadata(names)).result().topics
+        described = self._patiently(lambda: self._thread.submit(self._cluster.metadata(names)).result()).topics
         found = {}
         for name, topic in described.items():
             if topic.error_code == _UNKNOWN_TOPIC or (names is None and topic.is_internal):
@@ -98,26 +99,29 @@ class Brokers:
         by_topic: dict[str, dict[int, int]] = {}
         for (topic, partition), timestamp in wanted.items():
             by_topic.setdefault(topic, {})[partition] = timestamp
-        found = {}
+        found: dict[TopicAndPartition, int] = {}
         for topic, timestamps in by_topic.items():
-            asked = self._cluster.list_offsets(topic, timestamps, isolation_level=self._isolation_level)
-            for partition, listed in self._submit(asked).result().items():
-                found[topic, partition] = listed.offset
+            listed = self._patiently(partial(self._listed, topic, timestamps))
+            found |= {(topic, partition): offset for partition, offset in listed.items()}
         return found
 
+    def _listed(self, topic: str, timestamps: Mapping[int, int]) -> dict[int, int]:
+        asked = self._cluster.list_offsets(topic, timestamps, isolation_level=self._isolation_level)
+        return {partition: listed.offset for partition, listed in self._thread.submit(asked).result().items()}
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        """What `ask` gives in the end; a planning driver has more patience than one call of the client."""
+        for _ in range(self._retries):
+            try:
+                return ask()
+            except Retriable:
+                threading.Event().wait(self._pause_ms / 1000)
+        return ask()
+
     def fetch(self, topic: str, partition: int, offset: int) -> "Future[FetchedRecords]":
-        """Batches from the one that holds `offset` on, at most about `FETCH_BYTES`, once they have arrived."""
-        return self._submit(
-            self._cluster.fetch(topic, partition, offset, max_bytes=FETCH_BYTES, isolation_level=self._isolation_level)
+        """Batches from the one that holds `offset` on, at most about `fetch_bytes`, once they have arrived."""
+        return self._thread.submit(
+            self._cluster.fetch(
+                topic, partition, offset, max_bytes=self._fetch_bytes, isolation_level=self._isolation_level
+            )
         )
-
-    def _submit(self, call: Coroutine[Any, Any, T]) -> "Future[T]":
-        return asyncio.run_coroutine_threadsafe(call, self._loop)
-
-    async def _end(self) -> None:
-        """Leaves nothing on the loop that is still waiting."""
-        self._cluster.close()
-        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)

@@ -60,7 +60,13 @@ def open_catalogue(options: Options) -> "Catalogue":
     if options.bootstrap_servers is not None:
         from pyspark_tiered.brokers import Brokers
 
-        brokers = Brokers(options.bootstrap_servers, read_committed=options.isolation is Isolation.READ_COMMITTED)
+        brokers = Brokers(
+            options.bootstrap_servers,
+            read_committed=options.isolation is Isolation.READ_COMMITTED,
+            client=options.client,
+            retries=options.fetch_offset_retries,
+            pause_ms=options.fetch_offset_pause_ms,
+        )
     return Catalogue(options.selection, store, brokers)
 
 

@@ -6,27 +6,31 @@ unknown, or that cannot be served yet, is an error that says what to do.
 """
 
 import difflib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Literal
 
+from pyspark_tiered.client_options import ClientOptions, Isolation, check_client_names, client_options
+from pyspark_tiered.option_values import boolean, check_topic, duration_ms, http_urls, json_object, positive
 from tiered.errors import InvalidConfig
 from tiered.ids import is_legal_topic_name
+
+__all__ = [
+    "EARLIEST_OFFSET", "LATEST_OFFSET", "Assign", "AtOffsets", "AtTimestamps", "Earliest", "Isolation", "Latest",
+    "Offsets", "Options", "Position", "Selection", "Subscribe", "SubscribePattern", "check_names", "parse_options",
+    "wants_headers",
+]  # fmt: skip
 
 LATEST_OFFSET = -1
 EARLIEST_OFFSET = -2
 DEFAULT_SPLIT_BYTES = 64 << 20
+DEFAULT_MAX_TRIGGER_DELAY_MS = 15 * 60_000
+DEFAULT_POLL_TIMEOUT_MS = 120_000
+DEFAULT_FETCH_OFFSET_RETRIES, DEFAULT_FETCH_OFFSET_PAUSE_MS = 3, 10
 
 Offsets = Mapping[tuple[str, int], int]
 """Topic and partition to an offset (or to a timestamp in ms where that is said)."""
-
-
-class Isolation(StrEnum):
-    READ_UNCOMMITTED = "read_uncommitted"
-    READ_COMMITTED = "read_committed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,16 +98,23 @@ class Options:
     ending: Position
     store: str | None = None
     bootstrap_servers: str | None = None
-    client: Mapping[str, str] = field(default_factory=dict)
-    """`kafka.*` without the prefix."""
+    client: ClientOptions = field(default_factory=ClientOptions)
+    catalog: tuple[str, ...] = ()
+    """HTTP addresses of brokers, for pins and snapshots."""
+    snapshot: str | None = None
     no_timestamp_match: Literal["error", "latest"] = "error"
     max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = DEFAULT_MAX_TRIGGER_DELAY_MS
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     fail_on_data_loss: bool = True
     include_headers: bool = False
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     split_bytes: int = DEFAULT_SPLIT_BYTES
+    poll_timeout_ms: int = DEFAULT_POLL_TIMEOUT_MS
+    fetch_offset_retries: int = DEFAULT_FETCH_OFFSET_RETRIES
+    fetch_offset_pause_ms: int = DEFAULT_FETCH_OFFSET_PAUSE_MS
 
 
 _KNOWN = (
@@ -127,27 +138,13 @@ _KNOWN = (
     "failOnDataLoss",
     "includeHeaders",
     "splitBytes",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "groupIdPrefix",
 )
-_NOT_YET = {
-    "catalog": "this source takes no pins yet: remove it; `tiered snapshot create` protects what a job reads",
-    "snapshot": "this source reads no snapshots yet: remove it, and give startingOffsets and endingOffsets",
-}
-_ONLY_KAFKA = {
-    "minoffsetspertrigger",
-    "maxtriggerdelay",
-    "kafkaconsumer.polltimeoutms",
-    "fetchoffset.numretries",
-    "fetchoffset.retryintervalms",
-    "groupidprefix",
-    "usedeprecatedoffsetfetching",
-}
-_REFUSED_CLIENT_OPTIONS = {
-    "auto.offset.reset": "use startingOffsets",
-    "enable.auto.commit": "Spark keeps the offsets in its checkpoint",
-    "key.deserializer": "keys are given as bytes; deserialize them with DataFrame operations",
-    "value.deserializer": "values are given as bytes; deserialize them with DataFrame operations",
-    "interceptor.classes": "there is no Java client here",
-}
 
 
 def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
@@ -155,55 +152,65 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
     options = {name.lower(): value for name, value in given.items()}
     client = {name[len("kafka.") :]: value for name, value in options.items() if name.startswith("kafka.")}
     check_names(options)
-    bootstrap_servers = client.pop("bootstrap.servers", None)
-    _check_client(client)
+    bootstrap_servers = client.get("bootstrap.servers", "").strip()
     store = options.get("store")
     if not store and not bootstrap_servers:
         raise InvalidConfig(
             "give option store (the URL of the object store: enough for cold data), kafka.bootstrap.servers, or both"
         )
-    isolation = options.get("isolation", client.pop("isolation.level", Isolation.READ_UNCOMMITTED.value))
+    told = client_options(client, writing=False)
+    isolation = options.get("isolation", told.isolation.value)
     if isolation not in list(Isolation):
         raise InvalidConfig(f"option isolation is {isolation!r}; use read_uncommitted or read_committed")
     strategy = options.get("startingoffsetsbytimestampstrategy", "error").lower()
     if strategy not in ("error", "latest"):
         raise InvalidConfig(f"option startingOffsetsByTimestampStrategy is {strategy!r}; use error or latest")
     starting, ending = _starting(options, streaming=streaming), _ending(options, streaming=streaming)
-    if "maxoffsetspertrigger" in options and not streaming:
-        raise InvalidConfig("option maxOffsetsPerTrigger belongs to readStream; use endingOffsets to read less")
+    for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"):
+        if name.lower() in options and not streaming:
+            raise InvalidConfig(f"option {name} belongs to readStream; use endingOffsets to read less")
+    least, most = positive(options, "minOffsetsPerTrigger"), positive(options, "maxOffsetsPerTrigger")
+    if least is not None and most is not None and least > most:
+        raise InvalidConfig(f"option minOffsetsPerTrigger is {least}, and maxOffsetsPerTrigger {most}: lower the first")
+    catalog = http_urls(options, "catalog")
     return Options(
-        selection=_selection(options),
+        selection=_selection(options, may_be_left_out="snapshot" in options),
         starting=starting,
         ending=ending,
         store=store or None,
         bootstrap_servers=bootstrap_servers or None,
-        client=client,
+        client=told,
+        catalog=catalog,
+        snapshot=_snapshot(options, catalog, streaming=streaming),
         no_timestamp_match="latest" if strategy == "latest" else "error",
-        max_offsets_per_trigger=_positive(options, "maxOffsetsPerTrigger"),
-        min_partitions=_positive(options, "minPartitions"),
-        max_records_per_partition=_positive(options, "maxRecordsPerPartition"),
-        fail_on_data_loss=_boolean(options, "failOnDataLoss", default=True),
-        include_headers=_boolean(options, "includeHeaders", default=False),
+        max_offsets_per_trigger=most,
+        min_offsets_per_trigger=least,
+        max_trigger_delay_ms=duration_ms(options, "maxTriggerDelay", default_ms=DEFAULT_MAX_TRIGGER_DELAY_MS),
+        min_partitions=positive(options, "minPartitions"),
+        max_records_per_partition=positive(options, "maxRecordsPerPartition"),
+        fail_on_data_loss=boolean(options, "failOnDataLoss", default=True),
+        include_headers=boolean(options, "includeHeaders", default=False),
         isolation=Isolation(isolation),
-        split_bytes=_positive(options, "splitBytes") or DEFAULT_SPLIT_BYTES,
+        split_bytes=positive(options, "splitBytes") or DEFAULT_SPLIT_BYTES,
+        poll_timeout_ms=positive(options, "kafkaConsumer.pollTimeoutMs") or DEFAULT_POLL_TIMEOUT_MS,
+        fetch_offset_retries=_or(positive(options, "fetchOffset.numRetries", least=0), DEFAULT_FETCH_OFFSET_RETRIES),
+        fetch_offset_pause_ms=_or(
+            positive(options, "fetchOffset.retryIntervalMs", least=0), DEFAULT_FETCH_OFFSET_PAUSE_MS
+        ),
     )
 
 
 def wants_headers(given: Mapping[str, str]) -> bool:
     """Whether `includeHeaders` is true. Raises `InvalidConfig` when it is neither true nor false."""
-    return _boolean({name.lower(): value for name, value in given.items()}, "includeHeaders", default=False)
+    return boolean({name.lower(): value for name, value in given.items()}, "includeHeaders", default=False)
 
 
 def check_names(given: Mapping[str, str]) -> None:
     """Nothing when every option is known and served, batch or stream. Raises `InvalidConfig` otherwise."""
     known = {name.lower(): name for name in _KNOWN}
-    for name in sorted(each.lower() for each in given):
-        if name.startswith("kafka."):
-            continue
-        if known.get(name) in _NOT_YET:
-            raise InvalidConfig(f"option {known[name]}: {_NOT_YET[known[name]]}")
-        if name in _ONLY_KAFKA:
-            raise InvalidConfig(f"option {name!r} of Spark's Kafka source has no meaning here: remove it")
+    client = {name.lower()[len("kafka.") :]: value for name, value in given.items() if _is_client(name)}
+    check_client_names(client)
+    for name in sorted(each.lower() for each in given if not _is_client(each)):
         if name == "path":
             raise InvalidConfig("load() takes no path; name the object store with option store")
         if name not in known:
@@ -212,21 +219,34 @@ def check_names(given: Mapping[str, str]) -> None:
             raise InvalidConfig(f"unknown option {name!r}: {hint}")
 
 
-def _check_client(client: Mapping[str, str]) -> None:
-    for name, instead in _REFUSED_CLIENT_OPTIONS.items():
-        if name in client:
-            raise InvalidConfig(f"option kafka.{name} is not supported: {instead}")
-    protocol = client.get("security.protocol", "PLAINTEXT").upper()
-    secured = [name for name in client if name.startswith(("sasl.", "ssl."))]
-    if protocol != "PLAINTEXT" or secured:
-        name = "security.protocol" if protocol != "PLAINTEXT" else secured[0]
-        raise InvalidConfig(
-            f"option kafka.{name}: TLS and SASL to brokers are not served yet; read cold data with option store alone"
-        )
+def _is_client(name: str) -> bool:
+    return name.lower().startswith("kafka.")
 
 
-def _selection(options: Mapping[str, str]) -> Selection:
+def _or(given: int | None, default: int) -> int:
+    return default if given is None else given
+
+
+def _snapshot(options: Mapping[str, str], catalog: tuple[str, ...], *, streaming: bool) -> str | None:
+    name = options.get("snapshot")
+    if name is None:
+        return None
+    if streaming:
+        raise InvalidConfig("option snapshot belongs to read: a snapshot never grows; remove it, or use read")
+    if not catalog:
+        raise InvalidConfig("option snapshot needs option catalog, a broker's HTTP address: it knows the snapshot")
+    if not is_legal_topic_name(name):
+        raise InvalidConfig("option snapshot is no snapshot's name: use 1 to 249 of [a-zA-Z0-9._-]")
+    for other in options:
+        if other.startswith(("startingoffsets", "startingtimestamp", "endingoffsets", "endingtimestamp")):
+            raise InvalidConfig(f"option {other} contradicts snapshot, which says which offsets are read: remove one")
+    return name
+
+
+def _selection(options: Mapping[str, str], *, may_be_left_out: bool) -> Selection:
     ways = [name for name in ("subscribe", "subscribePattern", "assign") if name.lower() in options]
+    if may_be_left_out and not ways:
+        return Subscribe(topics=())
     if len(ways) != 1:
         what = "none is given" if not ways else f"{' and '.join(ways)} are given"
         raise InvalidConfig(f"give exactly one of the options subscribe, subscribePattern and assign; {what}")
@@ -237,7 +257,7 @@ def _selection(options: Mapping[str, str]) -> Selection:
             if not topics:
                 raise InvalidConfig("option subscribe names no topic; write a list like a,b")
             for topic in topics:
-                _check_topic("subscribe", topic)
+                check_topic("subscribe", topic)
             return Subscribe(topics=topics)
         case "subscribePattern":
             try:
@@ -250,10 +270,10 @@ def _selection(options: Mapping[str, str]) -> Selection:
 
 def _assigned(text: str) -> dict[str, tuple[int, ...]]:
     shape = 'option assign must be JSON like {"topic":[0,1]}'
-    document = _json_object(text, shape)
+    document = json_object(text, shape)
     found: dict[str, tuple[int, ...]] = {}
     for topic, partitions in document.items():
-        _check_topic("assign", topic)
+        check_topic("assign", topic)
         if not isinstance(partitions, list) or not partitions or not all(_is_count(each) for each in partitions):
             raise InvalidConfig(f"{shape}; topic {topic!r} has no list of partitions")
         found[topic] = tuple(sorted(set(partitions)))
@@ -316,8 +336,8 @@ def _timestamps(options: Mapping[str, str], for_all: str, for_each: str) -> AtTi
 def _offsets(name: str, text: str, *, lowest: int) -> dict[tuple[str, int], int]:
     shape = f'option {name} must be JSON like {{"topic":{{"0":23,"1":42}}}}'
     found: dict[tuple[str, int], int] = {}
-    for topic, partitions in _json_object(text, shape).items():
-        _check_topic(name, topic)
+    for topic, partitions in json_object(text, shape).items():
+        check_topic(name, topic)
         if not isinstance(partitions, dict):
             raise InvalidConfig(f"{shape}; topic {topic!r} has no object of partitions")
         for partition, value in partitions.items():
@@ -329,37 +349,5 @@ def _offsets(name: str, text: str, *, lowest: int) -> dict[tuple[str, int], int]
     return found
 
 
-def _json_object(text: str, shape: str) -> dict[str, object]:
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise InvalidConfig(f"{shape}: {error}") from error
-    if not isinstance(document, dict):
-        raise InvalidConfig(shape)
-    return document
-
-
-def _check_topic(option: str, topic: str) -> None:
-    if not is_legal_topic_name(topic):
-        raise InvalidConfig(f"option {option} names {topic!r}, which is no topic name: use 1 to 249 of [a-zA-Z0-9._-]")
-
-
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
-
-
-def _positive(options: Mapping[str, str], name: str) -> int | None:
-    text = options.get(name.lower())
-    if text is None:
-        return None
-    stripped = text.strip()
-    if not stripped.isascii() or not stripped.isdigit() or not 0 < int(stripped) < 2**63:
-        raise InvalidConfig(f"option {name} is {text!r}; give a positive number")
-    return int(stripped)
-
-
-def _boolean(options: Mapping[str, str], name: str, *, default: bool) -> bool:
-    text = options.get(name.lower(), str(default)).strip().lower()
-    if text not in ("true", "false"):
-        raise InvalidConfig(f"option {name} is {text!r}; use true or false")
-    return text == "true"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_EMPTY_FETCHES = 120  # Half a second each: the offsets existed when the job was planned.
+_EMPTY_FETCH_MS = 500  # A broker that has nothing waits so long. The offsets existed when the job was planned.
 _CONTROL_KEY = struct.Struct(">hh")  # version, type: 0 aborts, 1 commits
 _ABORT = 0
 
@@ -33,8 +33,8 @@ def read_tail_split(
     """The split's records in order of offset. Raises `OffsetOutOfRange` when some are gone, and what brokers raise."""
     assert options.bootstrap_servers is not None, "a tail split comes from brokers"
     read_committed = options.isolation is Isolation.READ_COMMITTED
-    with Brokers(options.bootstrap_servers, read_committed=read_committed) as brokers:
-        for data, aborted in _fetched(brokers, split, fail_on_data_loss=options.fail_on_data_loss):
+    with Brokers(options.bootstrap_servers, read_committed=read_committed, client=options.client) as brokers:
+        for data, aborted in _fetched(brokers, split, options):
             yield from decode_chunk(
                 data,
                 topic=split.topic,
@@ -47,27 +47,25 @@ def read_tail_split(
             )
 
 
-def _fetched(
-    brokers: Brokers, split: TailSplit, *, fail_on_data_loss: bool
-) -> Iterator[tuple[memoryview, list[AbortedRange]]]:
+def _fetched(brokers: Brokers, split: TailSplit, options: Options) -> Iterator[tuple[memoryview, list[AbortedRange]]]:
     """Runs of whole batches until the split's end. While one is decoded, the next is on its way."""
-    offset, empty = split.start_offset, 0
+    offset, empty_ms = split.start_offset, 0
     coming = brokers.fetch(split.topic, split.partition, offset)
     while True:
         try:
             answer = coming.result()
         except OffsetOutOfRange as error:
-            offset = _after_loss(brokers, split, offset, fail=fail_on_data_loss, cause=error)
+            offset = _after_loss(brokers, split, offset, fail=options.fail_on_data_loss, cause=error)
             if offset >= split.end_offset:
                 return
             coming = brokers.fetch(split.topic, split.partition, offset)
             continue
         headers = list(whole_batches(answer.records, 0, len(answer.records)))
-        empty = 0 if headers else empty + 1
-        if empty == _EMPTY_FETCHES:
+        empty_ms = 0 if headers else empty_ms + _EMPTY_FETCH_MS
+        if empty_ms >= options.poll_timeout_ms:
             raise RequestTimedOut(
                 f"partition {split.topic}-{split.partition}: the brokers give no record at offset {offset}, though the "
-                f"log reached {split.end_offset}; check the partition's leader"
+                f"log reached {split.end_offset}; check the partition's leader, or raise kafkaConsumer.pollTimeoutMs"
             )
         if headers:
             offset = max(offset, headers[-1][1].end_offset)

@@ -3,6 +3,7 @@
 import pytest
 from pyspark.sql.types import StructType
 
+from pyspark_tiered.client_options import ClientOptions
 from pyspark_tiered.columns import columns_of, ddl
 from pyspark_tiered.options import (
     Assign,
@@ -56,7 +57,7 @@ def test_kafka_options_pass() -> None:
         streaming=False,
     )
     assert options.bootstrap_servers == "h:1"
-    assert options.client == {"group.id": "g"}
+    assert options.client == ClientOptions(isolation=Isolation.READ_COMMITTED)
     assert options.isolation is Isolation.READ_COMMITTED
 
 
@@ -66,9 +67,13 @@ def test_kafka_options_pass() -> None:
         ({"subscrib": "a"}, "unknown option 'subscrib': did you mean subscribe?"),
         ({"whatever": "a"}, "unknown option 'whatever'"),
         ({"path": "/x"}, "load() takes no path"),
-        ({"groupIdPrefix": "x"}, "remove it"),
-        ({"catalog": "http://h"}, "takes no pins yet"),
-        ({"snapshot": "s"}, "reads no snapshots yet"),
+        ({"minOffsetsPerTrigger": "5"}, "belongs to readStream"),
+        ({"kafkaConsumer.pollTimeoutMs": "soon"}, "pollTimeoutMs"),
+        ({"fetchOffset.numRetries": "-1"}, "number from 0 on"),
+        ({"kafka.whatever": "x"}, "unknown option kafka.whatever"),
+        ({"kafka.fetch.max.byte": "x"}, "did you mean kafka.fetch.max.bytes?"),
+        ({"kafka.acks": "all"}, "belongs to writes"),
+        ({"kafka.request.timeout.ms": "1"}, "give a number from 100"),
         ({"kafka.security.protocol": "SSL"}, "kafka.security.protocol"),
         ({"kafka.sasl.jaas.config": "x"}, "kafka.sasl.jaas.config"),
         ({"kafka.auto.offset.reset": "latest"}, "use startingOffsets"),
@@ -118,6 +123,32 @@ def test_what_is_missing_is_named(given: dict[str, str], says: str) -> None:
 @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
 def test_a_stream_has_no_end(name: str) -> None:
     assert "a stream has no end" in refused(STORE | {name: "1"}, streaming=True)
+
+
+def test_options_of_the_client_that_change_no_row_are_taken() -> None:
+    options = parse_options(
+        STORE | {"groupIdPrefix": "x", "kafka.receive.buffer.bytes": "1", "kafka.max.partition.fetch.bytes": "100000"},
+        streaming=False,
+    )
+    assert options.client == ClientOptions(fetch_bytes=100_000)
+
+
+@pytest.mark.parametrize(("text", "wanted_ms"), [("250", 250), ("250ms", 250), ("30s", 30_000), ("2 hours", 7_200_000)])
+def test_delays_are_written_as_in_spark(text: str, wanted_ms: int) -> None:
+    options = parse_options(STORE | {"minOffsetsPerTrigger": "9", "maxTriggerDelay": text}, streaming=True)
+    assert (options.min_offsets_per_trigger, options.max_trigger_delay_ms) == (9, wanted_ms)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"maxTriggerDelay": "soon"}, "give a time such as"),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "lower the first"),
+        ({"snapshot": "s", "catalog": "http://h:1"}, "a snapshot never grows"),
+    ],
+)
+def test_a_streams_option_that_is_wrong_is_named(given: dict[str, str], says: str) -> None:
+    assert says in refused(STORE | given, streaming=True)
 
 
 def test_offsets_are_the_json_of_sparks_kafka_source() -> None:

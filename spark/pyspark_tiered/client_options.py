@@ -1,0 +1,159 @@
+"""`kafka.*`: what a user may say to the client of the brokers, checked.
+
+Owns which of Kafka's settings are served, which change nothing here, and which are refused. Must never put the value of
+a setting into an error: it may be a password. Must never let one pass that it does not know.
+"""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tiered.errors import InvalidConfig
+
+DEFAULT_FETCH_BYTES = 8 << 20
+DEFAULT_TIMEOUT_MS = 30_000
+DEFAULT_BATCH_BYTES = 512 << 10
+_LEAST_BYTES, _MOST_BYTES = 1 << 10, 64 << 20
+
+
+class Isolation(StrEnum):
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOptions:
+    """What the client of the brokers is told. The last three are of writes."""
+
+    client_id: str = "tiered-spark"
+    timeout_ms: int = DEFAULT_TIMEOUT_MS
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    fetch_bytes: int = DEFAULT_FETCH_BYTES
+    acks_all: bool = True
+    compression: str = "none"
+    batch_bytes: int = DEFAULT_BATCH_BYTES
+
+
+_READ = {
+    "bootstrap.servers", "client.id", "request.timeout.ms", "default.api.timeout.ms", "isolation.level",
+    "fetch.max.bytes", "max.partition.fetch.bytes", "security.protocol",
+}  # fmt: skip
+_WRITE = {
+    "bootstrap.servers", "client.id", "request.timeout.ms", "delivery.timeout.ms", "acks", "enable.idempotence",
+    "compression.type", "batch.size", "security.protocol",
+}  # fmt: skip
+_WITHOUT_EFFECT = {
+    # They tune Kafka's Java client, and no row depends on them.
+    "allow.auto.create.topics", "auto.commit.interval.ms", "auto.include.jmx.reporter", "buffer.memory", "check.crcs",
+    "client.dns.lookup", "client.rack", "compression.gzip.level", "compression.lz4.level", "compression.zstd.level",
+    "connections.max.idle.ms", "enable.metrics.push", "fetch.max.wait.ms", "fetch.min.bytes", "group.id",
+    "group.instance.id", "group.protocol", "heartbeat.interval.ms", "linger.ms", "max.block.ms",
+    "max.in.flight.requests.per.connection", "max.poll.interval.ms", "max.poll.records", "max.request.size",
+    "metadata.max.age.ms", "metadata.max.idle.ms", "metadata.recovery.rebootstrap.trigger.ms",
+    "metadata.recovery.strategy", "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms",
+    "partition.assignment.strategy", "partitioner.adaptive.partitioning.enable", "partitioner.availability.timeout.ms",
+    "receive.buffer.bytes", "reconnect.backoff.max.ms", "reconnect.backoff.ms", "retries", "retry.backoff.max.ms",
+    "retry.backoff.ms", "send.buffer.bytes", "session.timeout.ms", "socket.connection.setup.timeout.max.ms",
+    "socket.connection.setup.timeout.ms",
+}  # fmt: skip
+_REFUSED = {
+    "auto.offset.reset": "use startingOffsets",
+    "enable.auto.commit": "Spark keeps the offsets in its checkpoint",
+    "key.deserializer": "keys are given as bytes; deserialize them with DataFrame operations",
+    "value.deserializer": "values are given as bytes; deserialize them with DataFrame operations",
+    "key.serializer": "keys are bytes or strings; serialize them with DataFrame operations",
+    "value.serializer": "values are bytes or strings; serialize them with DataFrame operations",
+    "interceptor.classes": "there is no Java client here",
+    "metric.reporters": "there is no Java client here",
+    "partitioner.class": "there is no Java client here; give the column partition",
+    "partitioner.ignore.keys": "give the column partition",
+    "transactional.id": "tasks write idempotently and in no transaction",
+    "transaction.timeout.ms": "tasks write idempotently and in no transaction",
+    "exclude.internal.topics": "internal topics are never read",
+}
+_SECURED = ("sasl.", "ssl.", "security.")
+
+
+def check_client_names(given: Mapping[str, str]) -> None:
+    """Nothing when every name in `given` (lower case, without `kafka.`) is known and served. Raises `InvalidConfig`."""
+    for name in sorted(given):
+        if name in _REFUSED:
+            raise InvalidConfig(f"option kafka.{name} is not supported: {_REFUSED[name]}")
+        plain = name == "security.protocol" and given[name].strip().upper() == "PLAINTEXT"
+        if name.startswith(_SECURED) and not plain:
+            raise InvalidConfig(
+                f"option kafka.{name}: TLS and SASL to brokers are not served yet; read cold data with option store "
+                "alone, or reach the brokers through a tunnel that does both"
+            )
+        known = _READ | _WRITE | _WITHOUT_EFFECT
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean kafka.{close[0]}?" if close else "docs/spark.md lists those that are known"
+            raise InvalidConfig(f"unknown option kafka.{name}: {hint}")
+
+
+def client_options(given: Mapping[str, str], *, writing: bool) -> ClientOptions:
+    """The checked values of `given`, names in lower case without `kafka.`. Raises `InvalidConfig` with the way out."""
+    check_client_names(given)
+    others = (_READ - _WRITE) if writing else (_WRITE - _READ)
+    for name in sorted(given.keys() & others):
+        raise InvalidConfig(f"option kafka.{name} belongs to {'reads' if writing else 'writes'}: remove it")
+    return ClientOptions(
+        client_id=given.get("client.id", "").strip() or ClientOptions().client_id,
+        timeout_ms=_timeout_ms(given),
+        isolation=_isolation(given.get("isolation.level", Isolation.READ_UNCOMMITTED.value)),
+        fetch_bytes=min(
+            _number(given, "fetch.max.bytes", DEFAULT_FETCH_BYTES, _LEAST_BYTES, 2**31 - 1),
+            _number(given, "max.partition.fetch.bytes", DEFAULT_FETCH_BYTES, _LEAST_BYTES, 2**31 - 1),
+            _MOST_BYTES,
+        ),
+        acks_all=_acks_all(given),
+        compression=_one_of(given, "compression.type", "none", ("none", "gzip", "snappy", "lz4", "zstd")),
+        batch_bytes=_number(given, "batch.size", DEFAULT_BATCH_BYTES, 1, _MOST_BYTES),
+    )
+
+
+def _timeout_ms(given: Mapping[str, str]) -> int:
+    """How long one request may take. A call that may be repeated gets as long again."""
+    if "delivery.timeout.ms" in given:
+        return max(1, _number(given, "delivery.timeout.ms", 0, 100, 2**31 - 1) // 2)
+    name = "default.api.timeout.ms" if "default.api.timeout.ms" in given else "request.timeout.ms"
+    return _number(given, name, DEFAULT_TIMEOUT_MS, 100, 2**31 - 1)
+
+
+def _isolation(text: str) -> Isolation:
+    if text not in list(Isolation):
+        raise InvalidConfig(f"option kafka.isolation.level is {text!r}; use read_uncommitted or read_committed")
+    return Isolation(text)
+
+
+def _acks_all(given: Mapping[str, str]) -> bool:
+    acks = _one_of(given, "acks", "all", ("all", "-1", "1", "0"))
+    if acks == "0":
+        raise InvalidConfig("option kafka.acks is 0, by which a task cannot know what was written: use all or 1")
+    idempotent = _one_of(given, "enable.idempotence", "true", ("true", "false")) == "true"
+    if idempotent and acks == "1" and "enable.idempotence" in given:
+        raise InvalidConfig("option kafka.enable.idempotence needs kafka.acks=all: remove one of them")
+    if acks != "1" and not idempotent:
+        raise InvalidConfig(
+            "option kafka.enable.idempotence is false: writes with acks=all are always idempotent; remove it"
+        )
+    return acks != "1"
+
+
+def _one_of(given: Mapping[str, str], name: str, default: str, allowed: tuple[str, ...]) -> str:
+    text = given.get(name, default).strip().lower()
+    if text not in allowed:
+        raise InvalidConfig(f"option kafka.{name} is {text!r}; use one of {', '.join(allowed)}")
+    return text
+
+
+def _number(given: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
+    text = given.get(name)
+    if text is None:
+        return default
+    stripped = text.strip()
+    if not stripped.isascii() or not stripped.isdigit() or not least <= int(stripped) <= most:
+        raise InvalidConfig(f"option kafka.{name} is {text!r}; give a number from {least} to {most}")
+    return int(stripped)
