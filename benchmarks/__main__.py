@@ -1,5 +1,5 @@
 """`make bench`: produce and consume beside librdkafka's mock broker, offset commits, replication, start, idle,
-Spark replay, verifying a store, uploading to one, consuming what is cold.
+Spark replay, verifying a store, uploading to one, consuming what is cold, Spark beside its own connector.
 
 Owns the command line. Results go to bench-results/ as JSON and as a table.
 """
@@ -28,6 +28,7 @@ SUITES = (
     "verify",
     "upload",
     "cold",
+    "spark",
 )
 
 
@@ -60,6 +61,16 @@ def _reading(
     from benchmarks.cold_reading import cold_reading
 
     return cold_reading(folder, rounds=rounds, gb=gb, say=say)
+
+
+def _spark(
+    folder: Path, suites: Collection[str], *, rounds: int, gb: float, say: scenarios.Say
+) -> dict[str, dict[str, list[scenarios.Run]]]:
+    if "spark" not in suites:
+        return {}
+    from benchmarks.spark_reading import spark_reading
+
+    return spark_reading(folder, rounds=rounds, gb=gb, say=say)
 
 
 def main() -> int:
@@ -120,6 +131,7 @@ def main() -> int:
             report.replication = replication(folder / "replication", rounds=rounds, gb=gb, say=say)
         report.verification = _verification(folder / "verify", suites, rounds=rounds, gb=gb, say=say)
         report.uploading = _uploading(folder / "upload", suites, rounds=rounds, gb=gb, say=say)
+        report.spark = _spark(folder / "spark", suites, rounds=rounds, gb=gb, say=say)
         report.cold = _reading(folder / "cold", suites, rounds=rounds, gb=gb, say=say)
     finally:
         holes.unlink(missing_ok=True)

@@ -24,6 +24,7 @@ class Report:
     verification: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
     uploading: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
     cold: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
+    spark: dict[str, dict[str, list[dict[str, float]]]] = field(default_factory=dict)
 
     def medians(self) -> dict[str, Any]:
         """The median of every number of every scenario, and ours as a multiple of the reference where there is one."""
@@ -51,6 +52,7 @@ class Report:
             "verify": self.verification,
             "upload": self.uploading,
             "cold": self.cold,
+            "spark": self.spark,
         }
         for title, scenarios in titled.items():
             for scenario, by_side in scenarios.items():
@@ -77,6 +79,7 @@ class Report:
                 "verification": self.verification,
                 "uploading": self.uploading,
                 "cold": self.cold,
+                "spark": self.spark,
             },
         }
         path.write_text(json.dumps(document, indent=2) + "\n")
@@ -130,6 +133,7 @@ class Report:
             lines += ["", "| cold | side | MB/s | × | p50 ms | p99 ms |", "|---|---|---:|---:|---:|---:|"]
         for scenario in self.cold:
             lines += _speed_and_latency_rows(scenario, medians[f"cold: {scenario}"])
+        lines += _spark_rows({scenario: medians[f"spark: {scenario}"] for scenario in self.spark})
         if self.verification:
             lines += ["", "| verify | side | MB/s | CPU s/GB | × |", "|---|---|---:|---:|---:|"]
         for scenario in self.verification:
@@ -174,3 +178,22 @@ def _uploading_rows(scenario: str, by_side: dict[str, dict[str, float]]) -> list
         f" {each['cpu_s_per_gb'] / first['cpu_s_per_gb']:.2f} | {each['puts_per_gib']:.0f} |"
         for side, each in by_side.items()
     ]
+
+
+def _spark_rows(scenarios: dict[str, dict[str, dict[str, float]]]) -> list[str]:
+    """One row for each side; `×` is the first side's speed as a multiple of this one's. Nothing for no scenario."""
+    rows = [
+        "",
+        "| Spark | side | rows/s | MB/s | CPU µs a row | broker's CPU µs a row | × | a task's peak MB |",
+        "|---|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for scenario, by_side in scenarios.items():
+        first = next(iter(by_side.values()))
+        for side, each in by_side.items():
+            peak = f"{each['task_peak_mb']:.0f}" if "task_peak_mb" in each else ""
+            rows.append(
+                f"| {scenario} | {side} | {each['rows_per_s']:,.0f} | {each['mb_per_s']:.0f} |"
+                f" {each['cpu_us_per_row']:.2f} | {each['broker_cpu_us_per_row']:.2f} |"
+                f" {first['rows_per_s'] / each['rows_per_s']:.2f} | {peak} |"
+            )
+    return rows if scenarios else []

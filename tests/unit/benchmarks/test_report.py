@@ -37,6 +37,22 @@ def report() -> Report:
             "consume cold": {"ranged GETs": [{"mb_per_s": 200.0}], "tiered": [{"mb_per_s": 150.0}]},
             "a tail": {"alone": [{"p50_ms": 1.0, "p99_ms": 2.0}], "beside": [{"p50_ms": 1.5, "p99_ms": 3.0}]},
         },
+        spark={
+            "100 B, local[2]": {
+                "tiered": [
+                    {
+                        "rows_per_s": 3e6,
+                        "mb_per_s": 300.0,
+                        "cpu_us_per_row": 0.6,
+                        "broker_cpu_us_per_row": 0.0,
+                        "task_peak_mb": 200.0,
+                    }
+                ],
+                "connector": [
+                    {"rows_per_s": 5e5, "mb_per_s": 50.0, "cpu_us_per_row": 3.0, "broker_cpu_us_per_row": 0.5}
+                ],
+            }
+        },
         uploading={
             "16 KiB": {
                 "boto3": [{"mb_per_s": 400.0, "cpu_s_per_gb": 2.0, "puts_per_gib": 34.0}],
@@ -66,6 +82,8 @@ def test_every_run_is_in_the_file_and_every_scenario_in_the_table(tmp_path: Path
     assert "| produce 1 KiB | three | 65 | 0.65 |" in table
     assert "| steady | three |  |  | 3.00 | 4.50 |" in table
     assert "| consume cold | tiered | 150 | 0.75 |" in table
+    assert "| 100 B, local[2] | tiered | 3,000,000 | 300 | 0.60 | 0.00 | 1.00 | 200 |" in table
+    assert "| 100 B, local[2] | connector | 500,000 | 50 | 3.00 | 0.50 | 6.00 |  |" in table
     assert "| a tail | beside |  |  | 1.50 | 3.00 |" in table
     assert "| 16 KiB | verify | 600 | 1.50 | 0.75 |" in table
     assert "| 16 KiB | tiered | 300 | 2.50 | 1.25 | 34 |" in table
