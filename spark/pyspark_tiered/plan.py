@@ -10,9 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from tiered.errors import InvalidConfig
 from tiered.formats.checkpoint import CommittedSegment
 
 TAIL_SPLIT_RECORDS = 1 << 20
+MAX_SPLITS = 100_000
+"""Tasks of one job or micro-batch: Spark's driver holds every one of them."""
 _SMALLEST_SPLIT_BYTES = 1 << 20  # About one chunk: nothing smaller is read alone.
 _FIRST_TIMESTAMP_MS = -(2**63)
 _LAST_TIMESTAMP_MS = 2**63 - 1
@@ -215,7 +218,10 @@ def splits(
     sizes: SplitSizes,
     bounds: Bounds = NO_BOUNDS,
 ) -> list[Split]:
-    """One split per task. `cold` pairs each range below the seam with its segments in order; `tail` lies above it."""
+    """One split per task. `cold` pairs each range below the seam with its segments in order; `tail` lies above it.
+
+    Raises InvalidConfig when it would be more than `MAX_SPLITS`.
+    """
     pruned = [
         (each, [one for one in segments if bounds.may_hold_times(one.proven_min_timestamp_ms, one.max_timestamp_ms)])
         for each, segments in cold
@@ -226,21 +232,29 @@ def splits(
         total_records = sum(each.end_offset - each.start_offset for each in tail)
         tail_records = min(tail_records, max(1, total_records // sizes.min_partitions))
         split_bytes = min(split_bytes, max(_SMALLEST_SPLIT_BYTES, total_bytes // sizes.min_partitions))
-    found: list[Split] = []
-    for each, segments in pruned:
-        for part in _by_records(each, sizes.max_records):
-            found += _cold_splits(part, segments, split_bytes, bounds)
-    for each in tail:
-        found += [
-            TailSplit(
-                topic=part.view.topic,
-                topic_id=part.view.topic_id,
-                partition=part.view.partition,
-                start_offset=part.start_offset,
-                end_offset=part.end_offset,
-            )
-            for part in _by_records(each, min(tail_records, sizes.max_records or tail_records))
-        ]
+    cold_splits = (
+        split
+        for each, segments in pruned
+        for part in _by_records(each, sizes.max_records)
+        for split in _cold_splits(part, segments, split_bytes, bounds)
+    )
+    tail_splits = (
+        TailSplit(
+            topic=part.view.topic,
+            topic_id=part.view.topic_id,
+            partition=part.view.partition,
+            start_offset=part.start_offset,
+            end_offset=part.end_offset,
+        )
+        for each in tail
+        for part in _by_records(each, min(tail_records, sizes.max_records or tail_records))
+    )
+    found: list[Split] = list(itertools.islice(itertools.chain(cold_splits, tail_splits), MAX_SPLITS + 1))
+    if len(found) > MAX_SPLITS:
+        raise InvalidConfig(
+            f"the offsets to read make more than {MAX_SPLITS:,} tasks; raise splitBytes or maxRecordsPerPartition, "
+            "lower minPartitions, or read less at once (in a stream: maxOffsetsPerTrigger)"
+        )
     return found
 
 
@@ -299,6 +313,7 @@ def _pieces(segment: CommittedSegment, wanted: OffsetRange, size: int, split_byt
     object's ends: whatever the guess, all chunks are in some piece.
     """
     count = -(-size // split_bytes) if size > split_bytes + split_bytes // 4 else 1
+    count = min(count, MAX_SPLITS + 1)
     before = _position_of(segment, max(wanted.start_offset, segment.base_offset))
     cuts = [0, *(before + size * number // count for number in range(1, count)), segment.log_bytes]
     return [

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ from pyspark_tiered.plan import (
     splits,
     uncovered,
 )
+from tiered.errors import InvalidConfig
 from tiered.formats.checkpoint import CommittedSegment
 
 TOPIC_ID = UUID(int=7)
@@ -134,6 +136,16 @@ def test_min_partitions_cuts_finer() -> None:
     assert len(splits([(wanted, [big])], [], SplitSizes(split_bytes=64 * MIB, min_partitions=8))) == 8
     tail = OffsetRange(view=view(end=1000), start_offset=0, end_offset=1000)
     assert len(splits([], [tail], SplitSizes(split_bytes=64 * MIB, min_partitions=4))) == 4
+
+
+@pytest.mark.parametrize(
+    "sizes", [SplitSizes(split_bytes=1), SplitSizes(split_bytes=64 * MIB, max_records=1)], ids=["bytes", "records"]
+)
+def test_more_tasks_than_a_driver_can_hold_are_refused_before_they_are_made(sizes: SplitSizes) -> None:
+    huge = segment(0, 1 << 40, log_bytes=1 << 50)
+    wanted = OffsetRange(view=view(cold_end=1 << 40, end=1 << 40), start_offset=0, end_offset=1 << 40)
+    with pytest.raises(InvalidConfig, match="more than 100,000 tasks; raise splitBytes"):
+        splits([(wanted, [huge])], [], sizes)
 
 
 def test_the_seam_is_in_neither_part_twice() -> None:
