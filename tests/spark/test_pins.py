@@ -172,7 +172,7 @@ def test_a_stream_holds_what_it_has_not_read_and_gives_it_up_when_it_stops(broke
     assert not more
     # It goes on: the new position is held before the old one is given up.
     append(broker, topic, 10)
-    eventually(lambda: stream.latestOffset({topic: {"0": 40}}, ReadAllAvailable()) == {topic: {"0": 50}})
+    eventually(lambda: stream.latestOffset({topic: {"0": 40}}, ReadAllAvailable())[topic] == {"0": 50})
     eventually(lambda: bool(stream.latestOffset({topic: {"0": 40}}, ReadAllAvailable())) and held(broker) == [(40, 50)])
     eventually(lambda: log_start(broker, topic) >= 38)
     assert log_start(broker, topic) <= 40
