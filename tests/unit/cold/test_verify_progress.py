@@ -40,10 +40,11 @@ def test_the_same_seed_finds_the_same(whole: VerifiedStore) -> None:
     for index in range(3):
         for row in whole.tail(index).chunks:
             whole.flip(index, row.position + 200)
-    found = [whole.verify(sample=ChunkSample(fraction=0.3, seed=seed)).problems for seed in (1, 1, 2)]
-    assert found[0] == found[1]
-    assert found[0] != found[2]
-    assert 0 < len(found[0]) < 12
+    samples = [ChunkSample(fraction=0.1, seed=seed) for seed in range(10)]
+    found = [whole.verify(sample=sample).problems for sample in samples]
+    assert [whole.verify(sample=sample).problems for sample in samples] == found
+    # Which chunk a seed takes depends on the object's name, which is another one each time.
+    assert sum(len(each) for each in found) == sum(len(whole.tail(index).chunks) for index in range(3))
 
 
 # Progress files
