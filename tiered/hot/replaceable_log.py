@@ -5,6 +5,7 @@ stay open for them; whoever comes later finds the new ones. Must never leave an 
 made for: a crash at any moment leaves one of the two files whole, with its own index or with none.
 """
 
+from abc import ABC, abstractmethod
 from contextlib import suppress
 
 from tiered.errors import LogDirFailed
@@ -14,7 +15,7 @@ from tiered.hot.side_files import refusal
 from tiered.rules.compaction import Compacted
 
 
-class ReplaceableLog(LogView):
+class ReplaceableLog(LogView, ABC):
     """The part of a log that compaction changes. Everything here is blocking: call it in a thread, one at a time."""
 
     __slots__ = ()
@@ -39,9 +40,9 @@ class ReplaceableLog(LogView):
         """Whether the segment is still one of the log's."""
         return any(each is segment for each in self._segments)
 
+    @abstractmethod
     def flush(self) -> None:
         """As `Log.flush`."""
-        raise NotImplementedError
 
     def replace_segment(self, old: SegmentState, fresh: SegmentState, path: str) -> bool:
         """Puts the file at `path`, which is on disk for good and which `fresh` describes, in the place of `old`'s.
