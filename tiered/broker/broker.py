@@ -60,6 +60,7 @@ from tiered.hot.flusher import Flusher
 from tiered.ids import TopicId
 from tiered.meta import brokers, liveness
 from tiered.meta.engine import Database
+from tiered.meta.security import Security
 from tiered.metrics import CountersState
 from tiered.runtime import BlockingPool, Clock
 
@@ -83,6 +84,7 @@ class Broker:
         self.rack = options.rack
         self.topics = Topics()
         self.image = ClusterImage()
+        self.security = Security()
         # Neither connects to anything yet. A URL that is none must leave no lock behind.
         self.database = parts.database or Database.open(options.meta_url)
         store = parts.store or open_store(options.store_url, timeout_ms=self.settings.tiered_store_timeout_ms)

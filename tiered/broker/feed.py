@@ -184,6 +184,8 @@ class ChangeFeed:
         image = broker.image
         if found.broker_configs is not None:
             self._take_settings(found.broker_configs)
+        if found.security is not None:
+            broker.security = found.security
         brokers_changed = image.put_brokers(found.brokers, broker.clock.monotonic_ms())
         if found.broker_ids is not None:
             brokers_changed = image.keep_brokers(found.broker_ids) or brokers_changed

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tiered.config.broker import BrokerSettings
+from tiered.config.listeners import ListenerOptions
 from tiered.config.setting import INT_MAX
 from tiered.errors import InvalidConfig
 
@@ -93,6 +94,16 @@ class ServeOptions:
     settings: BrokerSettings
     log_format: str = "text"
     read_only: bool = False
+
+    @property
+    def listener(self) -> ListenerOptions:
+        """Where Kafka clients connect."""
+        return ListenerOptions(
+            host=self.kafka_host,
+            port=self.kafka_port,
+            advertise_host=self.advertise_host,
+            advertise_port=self.advertise_port,
+        )
 
 
 def add_serve_arguments(parser: "argparse.ArgumentParser") -> None:

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from tiered.meta import brokers, cluster, coordinator_slots, partitions, segments, settings, topics
+from tiered.meta import brokers, cluster, coordinator_slots, partitions, security, segments, settings, topics
 from tiered.meta.brokers import BrokerRow
 from tiered.meta.coordinator_slots import SlotRow
 from tiered.meta.partitions import PartitionRow
+from tiered.meta.security import Security
 from tiered.meta.segments import SegmentRow
 from tiered.meta.topics import TopicRow
 
@@ -22,8 +23,8 @@ class ChangeSet:
     """Every row that changed, as it is now. Ask with `number` next time.
 
     Deleted topics come with `deleted_at_ms`; their partitions come too. `broker_configs` is all of them
-    when any has changed, else None. `broker_ids` is everyone registered, None where nothing changed: who is
-    missing was unregistered. Rows that were deleted for good had changed before: topics were
+    when any has changed, else None; `security` likewise. `broker_ids` is everyone registered, None where nothing
+    changed: who is missing was unregistered. Rows that were deleted for good had changed before: topics were
     deleted, segments purged.
     """
 
@@ -35,6 +36,7 @@ class ChangeSet:
     broker_configs: Mapping[int | None, Mapping[str, str]] | None
     slots: tuple[SlotRow, ...] = ()
     broker_ids: frozenset[int] | None = None
+    security: Security | None = None
 
 
 def since(conn: Connection, number: int) -> ChangeSet:
@@ -51,4 +53,5 @@ def since(conn: Connection, number: int) -> ChangeSet:
         broker_configs=settings.load_all(conn) if now.settings_change_number > number else None,
         slots=coordinator_slots.changed_since(conn, number),
         broker_ids=brokers.load_ids(conn),
+        security=security.load_all(conn) if now.security_change_number > number else None,
     )

@@ -34,6 +34,7 @@ class ClusterRow:
     created_at_ms: int
     change_number: int
     settings_change_number: int
+    security_change_number: int = 0
 
 
 def ensure(conn: Connection, *, cluster_id: str, now_ms: int) -> ClusterRow:
@@ -101,7 +102,11 @@ def end_if_idle(dialect: str) -> tuple[ColumnElement[Any], ...]:
 
 
 _ROW = select(
-    cluster.c.cluster_id, cluster.c.created_at_ms, cluster.c.change_number, cluster.c.settings_change_number
+    cluster.c.cluster_id,
+    cluster.c.created_at_ms,
+    cluster.c.change_number,
+    cluster.c.settings_change_number,
+    cluster.c.security_change_number,
 ).where(cluster.c.id == ONLY_ROW)
 
 

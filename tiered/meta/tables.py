@@ -1,7 +1,8 @@
 """The tables of the catalogue, as SQLAlchemy Core describes them: one text for SQLite and PostgreSQL.
 
 Owns names, types, keys and the constraints that keep rows sane even against a bug in this code. Must
-never hold a statement. A change here needs a revision in `migrations/versions`; a test compares the two.
+never hold a statement. A change here needs a revision in `migrations/versions`; a test compares the two. Those of
+security are in `security_tables`.
 
 Why each change of topics, partitions, brokers, settings or segments carries a `change_number`: see
 `tiered.meta.changes`. Times are milliseconds since 1970 UTC.
@@ -89,6 +90,7 @@ cluster = Table(
     Column("created_at_ms", BigInteger, nullable=False),
     Column("change_number", BigInteger, nullable=False),
     Column("settings_change_number", BigInteger, nullable=False),
+    Column("security_change_number", BigInteger, nullable=False, server_default=text("0")),
     CheckConstraint("id = 1", name="only_row"),
 )
 

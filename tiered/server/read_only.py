@@ -29,6 +29,7 @@ class ReadOnlyServer:
             clock=self.replica.clock,
             counters=self.replica.counters,
             settings=lambda: self.replica.settings,
+            options=options.listener,
         )
         self._http = HttpDoor(self.replica, READ_ONLY)
         self.kafka_address = ("", 0)

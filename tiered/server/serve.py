@@ -42,6 +42,7 @@ class Server:
             clock=self.broker.clock,
             counters=self.broker.counters,
             settings=lambda: self.broker.settings,
+            options=options.listener,
         )
         self._http = HttpDoor(self.broker)
         self.kafka_address = ("", 0)

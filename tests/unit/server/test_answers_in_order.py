@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tiered.config.listeners import ListenerOptions
 from tiered.errors import RequestTimedOut
 from tiered.server.kafka.buffers import BufferPool
 from tiered.server.kafka.connection import Connection
@@ -144,7 +145,7 @@ async def client() -> AsyncIterator[Client]:
     near.setblocking(False)
     async with asyncio.TaskGroup() as group:
         echo = Echo(group)
-        connection = Connection(far, echo, BufferPool(), "test", 0.0)
+        connection = Connection(far, echo, BufferPool(), "test", 0.0, ListenerOptions())
         yield Client(near, echo)
         connection.close()
     near.close()

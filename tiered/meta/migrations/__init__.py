@@ -12,7 +12,7 @@ from sqlalchemy import Connection, insert, inspect, text
 
 from tiered.errors import InvalidConfig
 
-REVISIONS = ("0001", "0002", "0003", "0004")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005")
 """All revisions that this code knows, oldest first: the files in `versions`."""
 
 DEADLINE_MS = 120_000
@@ -59,9 +59,10 @@ def upgrade(conn: Connection) -> None:
 
 def create(conn: Connection) -> None:
     """Everything that the revisions would make, in an empty database; later ones find it at the newest."""
-    from tiered.meta import views
+    from tiered.meta import security_tables, views
     from tiered.meta.tables import ONLY_ROW, metadata, producer_id_block
 
+    assert security_tables.acl.metadata is metadata, "they are among those created"
     metadata.create_all(conn)
     views.install(conn, REVISIONS[-1])
     conn.exec_driver_sql(

@@ -12,8 +12,10 @@ import logging
 import socket
 import struct
 
+from tiered.config.listeners import ListenerOptions
 from tiered.errors import MalformedRequest, Throttled, TieredError
 from tiered.file_slice import FileSlice
+from tiered.rules.principal import ANONYMOUS, Principal
 from tiered.server.kafka.buffers import BufferPool
 from tiered.server.kafka.foreign import foreign_protocol
 from tiered.server.kafka.frame_handler import FrameHandler
@@ -68,13 +70,23 @@ class Connection:
         "gathers_until_ms",
         "host",
         "last_active_ms",
+        "listener",
         "local_host",
         "local_port",
         "partial_since_ms",
+        "principal",
         "progress_ms",
     )
 
-    def __init__(self, sock: socket.socket, handler: FrameHandler, pool: BufferPool, host: str, now_ms: float) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        handler: FrameHandler,
+        pool: BufferPool,
+        host: str,
+        now_ms: float,
+        listener: ListenerOptions,
+    ) -> None:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = sock
@@ -98,6 +110,9 @@ class Connection:
         self.gathers_until_ms = 0.0
         """A follower that asks before is answered a little later: see `follower_fetch`."""
         self.host = host
+        self.listener = listener
+        self.principal: Principal | None = None if listener.protocol.uses_sasl else ANONYMOUS
+        """Who this is; None until the client has authenticated."""
         self.local_host: str = sock.getsockname()[0]
         self.local_port: int = sock.getsockname()[1]
         self.last_active_ms = now_ms

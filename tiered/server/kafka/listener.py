@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from tiered.config import BrokerSettings
+from tiered.config.listeners import ListenerOptions
 from tiered.config.setting import INT_MAX
 from tiered.metrics import CountersState
 from tiered.runtime import Clock, every
@@ -56,7 +57,9 @@ class KafkaListener:
         clock: Clock,
         counters: CountersState,
         settings: Callable[[], BrokerSettings],
+        options: ListenerOptions,
     ) -> None:
+        self.options = options
         self.max_frame_bytes = settings().socket_request_max_bytes
         self.max_other_frame_bytes = min(settings().tiered_request_max_bytes, self.max_frame_bytes)
         self.unsent_bytes = 0
@@ -192,7 +195,7 @@ class KafkaListener:
             sock.close()
             return
         try:
-            connection = Connection(sock, self, self._pool, host, self._clock.monotonic_ms())
+            connection = Connection(sock, self, self._pool, host, self._clock.monotonic_ms(), self.options)
         except OSError:  # The client has already gone.
             sock.close()
             return
