@@ -55,6 +55,22 @@ def test_fault_that_stays_ends_as_store_unavailable(
     assert faults.count("GET") == 5
 
 
+def test_answer_that_trickles_is_cut_though_no_single_wait_is_long(
+    truth: S3Store, faults: FaultyS3, prefix: str
+) -> None:
+    truth.put("k", DATA)
+    impatient = opened(faults.url, prefix, read_timeout_ms=400)
+    try:
+        # At this pace the first answer alone would take four minutes.
+        faults.inject(FaultKind.TRICKLE, method="GET", seconds=0.05)
+        assert impatient.get_range("k", 100, 5_000) == DATA[100:5_100]
+        faults.inject(FaultKind.TRICKLE, method="GET", seconds=0.05)
+        assert impatient.get("k", max_bytes=len(DATA))[0] == DATA
+    finally:
+        impatient.close()
+    assert (faults.count("GET"), impatient.state.retries) == (4, 2)
+
+
 def test_whole_object_that_arrives_in_half_is_fetched_again(store: S3Store, truth: S3Store, faults: FaultyS3) -> None:
     truth.put("k", DATA)
     faults.inject(FaultKind.TRUNCATE, method="GET", times=2)

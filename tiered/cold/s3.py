@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import closing, suppress
 from typing import Any
 
+from tiered.cold.body_deadlines import BodyDeadlines
 from tiered.cold.object_store import Checksum, ObjectInfo, S3Address, StoreCapabilities, check_key, read_joined
 from tiered.cold.request_counts import PART_BYTES
 from tiered.cold.s3_failure import Meaning
@@ -49,6 +50,7 @@ class S3Store:
     ) -> None:
         self._address = address
         self._part_bytes = part_bytes
+        self._deadlines = BodyDeadlines(SystemClock(), wait_ms=read_timeout_ms)
         self._requests = S3Requests(
             address,
             max_requests=max_requests,
@@ -156,7 +158,7 @@ class S3Store:
 
         def read() -> tuple[bytes, str]:
             answer = self._requests.client.get_object(Bucket=self._bucket, Key=name)
-            with closing(answer["Body"]) as body:
+            with closing(answer["Body"]) as body, self._deadlines.watched(body, answer["ContentLength"]):
                 if answer["ContentLength"] > max_bytes:
                     raise CorruptObject(
                         f"object {key} has {answer['ContentLength']} bytes, more than the {max_bytes} it may have"
@@ -179,7 +181,7 @@ class S3Store:
         def read() -> bytes:
             wanted = f"bytes={start}-{start + length - 1}"
             answer = self._requests.client.get_object(Bucket=self._bucket, Key=name, Range=wanted)
-            with closing(answer["Body"]) as body:
+            with closing(answer["Body"]) as body, self._deadlines.watched(body, length):
                 _check_range(answer, key, start, length)
                 data: bytes = body.read()
                 if len(data) != length:
@@ -262,6 +264,7 @@ class S3Store:
 
     def close(self) -> None:
         self._requests.close()
+        self._deadlines.close()
         self._uploads.close()
 
     # Conditions

@@ -31,6 +31,7 @@ class FaultKind(Enum):
     RESET_AFTER = "the request is carried out, then the connection is reset without an answer"
     TRUNCATE = "sends half of the body it announced, then closes"
     DELAY = "answers, but only after `seconds`"
+    TRICKLE = "sends the body byte by byte, one each `seconds`"
     WHOLE = "answers a ranged GET with 200 and the whole object"
     WRONG_RANGE = "answers a ranged GET with the range that begins one byte later"
     NO_CONTENT_RANGE = "answers 206 without a Content-Range"
@@ -321,6 +322,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.flush()
             self.close_connection = True
             return
+        if fault is FaultKind.TRICKLE:
+            self._trickle(status, headers, data, seconds)
+            return
         self._answer(status, headers, data)
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _serve  # noqa: N815
@@ -361,6 +365,18 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(data)
+
+    def _trickle(self, status: int, headers: list[tuple[str, str]], data: bytes, seconds: float) -> None:
+        self._answer(status, headers, b"")
+        for position in range(len(data)):
+            try:
+                self.wfile.write(data[position : position + 1])
+            except OSError:  # The client has had enough.
+                break
+            if self.faults.healed.wait(seconds):
+                self.wfile.write(data[position + 1 :])
+                return
+        self.close_connection = True
 
     def _reset(self) -> None:
         """RST instead of FIN: what a client sees when a load balancer drops it."""
