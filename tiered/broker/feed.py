@@ -18,8 +18,8 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
+from tiered.broker import committed_rows
 from tiered.broker.partition import Partition
-from tiered.broker.segment_lifecycle import committed_segment
 from tiered.broker.topics import Topic
 from tiered.config import TopicConfig
 from tiered.errors import InvalidConfig, MetadataUnavailable, TieredError
@@ -29,10 +29,8 @@ from tiered.meta import changes, cluster
 from tiered.meta.changes import ChangeSet
 from tiered.meta.listener import Listener
 from tiered.meta.partitions import PartitionRow
-from tiered.meta.segments import SegmentRow
 from tiered.meta.topics import TopicRow
 from tiered.rules.replica_set import NO_LEADER
-from tiered.rules.segment_states import SegmentState
 
 if TYPE_CHECKING:
     from tiered.broker.broker import Broker
@@ -195,7 +193,7 @@ class ChangeFeed:
         for row in rows:
             self._count_election(row)
             image.put_row(row)
-        committed = _by_partition(found.segments)
+        committed = committed_rows.by_partition(found.segments)
         touched = await self._apply_rows(rows, committed)
         if brokers_changed:
             broker.replication.brokers_changed()
@@ -257,7 +255,7 @@ class ChangeFeed:
             if partition is None or self._broker.broker_id not in row.replicas:
                 continue
             before = (partition.cold_end_offset, partition.log_start_offset, partition.leader_epoch)
-            partition.learn_segments(told.pop(row.topic_partition, ()))
+            committed_rows.apply(self._broker, partition, told.pop(row.topic_partition, ()))
             if row.leader == self._broker.broker_id and partition.log.log_end_offset < partition.cold_end_offset:
                 await self._broker.loader.begin_at_cold_end(partition)
             partition.apply_row(row, broker_epoch=self._broker.broker_epoch)
@@ -267,7 +265,7 @@ class ChangeFeed:
         for key, segments in told.items():
             partition = self._open_partition(key)
             if partition is not None:
-                partition.learn_segments(segments)
+                committed_rows.apply(self._broker, partition, segments)
         return touched
 
     def _count_election(self, row: PartitionRow) -> None:
@@ -387,14 +385,3 @@ class ChangeFeed:
                 self._waiting.append((wanted, future))
             elif not future.done():
                 future.set_result(None)
-
-
-def _by_partition(rows: Iterable[SegmentRow]) -> dict[TopicPartition, list[CommittedSegment]]:
-    """The committed segments among `rows`, oldest first. Retired ones leave with the partition's log start."""
-    found: dict[TopicPartition, list[CommittedSegment]] = {}
-    for row in rows:
-        if row.state is SegmentState.COMMITTED:
-            found.setdefault(TopicPartition(TopicId(row.topic_id), row.partition), []).append(committed_segment(row))
-    for segments in found.values():
-        segments.sort(key=lambda each: each.base_offset)
-    return found

@@ -5,7 +5,7 @@ Owns every change of the partition's state; each is one function without an awai
 `replication.isr_changes` do and report here what was committed.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -296,6 +296,23 @@ class Partition(Replica):
             # A gap is what retention took meanwhile: the row that says so may be waiting for a truncation to end.
             self._cold_end_offset = max(self._cold_end_offset, segment.base_offset)
             self.uploaded(segment)
+
+    def apply_segments(self, committed: Sequence[CommittedSegment]) -> bool:
+        """As `learn_segments`, of rows as they are in SQL by the feed and by nothing older: whether among them was one
+        that compaction has put in the place of another."""
+        is_changed = False
+        for segment in committed:
+            index = bisect_left(self._committed, segment.base_offset, key=lambda each: each.base_offset)
+            if index == len(self._committed) or segment.end_offset > self._cold_end_offset:
+                continue
+            before = self._committed[index]
+            if before.base_offset == segment.base_offset and before.object_id != segment.object_id:
+                assert before.end_offset == segment.end_offset, f"{self.name}: a swap moved {before.end_offset}"
+                self._committed[index] = segment
+                self.cold_bytes += segment.size_bytes - before.size_bytes
+                is_changed = True
+        self.learn_segments(committed)
+        return is_changed
 
     def moved_log_start(self, log_start_offset: int) -> None:
         """SQL has moved `log_start_offset`; whole segments below it are gone from the catalogue."""

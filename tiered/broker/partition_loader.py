@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tiered.broker.committed_rows import committed_segment
 from tiered.broker.partition import Partition, Role, log_config
-from tiered.broker.segment_lifecycle import committed_segment
 from tiered.broker.topics import Topic
 from tiered.errors import LogDirFailed, TieredError
 from tiered.formats.checkpoint import CommittedSegment

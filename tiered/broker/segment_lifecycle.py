@@ -17,6 +17,7 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from tiered.broker import tier_plan
+from tiered.broker.committed_rows import committed_segment
 from tiered.broker.partition import Partition
 from tiered.cold import uploader
 from tiered.cold.object_store import ObjectInfo
@@ -95,12 +96,12 @@ class SegmentLifecycle:
     async def _previous_root(self, partition: Partition) -> str:
         """The root hash that the next object's footer names: the chain shows a swapped or missing object."""
         if partition.committed:
-            return partition.committed[-1].root_sha256
+            return partition.committed[-1].chain_root_sha256
         where = partition.topic_partition
         newest = await self._broker.database.run(
             lambda conn: segments.newest_ever_committed(conn, where.topic_id, where.partition)
         )
-        return NO_ROOT if newest is None else newest.root_sha256
+        return NO_ROOT if newest is None else committed_segment(newest).chain_root_sha256
 
     def _describe(self, partition: Partition, local: SegmentFile, previous_root: str) -> DescribedSegment:
         """Reads and hashes the local file; runs in a thread. Corrupt bytes end the upload, never reach the store."""
@@ -335,7 +336,8 @@ class SegmentLifecycle:
         rows = await broker.database.run(list_some)
         if not rows:
             return 0
-        # No checkpoint may name an object that is gone: readers plan from them.
+        # No checkpoint may name an object that is gone: readers plan from them. Some were retired by others than us.
+        await broker.feed.refresh()
         await broker.checkpoints.write_stale()
         gone: list[UUID] = []
         for row in rows:
@@ -377,23 +379,3 @@ class SegmentLifecycle:
             lambda conn: segments.forget_purged(conn, purged_before_ms=before_ms, limit=FORGET_BATCH)
         ):
             pass
-
-
-def committed_segment(row: SegmentRow) -> CommittedSegment:
-    """The row as checkpoints and readers know it."""
-    assert row.committed_at_ms is not None
-    return CommittedSegment(
-        base_offset=row.base_offset,
-        end_offset=row.end_offset,
-        leader_epoch=row.leader_epoch,
-        object_key=row.object_key,
-        object_id=row.object_id,
-        size_bytes=row.size_bytes,
-        log_bytes=row.log_bytes,
-        min_timestamp_ms=row.min_timestamp_ms,
-        max_timestamp_ms=row.max_timestamp_ms,
-        record_count=row.record_count,
-        root_sha256=row.root_sha256,
-        previous_root_sha256=row.previous_root_sha256,
-        committed_at_ms=row.committed_at_ms,
-    )

@@ -6,16 +6,26 @@ Every function blocks. Must never know a broker or an event loop.
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 from uuid import UUID
 
 from tiered.cold.object_store import ObjectStore
-from tiered.errors import CorruptObject, FencedLeaderEpoch, InvalidConfig, LostRace, ObjectExists, ObjectMissing
+from tiered.errors import (
+    Corrupt,
+    CorruptObject,
+    FencedLeaderEpoch,
+    InvalidConfig,
+    LostRace,
+    ObjectExists,
+    ObjectMissing,
+)
 from tiered.formats import object_key
 from tiered.formats.checkpoint import (
     PAGE_ENTRIES,
     CheckpointPage,
     ClusterCheckpoint,
     CommittedSegment,
+    PageRef,
     PartitionCheckpoint,
     decode_checkpoint_page,
     decode_cluster_checkpoint,
@@ -23,9 +33,9 @@ from tiered.formats.checkpoint import (
     encode_cluster_checkpoint,
     encode_partition_checkpoint,
     sealed,
-    with_pages_of,
 )
 from tiered.formats.checkpoint_bytes import MAX_CHECKPOINT_BYTES
+from tiered.formats.checkpoint_pages import with_pages_of
 
 _WRITE_ATTEMPTS = 3
 _READ_ATTEMPTS = 3
@@ -70,7 +80,8 @@ def write_partition_checkpoint(
         before, etag = _head_to_replace(store, checkpoint)
         _require_own(before, checkpoint)
         version = max(checkpoint.version, before.version + 1 if before is not None else 1)
-        result = sealed(with_pages_of(before, replace(checkpoint, version=version)), page_entries)
+        taken_over = with_pages_of(before, replace(checkpoint, version=version), partial(_page_of, store, before))
+        result = sealed(taken_over, page_entries)
         if before is not None and _says_the_same(before, result.checkpoint):
             return before
         for reference, data in result.pages:
@@ -113,6 +124,15 @@ def _require_own(before: PartitionCheckpoint | None, checkpoint: PartitionCheckp
 
 def _says_the_same(before: PartitionCheckpoint, after: PartitionCheckpoint) -> bool:
     return replace(after, version=before.version, high_watermark=before.high_watermark) == before
+
+
+def _page_of(store: ObjectStore, head: PartitionCheckpoint | None, reference: PageRef) -> tuple[CommittedSegment, ...]:
+    """What is in a page of the head; nothing when that is lost or damaged: it is sealed anew then."""
+    assert head is not None, "whoever has a page has its head"
+    try:
+        return read_page(store, reference.key, head).segments
+    except Corrupt:
+        return ()
 
 
 def _put_page(store: ObjectStore, key: str, data: bytes) -> None:

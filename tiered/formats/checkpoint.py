@@ -9,8 +9,8 @@ that member (`checkpoint_bytes`). Offsets are numbers, hashes hexadecimal, ids i
 
 Migration: a reader refuses formats that it does not know. Members it does not know are hashed and skipped, so
 what readers can do without is added within `/1`. Such a member is left out where nothing is known, and a checkpoint
-without it is read as one that knows nothing: `high_watermark` of a partition; `replication_factor` of a topic;
-`settings`, `previous_cluster_ids` and `pins` of a cluster.
+without it is read as one that knows nothing: `high_watermark` of a partition; `uploaded_root_sha256` of a segment;
+`replication_factor` of a topic; `settings`, `previous_cluster_ids` and `pins` of a cluster.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,6 +41,8 @@ class CommittedSegment:
 
     `size_bytes` is the whole object, `log_bytes` the batches in it; hashes are 64 hexadecimal digits.
     `max_timestamp_ms` bounds the records' times; `min_timestamp_ms` does so only if it is proven, see `ChunkRow`.
+    `uploaded_root_sha256` is the root of the object that a broker uploaded for these offsets, where compaction has put
+    another in its place; None where it is still that one.
     """
 
     base_offset: int
@@ -57,6 +59,12 @@ class CommittedSegment:
     root_sha256: str
     previous_root_sha256: str
     committed_at_ms: int
+    uploaded_root_sha256: str | None = None
+
+    @property
+    def chain_root_sha256(self) -> str:
+        """What the next segment names as its previous root: it stays when the object is replaced (decision 0016)."""
+        return self.root_sha256 if self.uploaded_root_sha256 is None else self.uploaded_root_sha256
 
     @property
     def proven_min_timestamp_ms(self) -> int | None:
@@ -159,23 +167,6 @@ def sealed(checkpoint: PartitionCheckpoint, page_entries: int = PAGE_ENTRIES) ->
         new.append((page_ref(page), encode_checkpoint_page(page)))
     pages = (*kept, *(reference for reference, _ in new))
     return Sealed(checkpoint=replace(checkpoint, pages=pages, segments=segments), pages=tuple(new))
-
-
-def with_pages_of(previous: PartitionCheckpoint | None, checkpoint: PartitionCheckpoint) -> PartitionCheckpoint:
-    """`checkpoint` with the sealed pages of the head before it, and without the segments that these hold.
-
-    So a head made from all committed rows does not seal them anew each time. Pages below the log start are
-    left out. Where the pages do not meet the segments that are given, none is taken over.
-    """
-    if previous is None or (previous.topic_id, previous.partition) != (checkpoint.topic_id, checkpoint.partition):
-        return checkpoint
-    pages = tuple(page for page in previous.pages if page.end_offset > checkpoint.log_start_offset)
-    if checkpoint.pages or not pages:
-        return checkpoint
-    covered = pages[-1].end_offset
-    newer = tuple(segment for segment in checkpoint.segments if segment.base_offset >= covered)
-    meets = newer[0].base_offset == covered if newer else checkpoint.cold_end_offset == covered
-    return replace(checkpoint, pages=pages, segments=newer) if meets else checkpoint
 
 
 def page_ref(page: CheckpointPage) -> PageRef:
@@ -340,6 +331,7 @@ def _segments_as_json(segments: Sequence[CommittedSegment]) -> list[dict[str, An
             "root_sha256": each.root_sha256,
             "previous_root_sha256": each.previous_root_sha256,
             "committed_at_ms": each.committed_at_ms,
+            **_if_known("uploaded_root_sha256", each.uploaded_root_sha256),
         }
         for each in segments
     ]
@@ -362,6 +354,7 @@ def _segments_from(fields: Fields) -> tuple[CommittedSegment, ...]:
             root_sha256=each.hexadecimal("root_sha256"),
             previous_root_sha256=each.hexadecimal("previous_root_sha256"),
             committed_at_ms=each.integer("committed_at_ms"),
+            uploaded_root_sha256=(each.hexadecimal("uploaded_root_sha256") if "uploaded_root_sha256" in each else None),
         )
         for each in fields.objects("segments")
     )

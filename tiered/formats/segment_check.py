@@ -100,12 +100,12 @@ def check_follows(before: CommittedSegment | None, segment: CommittedSegment, lo
             first_offset=segment.base_offset,
             last_offset=min(before.end_offset, segment.end_offset) - 1,
         )
-    elif before is not None and segment.previous_root_sha256 != before.root_sha256:
+    elif before is not None and segment.previous_root_sha256 != before.chain_root_sha256:
         yield of_segment(
             segment,
             FaultKind.CHAIN,
             f"it follows a segment with root {segment.previous_root_sha256[:16]}, and the one before it has "
-            f"{before.root_sha256[:16]}: one of them was replaced",
+            f"{before.chain_root_sha256[:16]}: one of them was replaced",
         )
 
 

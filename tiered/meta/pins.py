@@ -264,6 +264,35 @@ def refuse_retirement(
         )
 
 
+def refuse_replacement(conn: Connection, topic_id: UUID, number: int, *, start_offset: int, end_offset: int) -> None:
+    """Returns when objects of these offsets may be replaced by compacted ones; the caller holds the number.
+
+    Raises `Pinned` where a snapshot holds any of them. A pin does not: its reader goes on in the objects it found.
+    """
+    statement = (
+        select(pinned_range, pin.c.name, pin.c.owner)
+        .join(pin, pin.c.pin_id == pinned_range.c.pin_id)
+        .where(
+            pinned_range.c.topic_id == topic_id,
+            pinned_range.c.partition == number,
+            pinned_range.c.start_offset < pinned_range.c.end_offset,
+            pinned_range.c.start_offset < end_offset,
+            pinned_range.c.end_offset > start_offset,
+            pin.c.name.is_not(None),
+            _is_live(conn),
+        )
+        .order_by(pinned_range.c.start_offset)
+        .limit(1)
+    )
+    row = conn.execute(statement).one_or_none()
+    if row is not None:
+        what = f"offsets {row.start_offset} to {row.end_offset} of partition {number} of topic {topic_id}"
+        raise Pinned(
+            f"{what} cannot be compacted: snapshot {row.name} holds them as they are; `tiered snapshot delete "
+            f"{row.name}` frees them, if nobody needs it"
+        )
+
+
 def refuse_deletion(conn: Connection, topic_id: UUID, topic_name: str) -> None:
     """Returns when the topic may be deleted. Raises `Pinned` where a snapshot holds any of it."""
     found = list_live(conn, named=True, topic_id=topic_id)

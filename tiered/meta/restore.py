@@ -301,6 +301,7 @@ def _segment_row(
         "planned_at_ms": committed.committed_at_ms,
         "deadline_ms": committed.committed_at_ms,
         "committed_at_ms": committed.committed_at_ms,
+        "uploaded_root_sha256": committed.uploaded_root_sha256,
         "change_number": number,
     }
 

@@ -204,6 +204,8 @@ segment = Table(
     Column("purge_after_ms", BigInteger),
     Column("purged_at_ms", BigInteger),
     Column("change_number", BigInteger, nullable=False, index=True),
+    # The root of the object that was uploaded for these offsets, where compaction has put another in its place.
+    Column("uploaded_root_sha256", String(64)),
     ForeignKeyConstraint(["topic_id", "partition"], ["partition.topic_id", "partition.partition"]),
     CheckConstraint(f"state IN ({_states})", name="state"),
     CheckConstraint("0 <= base_offset AND base_offset < end_offset", name="offsets"),

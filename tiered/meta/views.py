@@ -228,6 +228,7 @@ REVISIONS: Mapping[str, tuple[View, ...]] = MappingProxyType(
         "0003": (*_FIRST, _PARTITIONS),
         "0004": (*_FIRST, _PARTITIONS, _PINS),
         "0005": (*_FIRST, _PARTITIONS, _PINS),
+        "0006": (*_FIRST, _PARTITIONS, _PINS),
     }
 )
 """The views as each revision leaves them. 0002 and 0005 change none, 0003 and 0004 add one each."""

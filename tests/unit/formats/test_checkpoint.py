@@ -26,8 +26,8 @@ from tiered.formats.checkpoint import (
     encode_partition_checkpoint,
     page_ref,
     sealed,
-    with_pages_of,
 )
+from tiered.formats.checkpoint_pages import with_pages_of
 from tiered.formats.pin_entries import PinnedOffsets
 from tiered.meta.pins import MAX_RANGES
 

@@ -13,9 +13,9 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
+from tiered.broker.committed_rows import committed_segment
 from tiered.broker.partition import Partition
 from tiered.broker.reconcile.findings import OF_COMPARISON, Finding, FindingKind, Findings
-from tiered.broker.segment_lifecycle import committed_segment
 from tiered.formats import object_key
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.ids import TopicPartition
