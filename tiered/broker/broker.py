@@ -15,6 +15,7 @@ from tiered.broker import tier_plan
 from tiered.broker.admin import Admin
 from tiered.broker.changes import Changes
 from tiered.broker.checkpoints import CheckpointWriter
+from tiered.broker.client_quotas import ClientQuotas
 from tiered.broker.cold_pacing import ColdPacing
 from tiered.broker.compaction import CompactionRounds
 from tiered.broker.controller import Controller
@@ -85,6 +86,7 @@ class Broker:
         self.topics = Topics()
         self.image = ClusterImage()
         self.security = Security()
+        self.client_quotas = ClientQuotas(self)
         # Neither connects to anything yet. A URL that is none must leave no lock behind.
         self.database = parts.database or Database.open(options.meta_url)
         store = parts.store or open_store(options.store_url, timeout_ms=self.settings.tiered_store_timeout_ms)

@@ -20,6 +20,7 @@ from tiered.cli.arguments import (
 )
 from tiered.cli.broker_arguments import add_brokers, add_cluster, add_moves_of_topics
 from tiered.cli.group_arguments import add_groups
+from tiered.cli.quota_arguments import add_quotas
 from tiered.cli.reconcile_arguments import add_reconcile
 from tiered.cli.retention_arguments import add_retention
 from tiered.cli.store_arguments import add_store_commands
@@ -51,6 +52,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_groups(commands)
     add_brokers(commands)
     add_cluster(commands)
+    add_quotas(commands)
     add_store_commands(commands)
     _add_doctor(commands)
     _add_completion(commands)

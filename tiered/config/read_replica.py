@@ -5,11 +5,12 @@ Owns their names, defaults and bounds; `BrokerSettings` has them along with all 
 
 from dataclasses import dataclass
 
+from tiered.config.limits import LimitSettings
 from tiered.config.setting import ConfigType, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadReplicaSettings:
+class ReadReplicaSettings(LimitSettings):
     """How a read replica keeps up with its bucket."""
 
     # fmt: off

@@ -47,6 +47,15 @@ class EffectiveQuota:
     client_id: str | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaChange:
+    """One quota of one entity gets this value; None takes it away."""
+
+    entity: QuotaEntity
+    quota: str
+    value: float | None
+
+
 class QuotaTable:
     """All quotas of a cluster, by what they limit. Looking one up takes eight steps, however many there are."""
 

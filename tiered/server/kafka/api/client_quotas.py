@@ -1,0 +1,141 @@
+"""DescribeClientQuotas (key 48) and AlterClientQuotas (key 49), versions 0 to 1 each (KIP-546, KIP-612).
+
+Users and client ids have producer_byte_rate, consumer_byte_rate, request_percentage and controller_mutation_rate;
+addresses have connection_creation_rate. A null name is the default of its kind. Each entity of a change is checked for
+itself; those that are right are committed together, and count on this broker when it answers. `validate_only` changes
+nothing. An address is given as it is, and no name of a host. A read replica has no quotas.
+"""
+
+from collections.abc import Sequence
+from ipaddress import ip_address
+from typing import Any
+
+from tiered.errors import InvalidRequest, TieredError, UnsupportedVersion
+from tiered.rules.quotas import DEFAULT, MatchType, QuotaChange, QuotaEntity, QuotaFilter
+from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.error_mapping import NONE, error_code
+
+_PARTS = {"user": "user", "client-id": "client_id", "ip": "ip"}
+_EXACT, _DEFAULT, _ANY = 0, 1, 2
+
+
+async def describe(context: Context, request: Any, reply: Any) -> Any:
+    code, message, entries = NONE, None, None
+    try:
+        found = context.broker.client_quotas.describe(_filter(request.components, strict=request.strict))
+        entries = [
+            reply.EntryData(
+                entity=[
+                    reply.EntityData(entity_type=kind, entity_name=getattr(entity, part) or None)
+                    for kind, part in _PARTS.items()
+                    if getattr(entity, part) is not None
+                ],
+                values=[reply.ValueData(key=name, value=value) for name, value in values.items()],
+            )
+            async for entity, values in in_turns(found.items())
+        ]
+    except TieredError as error:
+        code, message = error_code(error), str(error)
+    return reply.DescribeClientQuotasResponse(error_code=code, error_message=message, entries=entries)
+
+
+def _filter(components: Sequence[Any], *, strict: bool) -> QuotaFilter:
+    parts: dict[str, tuple[MatchType, str]] = {}
+    for each in components:
+        part = _PARTS.get(each.entity_type)
+        if part is None:
+            raise UnsupportedVersion(f"entity type {each.entity_type[:80]!r} is unknown; {', '.join(_PARTS)} are known")
+        if part in parts:
+            raise InvalidRequest(f"entity type {each.entity_type} stands twice in the filter")
+        if (each.match is not None) != (each.match_type == _EXACT):
+            raise InvalidRequest("a name is given where one is matched exactly (match type 0), and nowhere else")
+        if each.match_type == _EXACT:
+            parts[part] = (MatchType.EXACT, each.match)
+        elif each.match_type in (_DEFAULT, _ANY):
+            parts[part] = (MatchType.DEFAULT if each.match_type == _DEFAULT else MatchType.ANY, DEFAULT)
+        else:
+            raise InvalidRequest(f"match type {each.match_type} is unknown; 0 (exact), 1 (default) and 2 (any) are")
+    if "ip" in parts and len(parts) > 1:
+        raise InvalidRequest("an address goes with no user and no client id; ask for them apart")
+    return QuotaFilter(parts=parts, strict=strict)
+
+
+async def alter(context: Context, request: Any, reply: Any) -> Any:
+    quotas = context.broker.client_quotas
+    changes: list[QuotaChange] = []
+    errors: list[TieredError | None] = []
+    changed: set[int] = set()
+    seen: set[QuotaEntity] = set()
+    async for at, entry in _numbered(request.entries):
+        try:
+            entity = _entity(entry.entity)
+            if entity in seen:
+                raise InvalidRequest("this entity stands twice in the request")
+            seen.add(entity)
+            values = {op.key: None if op.remove else op.value for op in entry.ops}
+            if len(values) != len(entry.ops):
+                raise InvalidRequest("a quota stands twice for this entity")
+            quotas.check(entity, values)
+        except TieredError as error:
+            errors.append(error)
+            continue
+        errors.append(None)
+        changed.add(at)
+        changes += [QuotaChange(entity=entity, quota=name, value=value) for name, value in values.items()]
+    if changes and not request.validate_only:
+        try:
+            await quotas.alter(changes)
+        except TieredError as error:
+            errors = [error if at in changed else each for at, each in enumerate(errors)]
+    return reply.AlterClientQuotasResponse(
+        entries=[
+            reply.EntryData(
+                error_code=NONE if error is None else error_code(error),
+                error_message=None if error is None else str(error),
+                entity=[
+                    reply.EntityData(entity_type=each.entity_type, entity_name=each.entity_name)
+                    for each in entry.entity
+                ],
+            )
+            for entry, error in zip(request.entries, errors, strict=True)
+        ]
+    )
+
+
+async def _numbered(entries: Sequence[Any]) -> Any:
+    at = 0
+    async for entry in in_turns(entries):
+        yield at, entry
+        at += 1
+
+
+def _entity(parts: Sequence[Any]) -> QuotaEntity:
+    names: dict[str, str] = {}
+    for each in parts:
+        part = _PARTS.get(each.entity_type)
+        if part is None:
+            raise InvalidRequest(f"entity type {each.entity_type[:80]!r} is unknown; {', '.join(_PARTS)} are known")
+        if part in names:
+            raise InvalidRequest(f"entity type {each.entity_type} stands twice in one entity")
+        if each.entity_name == "":
+            raise InvalidRequest(f"an empty name of {each.entity_type}; null is the default for all others")
+        names[part] = each.entity_name or DEFAULT
+    if not names:
+        raise InvalidRequest("an entity without user, client-id and ip; name one of them")
+    if "ip" in names:
+        if len(names) > 1:
+            raise InvalidRequest("an address goes with no user and no client id; set them apart")
+        if names["ip"] != DEFAULT:
+            names["ip"] = _address(names["ip"])
+    return QuotaEntity(**names)
+
+
+def _address(text: str) -> str:
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        raise InvalidRequest(f"{text[:80]!r} is no IP address") from None
+
+
+DESCRIBE_API = Api(key=48, name="DescribeClientQuotas", min_version=0, max_version=1, handle=describe)
+ALTER_API = Api(key=49, name="AlterClientQuotas", min_version=0, max_version=1, handle=alter)
