@@ -7,6 +7,7 @@ can never reach the wire as a wrong success.
 from typing import Final
 
 from tiered import errors
+from tiered.rules.sasl import failures
 
 NONE: Final = 0
 UNKNOWN_SERVER_ERROR: Final = -1
@@ -87,6 +88,11 @@ _CODES: Final[dict[type[BaseException], int]] = {
     errors.OffsetMetadataTooLarge: 12,
     errors.UnsupportedAssignor: 112,
     errors.InvalidRegularExpression: 128,
+    failures.AuthenticationFailed: 58,
+    failures.IllegalSaslState: 34,
+    failures.UnsupportedSaslMechanism: 33,
+    failures.UnacceptableCredential: 93,
+    failures.UserNotFound: 91,  # RESOURCE_NOT_FOUND
     errors.OutOfRange: 1,
     errors.OffsetOutOfRange: 1,
     errors.Corrupt: 2,  # CORRUPT_MESSAGE

@@ -1,0 +1,26 @@
+"""What can go wrong when somebody says who they are.
+
+Owns the kinds of error, sorted as in `tiered.errors`. None of them may tell whether there is such a user.
+"""
+
+from tiered.errors import Invalid
+
+
+class AuthenticationFailed(Invalid):
+    """Who somebody says to be was not proved. Never tells whether there is such a user. Ends the connection."""
+
+
+class IllegalSaslState(Invalid):
+    """A message of authentication where none is expected, or another one."""
+
+
+class UnsupportedSaslMechanism(Invalid):
+    """The mechanism is not enabled on this listener."""
+
+
+class UnacceptableCredential(Invalid):
+    """What would be kept of a password is not of the form, or within the bounds, that it must be."""
+
+
+class UserNotFound(Invalid):
+    """The user has no credential of this mechanism."""
