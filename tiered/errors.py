@@ -331,6 +331,30 @@ class InvalidRegularExpression(Invalid):
     """The subscribed pattern is no regular expression of RE2's syntax (KIP-848)."""
 
 
+class NotAuthorized(Invalid):
+    """Access control lists do not let this principal do it. Says which right is missing, and nothing of the resource."""
+
+
+class TopicNotAuthorized(NotAuthorized):
+    """A right on the topic is missing, whether there is such a topic or not."""
+
+
+class GroupNotAuthorized(NotAuthorized):
+    """A right on the group is missing, whether there is such a group or not."""
+
+
+class ClusterNotAuthorized(NotAuthorized):
+    """A right on the cluster is missing."""
+
+
+class TransactionalIdNotAuthorized(NotAuthorized):
+    """A right on the transactional id is missing."""
+
+
+class SecurityDisabled(Invalid):
+    """There is nothing to ask or to change while access control lists are not looked at (`tiered.authorizer`)."""
+
+
 class AlreadyRunning(Invalid):
     """Another process serves this data folder."""
 

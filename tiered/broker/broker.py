@@ -12,6 +12,7 @@ from uuid import NAMESPACE_URL, uuid5
 from sqlalchemy import Connection
 
 from tiered.broker import tier_plan
+from tiered.broker.access import Access
 from tiered.broker.admin import Admin
 from tiered.broker.changes import Changes
 from tiered.broker.checkpoints import CheckpointWriter
@@ -86,6 +87,7 @@ class Broker:
         self.topics = Topics()
         self.image = ClusterImage()
         self.security = Security()
+        self.access = Access(self, self.settings)
         self.client_quotas = ClientQuotas(self)
         # Neither connects to anything yet. A URL that is none must leave no lock behind.
         self.database = parts.database or Database.open(options.meta_url)

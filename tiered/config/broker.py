@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from tiered.config.compaction import CompactionSettings
+from tiered.config.authorization import AuthorizationSettings
 from tiered.config.setting import (
     INT_MAX,
     LONG_MAX,
@@ -37,7 +37,7 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSettings(CompactionSettings):
+class BrokerSettings(AuthorizationSettings):
     """The effective settings of one broker. `BrokerSettings()` holds the defaults.
 
     The three mappings keep the explicit texts by source; the fields hold what comes out of them. Settings

@@ -19,7 +19,7 @@ from tiered.cold.read_only_store import ReadOnlyStore
 from tiered.cold.reader import ColdReader
 from tiered.cold.timed_store import TimedStore
 from tiered.config import BrokerSettings, ServeOptions
-from tiered.errors import Corrupt, ObjectMissing, ReadOnly, StoreUnavailable, Throttled
+from tiered.errors import Corrupt, InvalidConfig, ObjectMissing, ReadOnly, StoreUnavailable, Throttled
 from tiered.file_slice import FileSlice
 from tiered.hot import resident
 from tiered.metrics import CountersState
@@ -37,7 +37,13 @@ class ReadReplica:
     """Between `start` and `stop` both doors may use it."""
 
     def __init__(self, options: ServeOptions, clock: Clock, parts: BrokerParts | None = None) -> None:
-        """Takes the data folder's lock; raises AlreadyRunning when another process has it."""
+        """Takes the data folder's lock; raises AlreadyRunning when another process has it, InvalidConfig where access
+        control lists are asked for, which stand in SQL."""
+        if options.settings.is_authorization_on:
+            raise InvalidConfig(
+                "a read replica knows no access control lists: leave tiered.authorizer and authorizer.class.name out, "
+                "and say who reaches its ports by other means"
+            )
         self.options = options
         self.clock = clock
         self.settings: BrokerSettings = options.settings

@@ -17,7 +17,18 @@ FETCH_SESSION_ID_NOT_FOUND: Final = 70
 INVALID_FETCH_SESSION_EPOCH: Final = 71
 INVALID_REQUEST: Final = 42
 COORDINATOR_NOT_AVAILABLE: Final = 15
+TOPIC_AUTHORIZATION_FAILED: Final = 29
+GROUP_AUTHORIZATION_FAILED: Final = 30
 CLUSTER_AUTHORIZATION_FAILED: Final = 31
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Final = 53
+AUTHORIZATION_FAILED: Final = frozenset(
+    (
+        TOPIC_AUTHORIZATION_FAILED,
+        GROUP_AUTHORIZATION_FAILED,
+        CLUSTER_AUTHORIZATION_FAILED,
+        TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    )
+)
 
 _CODES: Final[dict[type[BaseException], int]] = {
     errors.TieredError: UNKNOWN_SERVER_ERROR,
@@ -88,6 +99,12 @@ _CODES: Final[dict[type[BaseException], int]] = {
     errors.OffsetMetadataTooLarge: 12,
     errors.UnsupportedAssignor: 112,
     errors.InvalidRegularExpression: 128,
+    errors.NotAuthorized: CLUSTER_AUTHORIZATION_FAILED,
+    errors.TopicNotAuthorized: TOPIC_AUTHORIZATION_FAILED,
+    errors.GroupNotAuthorized: GROUP_AUTHORIZATION_FAILED,
+    errors.ClusterNotAuthorized: CLUSTER_AUTHORIZATION_FAILED,
+    errors.TransactionalIdNotAuthorized: TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    errors.SecurityDisabled: 54,
     failures.AuthenticationFailed: 58,
     failures.IllegalSaslState: 34,
     failures.UnsupportedSaslMechanism: 33,

@@ -10,7 +10,9 @@ from typing import Any
 
 from tiered.config import ConfigChange, ConfigOperation
 from tiered.errors import InvalidRequest, TieredError
+from tiered.rules.acl import Operation
 from tiered.server.kafka.api.describe_configs import BROKER, TOPIC, check_broker
+from tiered.server.kafka.authorize import require_cluster, require_topic
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
@@ -48,9 +50,11 @@ async def _one(
     try:
         steps = _steps(changes)
         if asked.resource_type == TOPIC:
+            require_topic(context, Operation.ALTER_CONFIGS, asked.resource_name)
             topic = context.broker.topics.by_name(asked.resource_name)
             await admin.alter_topic(topic, steps, keep_others=keep_others, validate_only=validate_only)
         elif asked.resource_type == BROKER:
+            require_cluster(context, Operation.ALTER_CONFIGS)
             check_broker(context, asked.resource_name)
             await admin.alter_broker(asked.resource_name, steps, keep_others=keep_others, validate_only=validate_only)
         else:

@@ -13,6 +13,8 @@ from tiered.broker import reassignments
 from tiered.broker.reassignments import Target
 from tiered.errors import InvalidRequest, TieredError
 from tiered.ids import TopicPartition
+from tiered.rules.acl import Operation
+from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
@@ -20,6 +22,16 @@ from tiered.server.kafka.error_mapping import NONE, error_code
 async def handle(context: Context, request: Any, reply: Any) -> Any:
     broker = context.broker
     may_resize = getattr(request, "allow_replication_factor_change", True)
+    try:
+        require_cluster(context, Operation.ALTER)
+    except TieredError as error:
+        return reply.AlterPartitionReassignmentsResponse(
+            throttle_time=0,
+            allow_replication_factor_change=may_resize,
+            error_code=error_code(error),
+            error_message=str(error),
+            responses=[],
+        )
     times = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
     errors: dict[tuple[str, int], TieredError | None] = {}
     targets: dict[TopicPartition, Target | None] = {}

@@ -11,7 +11,9 @@ from ipaddress import ip_address
 from typing import Any
 
 from tiered.errors import InvalidRequest, TieredError, UnsupportedVersion
+from tiered.rules.acl import Operation
 from tiered.rules.quotas import DEFAULT, MatchType, QuotaChange, QuotaEntity, QuotaFilter
+from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
@@ -22,6 +24,7 @@ _EXACT, _DEFAULT, _ANY = 0, 1, 2
 async def describe(context: Context, request: Any, reply: Any) -> Any:
     code, message, entries = NONE, None, None
     try:
+        require_cluster(context, Operation.DESCRIBE_CONFIGS)
         found = context.broker.client_quotas.describe(_filter(request.components, strict=request.strict))
         entries = [
             reply.EntryData(
@@ -68,6 +71,7 @@ async def alter(context: Context, request: Any, reply: Any) -> Any:
     seen: set[QuotaEntity] = set()
     async for at, entry in _numbered(request.entries):
         try:
+            require_cluster(context, Operation.ALTER_CONFIGS)
             entity = _entity(entry.entity)
             if entity in seen:
                 raise InvalidRequest("this entity stands twice in the request")

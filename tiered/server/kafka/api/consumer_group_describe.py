@@ -2,30 +2,33 @@
 
 Each member shows what it may use now and what the target gives it; from v1 on also whether it speaks the classic
 protocol (0) or the new one (1). A group that runs the classic protocol, or none of that id, is GROUP_ID_NOT_FOUND.
-Gaps: authorized operations are not computed (no ACLs): the field keeps its "not asked" value.
+A group that uses a topic which the client may not describe is TOPIC_AUTHORIZATION_FAILED, as its members would tell.
 """
 
 from typing import Any
 
 from tiered.broker.groups.consumer_group import ConsumerGroup
 from tiered.errors import TieredError
+from tiered.rules.acl import Operation, ResourceType
 from tiered.rules.assignors import Partitions
 from tiered.rules.consumer_member import Member
+from tiered.server.kafka.authorize import NOT_ASKED, authorized_operations, require_group, require_topic, rights_of
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
-NOT_ASKED = -(1 << 31)
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
 async def handle(context: Context, request: Any, reply: Any) -> Any:
-    groups = [await _group(context, reply, group_id) async for group_id in in_turns(request.group_ids)]
+    groups = [await _group(context, request, reply, group_id) async for group_id in in_turns(request.group_ids)]
     return reply.ConsumerGroupDescribeResponse(throttle_time=0, groups=groups)
 
 
-async def _group(context: Context, reply: Any, group_id: str) -> Any:
+async def _group(context: Context, request: Any, reply: Any, group_id: str) -> Any:
     try:
+        require_group(context, Operation.DESCRIBE, group_id)
         group = await context.broker.groups.consumer.group(group_id)
+        _require_topics(context, group)
     except TieredError as error:
         return reply.DescribedGroup(
             error_code=error_code(error),
@@ -47,8 +50,24 @@ async def _group(context: Context, reply: Any, group_id: str) -> Any:
         assignment_epoch=group.state.target_epoch,
         assignor_name=group.state.assignor,
         members=[_member(context, reply, group, member) for member in group.state],
-        authorized_operations=NOT_ASKED,
+        authorized_operations=authorized_operations(
+            context, ResourceType.GROUP, group_id, asked=request.include_authorized_operations
+        ),
     )
+
+
+def _require_topics(context: Context, group: ConsumerGroup) -> None:
+    """Raises TopicNotAuthorized when the answer would name a topic that the client may not describe."""
+    if rights_of(context) is None:
+        return
+    names: set[str] = set()
+    for member in group.state:
+        names.update(member.topics)
+        for held in (member.assigned, group.state.target_of(member.member_id)):
+            found = (context.broker.topics.find_id(topic_id) for topic_id in held)
+            names.update(topic.name for topic in found if topic is not None)
+    for name in sorted(names):
+        require_topic(context, Operation.DESCRIBE, name)
 
 
 def _member(context: Context, reply: Any, group: ConsumerGroup, member: Member) -> Any:

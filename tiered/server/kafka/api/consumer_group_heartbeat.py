@@ -11,10 +11,12 @@ from typing import Any
 
 from tiered.errors import InvalidRequest, TieredError
 from tiered.ids import NO_TOPIC_ID, TopicId
+from tiered.rules.acl import Operation
 from tiered.rules.assignors import Partitions
 from tiered.rules.consumer_heartbeat import Heartbeat
 from tiered.rules.consumer_member import JOIN
 from tiered.runtime import new_uuid
+from tiered.server.kafka.authorize import require_group, require_topic
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, error_code
 
@@ -25,6 +27,9 @@ MAX_PARTITIONS = 100_000
 
 async def handle(context: Context, request: Any, reply: Any) -> Any:
     try:
+        require_group(context, Operation.READ, request.group_id)
+        for name in request.subscribed_topic_names or ():
+            require_topic(context, Operation.DESCRIBE, name)
         answer = await context.broker.groups.consumer.heartbeat(_heartbeat(context, request))
     except TieredError as error:
         return reply.ConsumerGroupHeartbeatResponse(

@@ -3,26 +3,33 @@
 from typing import Any
 
 from tiered.errors import TieredError
+from tiered.rules.acl import Operation
+from tiered.server.kafka import throttling
 from tiered.server.kafka.api.create_topics import check_partitions
+from tiered.server.kafka.authorize import require_topic
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 
 async def handle(context: Context, request: Any, reply: Any) -> Any:
     results = []
+    mutations = throttling.Mutations(context, strict_from_version=3)
     async for asked in in_turns(request.topics):
         code, message = NONE, None
         try:
+            require_topic(context, Operation.ALTER, asked.name)
             topic = context.broker.topics.by_name(asked.name)
             assignments = None if asked.assignments is None else [tuple(each.broker_ids) for each in asked.assignments]
             check_partitions(context.broker, max(0, asked.count - topic.partition_count))
+            if not request.validate_only:
+                mutations.take(max(0, asked.count - topic.partition_count))
             await context.broker.admin.create_partitions(
                 topic, asked.count, assignments, validate_only=request.validate_only
             )
         except TieredError as error:
             code, message = error_code(error), str(error)
         results.append(reply.CreatePartitionsTopicResult(name=asked.name, error_code=code, error_message=message))
-    return reply.CreatePartitionsResponse(throttle_time=0, results=results)
+    return reply.CreatePartitionsResponse(throttle_time=mutations.throttle(), results=results)
 
 
 API = Api(key=37, name="CreatePartitions", min_version=0, max_version=3, handle=handle)

@@ -3,7 +3,8 @@
 -1 partitions or replicas take the broker's defaults. `validate_only` checks and creates nothing. From v5 the
 answer carries the effective configs, from v7 the topic id. A name twice in one request is INVALID_REQUEST.
 Replicas go to the brokers in service, spread over racks; a request may assign them itself, to any that are registered.
-More partitions than `tiered.max.partitions` for one broker are POLICY_VIOLATION.
+More partitions than `tiered.max.partitions` for one broker, or topics than `tiered.max.topics`, are POLICY_VIOLATION.
+Who has used up controller_mutation_rate is refused with THROTTLING_QUOTA_EXCEEDED from v6 on, and throttled before.
 """
 
 from collections import Counter
@@ -12,17 +13,29 @@ from typing import Any
 from tiered.broker.admin import MAX_PARTITIONS_A_TOPIC, NewTopic
 from tiered.broker.broker import Broker
 from tiered.errors import InvalidRequest, PolicyViolation, TieredError
+from tiered.rules.acl import CLUSTER_NAME, Operation, ResourceType
+from tiered.server.kafka import throttling
+from tiered.server.kafka.authorize import may, require_topic
 from tiered.server.kafka.dispatch import Api, Context, in_turns
-from tiered.server.kafka.error_mapping import NONE, error_code
+from tiered.server.kafka.error_mapping import NONE, TOPIC_AUTHORIZATION_FAILED, error_code
 
 
 async def handle(context: Context, request: Any, reply: Any) -> Any:
     names = Counter(topic.name for topic in request.topics)
+    mutations = throttling.Mutations(context, strict_from_version=6)
     results = [
-        await _one(context, reply, topic, names[topic.name], request.validate_only)
+        await _one(context, reply, topic, names[topic.name], request.validate_only, mutations)
         async for topic in in_turns(request.topics)
     ]
-    return reply.CreateTopicsResponse(throttle_time=0, topics=results)
+    return reply.CreateTopicsResponse(throttle_time=mutations.throttle(), topics=results)
+
+
+def check_new_topic(broker: Broker, partitions: int) -> None:
+    """PolicyViolation when another topic, or so many partitions, would be too many."""
+    limit = broker.settings.tiered_max_topics
+    if len(broker.topics) > limit:  # The one of offsets is not among those that people make.
+        raise PolicyViolation(f"{limit} topics are there; delete some, or raise tiered.max.topics")
+    check_partitions(broker, partitions)
 
 
 def check_partitions(broker: Broker, more: int) -> None:
@@ -33,9 +46,13 @@ def check_partitions(broker: Broker, more: int) -> None:
         raise PolicyViolation(f"{more} more partitions would exceed tiered.max.partitions={limit}; {have} are there")
 
 
-async def _one(context: Context, reply: Any, asked: Any, times: int, validate_only: bool) -> Any:
+async def _one(
+    context: Context, reply: Any, asked: Any, times: int, validate_only: bool, mutations: throttling.Mutations
+) -> Any:
     admin = context.broker.admin
     try:
+        if not may(context, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
+            require_topic(context, Operation.CREATE, asked.name)
         if times > 1:
             raise InvalidRequest(f"topic {asked.name} stands {times} times in one request")
         new = NewTopic(
@@ -47,7 +64,10 @@ async def _one(context: Context, reply: Any, asked: Any, times: int, validate_on
         )
         if len(new.configs) != len(asked.configs):
             raise InvalidRequest(f"topic {asked.name}: a config stands twice in the request")
-        check_partitions(context.broker, len(new.assignments) or max(1, new.partition_count))
+        check_new_topic(context.broker, len(new.assignments) or max(1, new.partition_count))
+        if not validate_only:
+            partitions = context.broker.settings.num_partitions if new.partition_count < 0 else new.partition_count
+            mutations.take(len(new.assignments) or partitions)
         topic = await admin.create_topic(new, validate_only=validate_only)
     except TieredError as error:
         return reply.CreatableTopicResult(
@@ -59,6 +79,7 @@ async def _one(context: Context, reply: Any, asked: Any, times: int, validate_on
             replication_factor=-1,
             configs=None if context.api_version >= 5 else [],
         )
+    may_see = may(context, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name)
     return reply.CreatableTopicResult(
         name=topic.name,
         topic_id=None if validate_only else topic.topic_id,
@@ -66,6 +87,7 @@ async def _one(context: Context, reply: Any, asked: Any, times: int, validate_on
         error_message=None,
         num_partitions=topic.partition_count,
         replication_factor=topic.replication_factor,
+        topic_config_error_code=NONE if may_see else TOPIC_AUTHORIZATION_FAILED,
         configs=[
             reply.CreatableTopicConfigs(
                 name=entry.name,
@@ -74,7 +96,7 @@ async def _one(context: Context, reply: Any, asked: Any, times: int, validate_on
                 config_source=int(entry.source),
                 is_sensitive=entry.is_sensitive,
             )
-            for entry in admin.describe_topic(topic)
+            for entry in (admin.describe_topic(topic) if may_see else ())
         ],
     )
 

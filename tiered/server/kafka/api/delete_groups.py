@@ -3,6 +3,8 @@
 from typing import Any
 
 from tiered.errors import TieredError
+from tiered.rules.acl import Operation
+from tiered.server.kafka.authorize import require_group
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
@@ -17,6 +19,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
 
 async def _delete(context: Context, group_id: str) -> int:
     try:
+        require_group(context, Operation.DELETE, group_id)
         await context.broker.groups.delete_group(group_id)
     except TieredError as error:
         return error_code(error)

@@ -8,6 +8,8 @@ pin holds them. POLICY_VIOLATION where a snapshot holds records that would go.
 from typing import Any
 
 from tiered.errors import TieredError
+from tiered.rules.acl import Operation
+from tiered.server.kafka.authorize import require_topic
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
@@ -19,6 +21,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
         async for asked in in_turns(topic.partitions):
             code, low_watermark = NONE, -1
             try:
+                require_topic(context, Operation.DELETE, topic.name)
                 partition = context.broker.topics.by_name(topic.name).partition(asked.partition_index)
                 partition.require_leader()
                 low_watermark = await context.broker.admin.delete_records(partition, asked.offset)

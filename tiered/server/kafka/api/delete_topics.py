@@ -8,6 +8,9 @@ from typing import Any
 
 from tiered.errors import InvalidRequest, TieredError
 from tiered.ids import NO_TOPIC_ID
+from tiered.rules.acl import Operation
+from tiered.server.kafka import throttling
+from tiered.server.kafka.authorize import require_topic, require_topic_by_id
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
@@ -17,11 +20,12 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
         asked = [(topic.name, topic.topic_id) for topic in request.topics]
     else:
         asked = [(name, None) for name in request.topic_names]
-    responses = [await _one(context, reply, name, topic_id) async for name, topic_id in in_turns(asked)]
-    return reply.DeleteTopicsResponse(throttle_time=0, responses=responses)
+    mutations = throttling.Mutations(context, strict_from_version=5)
+    responses = [await _one(context, reply, name, topic_id, mutations) async for name, topic_id in in_turns(asked)]
+    return reply.DeleteTopicsResponse(throttle_time=mutations.throttle(), responses=responses)
 
 
-async def _one(context: Context, reply: Any, name: str | None, topic_id: Any) -> Any:
+async def _one(context: Context, reply: Any, name: str | None, topic_id: Any, mutations: throttling.Mutations) -> Any:
     topics = context.broker.topics
     by_id = topic_id is not None and topic_id != NO_TOPIC_ID
     code, message = NONE, None
@@ -30,11 +34,14 @@ async def _one(context: Context, reply: Any, name: str | None, topic_id: Any) ->
             raise InvalidRequest("a topic is deleted by name or by id, not by both")
         if by_id:
             topic = topics.by_id(topic_id)
+            require_topic_by_id(context, Operation.DELETE, topic)
         elif name is not None:
+            require_topic(context, Operation.DELETE, name)
             topic = topics.by_name(name)
         else:
             raise InvalidRequest("a topic is deleted by name or by id")
         name, topic_id = topic.name, topic.topic_id
+        mutations.take(topic.partition_count)
         await context.broker.admin.delete_topic(topic)
     except TieredError as error:
         code, message = error_code(error), str(error)

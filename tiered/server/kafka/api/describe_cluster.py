@@ -1,11 +1,14 @@
 """DescribeCluster (key 60), versions 0 to 2: the brokers and the controller. Endpoint type 1 (brokers) only.
 
-From v2 a request may ask for brokers that are out of service as well (KIP-1073).
+Anybody who is let in may ask, as with Kafka; what the principal may do to the cluster is told on request. From v2 a
+request may ask for brokers that are out of service as well (KIP-1073).
 """
 
 from typing import Any
 
 from tiered.errors import UnsupportedVersion
+from tiered.rules.acl import ResourceType
+from tiered.server.kafka.authorize import authorized_operations
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, error_code
 from tiered.server.kafka.listed_brokers import controller_id, described_brokers
@@ -33,6 +36,9 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
             )
             for each in described_brokers(context, fenced=getattr(request, "include_fenced_brokers", False))
         ],
+        cluster_authorized_operations=authorized_operations(
+            context, ResourceType.CLUSTER, asked=request.include_cluster_authorized_operations
+        ),
     )
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from tiered.config import ConfigEntry
 from tiered.errors import InvalidRequest, PolicyViolation, TieredError
+from tiered.rules.acl import Operation
+from tiered.server.kafka.authorize import require_cluster, require_topic
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
@@ -48,8 +50,10 @@ def entries_of(context: Context, resource_type: int, resource_name: str) -> Sequ
     """Every setting of the resource; InvalidRequest for resources that are not here."""
     admin = context.broker.admin
     if resource_type == TOPIC:
+        require_topic(context, Operation.DESCRIBE_CONFIGS, resource_name)
         return admin.describe_topic(context.broker.topics.by_name(resource_name))
     if resource_type == BROKER:
+        require_cluster(context, Operation.DESCRIBE_CONFIGS)
         check_broker(context, resource_name)
         return admin.describe_broker(resource_name)
     raise InvalidRequest(f"resource type {resource_type} has no settings here; 2 (topic) and 4 (broker) do")

@@ -1,14 +1,16 @@
 """DescribeGroups (key 15), versions 0 to 6: classic groups with their members, metadata and assignments.
 
 A group that is not known, or runs the consumer protocol (ConsumerGroupDescribe has those), is Dead: without an
-error up to v5, GROUP_ID_NOT_FOUND in v6 (KIP-1043). Gap: authorized operations are not told.
+error up to v5, GROUP_ID_NOT_FOUND in v6 (KIP-1043). `include_authorized_operations` is answered from v3 on.
 """
 
 from typing import Any
 
 from tiered.broker.groups.values import GroupDescription, GroupKind
 from tiered.errors import GroupNotFound, TieredError
+from tiered.rules.acl import Operation, ResourceType
 from tiered.rules.group_state import GroupState
+from tiered.server.kafka.authorize import NOT_ASKED, authorized_operations, require_group
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
@@ -17,12 +19,14 @@ FIRST_VERSION_WITH_NOT_FOUND = 6
 
 async def handle(context: Context, request: Any, reply: Any) -> Any:
     return reply.DescribeGroupsResponse(
-        throttle_time=0, groups=[await _one(context, reply, group_id) async for group_id in in_turns(request.groups)]
+        throttle_time=0,
+        groups=[await _one(context, request, reply, group_id) async for group_id in in_turns(request.groups)],
     )
 
 
-async def _one(context: Context, reply: Any, group_id: str) -> Any:
+async def _one(context: Context, request: Any, reply: Any, group_id: str) -> Any:
     try:
+        require_group(context, Operation.DESCRIBE, group_id)
         group = await context.broker.groups.describe(group_id)
         if group.kind is not GroupKind.CLASSIC:
             raise GroupNotFound(f"group {group_id} is not a classic group; describe it as a consumer group")
@@ -32,7 +36,9 @@ async def _one(context: Context, reply: Any, group_id: str) -> Any:
         return _described(reply, group_id, code=code, message=message, state=GroupState.DEAD.value)
     except TieredError as error:
         return _described(reply, group_id, code=error_code(error), message=str(error))
-    return _described(reply, group_id, group=group, state=group.state)
+    asked = getattr(request, "include_authorized_operations", False)
+    operations = authorized_operations(context, ResourceType.GROUP, group_id, asked=asked)
+    return _described(reply, group_id, group=group, state=group.state, operations=operations)
 
 
 def _described(
@@ -43,6 +49,7 @@ def _described(
     message: str | None = None,
     state: str = "",
     group: GroupDescription | None = None,
+    operations: int = NOT_ASKED,
 ) -> Any:
     return reply.DescribedGroup(
         error_code=code,
@@ -62,6 +69,7 @@ def _described(
             )
             for member in (group.members if group is not None else ())
         ],
+        authorized_operations=operations,
     )
 
 

@@ -6,12 +6,19 @@ Sizes count the local tier; what the object store holds is in the catalogue (`ti
 from typing import Any
 
 from tiered.broker.partition import Partition
+from tiered.errors import TieredError
+from tiered.rules.acl import Operation
+from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, in_turns
-from tiered.server.kafka.error_mapping import NONE
+from tiered.server.kafka.error_mapping import NONE, error_code
 
 
 async def handle(context: Context, request: Any, reply: Any) -> Any:
     broker = context.broker
+    try:
+        require_cluster(context, Operation.DESCRIBE)
+    except TieredError as error:
+        return reply.DescribeLogDirsResponse(throttle_time=0, error_code=error_code(error), results=[])
     wanted = None if request.topics is None else {each.topic: set(each.partitions) for each in request.topics}
     topics = []
     async for topic in in_turns(broker.topics):

@@ -11,6 +11,8 @@ from tiered.broker import reassignments
 from tiered.broker.broker import Broker
 from tiered.errors import ElectionNotNeeded, InvalidRequest, TieredError
 from tiered.ids import TopicPartition
+from tiered.rules.acl import Operation
+from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, error_code
 
@@ -23,6 +25,10 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     broker = context.broker
     election_type = getattr(request, "election_type", PREFERRED)
     everything = request.topic_partitions is None
+    try:
+        require_cluster(context, Operation.ALTER)
+    except TieredError as error:
+        return _refused(request, reply, error)
     found, errors = _everything(broker) if everything else _asked(broker, request)
     code = NONE
     try:
@@ -50,6 +56,20 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
                 topic=name, partition_result=[_answer(reply, index, outcome) for index, outcome in results]
             )
             for name, results in by_topic.items()
+        ],
+    )
+
+
+def _refused(request: Any, reply: Any, error: TieredError) -> Any:
+    """For the whole request; v0 has no place for it but its partitions."""
+    return reply.ElectLeadersResponse(
+        throttle_time=0,
+        error_code=error_code(error),
+        replica_election_results=[
+            reply.ReplicaElectionResult(
+                topic=asked.topic, partition_result=[_answer(reply, index, error) for index in asked.partitions]
+            )
+            for asked in request.topic_partitions or ()
         ],
     )
 

@@ -27,9 +27,12 @@ from tiered.errors import (
 from tiered.file_slice import FileSlice
 from tiered.formats import record_batch
 from tiered.rules import read_plan
-from tiered.server.kafka import follower_fetch
+from tiered.rules.acl import Operation
+from tiered.server.kafka import follower_fetch, throttling
+from tiered.server.kafka.authorize import may_replicate, rights_of, topic_refusal
 from tiered.server.kafka.dispatch import Api, RawRequest
 from tiered.server.kafka.error_mapping import (
+    CLUSTER_AUTHORIZATION_FAILED,
     FETCH_SESSION_ID_NOT_FOUND,
     INVALID_FETCH_SESSION_EPOCH,
     NONE,
@@ -105,7 +108,17 @@ def handle(request: RawRequest) -> Answer:
     if refusal != NONE:
         return fetch.encode_fetch_response(request.context.api_version, request.correlation_id, refusal, NO_SESSION, [])
     if asked.replica_id >= 0:
+        if not may_replicate(request.context):
+            refusal, version = CLUSTER_AUTHORIZATION_FAILED, request.context.api_version
+            return fetch.encode_fetch_response(version, request.correlation_id, refusal, NO_SESSION, [])
         return follower_fetch.handle(request, asked)
+    if request.context.throttle_ms or broker.client_quotas.limits_fetch:
+        throttle_ms, most_bytes = throttling.fetch_allowance(request.context)
+        if throttle_ms:
+            version = request.context.api_version
+            return fetch.encode_fetch_response(version, request.correlation_id, NONE, NO_SESSION, [], throttle_ms)
+        if most_bytes is not None:
+            asked = asked._replace(max_bytes=min(asked.max_bytes, most_bytes))
     found = _look(request, asked)
     is_ready = _is_enough(found, asked) and not found.has_cold and not found.in_doubt
     if is_ready and _all_resident(request, found):
@@ -128,12 +141,18 @@ def _look(request: RawRequest, asked: FetchRequest, *, is_confirmed: bool = Fals
     topics = request.context.broker.topics
     budget = min(max(0, asked.max_bytes), request.context.broker.settings.fetch_max_bytes)
     committed_only = asked.isolation_level == READ_COMMITTED
+    rights = rights_of(request.context)
     for topic in asked.topics:
         entries: list[_Entry] = []
+        denied = None
+        if rights is not None:
+            denied = topic_refusal(request.context, Operation.READ, topic.name, topic.topic_id, rights)
         for each in topic.partitions:
             entry = _Entry(each)
             entries.append(entry)
             try:
+                if denied is not None:
+                    raise denied
                 if topic.topic_id is not None:
                     known = topics.by_id(topic.topic_id)
                 else:
@@ -315,6 +334,7 @@ def _answer(request: RawRequest, asked: FetchRequest, found: _Found) -> Parts:
     version = request.context.api_version
     counters = request.context.broker.counters
     results = []
+    sent_bytes = 0
     for topic, entries in found.topics:
         answers = []
         for entry in entries:
@@ -326,6 +346,7 @@ def _answer(request: RawRequest, asked: FetchRequest, found: _Found) -> Parts:
                 answers.append(_refusal(entry, error))
             if entry.records is not None:
                 length = len(entry.records) if isinstance(entry.records, bytes) else entry.records.length
+                sent_bytes += length
                 counters.fetched_bytes += length
                 counters.fetched_local_bytes += 0 if entry.cold_max_bytes else length
                 if entry.partition is not None:
@@ -334,8 +355,9 @@ def _answer(request: RawRequest, asked: FetchRequest, found: _Found) -> Parts:
     endpoints: tuple[NodeEndpoint, ...] = ()
     if found.has_error and version >= fetch.FIRST_FLEXIBLE:
         endpoints = _name_leaders(results, LeaderHints(request))
+    throttle_ms = throttling.fetched(request.context, sent_bytes)
     return fetch.encode_fetch_response(
-        version, request.correlation_id, NONE, NO_SESSION, results, node_endpoints=endpoints
+        version, request.correlation_id, NONE, NO_SESSION, results, throttle_ms, node_endpoints=endpoints
     )
 
 

@@ -6,6 +6,8 @@ v3 adds static members.
 from typing import Any
 
 from tiered.errors import TieredError
+from tiered.rules.acl import Operation
+from tiered.server.kafka.authorize import require_group
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, error_code
 
@@ -13,6 +15,7 @@ from tiered.server.kafka.error_mapping import NONE, error_code
 async def handle(context: Context, request: Any, reply: Any) -> Any:
     code = NONE
     try:
+        require_group(context, Operation.READ, request.group_id)
         await context.broker.groups.classic.heartbeat(
             request.group_id,
             member_id=request.member_id,

@@ -8,6 +8,8 @@ Gaps: a transactional id is answered with UNSUPPORTED_VERSION; transactions are 
 from typing import Any
 
 from tiered.errors import TieredError, UnsupportedVersion
+from tiered.rules.acl import Operation, ResourceType
+from tiered.server.kafka.authorize import require, require_cluster, rights_of
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, error_code
 
@@ -15,7 +17,9 @@ from tiered.server.kafka.error_mapping import NONE, error_code
 async def handle(context: Context, request: Any, reply: Any) -> Any:
     try:
         if request.transactional_id is not None:
+            require(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
             raise UnsupportedVersion("transactions are not served; leave transactional.id unset")
+        _require_idempotent_write(context)
         producer_id = await context.broker.producer_ids.next()
         code, producer_epoch = NONE, 0
     except TieredError as error:
@@ -23,6 +27,14 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     return reply.InitProducerIdResponse(
         throttle_time=0, error_code=code, producer_id=producer_id, producer_epoch=producer_epoch
     )
+
+
+def _require_idempotent_write(context: Context) -> None:
+    """Who may write to any topic may do it without duplicates (KIP-679)."""
+    rights = rights_of(context)
+    if rights is None or rights.may_any(Operation.WRITE, ResourceType.TOPIC):
+        return
+    require_cluster(context, Operation.IDEMPOTENT_WRITE)
 
 
 API = Api(key=22, name="InitProducerId", min_version=0, max_version=5, handle=handle)

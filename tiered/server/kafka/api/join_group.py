@@ -8,6 +8,8 @@ from typing import Any
 
 from tiered.broker.groups.values import JoinRequest, MemberProtocol
 from tiered.errors import InvalidRequest, MemberIdRequired, TieredError
+from tiered.rules.acl import Operation
+from tiered.server.kafka.authorize import require_group
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, error_code
 
@@ -20,6 +22,7 @@ MAX_PROTOCOLS = 100
 
 async def handle(context: Context, request: Any, reply: Any) -> Any:
     try:
+        require_group(context, Operation.READ, request.group_id)
         result = await context.broker.groups.classic.join(_asked(context, request))
     except TieredError as error:
         return reply.JoinGroupResponse(

@@ -8,6 +8,8 @@ from typing import Any
 
 from tiered.broker.groups.values import LeavingMember
 from tiered.errors import TieredError
+from tiered.rules.acl import Operation
+from tiered.server.kafka.authorize import require_group
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, error_code
 
@@ -23,6 +25,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     else:
         leaving = [LeavingMember(member_id=request.member_id, instance_id=None)]
     try:
+        require_group(context, Operation.READ, request.group_id)
         answers = await context.broker.groups.classic.leave(request.group_id, leaving)
     except TieredError as error:
         return reply.LeaveGroupResponse(throttle_time=0, error_code=error_code(error), members=[])

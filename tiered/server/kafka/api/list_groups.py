@@ -1,12 +1,14 @@
 """ListGroups (key 16), versions 0 to 5: the groups that this broker coordinates.
 
 v4 filters by state and shows it, v5 the same by type. Filters ignore case; what names no state or type matches
-nothing.
+nothing. Who may not describe the cluster sees the groups that it may describe.
 """
 
 from typing import Any
 
 from tiered.errors import TieredError
+from tiered.rules.acl import CLUSTER_NAME, Operation, ResourceType
+from tiered.server.kafka.authorize import may
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
@@ -18,6 +20,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
         found = await context.broker.groups.list_groups()
     except TieredError as error:
         return reply.ListGroupsResponse(throttle_time=0, error_code=error_code(error), groups=[])
+    may_all = may(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     return reply.ListGroupsResponse(
         throttle_time=0,
         error_code=NONE,
@@ -29,7 +32,9 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
                 group_type=group.kind.value.capitalize(),
             )
             async for group in in_turns(found)
-            if (not states or group.state.lower() in states) and (not types or group.kind.value in types)
+            if (may_all or may(context, Operation.DESCRIBE, ResourceType.GROUP, group.group_id))
+            and (not states or group.state.lower() in states)
+            and (not types or group.kind.value in types)
         ],
     )
 

@@ -11,6 +11,8 @@ import logging
 from typing import Any
 
 from tiered.errors import LogDirFailed, OffsetNotAvailable, TieredError, UnsupportedVersion
+from tiered.rules.acl import Operation
+from tiered.server.kafka.authorize import require_topic
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
@@ -52,6 +54,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
 async def _offset(context: Context, topic: str, asked: Any, read_committed: bool) -> tuple[int, int, int]:
     """(timestamp in ms or -1, offset or -1, leader epoch)"""
     wanted: int = asked.timestamp
+    require_topic(context, Operation.DESCRIBE, topic)
     partition = context.broker.topics.by_name(topic).partition(asked.partition_index)
     partition.check_leader_epoch(getattr(asked, "current_leader_epoch", -1))
     partition.require_leader()

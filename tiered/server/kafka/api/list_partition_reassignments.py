@@ -7,12 +7,21 @@ from typing import Any
 
 from tiered.broker import reassignments
 from tiered.broker.image import PartitionRow
+from tiered.errors import TieredError
+from tiered.rules.acl import Operation
+from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context
-from tiered.server.kafka.error_mapping import NONE
+from tiered.server.kafka.error_mapping import NONE, error_code
 
 
 async def handle(context: Context, request: Any, reply: Any) -> Any:
     broker = context.broker
+    try:
+        require_cluster(context, Operation.DESCRIBE)
+    except TieredError as error:
+        return reply.ListPartitionReassignmentsResponse(
+            throttle_time=0, error_code=error_code(error), error_message=str(error), topics=[]
+        )
     asked = None
     if request.topics is not None:
         asked = {(topic.name, index) for topic in request.topics for index in topic.partition_indexes}

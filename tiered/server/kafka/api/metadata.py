@@ -4,7 +4,8 @@ Creates missing topics where the client (v4+) and the broker allow it, and answe
 Illegal names are INVALID_TOPIC_EXCEPTION, each for itself. `__consumer_offsets` is listed as internal; whoever
 coordinates the groups of a slot leads its partition. Brokers out of service are not listed; a partition that they led
 is LEADER_NOT_AVAILABLE until somebody else leads it. In sync are those that can be elected, placeholders are not.
-Gaps: authorized operations are not computed (no ACLs): the field keeps its "not asked" value.
+What the client may not describe is left out of "all topics", is TOPIC_AUTHORIZATION_FAILED when it is named, whether it
+is there or not, and UNKNOWN_TOPIC_ID by its id. Authorized operations are told where they are asked for (v8+).
 """
 
 from typing import Any
@@ -12,10 +13,13 @@ from typing import Any
 from tiered.broker.broker import Broker
 from tiered.broker.image import PartitionRow
 from tiered.broker.topics import Topic
-from tiered.errors import InvalidRequest, TieredError, UnknownTopicOrPartition
+from tiered.errors import InvalidRequest, TieredError, UnknownTopicId, UnknownTopicOrPartition
 from tiered.ids import NO_TOPIC_ID, InSyncReplica
+from tiered.rules.acl import CLUSTER_NAME, Operation, ResourceType
 from tiered.rules.replica_set import NO_LEADER
-from tiered.server.kafka.api.create_topics import check_partitions
+from tiered.server.kafka import throttling
+from tiered.server.kafka.api.create_topics import check_new_topic
+from tiered.server.kafka.authorize import authorized_operations, may, require_topic
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import LEADER_NOT_AVAILABLE, NONE, error_code
 from tiered.server.kafka.listed_brokers import controller_id, named_brokers
@@ -29,7 +33,11 @@ Isr = tuple[InSyncReplica, ...]
 async def handle(context: Context, request: Any, reply: Any) -> Any:
     broker = context.broker
     if request.topics is None or (context.api_version == 0 and not request.topics):
-        topics = [_described(context, reply, topic) async for topic in in_turns(broker.topics)]
+        topics = [
+            _described(context, request, reply, topic)
+            async for topic in in_turns(broker.topics)
+            if may(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        ]
     else:
         to_create = MAX_CREATED_A_REQUEST if getattr(request, "allow_auto_topic_creation", True) else 0
         topics = []
@@ -40,7 +48,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
                 continue
             seen.add(wanted)
             before = len(broker.topics)
-            topics.append(await _asked(context, reply, each, may_create=to_create > 0))
+            topics.append(await _asked(context, request, reply, each, may_create=to_create > 0))
             to_create -= len(broker.topics) > before
     return reply.MetadataResponse(
         throttle_time=0,
@@ -51,29 +59,38 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
         cluster_id=broker.cluster_id,
         controller_id=controller_id(context),
         topics=topics,
-        cluster_authorized_operations=-(1 << 31),
+        cluster_authorized_operations=authorized_operations(
+            context, ResourceType.CLUSTER, asked=getattr(request, "include_cluster_authorized_operations", False)
+        ),
         error_code=NONE,
     )
 
 
-async def _asked(context: Context, reply: Any, asked: Any, *, may_create: bool) -> Any:
+async def _asked(context: Context, request: Any, reply: Any, asked: Any, *, may_create: bool) -> Any:
     """One topic of the request, by name or (v12+) by id."""
     broker = context.broker
     topic_id = getattr(asked, "topic_id", None)
     name: str | None = asked.name
     try:
         if topic_id is not None and topic_id != NO_TOPIC_ID:
-            return _described(context, reply, broker.topics.by_id(topic_id))
+            topic = broker.topics.by_id(topic_id)
+            if not may(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+                raise UnknownTopicId(f"no topic has the id {topic_id}; refresh metadata")  # As if there were none.
+            return _described(context, request, reply, topic)
         if name is None:
             raise InvalidRequest("a topic is asked for by name or by id")
+        require_topic(context, Operation.DESCRIBE, name)
         try:
             topic = broker.topics.by_name(name)
         except UnknownTopicOrPartition:
             if not (may_create and broker.settings.auto_create_topics_enable):
                 raise
-            check_partitions(broker, broker.settings.num_partitions)
+            if not may(context, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
+                require_topic(context, Operation.CREATE, name)
+            check_new_topic(broker, broker.settings.num_partitions)
+            throttling.Mutations(context).take(broker.settings.num_partitions)
             topic = await broker.admin.auto_create(name)
-        return _described(context, reply, topic)
+        return _described(context, request, reply, topic)
     except TieredError as error:
         return reply.MetadataResponseTopic(
             error_code=error_code(error),
@@ -84,7 +101,7 @@ async def _asked(context: Context, reply: Any, asked: Any, *, may_create: bool) 
         )
 
 
-def _described(context: Context, reply: Any, topic: Topic) -> Any:
+def _described(context: Context, request: Any, reply: Any, topic: Topic) -> Any:
     broker = context.broker
     if topic.is_internal:
         partitions = [_coordinated(broker, reply, index) for index in range(topic.partition_count)]
@@ -98,6 +115,12 @@ def _described(context: Context, reply: Any, topic: Topic) -> Any:
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=partitions,
+        topic_authorized_operations=authorized_operations(
+            context,
+            ResourceType.TOPIC,
+            topic.name,
+            asked=getattr(request, "include_topic_authorized_operations", False),
+        ),
     )
 
 

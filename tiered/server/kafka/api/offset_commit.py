@@ -16,6 +16,8 @@ from typing import Any
 
 from tiered.broker.groups.offsets import MAX_ENTRIES, OffsetEntry
 from tiered.errors import InvalidRequest, OffsetMetadataTooLarge, TieredError, UnknownTopicOrPartition
+from tiered.rules.acl import Operation
+from tiered.server.kafka.authorize import require_group, require_topic, require_topic_by_id
 from tiered.server.kafka.dispatch import Api, Context, Later, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
@@ -25,6 +27,7 @@ FIRST_VERSION_WITH_TOPIC_IDS = 10
 async def handle(context: Context, request: Any, reply: Any) -> Any:
     codes: dict[tuple[int, int], int] = {}
     try:
+        require_group(context, Operation.READ, request.group_id)
         entries = await _entries(context, request, codes)
         coordinator = context.broker.groups
         fence = await coordinator.check_commit(
@@ -85,8 +88,11 @@ async def _entries(context: Context, request: Any, codes: dict[tuple[int, int], 
 
 def _entry(context: Context, topic: Any, asked: Any) -> OffsetEntry:
     topics = context.broker.topics
+    if context.api_version < FIRST_VERSION_WITH_TOPIC_IDS:
+        require_topic(context, Operation.READ, topic.name)
     if context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
         found = topics.by_id(topic.topic_id)
+        require_topic_by_id(context, Operation.READ, found)
     elif (named := topics.find(topic.name)) is not None:
         found = named
     else:

@@ -10,6 +10,8 @@ from typing import Any
 
 from tiered.errors import GroupNotEmpty, GroupNotFound, GroupSubscribedToTopic, TieredError, UnknownTopicOrPartition
 from tiered.ids import TopicPartition
+from tiered.rules.acl import Operation
+from tiered.server.kafka.authorize import require_group, require_topic
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 from tiered.wire.consumer_protocol import PROTOCOL_TYPE
@@ -19,6 +21,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     coordinator = context.broker.groups
     topics: list[Any] = []
     try:
+        require_group(context, Operation.DELETE, request.group_id)
         coordinator.check_ours(request.group_id)
         group = await coordinator.load(request.group_id)
         if group is None:
@@ -61,6 +64,7 @@ def _check_unread(context: Context, group_id: str, wanted: list[TopicPartition])
 
 
 def _key(context: Context, group_id: str, name: str, partition: int, *, is_read: bool) -> TopicPartition:
+    require_topic(context, Operation.READ, name)
     topic = context.broker.topics.find(name)
     if topic is None or topic.is_internal or not 0 <= partition < topic.partition_count:
         raise UnknownTopicOrPartition(f"{name[:80]} has no partition {partition}; refresh metadata")

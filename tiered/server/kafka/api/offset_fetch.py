@@ -2,8 +2,9 @@
 
 Several groups at once from version 8 on, topics by id from 10 on. Null topics (from version 2 on) mean all. What
 was never committed is offset -1 without an error, and so is everything of an unknown group. The commits of a
-group that are on their way are waited for. While SQL is away the answer is COORDINATOR_LOAD_IN_PROGRESS: the one
-code on which every client asks again. An answer has at most 200,000 offsets; what goes beyond is INVALID_REQUEST.
+group that are on their way are waited for. Offsets of topics that the client may not describe are not told. While SQL
+is away the answer is COORDINATOR_LOAD_IN_PROGRESS: the one code on which every client asks again. An answer has at most
+200,000 offsets; what goes beyond is INVALID_REQUEST.
 Gap: `require_stable` waits for nothing, because no transaction writes offsets yet.
 """
 
@@ -15,8 +16,10 @@ from tiered.broker.groups.values import GroupKind
 from tiered.broker.topics import Topic
 from tiered.errors import CoordinatorLoading, CoordinatorNotAvailable, InvalidRequest, TieredError, UnknownTopicId
 from tiered.ids import TopicPartition
+from tiered.rules.acl import Operation, ResourceType
+from tiered.server.kafka.authorize import may, require_group
 from tiered.server.kafka.dispatch import Api, Context, in_turns
-from tiered.server.kafka.error_mapping import NONE, error_code
+from tiered.server.kafka.error_mapping import NONE, TOPIC_AUTHORIZATION_FAILED, error_code
 
 FIRST_VERSION_WITH_ERROR = 2
 FIRST_VERSION_WITH_GROUPS = 8
@@ -64,6 +67,7 @@ async def _group(context: Context, reply: Any, asked: Any, limit: int) -> tuple[
     by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     names = _Names(reply.OffsetFetchResponseTopics, reply.OffsetFetchResponsePartitions, by_id=by_id)
     try:
+        require_group(context, Operation.DESCRIBE, asked.group_id)
         await _check_member(context, asked)
         topics, size = await _topics(context, names, asked.group_id, asked.topics, limit)
         code = NONE
@@ -86,6 +90,7 @@ async def _check_member(context: Context, asked: Any) -> None:
 async def _topics(context: Context, names: _Names, group_id: str, asked: Any, limit: int) -> tuple[list[Any], int]:
     """(the topics of one group's answer, how many offsets they have). Raises TieredError for the whole group."""
     coordinator = context.broker.groups
+    require_group(context, Operation.DESCRIBE, group_id)
     coordinator.check_ours(group_id)
     if asked is None:
         found = await coordinator.offsets.fetch(group_id, limit=limit)
@@ -95,20 +100,33 @@ async def _topics(context: Context, names: _Names, group_id: str, asked: Any, li
         raise InvalidRequest(f"ask for at most {MAX_OFFSETS} offsets at a time")
     known = context.broker.topics
     resolved = [(known.find_id if names.by_id else known.find)(names.asked(topic)) for topic in asked]
+    denied = {number for number, each in enumerate(asked) if not _may_see(context, names, each, resolved[number])}
     wanted = {
         TopicPartition(topic.topic_id, index)
-        for topic, each in zip(resolved, asked, strict=True)
-        if topic is not None
+        for number, (topic, each) in enumerate(zip(resolved, asked, strict=True))
+        if topic is not None and number not in denied
         for index in each.partition_indexes
     }
     found = await coordinator.offsets.fetch(group_id, wanted)
     return [
-        _topic(names, each, topic, found) async for topic, each in in_turns(list(zip(resolved, asked, strict=True)))
+        _topic(names, each, resolved[number], found, is_denied=number in denied)
+        async for number, each in in_turns(list(enumerate(asked)))
     ], size
 
 
-def _topic(names: _Names, asked: Any, topic: Topic | None, found: Mapping[TopicPartition, OffsetRow]) -> Any:
+def _may_see(context: Context, names: _Names, asked: Any, topic: Topic | None) -> bool:
+    """Whether the client may describe the topic; nothing else is said of one of another name."""
+    if names.by_id and topic is None:
+        return True
+    return may(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name if topic is not None else asked.name)
+
+
+def _topic(
+    names: _Names, asked: Any, topic: Topic | None, found: Mapping[TopicPartition, OffsetRow], *, is_denied: bool
+) -> Any:
     code = error_code(UnknownTopicId("refresh metadata")) if topic is None and names.by_id else NONE
+    if is_denied:
+        code = TOPIC_AUTHORIZATION_FAILED
     partitions = []
     for index in asked.partition_indexes:
         row = found.get(TopicPartition(topic.topic_id, index)) if topic is not None else None
@@ -124,7 +142,7 @@ async def _all(context: Context, names: _Names, found: Mapping[TopicPartition, O
     topics = []
     for topic_id, partitions in by_topic.items():
         topic = context.broker.topics.find_id(topic_id)
-        if topic is not None:
+        if topic is not None and may(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
             topics.append(names.topic(topic.topic_id if names.by_id else topic.name, partitions))
     return topics
 

@@ -6,17 +6,22 @@ An epoch that this log never had answers (-1, -1), as Kafka does. Only the leade
 from typing import Any
 
 from tiered.errors import TieredError
+from tiered.rules.acl import CLUSTER_NAME, Operation, ResourceType
+from tiered.server.kafka.authorize import may, require_topic
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 
 async def handle(context: Context, request: Any, reply: Any) -> Any:
     topics = []
+    is_broker = may(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     async for topic in in_turns(request.topics):
         partitions = []
         async for asked in in_turns(topic.partitions):
             code, leader_epoch, end_offset = NONE, -1, -1
             try:
+                if not is_broker:
+                    require_topic(context, Operation.DESCRIBE, topic.topic)
                 partition = context.broker.topics.by_name(topic.topic).partition(asked.partition)
                 partition.check_leader_epoch(asked.current_leader_epoch)
                 partition.require_leader()

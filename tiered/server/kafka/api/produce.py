@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
+from tiered.broker.access import Rights
 from tiered.broker.acknowledge import acknowledged, is_acknowledged, not_in_time
 from tiered.broker.partition import Appended, Partition
 from tiered.broker.replication.acknowledgements import Commit
@@ -22,10 +23,14 @@ from tiered.errors import (
     InvalidTopic,
     LogDirFailed,
     MalformedRequest,
+    NotAuthorized,
     TieredError,
     UnsupportedCompression,
 )
 from tiered.formats import record_batch
+from tiered.rules.acl import Operation, ResourceType
+from tiered.server.kafka import throttling
+from tiered.server.kafka.authorize import refusal, rights_of, topic_refusal
 from tiered.server.kafka.dispatch import Api, RawRequest, framed
 from tiered.server.kafka.error_mapping import error_code
 from tiered.server.kafka.frame_handler import Answer, Overlapping, Waiting
@@ -76,13 +81,20 @@ def _append_all(
     context = request.context
     broker = context.broker
     started_ms = broker.clock.monotonic_ms()
+    if broker.client_quotas.limits_produce:
+        context = context._replace(throttle_ms=throttling.produced(context, request.end - request.position))
+        request = request._replace(context=context)
     refused: TieredError | None = None
+    rights = rights_of(context)
     waits: list[Wait] = []
     results: list[TopicResult] = []
     for topic in asked.topics:
         answers: list[PartitionResult] = []
+        denied = None if rights is None else _denied(request, asked, topic, rights)
         for index, position, end in topic.partitions:
             try:
+                if denied is not None:
+                    raise denied
                 if position in failed:
                     raise failed[position]
                 partition, appended = _append(request, topic, index, position, end, asked.acks)
@@ -116,7 +128,10 @@ def _long_to_recompress(request: RawRequest, asked: ProduceRequest) -> Iterator[
 
     One that is compressed already may be a thousand times larger than it looks.
     """
+    rights = rights_of(request.context)
     for topic in asked.topics:
+        if rights is not None and _denied(request, asked, topic, rights) is not None:
+            continue  # Said when its turn comes; no work is done for it.
         for index, position, end in topic.partitions:
             if position < 0 or end - position <= _ATTRIBUTES:
                 continue
@@ -169,6 +184,14 @@ def _recompressed(buffer: memoryview, position: int, end: int, codec: int) -> by
 def _find(request: RawRequest, topic: ProduceTopic) -> Topic:
     topics = request.context.broker.topics
     return topics.by_id(topic.topic_id) if topic.topic_id is not None else topics.by_name(topic.name or "")
+
+
+def _denied(request: RawRequest, asked: ProduceRequest, topic: ProduceTopic, rights: Rights) -> NotAuthorized | None:
+    """The right that is missing, before anything is said of the topic."""
+    name = asked.transactional_id
+    if name is not None and not rights.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
+        return refusal(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+    return topic_refusal(request.context, Operation.WRITE, topic.name, topic.topic_id, rights)
 
 
 def _append(
@@ -305,7 +328,7 @@ def _answer(request: RawRequest, results: list[TopicResult], *, is_refused: bool
         hints = LeaderHints(request)
         results = [_with_leaders(topic, hints) for topic in results]
         endpoints = hints.endpoints
-    body = produce.encode_produce_response(results, version, node_endpoints=endpoints)
+    body = produce.encode_produce_response(results, version, request.context.throttle_ms, node_endpoints=endpoints)
     return framed(produce.API_KEY, version, request.correlation_id, body)
 
 

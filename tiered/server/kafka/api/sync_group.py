@@ -7,6 +7,8 @@ from typing import Any
 
 from tiered.broker.groups.values import SyncRequest
 from tiered.errors import TieredError
+from tiered.rules.acl import Operation
+from tiered.server.kafka.authorize import require_group
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, error_code
 
@@ -22,6 +24,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
         assignments={each.member_id: each.assignment for each in request.assignments},
     )
     try:
+        require_group(context, Operation.READ, request.group_id)
         result = await context.broker.groups.classic.sync(asked)
     except TieredError as error:
         return reply.SyncGroupResponse(

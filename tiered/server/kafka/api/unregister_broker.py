@@ -8,6 +8,8 @@ from typing import Any
 
 from tiered.broker import reassignments
 from tiered.errors import TieredError
+from tiered.rules.acl import Operation
+from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, error_code
 
@@ -15,6 +17,7 @@ from tiered.server.kafka.error_mapping import NONE, error_code
 async def handle(context: Context, request: Any, reply: Any) -> Any:
     code, message = NONE, None
     try:
+        require_cluster(context, Operation.ALTER)
         await reassignments.unregister(context.broker, request.broker_id)
     except TieredError as error:
         code, message = error_code(error), str(error)

@@ -1,0 +1,153 @@
+"""Who may do what on this broker: the access list made of what the catalogue says now, and what it has decided.
+
+Owns the prepared list, the decisions that are remembered, within a bound, and the count of those that were a no. Must
+never let anything pass while it does not know: a principal that is not known is nobody, and nobody may do nothing.
+Where authorization is off there are no rights to ask: `rights` gives None, and who asks goes on.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tiered.rules.acl import Operation, ResourceType
+from tiered.rules.authorization import AccessList, parse_super_users
+from tiered.rules.principal import Principal
+
+if TYPE_CHECKING:
+    from tiered.broker.broker import Broker
+    from tiered.config import BrokerSettings
+
+MAX_DECISIONS = 200_000
+"""That are remembered; then all are forgotten at once, which is rare and cheap."""
+MAX_DENIED = 1_000
+"""Kinds of denied requests that are counted apart between two summaries."""
+_MAPPED_IPV4 = "::ffff:"
+
+Denied = tuple[str, str, Operation, ResourceType]
+"""(principal, host, operation, kind of resource)"""
+
+
+class Decisions(dict[str, bool]):
+    """What one principal from one address may do by one operation: by name, decided when it is first asked for."""
+
+    __slots__ = ("_decide",)
+
+    def __init__(self, decide: Callable[[str], bool]) -> None:
+        super().__init__()
+        self._decide = decide
+
+    def __missing__(self, name: str) -> bool:
+        found = self[name] = self._decide(name)
+        return found
+
+
+class Rights:
+    """What one principal may do that comes from one address, as of one version of the rules."""
+
+    __slots__ = ("_access", "_decisions", "_list", "host", "principal")
+
+    def __init__(self, access: "Access", access_list: AccessList, principal: str, host: str) -> None:
+        self._access = access
+        self._list = access_list
+        self._decisions: dict[tuple[Operation, ResourceType], Decisions] = {}
+        self.principal = principal
+        self.host = host
+
+    def by_name(self, operation: Operation, resource_type: ResourceType) -> Decisions:
+        """For many names of one request: one look-up in a dictionary for each. `may` counts what is denied, this does
+        not: `denied` is for who asks."""
+        found = self._decisions.get((operation, resource_type))
+        if found is None:
+            found = self._decisions[operation, resource_type] = Decisions(
+                lambda name: self._decide(operation, resource_type, name)
+            )
+        return found
+
+    def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        is_allowed = self.by_name(operation, resource_type)[name]
+        if not is_allowed:
+            self.denied(operation, resource_type)
+        return is_allowed
+
+    def may_any(self, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether there is, or could be, a resource of the kind to which it may be done."""
+        if not self.principal:
+            return False
+        return self._list.allows_any(self.principal, self.host, operation, resource_type)
+
+    def bits(self, resource_type: ResourceType, name: str) -> int:
+        """authorized_operations of the resource."""
+        if not self.principal:
+            return 0
+        return self._list.authorized_operations(self.principal, self.host, resource_type, name)
+
+    @property
+    def is_super_user(self) -> bool:
+        return self._list.is_super_user(self.principal)
+
+    def denied(self, operation: Operation, resource_type: ResourceType) -> None:
+        """Counts a request that was refused."""
+        self._access.count_denied((self.principal, self.host, operation, resource_type))
+
+    def _decide(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        if not self.principal:
+            return False
+        self._access.count_decision()
+        return self._list.allows(self.principal, self.host, operation, resource_type, name)
+
+
+class Access:
+    """The rights on one broker, or on a service that has settings and a view of the catalogue's rules."""
+
+    def __init__(self, broker: "Broker", settings: "BrokerSettings") -> None:
+        """Raises InvalidConfig for super users that are none. These settings do not change while a broker runs."""
+        self._broker = broker
+        self.is_on = settings.is_authorization_on
+        self._super_users = parse_super_users(settings.super_users)
+        self._allow_unnamed = settings.allow_everyone_if_no_acl_found
+        self._rules: object = None
+        self._list = AccessList()
+        self._rights: dict[tuple[Principal | None, str], Rights] = {}
+        self._decision_count = 0
+        self.denied: Counter[Denied] = Counter()
+        """Since the last summary; see `take_denied`."""
+        self.denied_total = 0
+
+    def rights(self, principal: Principal | None, host: str) -> Rights | None:
+        """What `principal` may do that comes from `host`; None where authorization is off. None as a principal, of a
+        connection that has not authenticated, has no rights at all."""
+        if not self.is_on:
+            return None
+        rules = self._broker.security.acls
+        if rules is not self._rules:
+            # Once for each change: the feed replaces the rules as a whole.
+            self._list = AccessList(rules, super_users=self._super_users, allow_unnamed=self._allow_unnamed)
+            self._rules = rules
+            self._forget()
+        found = self._rights.get((principal, host))
+        if found is None:
+            address = host.removeprefix(_MAPPED_IPV4)
+            found = Rights(self, self._list, "" if principal is None else str(principal), address)
+            self.count_decision()
+            self._rights[principal, host] = found
+        return found
+
+    def count_decision(self) -> None:
+        """One more is remembered; when there are too many, none is."""
+        self._decision_count += 1
+        if self._decision_count > MAX_DECISIONS:
+            self._forget()
+
+    def count_denied(self, denied: Denied) -> None:
+        self.denied_total += 1
+        if denied in self.denied or len(self.denied) < MAX_DENIED:
+            self.denied[denied] += 1
+
+    def take_denied(self) -> Counter[Denied]:
+        """What was counted since this was last asked."""
+        taken, self.denied = self.denied, Counter()
+        return taken
+
+    def _forget(self) -> None:
+        self._rights = {}
+        self._decision_count = 0

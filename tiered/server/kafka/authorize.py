@@ -1,0 +1,114 @@
+"""Asks whether a request's principal may do what it asks for, and says what is missing.
+
+Owns the words of a refusal: the right, never anything of the resource. Every handler calls it before it looks
+whether the resource is there. Must never decide by itself: `broker.access` does. Which API needs which right stands
+in docs/security.md, and the table of `tests/components/test_rights_of_every_api.py` holds each of them to it.
+"""
+
+from uuid import UUID
+
+from tiered.broker.access import Decisions, Rights
+from tiered.broker.topics import Topic
+from tiered.errors import (
+    ClusterNotAuthorized,
+    GroupNotAuthorized,
+    NotAuthorized,
+    TopicNotAuthorized,
+    TransactionalIdNotAuthorized,
+)
+from tiered.rules.acl import CLUSTER_NAME, SUPPORTED, Operation, ResourceType
+from tiered.rules.authorization import bits_of
+from tiered.server.kafka.dispatch import Context
+
+NOT_ASKED = -(1 << 31)
+"""authorized_operations that a request did not ask for."""
+
+_ERRORS: dict[ResourceType, type[NotAuthorized]] = {
+    ResourceType.TOPIC: TopicNotAuthorized,
+    ResourceType.GROUP: GroupNotAuthorized,
+    ResourceType.CLUSTER: ClusterNotAuthorized,
+    ResourceType.TRANSACTIONAL_ID: TransactionalIdNotAuthorized,
+}
+
+
+def rights_of(context: Context) -> Rights | None:
+    """What the request's principal may do; None where authorization is off, and everybody may do everything."""
+    connection = context.connection
+    return context.broker.access.rights(connection.principal, connection.host)
+
+
+def topics_by_name(context: Context, operation: Operation) -> Decisions | None:
+    """By name, whether the principal may do it to a topic; None where authorization is off. For what must be fast."""
+    rights = rights_of(context)
+    return None if rights is None else rights.by_name(operation, ResourceType.TOPIC)
+
+
+def may(context: Context, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    """For what is left out, not refused."""
+    rights = rights_of(context)
+    return rights is None or rights.by_name(operation, resource_type)[name]
+
+
+def may_replicate(context: Context) -> bool:
+    """Whether this is one of the cluster's brokers, as far as its rights go."""
+    rights = rights_of(context)
+    return rights is None or rights.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def require(context: Context, operation: Operation, resource_type: ResourceType, name: str) -> None:
+    """Returns when the principal may do it. Raises the NotAuthorized of the resource."""
+    rights = rights_of(context)
+    if rights is not None and not rights.may(operation, resource_type, name):
+        raise refusal(operation, resource_type, name)
+
+
+def require_topic(context: Context, operation: Operation, name: str) -> None:
+    require(context, operation, ResourceType.TOPIC, name)
+
+
+def require_topic_by_id(context: Context, operation: Operation, topic: Topic) -> None:
+    """For a client that knows the id: the refusal does not tell the name. Raises TopicNotAuthorized."""
+    rights = rights_of(context)
+    if rights is not None and not rights.may(operation, ResourceType.TOPIC, topic.name):
+        raise refusal(operation, ResourceType.TOPIC, str(topic.topic_id))
+
+
+def require_group(context: Context, operation: Operation, group_id: str) -> None:
+    require(context, operation, ResourceType.GROUP, group_id)
+
+
+def require_cluster(context: Context, operation: Operation) -> None:
+    require(context, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def topic_refusal(
+    context: Context, operation: Operation, name: str | None, topic_id: UUID | None, rights: Rights
+) -> NotAuthorized | None:
+    """What refuses an operation on a topic that is named by its name or its id; None when it may be done, or there
+    is no topic of this id, which its own error says."""
+    if topic_id is not None:
+        topic = context.broker.topics.find_id(topic_id)
+        if topic is None or rights.may(operation, ResourceType.TOPIC, topic.name):
+            return None
+        return refusal(operation, ResourceType.TOPIC, str(topic_id))
+    if rights.may(operation, ResourceType.TOPIC, name or ""):
+        return None
+    return refusal(operation, ResourceType.TOPIC, name or "")
+
+
+def refusal(operation: Operation, resource_type: ResourceType, name: str) -> NotAuthorized:
+    """The error that names the right that is missing."""
+    kind = resource_type.name.lower().replace("_", " ")
+    what = "the cluster" if resource_type is ResourceType.CLUSTER else f"{kind} {name[:80]}"
+    error = _ERRORS.get(resource_type, ClusterNotAuthorized)
+    return error(f"not allowed: the right {operation.name} on {what} is missing")
+
+
+def authorized_operations(
+    context: Context, resource_type: ResourceType, name: str = CLUSTER_NAME, *, asked: bool
+) -> int:
+    """The bits of what the principal may do; where authorization is off, of all that can be done."""
+    if not asked:
+        return NOT_ASKED
+    rights = rights_of(context)
+    return bits_of(SUPPORTED[resource_type]) if rights is None else rights.bits(resource_type, name)
