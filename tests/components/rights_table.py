@@ -199,6 +199,29 @@ def _new_quota(r: Any, name: str) -> Any:
     return r.AlterClientQuotasRequest(entries=[r.EntryData(entity=entity, ops=[operation])], validate_only=False)
 
 
+def _acl_filter(name: str) -> dict[str, Any]:
+    return {
+        "resource_type_filter": 1, "resource_name_filter": name, "pattern_type_filter": 1, "principal_filter": None,
+        "host_filter": None, "operation": 1, "permission_type": 1,
+    }  # fmt: skip
+
+
+def _acls(r: Any, name: str) -> Any:
+    return r.DescribeAclsRequest(**_acl_filter(name))
+
+
+def _new_acl(r: Any, name: str) -> Any:
+    new = r.AclCreation(
+        resource_type=2, resource_name=name, resource_pattern_type=3, principal="User:x", host="*", operation=3,
+        permission_type=3,
+    )  # fmt: skip
+    return r.CreateAclsRequest(creations=[new])
+
+
+def _no_acl(r: Any, name: str) -> Any:
+    return r.DeleteAclsRequest(filters=[r.DeleteAclsFilter(**_acl_filter(name))])
+
+
 _READ_GROUP = (("READ", "GROUP"),)
 _ALTER_CLUSTER = (("ALTER", "CLUSTER"),)
 _DESCRIBE_CLUSTER = (("DESCRIBE", "CLUSTER"),)
@@ -239,6 +262,9 @@ ROWS: tuple[Row, ...] = (
     _row(22, 4, (("IDEMPOTENT_WRITE", "CLUSTER"),), CLUSTER, lambda r, n: _producer_id(r, None)),
     _row(22, 4, (("WRITE", "TRANSACTIONAL_ID"),), TXN, _producer_id),
     _row(23, 4, (("DESCRIBE", "TOPIC"),), TOPIC, _leader_epoch),
+    _row(29, 3, _DESCRIBE_CLUSTER, CLUSTER, _acls),
+    _row(30, 3, _ALTER_CLUSTER, CLUSTER, _new_acl),
+    _row(31, 3, _ALTER_CLUSTER, CLUSTER, _no_acl),
     _row(32, 4, (("DESCRIBE_CONFIGS", "TOPIC"),), TOPIC, lambda r, n: _described_configs(r, 2, n)),
     _row(32, 4, (("DESCRIBE_CONFIGS", "CLUSTER"),), CLUSTER, lambda r, n: _described_configs(r, 4, "1")),
     _row(33, 2, (("ALTER_CONFIGS", "TOPIC"),), TOPIC, _old_configs),

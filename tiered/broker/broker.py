@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from tiered.broker import tier_plan
 from tiered.broker.access import Access
+from tiered.broker.acls import Acls
 from tiered.broker.admin import Admin
 from tiered.broker.changes import Changes
 from tiered.broker.checkpoints import CheckpointWriter
@@ -88,6 +89,7 @@ class Broker:
         self.image = ClusterImage()
         self.security = Security()
         self.access = Access(self, self.settings)
+        self.acls = Acls(self)
         self.client_quotas = ClientQuotas(self)
         # Neither connects to anything yet. A URL that is none must leave no lock behind.
         self.database = parts.database or Database.open(options.meta_url)

@@ -73,13 +73,10 @@ def load_all(conn: Connection) -> Security:
     credentials = conn.execute(
         select(scram_credential).order_by(scram_credential.c.user_name, scram_credential.c.mechanism)
     )
-    acls = conn.execute(
-        select(*(column for column in acl.c if column is not acl.c.created_at_ms)).order_by(*acl.primary_key.columns)
-    )
     quotas = conn.execute(select(client_quota).order_by(*client_quota.primary_key.columns))
     return Security(
         credentials=tuple(ScramCredentialRow(**row) for row in credentials.mappings()),
-        acls=tuple(AclRow(**row) for row in acls.mappings()),
+        acls=load_acls(conn),
         quotas=tuple(
             ClientQuotaRow(
                 user_name=row.user_name if row.has_user else None,
@@ -91,3 +88,10 @@ def load_all(conn: Connection) -> Security:
             for row in quotas
         ),
     )
+
+
+def load_acls(conn: Connection) -> tuple[AclRow, ...]:
+    """Every rule, in the order of the keys."""
+    columns = [column for column in acl.c if column is not acl.c.created_at_ms]
+    rows = conn.execute(select(*columns).order_by(*acl.primary_key.columns))
+    return tuple(AclRow(**row) for row in rows.mappings())

@@ -6,7 +6,9 @@ may do something: `authorization` does.
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+from tiered.errors import InvalidRequest
 
 WILDCARD = "*"
 """As a literal name: every resource of its kind. As a host: every host."""
@@ -115,6 +117,18 @@ def spoken_for(operation: Operation, permission: Permission) -> frozenset[Operat
     if implied is None or permission is Permission.DENY:
         return frozenset((operation,))
     return frozenset((operation, implied))
+
+
+Word = TypeVar("Word", bound=IntEnum)
+
+
+def code(words: type[Word], value: int) -> Word:
+    """The word of one of Kafka's codes. Raises InvalidRequest."""
+    try:
+        return words(value)
+    except ValueError:
+        known = ", ".join(f"{each.value} ({each.name})" for each in words)
+        raise InvalidRequest(f"{words.__name__} {value} is not known; known are {known}") from None
 
 
 class AclWords(Protocol):

@@ -1,6 +1,7 @@
 """The list of served APIs: a new one is one file in `api/` and one row here."""
 
 from tiered.server.kafka.api import (
+    acls,
     alter_configs,
     alter_partition_reassignments,
     api_versions,
@@ -57,6 +58,9 @@ _SERVED: tuple[Api, ...] = (
     delete_records.API,
     init_producer_id.API,
     offset_for_leader_epoch.API,
+    acls.DESCRIBE_API,
+    acls.CREATE_API,
+    acls.DELETE_API,
     describe_configs.API,
     alter_configs.API,
     alter_configs.INCREMENTAL_API,

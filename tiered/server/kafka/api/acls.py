@@ -1,0 +1,141 @@
+"""DescribeAcls (key 29), CreateAcls (key 30) and DeleteAcls (key 31), versions 1 to 3 each (KIP-140, KIP-290).
+
+Rules are found by filters, with MATCH for every pattern that a name falls under. Each new rule is checked for itself,
+and those that are right are committed together; they count on this broker when it answers, and on others in a moment.
+Where no authorizer is on all three are SECURITY_DISABLED. A host is an IP address or `*`. Differences to Kafka: a name
+as a host, which could match nobody, is INVALID_REQUEST, and so are unknown codes, which end the connection there.
+"""
+
+from typing import Any
+
+from tiered.errors import TieredError
+from tiered.rules.acl import AclFilter, Operation, PatternType, Permission, ResourceType, code
+from tiered.server.kafka.authorize import require_cluster
+from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.error_mapping import NONE, error_code
+
+
+async def describe(context: Context, request: Any, reply: Any) -> Any:
+    error, message, resources = NONE, None, list[Any]()
+    try:
+        require_cluster(context, Operation.DESCRIBE)
+        by_resource: dict[tuple[str, str, str], list[Any]] = {}
+        async for rule in in_turns(context.broker.acls.describe(_filter(request))):
+            key = (rule.resource_type, rule.resource_name, rule.pattern_type)
+            by_resource.setdefault(key, []).append(
+                reply.AclDescription(
+                    principal=rule.principal,
+                    host=rule.host,
+                    operation=Operation[rule.operation],
+                    permission_type=Permission[rule.permission],
+                )
+            )
+        resources = [
+            reply.DescribeAclsResource(
+                resource_type=ResourceType[kind], resource_name=name, pattern_type=PatternType[pattern], acls=rules
+            )
+            for (kind, name, pattern), rules in by_resource.items()
+        ]
+    except TieredError as refused:
+        error, message = error_code(refused), str(refused)
+    return reply.DescribeAclsResponse(throttle_time=0, error_code=error, error_message=message, resources=resources)
+
+
+async def create(context: Context, request: Any, reply: Any) -> Any:
+    acls = context.broker.acls
+    rules: list[Any] = []
+    errors: list[TieredError | None] = []
+    async for asked in in_turns(request.creations):
+        try:
+            require_cluster(context, Operation.ALTER)
+            rules.append(
+                acls.check(
+                    resource_type=asked.resource_type,
+                    resource_name=asked.resource_name,
+                    pattern_type=asked.resource_pattern_type,
+                    principal=asked.principal,
+                    host=asked.host,
+                    operation=asked.operation,
+                    permission=asked.permission_type,
+                )
+            )
+            errors.append(None)
+        except TieredError as error:
+            errors.append(error)
+    if rules:
+        try:
+            await acls.create(rules)
+        except TieredError as error:
+            errors = [each or error for each in errors]
+    return reply.CreateAclsResponse(
+        throttle_time=0,
+        results=[
+            reply.AclCreationResult(
+                error_code=NONE if error is None else error_code(error),
+                error_message=None if error is None else str(error),
+            )
+            for error in errors
+        ],
+    )
+
+
+async def delete(context: Context, request: Any, reply: Any) -> Any:
+    filters: list[AclFilter] = []
+    errors: list[TieredError | None] = []
+    async for asked in in_turns(request.filters):
+        try:
+            require_cluster(context, Operation.ALTER)
+            filters.append(_filter(asked))
+            errors.append(None)
+        except TieredError as error:
+            errors.append(error)
+    found: list[Any] = []
+    if filters:
+        try:
+            found = await context.broker.acls.delete(filters)
+        except TieredError as error:
+            errors = [each or error for each in errors]
+    gone = iter(found)
+    return reply.DeleteAclsResponse(
+        throttle_time=0,
+        filter_results=[
+            reply.DeleteAclsFilterResult(
+                error_code=NONE if error is None else error_code(error),
+                error_message=None if error is None else str(error),
+                matching_acls=[] if error is not None else [_gone(reply, rule) for rule in next(gone)],
+            )
+            for error in errors
+        ],
+    )
+
+
+def _gone(reply: Any, rule: Any) -> Any:
+    return reply.DeleteAclsMatchingAcl(
+        error_code=NONE,
+        error_message=None,
+        resource_type=ResourceType[rule.resource_type],
+        resource_name=rule.resource_name,
+        pattern_type=PatternType[rule.pattern_type],
+        principal=rule.principal,
+        host=rule.host,
+        operation=Operation[rule.operation],
+        permission_type=Permission[rule.permission],
+    )
+
+
+def _filter(asked: Any) -> AclFilter:
+    """Raises InvalidRequest for codes that are not known."""
+    return AclFilter(
+        resource_type=code(ResourceType, asked.resource_type_filter),
+        resource_name=asked.resource_name_filter,
+        pattern_type=code(PatternType, asked.pattern_type_filter),
+        principal=asked.principal_filter,
+        host=asked.host_filter,
+        operation=code(Operation, asked.operation),
+        permission=code(Permission, asked.permission_type),
+    )
+
+
+DESCRIBE_API = Api(key=29, name="DescribeAcls", min_version=1, max_version=3, handle=describe)
+CREATE_API = Api(key=30, name="CreateAcls", min_version=1, max_version=3, handle=create)
+DELETE_API = Api(key=31, name="DeleteAcls", min_version=1, max_version=3, handle=delete)
