@@ -82,6 +82,10 @@ class CountersState:
     connections_opened: int = 0
     connections_open: int = 0
     connections_refused: int = 0
+    throttles: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    """Answers that told a client to rest, and connections that had to, by quota."""
+    throttled_ms: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """How long in all, by quota."""
     protocol_errors: int = 0
     produced_bytes: int = 0
     produced_batches: int = 0

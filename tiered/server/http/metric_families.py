@@ -53,6 +53,18 @@ def request_families(counters: CountersState, requests: RequestsState) -> Iterat
         counters.connections_refused,
     )
     yield Family(
+        name="tiered_throttled_total",
+        kind="counter",
+        documentation="Answers that told a client to rest, and connections that had to, by quota.",
+        samples=[({"quota": quota}, count) for quota, count in sorted(counters.throttles.items())],
+    )
+    yield Family(
+        name="tiered_throttle_seconds_total",
+        kind="counter",
+        documentation="How long they had to rest in all, by quota.",
+        samples=[({"quota": quota}, rest_ms / 1000.0) for quota, rest_ms in sorted(counters.throttled_ms.items())],
+    )
+    yield Family(
         name="tiered_requests_total",
         kind="counter",
         documentation="Requests answered, by Kafka API.",

@@ -57,6 +57,7 @@ class Connection:
         "_handler",
         "_loop",
         "_low_water",
+        "_muted",
         "_outbox",
         "_pool",
         "_reading",
@@ -69,6 +70,7 @@ class Connection:
         "closed",
         "gathers_until_ms",
         "host",
+        "is_broker",
         "last_active_ms",
         "listener",
         "local_host",
@@ -103,6 +105,7 @@ class Connection:
         self._counted_bytes = 0
         self._reading = False
         self._writing = False
+        self._muted: asyncio.TimerHandle | None = None
         self._requests = Requests(self, handler)
         self.closed = False
         self.client_id: str | None = None
@@ -110,6 +113,8 @@ class Connection:
         self.gathers_until_ms = 0.0
         """A follower that asks before is answered a little later: see `follower_fetch`."""
         self.host = host
+        self.is_broker = False
+        """A follower fetches here: it has no quota."""
         self.listener = listener
         self.principal: Principal | None = None if listener.protocol.uses_sasl else ANONYMOUS
         """Who this is; None until the client has authenticated."""
@@ -131,6 +136,28 @@ class Connection:
         return self._requests.any
 
     @property
+    def is_muted(self) -> bool:
+        """Nothing is read for a while: the client has used up a quota."""
+        return self._muted is not None
+
+    def mute(self, rest_ms: float) -> None:
+        """Reads and begins nothing more for so long; answers still go out."""
+        ends_s = self._loop.time() + rest_ms / 1000.0
+        if self.closed or (self._muted is not None and self._muted.when() >= ends_s):
+            return
+        if self._muted is not None:
+            self._muted.cancel()
+        self._muted = self._loop.call_at(ends_s, self._unmute)
+        self._set_reading(False)
+
+    def _unmute(self) -> None:
+        self._muted = None
+        self.last_active_ms = self._loop.time() * 1000.0
+        self._set_reading(True)
+        if not self._requests.hold_up:
+            self.resume()
+
+    @property
     def unsent_bytes(self) -> int:
         return self._outbox.total_bytes
 
@@ -144,6 +171,8 @@ class Connection:
         if self.closed:
             return
         self.closed = True
+        if self._muted is not None:
+            self._muted.cancel()
         self._set_reading(False)
         self._set_writing(False)
         self._release_buffer()
@@ -187,7 +216,9 @@ class Connection:
         self._handle_frames()
 
     def _may_answer(self) -> bool:
-        """False while the client has yet to read what it was answered."""
+        """False while the client has yet to read what it was answered, or has used up a quota."""
+        if self._muted is not None:
+            return False
         return self._outbox.total_bytes < OUTBOX_HIGH_BYTES and self._outbox.held_bytes < HELD_HIGH_BYTES
 
     def _handle_frames(self) -> None:
@@ -370,6 +401,7 @@ class Connection:
     # The event loop
 
     def _set_reading(self, wanted: bool) -> None:
+        wanted = wanted and self._muted is None
         if wanted == self._reading:
             return
         self._reading = wanted

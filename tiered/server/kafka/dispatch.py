@@ -6,12 +6,14 @@ behaviour of an API: that is in `api/<api>.py`.
 
 import asyncio
 import struct
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from tiered.broker.broker import Broker
 from tiered.errors import MalformedRequest, Throttled, UnsupportedVersion
+from tiered.server.kafka import throttling
 from tiered.server.kafka.connection import Connection
 from tiered.server.kafka.frame_handler import Answer, Overlapping
 from tiered.server.kafka.outbox import Parts
@@ -38,6 +40,8 @@ class Context(NamedTuple):
     connection: Connection
     api_version: int
     client_id: str | None
+    throttle_ms: int = 0
+    """What the answer tells the client at the least; its connection is muted already."""
 
 
 class RawRequest(NamedTuple):
@@ -107,6 +111,25 @@ class Dispatch:
                 f"{api.name} version {version} is not served; {api.min_version} to {api.max_version} are"
             )
         connection.client_id = header.client_id and header.client_id[:MAX_CLIENT_ID]
+        if self._broker.client_quotas.limits_requests:
+            return self._handle_timed(api, context, buffer, header, end)
+        return self._handle(api, context, buffer, header, end)
+
+    def _handle_timed(
+        self, api: Api, context: Context, buffer: memoryview, header: frames.RequestHeader, end: int
+    ) -> Answer:
+        """Counts the time that the request takes of everybody's event loop; waits are not among it."""
+        broker, connection = self._broker, context.connection
+        context = context._replace(throttle_ms=throttling.request_rest_ms(broker, connection))
+        started_s = time.perf_counter()
+        try:
+            answer = self._handle(api, context, buffer, header, end)
+        finally:
+            throttling.used(broker, connection, started_s)
+        return throttling.Timed(broker, connection, answer) if asyncio.iscoroutine(answer) else answer
+
+    def _handle(self, api: Api, context: Context, buffer: memoryview, header: frames.RequestHeader, end: int) -> Answer:
+        version = context.api_version
         if api.raw is not None:
             return api.raw(RawRequest(context, buffer, header.body_position, end, header.correlation_id))
         body = bytes(buffer[header.body_position : end])
@@ -142,6 +165,8 @@ class Dispatch:
 
     async def _framed(self, api: Api, context: Context, correlation_id: int, message: Any, started_ms: float) -> Parts:
         clock = self._broker.clock
+        if context.throttle_ms and hasattr(message, "throttle_time"):
+            message.throttle_time = max(message.throttle_time, context.throttle_ms)
         if clock.monotonic_ms() - started_ms > LONG_ANSWER_MS:
             body = await asyncio.to_thread(messages.encode, message)
         else:

@@ -34,6 +34,7 @@ def handle(request: RawRequest, asked: FetchRequest) -> Parts | Coroutine[Any, A
     """The answer: at once when there is something to say."""
     if request.context.api_version < fetch.FIRST_WITH_DIRECTORY_ID:
         raise UnsupportedVersion(f"followers need Fetch version {fetch.FIRST_WITH_DIRECTORY_ID} or later")
+    request.context.connection.is_broker = True
     answers = request.context.broker.replication.answers
     found = answers.look(asked, is_first=True)
     if not answers.is_enough(found, asked):
