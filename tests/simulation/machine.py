@@ -68,7 +68,7 @@ class Machine:
             async with asyncio.TaskGroup() as tasks:
                 broker = self.broker = self._broker(process)
                 self._stop = asyncio.Event()
-                await broker.start(tasks, **self._addresses())
+                await broker.start(tasks, advertised=(self.name, 9092), http=(self.name, 8080))
                 self.is_serving = True
                 self.world.serving(self)
                 waits = [tasks.create_task(self._stop.wait()), tasks.create_task(broker.must_stop.wait())]
@@ -114,9 +114,6 @@ class Machine:
             boot_id=self.boot_id(),
         )
         return Broker(options, self.clock, parts)
-
-    def _addresses(self) -> dict[str, tuple[str, int]]:
-        return {"advertised": (self.name, 9092), "http": (self.name, 8080)}
 
     def _end(self, process: Process) -> None:
         process.kill()

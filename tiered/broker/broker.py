@@ -6,6 +6,7 @@ is the work of `partition`, `segment_lifecycle`, `feed` and `admin`.
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
@@ -57,6 +58,7 @@ from tiered.cold.object_store import open_store
 from tiered.cold.reader import ColdReader
 from tiered.cold.timed_store import TimedStore
 from tiered.config import BrokerSettings, ServeOptions, TopicConfig
+from tiered.config.listeners import ListenerOptions
 from tiered.errors import StaleBrokerEpoch, TieredError
 from tiered.hot.file_system import RealFileSystem
 from tiered.hot.flusher import Flusher
@@ -110,7 +112,8 @@ class Broker:
         self.replaced: StaleBrokerEpoch | None = None
         """Why this process must stop, once another one has taken its place."""
         self.facts: dict[str, str | None] = {}
-        self._advertised = ("", 0)
+        self._advertised: dict[str, tuple[str, int]] = {}
+        """What clients of each listener are told; under `""` those of the first one."""
 
         self.disk = BlockingPool("disk", threads=self.settings.num_io_threads)
         self.uploads = BlockingPool("upload", threads=self.settings.tiered_upload_concurrency + 1)
@@ -135,7 +138,9 @@ class Broker:
         self.feed = ChangeFeed(self)
         self.leadership_check = LeadershipCheck(self)
         self.controller = Controller(self)
-        self.channels: Channels = parts.channels or PeerChannels(self.broker_id)
+        self.channels: Channels = parts.channels or PeerChannels(
+            self.broker_id, options.inter_broker.name, options.inter_broker_security
+        )
         self.replication = Replication(self)
         self.failed_replicas = FailedReplicas(self)
         self.lifecycle = SegmentLifecycle(self)
@@ -160,23 +165,31 @@ class Broker:
     # Start and stop
 
     async def start(
-        self, tasks: asyncio.TaskGroup, *, advertised: tuple[str, int], http: tuple[str, int] | None = None
+        self,
+        tasks: asyncio.TaskGroup,
+        *,
+        advertised: tuple[str, int],
+        http: tuple[str, int] | None = None,
+        listeners: Sequence[ListenerOptions] = (),
     ) -> None:
         """Ready to serve when it returns. Raises TieredError that says what to do.
 
         The object store is not asked: a broker starts while S3 is away.
         """
-        self._advertised = advertised
+        self._advertised = {"": advertised, **{each.name: each.advertised for each in listeners}}
         await asyncio.to_thread(self.reserve.look)
         await asyncio.to_thread(self.database.migrate)
-        registered = await self._registration.register(advertised=advertised, http=http)
+        registered = await self._registration.register(advertised=advertised, http=http, listeners=listeners)
         self.cluster_id, self.broker_epoch = registered.cluster_id, registered.broker_epoch
         self.facts = {
             "broker.id": str(self.broker_id),
             "node.id": str(self.broker_id),
             "broker.rack": self.rack,
             "log.dirs": str(self.data.log_root),
-            "advertised.listeners": f"PLAINTEXT://{advertised[0]}:{advertised[1]}",
+            "advertised.listeners": ",".join(
+                f"{each.name}://{each.advertised[0]}:{each.advertised[1]}"
+                for each in listeners or [ListenerOptions(host=advertised[0], port=advertised[1])]
+            ),
         }
         # From here on the others count on this broker, however long its logs take.
         self._heartbeats.start(tasks)
@@ -313,13 +326,13 @@ class Broker:
 
     # What both doors ask
 
-    def address_for(self, local_host: str) -> tuple[str, int]:
-        """Where the client that reached us on `local_host` is told to connect.
+    def address_for(self, local_host: str, listener: str = "") -> tuple[str, int]:
+        """Where the client that reached us on `local_host` is told to connect; without a listener, on the first one.
 
         A wildcard address is bound by many names, and none of them is it: then the client is told the one
         that it has found us by.
         """
-        host, port = self._advertised
+        host, port = self._advertised.get(listener) or self._advertised[""]
         return (local_host if host in WILDCARD_ADDRESSES else host), port
 
     def leads(self, partition: Partition) -> bool:

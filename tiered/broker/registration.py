@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
+from tiered.config.listeners import ListenerOptions
 from tiered.errors import InvalidConfig, MetadataOutcomeUnknown
 from tiered.hot.file_system import read_whole, replace_file
 from tiered.ids import TopicId
 from tiered.meta import brokers, cluster, coordinator_slots, partitions, segments, settings, topics
-from tiered.meta.brokers import BrokerRow
+from tiered.meta.brokers import BrokerRow, ListenerRow
 from tiered.meta.changes import ChangeSet
 from tiered.runtime import new_uuid
 
@@ -76,7 +77,9 @@ class Registration:
 
     # The registration
 
-    async def register(self, *, advertised: tuple[str, int], http: tuple[str, int] | None) -> Registered:
+    async def register(
+        self, *, advertised: tuple[str, int], http: tuple[str, int] | None, listeners: Sequence[ListenerOptions] = ()
+    ) -> Registered:
         """This process is the broker of its id from here on; an older one learns of it from its next heartbeat.
 
         Raises InvalidConfig when the catalogue or the data folder belongs to somebody else, MetadataUnavailable.
@@ -84,13 +87,19 @@ class Registration:
         broker = self._broker
         marker = await broker.disk.run(self._read)
         clean_epoch = None if marker is None else marker.clean_epoch(self._boot_id)
+        rows = tuple(
+            ListenerRow(name=each.name, protocol=each.protocol, host=each.advertised[0], port=each.advertised[1])
+            for each in listeners
+        )
+        among_brokers = broker.options.inter_broker.name
+        reached_at = next((row.host for row in rows if row.name == among_brokers), advertised[0])
         new_cluster_id, now_ms = str(new_uuid()), broker.clock.now_ms()
 
         def register(conn: Connection) -> tuple[str, brokers.Registration]:
             cluster_id = cluster.ensure(conn, cluster_id=new_cluster_id, now_ms=now_ms).cluster_id
             # Refused before anything is changed: a registration would stop the broker that belongs here.
             broker.data.require_own(cluster_id, broker.broker_id)
-            self._check_others(brokers.load_all(conn), advertised[0])
+            self._check_others(brokers.load_all(conn), reached_at)
             made = brokers.register(
                 conn,
                 broker_id=broker.broker_id,
@@ -102,6 +111,7 @@ class Registration:
                 boot_id=self._boot_id,
                 clean_epoch=clean_epoch,
                 incarnation_id=self._incarnation_id,
+                listeners=rows,
             )
             return cluster_id, made
 
@@ -147,9 +157,10 @@ class Registration:
                 f"other brokers cannot reach this one at {host}: tell them an address with --advertise HOST:PORT"
             )
         for row in others:
-            if row.host in WILDCARD_ADDRESSES and not row.fenced:
+            there = row.address(self._broker.options.inter_broker.name)
+            if there is not None and there[0] in WILDCARD_ADDRESSES and not row.fenced:
                 raise InvalidConfig(
-                    f"broker {row.broker_id} cannot be reached by others at {row.host}: start it with --advertise "
+                    f"broker {row.broker_id} cannot be reached by others at {there[0]}: start it with --advertise "
                     "HOST:PORT first"
                 )
 

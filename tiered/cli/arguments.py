@@ -46,7 +46,18 @@ def broker_options(parser: argparse.ArgumentParser, json_means: str = "print JSO
         default=os.environ.get("TIERED_BOOTSTRAP") or DEFAULT_BOOTSTRAP,
         help=f"a broker; several with commas (TIERED_BOOTSTRAP, else {DEFAULT_BOOTSTRAP})",
     )
+    command_config_option(parser)
     json_option(parser, json_means)
+
+
+def command_config_option(parser: argparse.ArgumentParser) -> None:
+    """How to enter a listener that is not plaintext."""
+    parser.add_argument(
+        "--command-config",
+        metavar="FILE",
+        default=os.environ.get("TIERED_COMMAND_CONFIG") or None,
+        help="Kafka's client properties for TLS and SASL, as its own tools take them (TIERED_COMMAND_CONFIG)",
+    )
 
 
 def json_option(parser: argparse.ArgumentParser, means: str = "print JSON") -> None:

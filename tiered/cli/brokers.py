@@ -40,7 +40,7 @@ def run_list(arguments: argparse.Namespace) -> int:
             _show_list(found)
         return EXIT_OK
 
-    return run_with_cluster(arguments.bootstrap, act)
+    return run_with_cluster(arguments, act)
 
 
 def run_describe(arguments: argparse.Namespace) -> int:
@@ -59,7 +59,7 @@ def run_describe(arguments: argparse.Namespace) -> int:
                 _show(each)
         return EXIT_OK
 
-    return run_with_cluster(arguments.bootstrap, act)
+    return run_with_cluster(arguments, act)
 
 
 def run_drain(arguments: argparse.Namespace) -> int:
@@ -105,7 +105,7 @@ def run_drain(arguments: argparse.Namespace) -> int:
             nothing=f"{words}: no replica left to move",
         )
 
-    return run_with_cluster(arguments.bootstrap, act)
+    return run_with_cluster(arguments, act)
 
 
 def run_balance(arguments: argparse.Namespace) -> int:
@@ -125,7 +125,7 @@ def run_balance(arguments: argparse.Namespace) -> int:
             nothing="the brokers carry alike: nothing to move",
         )
 
-    return run_with_cluster(arguments.bootstrap, act)
+    return run_with_cluster(arguments, act)
 
 
 def run_remove(arguments: argparse.Namespace) -> int:
@@ -141,7 +141,7 @@ def run_remove(arguments: argparse.Namespace) -> int:
             print(f"broker {arguments.broker} removed")
         return EXIT_OK
 
-    return run_with_cluster(arguments.bootstrap, act)
+    return run_with_cluster(arguments, act)
 
 
 def _with_replicas(topics: Sequence[Topic]) -> list[Topic]:

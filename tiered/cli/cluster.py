@@ -3,18 +3,21 @@
 Owns the words for a broker that cannot be reached. Must never know a command.
 """
 
+import argparse
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from tiered.cli.command_config import command_security
 from tiered.cli.failure import CommandFailed, UsageError
 from tiered.cli.kafka_errors import INVALID_TOPIC_EXCEPTION, NONE, UNKNOWN_TOPIC_OR_PARTITION, is_retriable, reason
 from tiered.cli.names import nearest_names
 from tiered.cli.wrong_port import what_listens
 from tiered.errors import InvalidConfig, RequestTimedOut
 from tiered.peer import EARLIEST, LATEST, READ_UNCOMMITTED, Cluster, ConnectionLost, CorruptAnswer, parse_bootstrap
+from tiered.peer.security import PeerSecurity, TlsFailed
 from tiered.runtime import SystemClock
 
 __all__ = [
@@ -68,23 +71,27 @@ class Topic:
         return sorted(set(numbers))
 
 
-def run_with_cluster(bootstrap: str, act: Act) -> int:
-    """What `act` gives for the cluster at `bootstrap`. Raises CommandFailed when no broker there can be reached."""
+def run_with_cluster(arguments: argparse.Namespace, act: Act) -> int:
+    """What `act` gives for the cluster at `--bootstrap`. Raises CommandFailed when no broker there can be reached."""
+    bootstrap: str = arguments.bootstrap
     try:
         addresses = parse_bootstrap(bootstrap)
     except InvalidConfig as error:
         raise UsageError(f"--bootstrap {bootstrap} is not allowed: {error}") from error
-    return asyncio.run(_run(addresses, bootstrap, act))
+    return asyncio.run(_run(addresses, bootstrap, act, command_security(arguments.command_config)))
 
 
-async def _run(addresses: Sequence[tuple[str, int]], bootstrap: str, act: Act) -> int:
-    async with Cluster(addresses) as cluster:
+async def _run(addresses: Sequence[tuple[str, int]], bootstrap: str, act: Act, security: PeerSecurity) -> int:
+    async with Cluster(addresses, security=security) as cluster:
         # Asked by itself, for later calls are patient: a broker that is not there should be said at once.
         try:
             async with asyncio.timeout(REACH_TIMEOUT_S):
                 await _describe(cluster, [])
+        except (TlsFailed, InvalidConfig) as error:
+            raise CommandFailed(str(error)) from error
         except (ConnectionLost, RequestTimedOut, TimeoutError, CorruptAnswer) as error:
-            if (wrong := await what_listens(addresses)) is not None:
+            is_plain = not security.security.protocol.uses_tls
+            if is_plain and (wrong := await what_listens(addresses)) is not None:
                 raise CommandFailed(f"{bootstrap} is no Kafka address: {wrong}") from error
             if isinstance(error, CorruptAnswer):
                 raise CommandFailed(

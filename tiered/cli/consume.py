@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
         return EXIT_OK
 
     try:
-        return run_with_cluster(arguments.bootstrap, act)
+        return run_with_cluster(arguments, act)
     except (KeyboardInterrupt, asyncio.CancelledError) as error:  # The latter: a member got SIGTERM.
         if follow:
             return EXIT_OK  # Ctrl-C is how following ends.

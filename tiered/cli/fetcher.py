@@ -80,7 +80,7 @@ class Fetcher:
     async def _ask(self, address: tuple[str, int], positions: Mapping[int, int]) -> Sequence[FetchPartitionResult]:
         peer = self._peers.get(address)
         if peer is None or not peer.is_open:
-            peer = self._peers[address] = await Peer.connect(*address)
+            peer = self._peers[address] = await Peer.connect(*address, security=self._cluster.security)
         asked = [
             FetchPartition(number, -1, offset, -1, -1, MAX_PARTITION_BYTES) for number, offset in positions.items()
         ]

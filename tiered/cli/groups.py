@@ -62,7 +62,7 @@ def run_list(arguments: argparse.Namespace) -> int:
             print_table(columns, [[each.group_id, each.kind, each.state, each.protocol_type] for each in found])
         return EXIT_OK
 
-    return run_with_cluster(arguments.bootstrap, act)
+    return run_with_cluster(arguments, act)
 
 
 def _is_wanted(group: ListedGroup, states: Sequence[str] | None, kinds: Sequence[str] | None) -> bool:
@@ -82,7 +82,7 @@ def run_describe(arguments: argparse.Namespace) -> int:
                 _show(each)
         return EXIT_OK
 
-    return run_with_cluster(arguments.bootstrap, act)
+    return run_with_cluster(arguments, act)
 
 
 async def existing_group(cluster: Cluster, group_id: str) -> DescribedGroup:
@@ -287,7 +287,7 @@ def run_delete(arguments: argparse.Namespace) -> int:
                 print(f"{name} deleted" if changed else f"{name} needs no change")
         return EXIT_FAILED if any(error is not None for _, _, error in outcomes) else EXIT_OK
 
-    return run_with_cluster(arguments.bootstrap, act)
+    return run_with_cluster(arguments, act)
 
 
 async def _deleted(cluster: Cluster, group_id: str) -> int:

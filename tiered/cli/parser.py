@@ -13,6 +13,7 @@ from tiered.cli.arguments import (
     Parser,
     broker_options,
     command,
+    command_config_option,
     http_options,
     json_option,
     number,
@@ -228,6 +229,7 @@ def _add_doctor(commands: "Commands[Parser]") -> None:
         default=os.environ.get("TIERED_BOOTSTRAP") or None,
         help="a broker that must be running (TIERED_BOOTSTRAP, else that of --kafka, which need not be)",
     )
+    command_config_option(parser)
     parser.add_argument(
         "--write", action="store_true", help="produce to the running broker and read back, in a topic made for it"
     )

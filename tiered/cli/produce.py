@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
             _tell(arguments, sender)
             return EXIT_OK
 
-        return run_with_cluster(arguments.bootstrap, act)
+        return run_with_cluster(arguments, act)
 
 
 @contextlib.contextmanager

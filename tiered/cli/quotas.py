@@ -36,7 +36,7 @@ def run_list(arguments: argparse.Namespace) -> int:
             print("no quotas; `tiered quotas set` makes one")
         return EXIT_OK
 
-    return run_with_cluster(arguments.bootstrap, act)
+    return run_with_cluster(arguments, act)
 
 
 def run_set(arguments: argparse.Namespace) -> int:
@@ -69,7 +69,7 @@ def _alter(arguments: argparse.Namespace, values: Mapping[str, float | None], do
             print(f"{', '.join(values)} of {of_whom} {done}")
         return EXIT_OK
 
-    return run_with_cluster(arguments.bootstrap, act)
+    return run_with_cluster(arguments, act)
 
 
 def _entity(arguments: argparse.Namespace) -> Entity:

@@ -68,7 +68,7 @@ def run_reassign(arguments: argparse.Namespace) -> int:
             nothing="every partition is there already: nothing to move",
         )
 
-    return run_with_cluster(arguments.bootstrap, act)
+    return run_with_cluster(arguments, act)
 
 
 def run_reassignments(arguments: argparse.Namespace) -> int:
@@ -97,7 +97,7 @@ def run_reassignments(arguments: argparse.Namespace) -> int:
             _show_moving(sorted(moving.items(), key=lambda each: each[0]), found)
         return EXIT_OK
 
-    return run_with_cluster(arguments.bootstrap, act)
+    return run_with_cluster(arguments, act)
 
 
 def run_elect(arguments: argparse.Namespace) -> int:
@@ -115,7 +115,7 @@ def run_elect(arguments: argparse.Namespace) -> int:
         found = await elect_leaders(cluster, UNCLEAN if arguments.unclean else PREFERRED, partitions)
         return _report(arguments, found)
 
-    return run_with_cluster(arguments.bootstrap, act)
+    return run_with_cluster(arguments, act)
 
 
 def planned_in(text: str, name: str) -> dict[TopicPartition, Replicas]:

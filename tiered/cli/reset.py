@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         codes = await _execute(cluster, arguments.group, moves) if arguments.execute else {}
         return _tell(arguments, moves, codes)
 
-    return run_with_cluster(arguments.bootstrap, act)
+    return run_with_cluster(arguments, act)
 
 
 async def _require_empty(cluster: Cluster, group_id: str, *, must_exist: bool) -> DescribedGroup | None:

@@ -63,7 +63,7 @@ def run_list(arguments: argparse.Namespace) -> int:
             print_table(columns, rows)
         return EXIT_OK
 
-    return run_with_cluster(arguments.bootstrap, act)
+    return run_with_cluster(arguments, act)
 
 
 def run_create(arguments: argparse.Namespace) -> int:
@@ -85,7 +85,7 @@ def run_create(arguments: argparse.Namespace) -> int:
         done = "could be created" if arguments.validate_only else "created"
         return _report(arguments, results, fine=fine, done=done)
 
-    return run_with_cluster(arguments.bootstrap, act)
+    return run_with_cluster(arguments, act)
 
 
 def run_delete(arguments: argparse.Namespace) -> int:
@@ -106,7 +106,7 @@ def run_delete(arguments: argparse.Namespace) -> int:
         told = {} if arguments.if_exists else {name: await missing_topic(cluster, name) for name in missing}
         return _report(arguments, answer.responses, fine=fine, done="deleted", told=told)
 
-    return run_with_cluster(arguments.bootstrap, act)
+    return run_with_cluster(arguments, act)
 
 
 def run_alter(arguments: argparse.Namespace) -> int:
@@ -130,7 +130,7 @@ def run_alter(arguments: argparse.Namespace) -> int:
             print(f"{arguments.topic} altered")
         return EXIT_OK
 
-    return run_with_cluster(arguments.bootstrap, act)
+    return run_with_cluster(arguments, act)
 
 
 async def _grow(cluster: Cluster, topic: str, partition_count: int) -> None:
@@ -161,7 +161,7 @@ def run_describe(arguments: argparse.Namespace) -> int:
                 _show(each)
         return EXIT_OK
 
-    return run_with_cluster(arguments.bootstrap, act)
+    return run_with_cluster(arguments, act)
 
 
 async def _description(cluster: Cluster, topic: Topic, *, everything: bool) -> dict[str, Any]:

@@ -16,7 +16,10 @@ async def what_listens(addresses: Sequence[tuple[str, int]]) -> str | None:
     for host, port in addresses:
         answer = await _first_bytes(host, port)
         if answer.startswith(_TLS_ALERT) or b"HTTPS port" in answer:
-            return f"TLS is spoken at {host}:{port}, which is not supported here; name a plaintext listener's port"
+            return (
+                f"TLS is spoken at {host}:{port}: give --command-config a file with security.protocol=SSL and "
+                "ssl.truststore.location=FILE"
+            )
         if answer.startswith(b"HTTP/"):
             return (
                 f"HTTP is spoken at {host}:{port}; name the port of --kafka, which `tiered serve` prints as kafka=... "

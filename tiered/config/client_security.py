@@ -8,7 +8,7 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tiered.config.listeners import SecurityProtocol
+from tiered.config.listeners import ListenerOptions, SecurityProtocol
 from tiered.config.secret import Secret
 from tiered.config.tls import MATERIAL_NAMES, TlsMaterial, tls_material
 from tiered.errors import InvalidConfig
@@ -65,3 +65,12 @@ def client_security(given: Mapping[str, str], *, where: str = "") -> ClientSecur
         sasl_username=given.get("sasl.username", ""),
         sasl_password=None if not password else Secret(password, name=f"{where}sasl.password"),
     )
+
+
+def inter_broker_security(listener: ListenerOptions, settings: Mapping[str, str]) -> ClientSecurity:
+    """How a broker connects to the same listener of others: with the certificate and the trust of its own."""
+    if not listener.protocol.uses_tls:
+        return ClientSecurity(protocol=listener.protocol)
+    assert listener.tls is not None
+    algorithm = settings.get("ssl.endpoint.identification.algorithm", "https").strip().lower()
+    return ClientSecurity(protocol=listener.protocol, tls=listener.tls.material, checks_host_name=algorithm == "https")

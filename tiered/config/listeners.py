@@ -1,10 +1,20 @@
 """Where clients connect, by name, and what is spoken there: Kafka's four security protocols.
 
-Owns the words. Must never bind an address or read a certificate.
+Owns the words, and which settings belong to which listener. Must never bind an address or read a certificate.
 """
 
+import dataclasses
+import ipaddress
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+
+from tiered.config.tls import LISTENER_NAMES, ClientAuth, ListenerTls, listener_tls
+from tiered.errors import InvalidConfig
+
+PREFIX = "listener.name."
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,255}\Z")
 
 
 class SecurityProtocol(StrEnum):
@@ -26,7 +36,7 @@ class SecurityProtocol(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerOptions:
-    """One listener. `advertise_*` are None where the address bound is meant."""
+    """One listener. `advertise_*` are None where the address bound is meant, `tls` where the protocol has none."""
 
     name: str = "PLAINTEXT"
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
@@ -34,3 +44,123 @@ class ListenerOptions:
     port: int = 9092
     advertise_host: str | None = None
     advertise_port: int | None = None
+    tls: ListenerTls | None = None
+    option: str = "--kafka"
+    """What names it, for errors."""
+
+    @property
+    def advertised(self) -> tuple[str, int]:
+        """What clients are told, once the listener is bound."""
+        return self.advertise_host or self.host, self.advertise_port or self.port
+
+    @property
+    def authenticates(self) -> bool:
+        """Nobody is let in without saying who they are."""
+        shows_certificate = self.tls is not None and self.tls.client_auth is ClientAuth.REQUIRED
+        return self.protocol.uses_sasl or shows_certificate
+
+
+def parse_listener(text: str, where: str) -> ListenerOptions:
+    """The listener of `NAME=PROTOCOL://HOST:PORT`, or `PROTOCOL://HOST:PORT`. Raises InvalidConfig."""
+    head, separator, address = text.strip().partition("://")
+    name, equals, protocol = head.rpartition("=")
+    protocol = protocol.strip().upper()
+    name = name.strip() if equals else protocol
+    if not separator or protocol not in list(SecurityProtocol) or _NAME.match(name) is None:
+        raise InvalidConfig(
+            f"{where} {text!r} is not allowed: it must be NAME=PROTOCOL://HOST:PORT, where PROTOCOL is one of "
+            f"{', '.join(SecurityProtocol)}"
+        )
+    host, port = parse_address(address, f"{where} {text}")
+    return ListenerOptions(name=name.upper(), protocol=SecurityProtocol(protocol), host=host, port=port, option=where)
+
+
+def advertised(listeners: Sequence[ListenerOptions], texts: Iterable[str], where: str) -> tuple[ListenerOptions, ...]:
+    """The listeners with the addresses that `NAME=HOST:PORT` gives them; without a name the first one is meant."""
+    found = {each.name: each for each in listeners}
+    for text in texts:
+        name, equals, address = text.strip().rpartition("=")
+        name = name.strip().upper() if equals else listeners[0].name
+        if name not in found:
+            raise InvalidConfig(f"{where} {text!r} names no listener: there is {', '.join(found)}")
+        host, port = parse_address(address, where, port_0_is_fine=False)
+        found[name] = dataclasses.replace(found[name], advertise_host=host, advertise_port=port)
+    return tuple(found.values())
+
+
+def parse_address(text: str, name: str, *, port_0_is_fine: bool = True) -> tuple[str, int]:
+    """(host, port) of `HOST:PORT`. Raises InvalidConfig."""
+    host, colon, port_text = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        host = ""  # An IPv6 address without brackets: its last group would be taken for the port.
+    port = int(port_text) if port_text.isascii() and port_text.isdigit() and len(port_text) <= 5 else -1
+    first = 0 if port_0_is_fine else 1
+    if not colon or not host or not first <= port <= 65_535:
+        raise InvalidConfig(
+            f"{name}={text} is not allowed: it must be HOST:PORT with a port from {first} to 65535 ([…] around IPv6)"
+        )
+    return host, port
+
+
+def is_security_setting(name: str) -> bool:
+    """It belongs to listeners, not to `BrokerSettings`."""
+    return name.startswith((PREFIX, "ssl.", "tiered.ssl."))
+
+
+def settings_of(settings: Mapping[str, str], listener: str) -> dict[str, str]:
+    """What holds for one listener, without prefix: `listener.name.<listener>.ssl.…` over `ssl.…`."""
+    own = f"{PREFIX}{listener.lower()}."
+    shared = {name: value for name, value in settings.items() if not name.startswith(PREFIX)}
+    return shared | {name.removeprefix(own): value for name, value in settings.items() if name.startswith(own)}
+
+
+def with_tls(listeners: Iterable[ListenerOptions], settings: Mapping[str, str]) -> tuple[ListenerOptions, ...]:
+    """The listeners with what their protocols need of `settings`. Raises InvalidConfig, also for what is unknown."""
+    listeners = tuple(listeners)
+    check_names(settings, listeners)
+    return tuple(
+        dataclasses.replace(
+            each, tls=listener_tls(settings_of(settings, each.name), where=f"{PREFIX}{each.name.lower()}.")
+        )
+        if each.protocol.uses_tls
+        else each
+        for each in listeners
+    )
+
+
+def check_names(settings: Mapping[str, str], listeners: Sequence[ListenerOptions]) -> None:
+    """Nothing when each setting is known and names a listener that there is. Raises InvalidConfig."""
+    prefixes = tuple(f"{PREFIX}{each.name.lower()}." for each in listeners)
+    for name in sorted(settings):
+        plain = name
+        if name.startswith(PREFIX):
+            prefix = next((each for each in prefixes if name.startswith(each)), None)
+            if prefix is None:
+                raise InvalidConfig(f"{name} is of no listener: there is {', '.join(each.name for each in listeners)}")
+            plain = name.removeprefix(prefix)
+        if plain not in LISTENER_NAMES:
+            import difflib
+
+            close = difflib.get_close_matches(plain, LISTENER_NAMES, n=1)
+            raise InvalidConfig(f"unknown setting {name}" + (f"; did you mean {close[0]}?" if close else ""))
+
+
+def is_loopback(host: str) -> bool:
+    """Only this machine can connect to an address of this host."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost" or host.lower().endswith(".localhost")
+
+
+def require_authentication(listeners: Iterable[ListenerOptions]) -> None:
+    """Nothing when whoever is not on this machine must say who they are. Raises InvalidConfig."""
+    for each in listeners:
+        if not is_loopback(each.host) and not each.authenticates:
+            raise InvalidConfig(
+                f"{each.option} would let in everybody who reaches {each.host}:{each.port}: ask who they are "
+                f"(--listener {each.name}=SASL_SSL://{each.host}:{each.port}, or SSL with ssl.client.auth=required), "
+                "use 127.0.0.1, or say --insecure where the network itself is closed; see docs/security.md"
+            )

@@ -5,12 +5,21 @@ opens anything but the file that was named, and never binds an address.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tiered.config.broker import BrokerSettings
-from tiered.config.listeners import ListenerOptions
+from tiered.config.client_security import ClientSecurity, inter_broker_security
+from tiered.config.listeners import (
+    ListenerOptions,
+    advertised,
+    is_security_setting,
+    parse_address,
+    parse_listener,
+    settings_of,
+    with_tls,
+)
 from tiered.config.setting import INT_MAX
 from tiered.errors import InvalidConfig
 
@@ -31,6 +40,8 @@ class Option:
     help: str
     is_switch: bool = False
     """Given or not: the flag takes no value, the variable and the file take true or false."""
+    is_list: bool = False
+    """The flag may be repeated; the variable takes several with commas, the file a list."""
 
     @property
     def flag(self) -> str:
@@ -45,7 +56,24 @@ OPTIONS = (
     Option(
         key="kafka", metavar="HOST:PORT", help="where Kafka clients connect (127.0.0.1:9092); port 0 takes a free one"
     ),
-    Option(key="advertise", metavar="HOST:PORT", help="what clients are told to connect to (the address bound)"),
+    Option(
+        key="listener",
+        metavar="NAME=PROTOCOL://HOST:PORT",
+        help="where clients connect, by name, with PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; may be repeated. "
+        "Without --kafka these are all",
+        is_list=True,
+    ),
+    Option(
+        key="advertise",
+        metavar="[NAME=]HOST:PORT",
+        help="what clients of a listener are told to connect to (the address bound); may be repeated",
+        is_list=True,
+    ),
+    Option(
+        key="inter_broker_listener",
+        metavar="NAME",
+        help="the listener over which brokers reach each other (the first one)",
+    ),
     Option(key="http", metavar="HOST:PORT", help="the console, metrics and the HTTP APIs (127.0.0.1:8080)"),
     Option(key="data", metavar="DIR", help="the folder of the hot log (./data)"),
     Option(key="meta", metavar="URL", help="the catalogue: sqlite:///FILE or postgresql://USER@HOST/DB (DIR/meta.db)"),
@@ -68,8 +96,9 @@ KAFKAS_NAMES_OF_OPTIONS = {
     "broker.id": "--broker-id",
     "node.id": "--broker-id",
     "broker.rack": "--rack",
-    "listeners": "--kafka",
+    "listeners": "--listener",
     "advertised.listeners": "--advertise",
+    "inter.broker.listener.name": "--inter-broker-listener",
     "log.dir": "--data",
     "log.dirs": "--data",
 }
@@ -78,7 +107,10 @@ KAFKAS_NAMES_OF_OPTIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """Everything that `tiered serve` is told. `advertise_*` are None where the address bound is meant."""
+    """Everything that `tiered serve` is told. `advertise_*` are None where the address bound is meant.
+
+    `named_listeners` are all there are; where there is none, `kafka_*` are the one.
+    """
 
     kafka_host: str = "127.0.0.1"
     kafka_port: int = 9092
@@ -94,16 +126,26 @@ class ServeOptions:
     settings: BrokerSettings
     log_format: str = "text"
     read_only: bool = False
+    named_listeners: tuple[ListenerOptions, ...] = ()
+    inter_broker_listener: str = ""
+    inter_broker_security: ClientSecurity = field(default_factory=ClientSecurity)
 
     @property
-    def listener(self) -> ListenerOptions:
-        """Where Kafka clients connect."""
-        return ListenerOptions(
+    def listeners(self) -> tuple[ListenerOptions, ...]:
+        """Where Kafka clients connect, the first one first."""
+        plain = ListenerOptions(
             host=self.kafka_host,
             port=self.kafka_port,
             advertise_host=self.advertise_host,
             advertise_port=self.advertise_port,
         )
+        return self.named_listeners or (plain,)
+
+    @property
+    def inter_broker(self) -> ListenerOptions:
+        """Where other brokers connect."""
+        listeners = self.listeners
+        return next((each for each in listeners if each.name == self.inter_broker_listener), listeners[0])
 
 
 def add_serve_arguments(parser: "argparse.ArgumentParser") -> None:
@@ -111,6 +153,8 @@ def add_serve_arguments(parser: "argparse.ArgumentParser") -> None:
     for option in OPTIONS:
         if option.is_switch:
             parser.add_argument(option.flag, dest=option.key, action="store_true", default=None, help=option.help)
+        elif option.is_list:
+            parser.add_argument(option.flag, dest=option.key, metavar=option.metavar, action="append", help=option.help)
         else:
             parser.add_argument(option.flag, dest=option.key, metavar=option.metavar, help=option.help)
     parser.add_argument("--config", metavar="FILE", help="a TOML file with these options and a table [settings]")
@@ -162,14 +206,25 @@ def load_serve_options(
             return str(toml[key]), f"{key} in the configuration file"
         return None, option.flag
 
-    kafka_host, kafka_port = _address(*told("kafka"), default=("127.0.0.1", 9092))
+    def told_all(key: str) -> tuple[list[str], str]:
+        option = next(each for each in OPTIONS if each.key == key)
+        if value := getattr(arguments, key, None):
+            return [str(each) for each in value], option.flag
+        text, where = told(key) if not isinstance(toml.get(key), list) or environ.get(option.variable) else (None, "")
+        if text is None and isinstance(toml.get(key), list):
+            return [str(each) for each in toml[key]], f"{key} in the configuration file"
+        return [each for each in (text or "").split(",") if each.strip()], where
+
+    security, texts = _apart(_settings(arguments, environ, toml))
+    listeners = _listeners(told("kafka"), told_all("listener"), told_all("advertise"), security)
+    inter_broker, inter_broker_name = told("inter_broker_listener")
+    inter_broker = (inter_broker or listeners[0].name).upper()
+    among_brokers = next((each for each in listeners if each.name == inter_broker), None)
+    if among_brokers is None:
+        raise InvalidConfig(
+            f"{inter_broker_name}={inter_broker} is no listener: there is {', '.join(each.name for each in listeners)}"
+        )
     http_host, http_port = _address(*told("http"), default=("127.0.0.1", 8080))
-    advertise, advertise_name = told("advertise")
-    advertise_host, advertise_port = (
-        _address(advertise, advertise_name, default=("", 0), port_0_is_fine=False)
-        if advertise is not None
-        else (None, None)
-    )
     data_dir = Path(told("data")[0] or "data").expanduser().absolute()
     log_format, log_format_name = told("log_format")
     if log_format is not None and log_format not in LOG_FORMATS:
@@ -182,10 +237,13 @@ def load_serve_options(
             f"{told('meta')[1]} names a catalogue, and a broker with --read-only has none: leave it out"
         )
     return ServeOptions(
-        kafka_host=kafka_host,
-        kafka_port=kafka_port,
-        advertise_host=advertise_host,
-        advertise_port=advertise_port,
+        kafka_host=listeners[0].host,
+        kafka_port=listeners[0].port,
+        advertise_host=listeners[0].advertise_host,
+        advertise_port=listeners[0].advertise_port,
+        named_listeners=listeners,
+        inter_broker_listener=inter_broker,
+        inter_broker_security=inter_broker_security(among_brokers, settings_of(security, inter_broker)),
         http_host=http_host,
         http_port=http_port,
         data_dir=data_dir,
@@ -193,10 +251,34 @@ def load_serve_options(
         store_url=_url(*told("store"), schemes=_STORE_SCHEMES, default=f"file://{_in_url(data_dir)}/objects"),
         broker_id=_broker_id(*told("broker_id")),
         rack=told("rack")[0] or _host_name(),
-        settings=BrokerSettings.of(_settings(arguments, environ, toml)),
+        settings=BrokerSettings.of(texts),
         log_format=log_format or "text",
         read_only=read_only,
     )
+
+
+def _apart(merged: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """(settings of listeners, all others)"""
+    security = {name: value for name, value in merged.items() if is_security_setting(name)}
+    return security, {name: value for name, value in merged.items() if name not in security}
+
+
+def _listeners(
+    kafka: tuple[str | None, str],
+    named: tuple[list[str], str],
+    advertise: tuple[list[str], str],
+    security: Mapping[str, str],
+) -> tuple[ListenerOptions, ...]:
+    """That of --kafka, where it is given or there is no other, then the named ones."""
+    found = []
+    if kafka[0] is not None or not named[0]:
+        host, port = _address(*kafka, default=("127.0.0.1", 9092))
+        found.append(ListenerOptions(host=host, port=port, option=kafka[1]))
+    found += [parse_listener(text, named[1]) for text in named[0]]
+    for each in found:
+        if [other.name for other in found].count(each.name) > 1:
+            raise InvalidConfig(f"two listeners are named {each.name}: give each a name of its own with NAME=…")
+    return with_tls(advertised(found, *advertise), security)
 
 
 def _settings(arguments: object, environ: Mapping[str, str], toml: Mapping[str, Any]) -> dict[str, str]:
@@ -245,21 +327,8 @@ def _refuse_unknown_keys(toml: Mapping[str, Any]) -> None:
             raise InvalidConfig(f"unknown key {key!r} in the configuration file; known are {', '.join(sorted(legal))}")
 
 
-def _address(text: str | None, name: str, *, default: tuple[str, int], port_0_is_fine: bool = True) -> tuple[str, int]:
-    if text is None:
-        return default
-    host, colon, port_text = text.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        host = ""  # An IPv6 address without brackets: its last group would be taken for the port.
-    port = int(port_text) if port_text.isascii() and port_text.isdigit() and len(port_text) <= 5 else -1
-    if not colon or not host or not (0 if port_0_is_fine else 1) <= port <= 65_535:
-        first = 0 if port_0_is_fine else 1
-        raise InvalidConfig(
-            f"{name}={text} is not allowed: it must be HOST:PORT with a port from {first} to 65535 ([…] around IPv6)"
-        )
-    return host, port
+def _address(text: str | None, name: str, *, default: tuple[str, int]) -> tuple[str, int]:
+    return default if text is None else parse_address(text, name)
 
 
 def _url(text: str | None, name: str, *, schemes: tuple[str, ...], default: str) -> str:

@@ -3,7 +3,9 @@
 Owns registration and its rows. Must never decide that a broker is dead: the controller does.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
@@ -15,14 +17,25 @@ from tiered.meta.clock import now_ms
 from tiered.meta.cluster import take_number
 from tiered.meta.elections import change_known
 from tiered.meta.partitions import PartitionRow
+from tiered.meta.security_tables import broker_listener
 from tiered.meta.tables import broker
 from tiered.rules import elections
 from tiered.rules.replica_set import ReplicaSet, Standings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerRow:
+    """Where a broker is reached under the name of one listener."""
+
+    name: str
+    protocol: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRow:
-    """A registered broker. `host` and `port` are what clients are told."""
+    """A registered broker. `host` and `port` are what clients of its first listener are told."""
 
     broker_id: int
     broker_epoch: int
@@ -36,6 +49,13 @@ class BrokerRow:
     rack: str | None
     incarnation_id: UUID | None
     change_number: int
+    listeners: tuple[ListenerRow, ...] = ()
+
+    def address(self, listener: str) -> tuple[str, int] | None:
+        """Where it is reached under this name. One that was registered before listeners had names has one address."""
+        if not self.listeners:
+            return self.host, self.port
+        return next(((each.host, each.port) for each in self.listeners if each.name == listener), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +84,7 @@ def register(
     http_host: str | None = None,
     http_port: int | None = None,
     incarnation_id: UUID | None = None,
+    listeners: Sequence[ListenerRow] = (),
 ) -> Registration:
     """The new registration: its epoch is larger than every earlier one of any broker. The newest one wins.
 
@@ -95,6 +116,16 @@ def register(
     }
     if conn.execute(update(broker).where(broker.c.broker_id == broker_id).values(values)).rowcount == 0:
         conn.execute(insert(broker).values(broker_id=broker_id, **values))
+    conn.execute(delete(broker_listener).where(broker_listener.c.broker_id == broker_id))
+    if listeners:
+        conn.execute(
+            insert(broker_listener),
+            [
+                {"broker_id": broker_id, "name": each.name, "protocol": each.protocol, "host": each.host,
+                 "port": each.port}
+                for each in listeners
+            ],
+        )  # fmt: skip
 
     def decide(row: PartitionRow, standings: Standings) -> ReplicaSet | None:
         return elections.registered(
@@ -127,18 +158,20 @@ def fence(conn: Connection, *, broker_id: int, broker_epoch: int) -> None:
 def unregister(conn: Connection, *, broker_id: int) -> None:
     """Forgets a broker that will not come back. Partitions still name it until they are reassigned."""
     take_number(conn)
+    conn.execute(delete(broker_listener).where(broker_listener.c.broker_id == broker_id))
     conn.execute(delete(broker).where(broker.c.broker_id == broker_id))
 
 
 # Asked for after every change in the cluster: made once.
 _ALL = select(broker).order_by(broker.c.broker_id)
 _IDS = select(broker.c.broker_id)
+_LISTENERS = select(broker_listener).order_by(broker_listener.c.broker_id, broker_listener.c.name)
 _CHANGED = _ALL.where(broker.c.change_number > bindparam("number"))
 
 
 def load_all(conn: Connection) -> tuple[BrokerRow, ...]:
     """Every registered broker, fenced ones included, by id."""
-    return tuple(BrokerRow(**row) for row in conn.execute(_ALL).mappings())
+    return _with_listeners(conn, conn.execute(_ALL).mappings().all())
 
 
 def load_ids(conn: Connection) -> frozenset[int]:
@@ -148,7 +181,17 @@ def load_ids(conn: Connection) -> frozenset[int]:
 
 def changed_since(conn: Connection, number: int) -> tuple[BrokerRow, ...]:
     """The rows whose `change_number` is above `number`."""
-    return tuple(BrokerRow(**row) for row in conn.execute(_CHANGED, {"number": number}).mappings())
+    return _with_listeners(conn, conn.execute(_CHANGED, {"number": number}).mappings().all())
+
+
+def _with_listeners(conn: Connection, rows: Sequence[Mapping[Any, Any]]) -> tuple[BrokerRow, ...]:
+    found: dict[int, list[ListenerRow]] = {}
+    # Most changes are of no broker.
+    for each in conn.execute(_LISTENERS) if rows else ():
+        found.setdefault(each.broker_id, []).append(
+            ListenerRow(name=each.name, protocol=each.protocol, host=each.host, port=each.port)
+        )
+    return tuple(BrokerRow(**row, listeners=tuple(found.get(row["broker_id"], ()))) for row in rows)
 
 
 def _registration(broker_id: int, broker_epoch: int) -> tuple[ColumnElement[bool], ...]:

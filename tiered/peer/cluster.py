@@ -23,6 +23,7 @@ from tiered.peer.answers import (
     broker_error,
 )
 from tiered.peer.connection import CLIENT_ID, MAX_FRAME_BYTES, TIMEOUT_MS, Peer
+from tiered.peer.security import PeerSecurity, TlsFailed
 from tiered.peer.topology import (
     BrokerAddress,
     ClusterMetadata,
@@ -92,12 +93,15 @@ class Cluster:
         client_id: str = CLIENT_ID,
         timeout_ms: float = TIMEOUT_MS,
         max_frame_bytes: int = MAX_FRAME_BYTES,
+        security: PeerSecurity | None = None,
     ) -> None:
         given = bootstrap_servers
         self._bootstrap = parse_bootstrap(given) if isinstance(given, str) else list(given)
         self._client_id = client_id
         self._timeout_ms = timeout_ms
         self._max_frame_bytes = max_frame_bytes
+        self.security = security
+        """How every broker of it is entered."""
         self._peers: dict[tuple[str, int, bool], Peer] = {}
         self._brokers: dict[int, BrokerAddress] = {}
         self._leaders: dict[tuple[str, int], PartitionLeader] = {}
@@ -313,6 +317,7 @@ class Cluster:
                     client_id=self._client_id,
                     timeout_ms=self._timeout_ms,
                     max_frame_bytes=self._max_frame_bytes,
+                    security=self.security,
                 )
             except errors.Retriable as error:
                 failure = error
@@ -363,6 +368,8 @@ class Cluster:
 
 def _worth_another_try(error: errors.TieredError, tries: int, *, repeatable: bool) -> bool:
     """Connections that were lost count as well: what must not be repeated is OutcomeUnknown by then."""
+    if isinstance(error, TlsFailed):
+        return False
     if not isinstance(error, BrokerError):
         return True
     if error.code in UNKNOWN_HERE:

@@ -1,7 +1,7 @@
 """One connection to one broker: frames out, frames in, one request at a time.
 
 Owns its socket and the negotiated API versions. Must never decode a record, and never repeat a request: whether
-that is safe is the caller's to know. No TLS and no SASL yet.
+that is safe is the caller's to know. TLS is asyncio's own.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 
 from tiered import __version__, errors
 from tiered.peer.answers import UNSUPPORTED_VERSION, ConnectionLost, CorruptAnswer, broker_error
+from tiered.peer.security import PeerSecurity, tls_failed
 from tiered.wire import fetch, frames, messages, produce
 from tiered.wire.primitives import Buffer
 
@@ -57,10 +58,13 @@ class _Frames(asyncio.BufferedProtocol):
         """For the deadline of an exchange; one that is early only looks again, so that few are made."""
         self._lost: Exception | None = None
         self._transport: asyncio.Transport | None = None
+        self._is_plain = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        # Under TLS the kernel counts other bytes than those of the answer.
+        self._is_plain = transport.get_extra_info("ssl_object") is None
 
     def get_buffer(self, sizehint: int) -> memoryview:
         del sizehint
@@ -106,12 +110,15 @@ class _Frames(asyncio.BufferedProtocol):
 
     def _set_low_water(self, wanted: int) -> None:
         """Asks the kernel to wake us for so many bytes at once."""
-        if wanted != self._low_water and self._transport is not None and not self._transport.is_closing():
+        transport = self._transport
+        if wanted != self._low_water and self._is_plain and transport is not None and not transport.is_closing():
             self._low_water = wanted
-            self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._fail(ConnectionLost(f"the broker closed the connection ({error or 'end of stream'})"))
+        # With TLS 1.3 a client hears only after its handshake that its certificate is refused.
+        refused = tls_failed("the broker", error) if isinstance(error, OSError) else None
+        self._fail(refused or ConnectionLost(f"the broker closed the connection ({error or 'end of stream'})"))
 
     def _fail(self, error: Exception) -> None:
         self._lost = self._lost or error
@@ -189,6 +196,7 @@ class Peer:
         timeout_ms: float = TIMEOUT_MS,
         max_frame_bytes: int = MAX_FRAME_BYTES,
         keeps_buffer: bool = False,
+        security: PeerSecurity | None = None,
     ) -> Self:
         """A connection whose API versions are known. Raises ConnectionLost, RequestTimedOut, CorruptAnswer.
 
@@ -196,15 +204,17 @@ class Peer:
         """
         address = f"{host}:{port}"
         loop = asyncio.get_running_loop()
+        tls = None if security is None else security.context()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 _, connection = await loop.create_connection(
-                    lambda: _Frames(max_frame_bytes, keeps_buffer=keeps_buffer), host, port
+                    lambda: _Frames(max_frame_bytes, keeps_buffer=keeps_buffer), host, port, ssl=tls
                 )
         except TimeoutError:
             raise errors.RequestTimedOut(f"{address} did not accept a connection in {timeout_ms:g} ms") from None
         except OSError as error:
-            raise ConnectionLost(f"{address} cannot be reached ({error}); check address and broker") from None
+            lost = ConnectionLost(f"{address} cannot be reached ({error}); check address and broker")
+            raise (tls_failed(address, error) if tls is not None else None) or lost from None
         peer = cls(connection, address, client_id, timeout_ms)
         try:
             await peer._negotiate()

@@ -85,7 +85,9 @@ class Coordinator:
     async def _connected(self) -> Peer:
         if self._peer is None or not self._peer.is_open:
             host, port = await self._found()
-            self._peer = await Peer.connect(host, port, client_id=self._client_id, timeout_ms=self._timeout_ms)
+            self._peer = await Peer.connect(
+                host, port, client_id=self._client_id, timeout_ms=self._timeout_ms, security=self._cluster.security
+            )
         return self._peer
 
     async def _found(self) -> tuple[str, int]:

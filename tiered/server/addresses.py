@@ -32,12 +32,10 @@ def address_of(sock: socket.socket) -> tuple[str, int]:
     return host, port
 
 
-def bind_or_explain(
-    bind: Callable[[str, int], tuple[str, int]], wanted: tuple[str, int], option: str
-) -> tuple[str, int]:
+def bind_or_explain(bind: Callable[[], tuple[str, int]], wanted: tuple[str, int], option: str) -> tuple[str, int]:
     """What `bind` gives. Raises InvalidConfig that names the option to change when the address cannot be had."""
     try:
-        return bind(*wanted)
+        return bind()
     except OSError as error:
         found = "something listens there already" if error.errno == errno.EADDRINUSE else error.strerror
         raise InvalidConfig(

@@ -10,6 +10,7 @@ from tiered.broker.read_only.replica import ReadReplica
 from tiered.config import ServeOptions
 from tiered.runtime import Clock, SystemClock
 from tiered.server.addresses import bind_or_explain
+from tiered.server.bound_listeners import bound_listeners
 from tiered.server.http.door import READ_ONLY, HttpDoor
 from tiered.server.kafka.listener import KafkaListener
 from tiered.server.kafka.read_only.apis import read_apis
@@ -29,19 +30,24 @@ class ReadOnlyServer:
             clock=self.replica.clock,
             counters=self.replica.counters,
             settings=lambda: self.replica.settings,
-            options=options.listener,
         )
         self._http = HttpDoor(self.replica, READ_ONLY)
         self.kafka_address = ("", 0)
+        self.kafka_addresses: dict[str, tuple[str, int]] = {}
         self.http_address = ("", 0)
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """Serves when it returns. Raises TieredError or OSError with a message that says what to do."""
         options = self._options
-        self.kafka_address = bind_or_explain(self._kafka.bind, (options.kafka_host, options.kafka_port), "--kafka")
-        self.http_address = bind_or_explain(self._http.bind, (options.http_host, options.http_port), "--http")
-        advertised = (options.advertise_host or self.kafka_address[0], options.advertise_port or self.kafka_address[1])
-        await self.replica.start(tasks, advertised=advertised)
+        listeners = bound_listeners(self._kafka, options.listeners)
+        self.kafka_addresses = {each.name: (each.host, each.port) for each in listeners}
+        self.kafka_address = (listeners[0].host, listeners[0].port)
+        self.http_address = bind_or_explain(
+            lambda: self._http.bind(options.http_host, options.http_port),
+            (options.http_host, options.http_port),
+            "--http",
+        )
+        await self.replica.start(tasks, listeners=listeners)
         self._kafka.start(tasks)
         self._http.open(tasks)
 

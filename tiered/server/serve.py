@@ -18,6 +18,7 @@ from tiered.config import ServeOptions
 from tiered.errors import TieredError
 from tiered.runtime import Clock, SystemClock
 from tiered.server.addresses import bind_or_explain, shown
+from tiered.server.bound_listeners import bound_listeners
 from tiered.server.http.door import HttpDoor
 from tiered.server.kafka.apis import served_apis
 from tiered.server.kafka.dispatch import Dispatch
@@ -42,20 +43,29 @@ class Server:
             clock=self.broker.clock,
             counters=self.broker.counters,
             settings=lambda: self.broker.settings,
-            options=options.listener,
         )
         self._http = HttpDoor(self.broker)
         self.kafka_address = ("", 0)
+        """Of the first listener."""
+        self.kafka_addresses: dict[str, tuple[str, int]] = {}
         self.http_address = ("", 0)
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """Serves when it returns. Raises TieredError or OSError with a message that says what to do."""
         options = self._options
-        self.kafka_address = bind_or_explain(self._kafka.bind, (options.kafka_host, options.kafka_port), "--kafka")
-        self.http_address = bind_or_explain(self._http.bind, (options.http_host, options.http_port), "--http")
-        advertised = (options.advertise_host or self.kafka_address[0], options.advertise_port or self.kafka_address[1])
+        listeners = bound_listeners(self._kafka, options.listeners)
+        self.kafka_addresses = {each.name: (each.host, each.port) for each in listeners}
+        self.kafka_address = (listeners[0].host, listeners[0].port)
+        self.http_address = bind_or_explain(
+            lambda: self._http.bind(options.http_host, options.http_port),
+            (options.http_host, options.http_port),
+            "--http",
+        )
+        advertised = listeners[0].advertised
         http_host = advertised[0] if options.http_host in WILDCARD_ADDRESSES else options.http_host
-        await self.broker.start(tasks, advertised=advertised, http=(http_host, self.http_address[1]))
+        await self.broker.start(
+            tasks, advertised=advertised, http=(http_host, self.http_address[1]), listeners=listeners
+        )
         self._kafka.start(tasks)
         self._http.open(tasks)
 
@@ -97,7 +107,10 @@ async def serve(options: ServeOptions) -> None:
         gc.enable()
         gc.set_threshold(50_000, 50, 50)
         kafka, http = shown(server.kafka_address), shown(server.http_address)
-        sys.stdout.write(f"ready broker={options.broker_id} kafka={kafka} http={http}\n")
+        others = "".join(
+            f" listener.{name}={shown(address)}" for name, address in list(server.kafka_addresses.items())[1:]
+        )
+        sys.stdout.write(f"ready broker={options.broker_id} kafka={kafka} http={http}{others}\n")
         sys.stdout.flush()
         events = [asked_to_stop] if broker is None else [asked_to_stop, broker.must_stop]
         stops = [tasks.create_task(event.wait()) for event in events]

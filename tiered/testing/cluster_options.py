@@ -46,21 +46,29 @@ class Told:
     settings: Mapping[str, str]
     sql_url: str
     store_url: str
+    listeners: tuple[str, ...] = ()
+    """Beside the plaintext one, as --listener has them."""
+    inter_broker_listener: str | None = None
 
     def serve_options(self) -> "ServeOptions":
         """The same for a broker. Raises InvalidConfig for a setting that is unknown or not allowed."""
-        from tiered.config import BrokerSettings, ServeOptions
+        from types import SimpleNamespace
 
-        return ServeOptions(
-            kafka_port=self.kafka_port,
-            http_port=self.http_port,
-            data_dir=self.data,
-            meta_url=self.sql_url,
-            store_url=self.store_url,
+        from tiered.config import load_serve_options
+
+        told = SimpleNamespace(
+            kafka=f"127.0.0.1:{self.kafka_port}",
+            http=f"127.0.0.1:{self.http_port}",
+            listener=self.listeners,
+            inter_broker_listener=self.inter_broker_listener,
+            data=self.data,
+            meta=self.sql_url,
+            store=self.store_url,
             broker_id=self.broker_id,
             rack=self.rack,
-            settings=BrokerSettings.of(self.settings),
+            set=[f"{name}={value}" for name, value in self.settings.items()],
         )
+        return load_serve_options(told, environ={}, toml={})
 
 
 def settings_of(

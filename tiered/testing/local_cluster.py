@@ -31,6 +31,8 @@ def cluster(
     topics: Mapping[str, int] | None = None,
     topic_defaults: Mapping[str, object] | None = None,
     settings: Mapping[str, object] | None = None,
+    listeners: Mapping[str, str] | None = None,
+    inter_broker_listener: str | None = None,
     s3: Literal["moto"] | None = None,
     store: str | None = None,
     sql: str | None = None,
@@ -43,6 +45,8 @@ def cluster(
     - `topics`: {name: partitions} to create at once.
     - `topic_defaults`: topic configs, such as {"retention.ms": 1000}, for topics that do not say.
     - `settings`: broker settings under Kafka's names, over those of `QUICK_SETTINGS`.
+    - `listeners`: {name: protocol} beside the plaintext one, such as {"SECURE": "SSL"}; see `bootstrap_at`.
+    - `inter_broker_listener`: the one that brokers use among themselves, unless it is the plaintext one.
     - `s3="moto"`: objects go to an S3 server in this process, whose faults are `c.s3`. Needs `tiered[testing]`.
     - `store`, `sql`: the URL of another object store (a local folder is the default) or catalogue (SQLite).
     - `data`: a folder to keep; without it a temporary one is made and removed.
@@ -64,6 +68,8 @@ def cluster(
         topics=dict(topics or {}),
         topic_defaults=dict(topic_defaults or {}),
         settings=dict(settings or {}),
+        listeners=dict(listeners or {}),
+        inter_broker_listener=inter_broker_listener,
         with_s3=s3 is not None,
         store=store,
         sql=sql,
@@ -82,6 +88,8 @@ class LocalCluster:
         topics: dict[str, int],
         topic_defaults: dict[str, object],
         settings: dict[str, object],
+        listeners: dict[str, str],
+        inter_broker_listener: str | None,
         with_s3: bool,
         store: str | None,
         sql: str | None,
@@ -91,6 +99,9 @@ class LocalCluster:
         self._topics = topics
         self._topic_defaults = topic_defaults
         self._settings = settings
+        self._listeners = listeners
+        self._inter_broker_listener = inter_broker_listener
+        self._listener_ports: dict[str, tuple[int, ...]] = {}
         self._with_s3 = with_s3
         self._store = store
         self._sql = sql
@@ -188,6 +199,7 @@ class LocalCluster:
             stack.callback(self._catalogue.close_sync)
         store_url = self._store or (self._start_s3(stack) if self._with_s3 else f"file://{in_url}/objects")
         is_alone = len(self.brokers) == 1
+        self._listener_ports = {name: tuple(_kept_port(stack) for _ in self.brokers) for name in self._listeners}
         return tuple(
             Told(
                 broker_id=each.broker_id,
@@ -198,6 +210,11 @@ class LocalCluster:
                 settings=settings,
                 sql_url=sql_url,
                 store_url=store_url,
+                listeners=tuple(
+                    f"{name}={protocol}://127.0.0.1:{self._listener_ports[name][each.broker_id - 1]}"
+                    for name, protocol in self._listeners.items()
+                ),
+                inter_broker_listener=self._inter_broker_listener,
             )
             for each in self.brokers
         )
@@ -236,6 +253,10 @@ class LocalCluster:
     def bootstrap(self) -> str:
         """`bootstrap.servers` of Kafka clients: every broker. The same before and after a restart."""
         return ",".join(f"127.0.0.1:{each.kafka_port}" for each in self._running)
+
+    def bootstrap_at(self, listener: str) -> str:
+        """The same for another listener."""
+        return ",".join(f"127.0.0.1:{port}" for port in self._listener_ports[listener])
 
     @property
     def http_url(self) -> str:

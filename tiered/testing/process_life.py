@@ -89,6 +89,10 @@ class ProcessLife:
         command += ["--kafka", f"127.0.0.1:{told.kafka_port}", "--http", f"127.0.0.1:{told.http_port}"]
         command += ["--meta", told.sql_url, "--store", told.store_url]
         command += ["--broker-id", str(told.broker_id), "--rack", told.rack]
+        for text in told.listeners:
+            command += ["--listener", text]
+        if told.inter_broker_listener is not None:
+            command += ["--inter-broker-listener", told.inter_broker_listener]
         for name, value in told.settings.items():
             command += ["--set", f"{name}={value}"]
         return command

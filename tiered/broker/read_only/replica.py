@@ -6,6 +6,7 @@ the store, ask a database, or serve bytes that fail a check.
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from tiered.broker.data_folder import DataFolder
@@ -19,6 +20,7 @@ from tiered.cold.read_only_store import ReadOnlyStore
 from tiered.cold.reader import ColdReader
 from tiered.cold.timed_store import TimedStore
 from tiered.config import BrokerSettings, ServeOptions
+from tiered.config.listeners import ListenerOptions
 from tiered.errors import Corrupt, InvalidConfig, ObjectMissing, ReadOnly, StoreUnavailable, Throttled
 from tiered.file_slice import FileSlice
 from tiered.hot import resident
@@ -60,7 +62,7 @@ class ReadReplica:
         self.serving = False
         self.waiting_partitions = 0
         """How many partitions the fetches that wait ask for; Fetch keeps the count."""
-        self._advertised = ("", 0)
+        self._advertised: dict[str, tuple[str, int]] = {}
         self.disk = BlockingPool("disk", threads=self.settings.num_io_threads)
         self._downloads = BlockingPool("download", threads=self.settings.tiered_cold_read_concurrency)
         self._cache = ChunkCache(
@@ -78,9 +80,9 @@ class ReadReplica:
 
     # Start and stop
 
-    async def start(self, tasks: asyncio.TaskGroup, *, advertised: tuple[str, int]) -> None:
+    async def start(self, tasks: asyncio.TaskGroup, *, listeners: Sequence[ListenerOptions]) -> None:
         """Ready to serve when it returns. Raises TieredError that says what to do."""
-        self._advertised = advertised
+        self._advertised = {each.name: each.advertised for each in listeners}
         await self.cold_reader.start(tasks)
         await self.catalogue.start(tasks)
         log.info(
@@ -121,9 +123,9 @@ class ReadReplica:
             "keeps no groups. Ask the brokers that write this bucket; consumers assign partitions themselves here"
         )
 
-    def address_for(self, local_host: str) -> tuple[str, int]:
+    def address_for(self, local_host: str, listener: str) -> tuple[str, int]:
         """Where the client that reached us on `local_host` is told to connect."""
-        host, port = self._advertised
+        host, port = self._advertised[listener]
         return (local_host if host in WILDCARD_ADDRESSES else host), port
 
     def health(self) -> dict[str, Any]:

@@ -3,9 +3,11 @@
 Owns one connection. Must never repeat a question: the follower decides when to ask again.
 """
 
+from tiered.config.client_security import ClientSecurity
 from tiered.meta.brokers import BrokerRow
-from tiered.peer.answers import broker_error
+from tiered.peer.answers import ConnectionLost, broker_error
 from tiered.peer.connection import Peer
+from tiered.peer.security import PLAINTEXT, PeerSecurity
 from tiered.wire.fetch import FetchRequest, FetchResponse
 
 TIMEOUT_MS = 5_000.0
@@ -33,15 +35,23 @@ class PeerChannel:
 class PeerChannels:
     """Opens connections under one broker's name: `broker-<id>-fetcher-<n>`."""
 
-    def __init__(self, broker_id: int) -> None:
+    def __init__(self, broker_id: int, listener: str = "", security: ClientSecurity = PLAINTEXT) -> None:
+        """`listener` is the one that brokers have for each other, and `security` how it is entered. Raises
+        InvalidConfig when that does not load."""
         self._broker_id = broker_id
+        self._listener = listener
+        self._security = PeerSecurity(security)
+        self._security.context()
         self._opened = 0
 
     async def open(self, leader: BrokerRow) -> PeerChannel:
         """A connection to the address of the leader's registration. Raises ConnectionLost, RequestTimedOut."""
+        address = leader.address(self._listener)
+        if address is None:
+            raise ConnectionLost(f"broker {leader.broker_id} has no listener {self._listener}: give it one")
         self._opened += 1
         client_id = f"broker-{self._broker_id}-fetcher-{self._opened}"
         peer = await Peer.connect(
-            leader.host, leader.port, client_id=client_id, timeout_ms=TIMEOUT_MS, keeps_buffer=True
+            *address, client_id=client_id, timeout_ms=TIMEOUT_MS, keeps_buffer=True, security=self._security
         )
         return PeerChannel(peer)

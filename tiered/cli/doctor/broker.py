@@ -15,6 +15,7 @@ from tiered.cli.output import counted, in_bytes
 from tiered.errors import Corrupt, InvalidConfig, Retriable, TieredError
 from tiered.formats.record_batch import Record, encode_batch, exact_batches, records
 from tiered.peer import Cluster, ClusterMetadata, ConnectionLost, Peer, parse_bootstrap
+from tiered.peer.security import PeerSecurity
 from tiered.runtime import SystemClock, new_uuid
 
 TIMEOUT_MS = 5_000
@@ -30,7 +31,7 @@ def broker(situation: Situation) -> Iterator[Finding]:
     if not asked_for and options.kafka_port == 0:
         yield ok("kafka", "--kafka takes any free port: name a running broker with --bootstrap", running=None)
         return
-    findings = asyncio.run(_ask(bootstrap, must_run=asked_for, may_write=situation.may_write))
+    findings = asyncio.run(_ask(bootstrap, situation.security, must_run=asked_for, may_write=situation.may_write))
     yield from findings
     runs = any(each.measured.get("running") for each in findings)
     is_that_one = bootstrap == f"{_reachable(options.kafka_host)}:{options.kafka_port}"
@@ -44,13 +45,13 @@ def _reachable(host: str) -> str:
     return f"[{shown}]" if ":" in shown else shown
 
 
-async def _ask(bootstrap: str, *, must_run: bool, may_write: bool) -> list[Finding]:
+async def _ask(bootstrap: str, security: PeerSecurity, *, must_run: bool, may_write: bool) -> list[Finding]:
     try:
         addresses = parse_bootstrap(bootstrap)
     except InvalidConfig as error:
         return [fail("kafka", str(error), "Correct --bootstrap HOST:PORT.")]
     clock = SystemClock()
-    async with Cluster(addresses, timeout_ms=TIMEOUT_MS) as cluster:
+    async with Cluster(addresses, timeout_ms=TIMEOUT_MS, security=security) as cluster:
         began_ms = clock.monotonic_ms()
         try:
             described = await _metadata(cluster, addresses)
@@ -68,7 +69,7 @@ async def _ask(bootstrap: str, *, must_run: bool, may_write: bool) -> list[Findi
         message = f"{bootstrap} answers in {took_ms:.0f} ms: {counted(len(described.brokers), 'broker')}, {names}"
         found = [ok("kafka", message, running=True, metadata_ms=took_ms)]
         found += await _leaders(described)
-        found += [await _advertised(each.host, each.port) for each in described.brokers.values()]
+        found += [await _advertised(each.host, each.port, security) for each in described.brokers.values()]
         if may_write:
             found.append(await _round_trip(cluster, clock))
     return found
@@ -79,7 +80,7 @@ async def _metadata(cluster: Cluster, addresses: Sequence[tuple[str, int]]) -> C
     failure: TieredError | None = None
     for host, port in addresses:
         try:
-            (await Peer.connect(host, port, timeout_ms=TIMEOUT_MS)).close()
+            (await Peer.connect(host, port, timeout_ms=TIMEOUT_MS, security=cluster.security)).close()
             return await cluster.metadata()
         except (Retriable, Corrupt) as error:
             failure = error
@@ -101,11 +102,11 @@ async def _leaders(described: ClusterMetadata) -> list[Finding]:
     return [fail("leaders", message, "Start the brokers that hold them.", leaderless=len(without))]
 
 
-async def _advertised(host: str, port: int) -> Finding:
+async def _advertised(host: str, port: int, security: PeerSecurity) -> Finding:
     """What clients do next: connect to the address that the broker gave them."""
     where = f"{host}:{port}"
     try:
-        (await Peer.connect(host, port, timeout_ms=TIMEOUT_MS)).close()
+        (await Peer.connect(host, port, timeout_ms=TIMEOUT_MS, security=security)).close()
     except TieredError as error:
         advice = "Give --advertise HOST:PORT an address that clients can reach; they use it after the first answer."
         return fail("advertised", f"the address that clients are given does not answer: {error}", advice)

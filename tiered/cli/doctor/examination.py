@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote
 
+from tiered.cli.command_config import command_security
 from tiered.cli.doctor.findings import Area, Finding, Situation, Status, fail
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK
 from tiered.cli.output import counted, print_json
@@ -31,7 +32,12 @@ _COLOURS = {Status.OK: "green", Status.WARN: "yellow", Status.FAIL: "red"}
 def run(arguments: argparse.Namespace) -> int:
     """Examines and tells; 1 when a check failed. Raises InvalidConfig for options that make no sense."""
     options = load_serve_options(arguments, os.environ)
-    situation = Situation(options=options, bootstrap=arguments.bootstrap, may_write=arguments.write)
+    situation = Situation(
+        options=options,
+        bootstrap=arguments.bootstrap,
+        may_write=arguments.write,
+        security=command_security(arguments.command_config),
+    )
     hide = hiding(secrets_of([options.meta_url, options.store_url], os.environ))
     found: list[tuple[str, Finding]] = []
     show = _Shown(hide) if not arguments.json else None

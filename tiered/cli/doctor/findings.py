@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tiered.config import ServeOptions
+from tiered.peer.security import PeerSecurity
 
 
 class Status(StrEnum):
@@ -36,6 +37,8 @@ class Situation:
     options: ServeOptions
     bootstrap: str | None
     may_write: bool
+    security: PeerSecurity = field(default_factory=PeerSecurity)
+    """How the broker's listener is entered."""
 
 
 Area = Callable[[Situation], Iterator[Finding]]

@@ -3,8 +3,8 @@
 Owns the socket, its borrowed receive buffer and its outbox. Frames are handled one at a time and answered in
 request order; only those whose answer merely waits for others let the next ones be handled. A buffer is borrowed
 only while bytes of an unfinished frame are in it, so that an idle connection costs a socket and a small object.
-Files go out with sendfile. Must never interpret a request: that is dispatch's work. Whatever a client sends, only
-its own connection ends.
+Files go out with sendfile; over TLS a `TlsStream` has the socket's place. Must never interpret a request: that is
+dispatch's work. Whatever a client sends, only its own connection ends.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from tiered.server.kafka.foreign import foreign_protocol
 from tiered.server.kafka.frame_handler import FrameHandler
 from tiered.server.kafka.outbox import Outbox, Parts
 from tiered.server.kafka.requests import Requests
+from tiered.server.kafka.tls_stream import TlsStream
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +65,7 @@ class Connection:
         "_requests",
         "_socket",
         "_start",
+        "_tls",
         "_writing",
         "client_id",
         "client_software",
@@ -82,7 +84,7 @@ class Connection:
 
     def __init__(
         self,
-        sock: socket.socket,
+        sock: socket.socket | TlsStream,
         handler: FrameHandler,
         pool: BufferPool,
         host: str,
@@ -92,6 +94,7 @@ class Connection:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = sock
+        self._tls = sock if isinstance(sock, TlsStream) else None
         self._fd = sock.fileno()
         self._handler = handler
         self._pool = pool
@@ -124,6 +127,7 @@ class Connection:
         self.progress_ms = now_ms
         self.partial_since_ms: float | None = None
         self._set_reading(True)
+        self._read_pending()  # A client may have sent its first request along with the end of its handshake.
 
     @property
     def busy(self) -> bool:
@@ -192,6 +196,8 @@ class Connection:
     # Bytes in
 
     def _on_readable(self) -> None:
+        if not self._reading:  # What was pending has been read meanwhile.
+            return
         try:
             if self._buffer is None:
                 self._buffer = self._pool.borrow(RECEIVE_BYTES)
@@ -212,8 +218,15 @@ class Connection:
                 # The kernel also wakes us for less when its window is full: what is left may be below the mark.
                 if self._awaited_end - self._end < self._low_water:
                     self._set_low_water(self._awaited_end - self._end)
+                self._read_pending()
                 return
         self._handle_frames()
+        self._read_pending()
+
+    def _read_pending(self) -> None:
+        """Over TLS the rest of what has arrived may be here already: the socket will not say so."""
+        if self._tls is not None and self._reading and self._tls.pending:
+            self._loop.call_soon(self._on_readable)
 
     def _may_answer(self) -> bool:
         """False while the client has yet to read what it was answered, or has used up a quota."""
@@ -330,11 +343,8 @@ class Connection:
         self._start, self._end = 0, rest
 
     def _set_low_water(self, wanted: int) -> None:
-        """Asks the kernel to wake us for so many bytes at once, while a large frame is on its way.
-
-        A frame of 1 MB comes in a few pieces instead of in dozens, each of which costs a turn of the loop.
-        """
-        if wanted < EARNEST_BYTES:
+        """Asks the kernel to wake us for so many bytes at once, while a large frame is on its way: turns cost."""
+        if wanted < EARNEST_BYTES or self._tls is not None:
             wanted = 1
         if wanted != self._low_water:
             self._low_water = wanted
@@ -407,6 +417,7 @@ class Connection:
         self._reading = wanted
         if wanted:
             self._loop.add_reader(self._fd, self._on_readable)
+            self._read_pending()
         else:
             self._loop.remove_reader(self._fd)
 

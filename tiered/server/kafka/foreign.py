@@ -12,5 +12,15 @@ def foreign_protocol(beginning: bytes) -> str | None:
     if beginning in _METHODS:
         return "this is an HTTP request, and the port speaks Kafka: HTTP is at the address of --http"
     if beginning.startswith(_TLS_HANDSHAKE):
-        return "the client speaks TLS, which is not supported here: it needs security.protocol=PLAINTEXT"
+        return (
+            "the client speaks TLS, and this listener does not: it needs security.protocol=PLAINTEXT (SASL_PLAINTEXT "
+            "with SASL), or a listener whose protocol is SSL or SASL_SSL"
+        )
     return None
+
+
+def not_tls(beginning: bytes) -> str:
+    """In words, what begins with these bytes where TLS was expected."""
+    if beginning in _METHODS:
+        return "this is an HTTP request, and the port speaks Kafka over TLS: HTTP is at the address of --http"
+    return "the client speaks no TLS, and this listener does: it needs security.protocol=SSL (SASL_SSL with SASL)"

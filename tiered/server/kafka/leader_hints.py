@@ -20,6 +20,7 @@ class LeaderHints:
 
     def __init__(self, request: RawRequest) -> None:
         self._broker: Broker = request.context.broker
+        self._listener = request.context.connection.listener.name
         self._named: set[int] = set()
 
     def leader(self, name: str | None, topic_id: UUID | None, partition: int) -> CurrentLeader | None:
@@ -40,4 +41,5 @@ class LeaderHints:
         """Where the leaders named so far listen."""
         known = self._broker.image.brokers
         rows = [known[broker_id] for broker_id in sorted(self._named) if broker_id in known]
-        return tuple(NodeEndpoint(row.broker_id, row.host, row.port, row.rack) for row in rows)
+        found = [(row, row.address(self._listener)) for row in rows]
+        return tuple(NodeEndpoint(row.broker_id, *address, row.rack) for row, address in found if address is not None)

@@ -1,7 +1,8 @@
 """The brokers as a client of this one is told of them, by Metadata and by DescribeCluster.
 
-Owns the list alone. This broker comes with the address that the client has found it by, where it is bound to all of
-the machine's; others come as they registered. Must never ask SQL.
+Owns the list alone. Each comes with the address of the listener that the client has asked on; who has none of that name
+is left out. This broker comes with the address that the client has found it by, where it is bound to all of the
+machine's. Must never ask SQL.
 """
 
 from collections.abc import Iterable
@@ -44,10 +45,11 @@ def described_brokers(context: Context, *, fenced: bool) -> list[ListedBroker]:
 
 
 def _listed(context: Context, rows: Iterable[BrokerRow]) -> list[ListedBroker]:
-    broker = context.broker
+    broker, listener = context.broker, context.connection.listener.name
     listed = []
     for row in rows:
         is_here = row.broker_id == broker.broker_id
-        host, port = broker.address_for(context.connection.local_host) if is_here else (row.host, row.port)
-        listed.append(ListedBroker(row.broker_id, host, port, row.rack, row.fenced))
+        address = broker.address_for(context.connection.local_host, listener) if is_here else row.address(listener)
+        if address is not None:
+            listed.append(ListedBroker(row.broker_id, *address, row.rack, row.fenced))
     return listed

@@ -1,7 +1,7 @@
-"""The listening socket and the connections that came through it.
+"""The listening sockets and the connections that came through them.
 
-Owns the set of connections, their number and their deadlines, and the tasks that answer requests. Must
-never know what a request means.
+Owns the set of connections, their number and their deadlines, and the tasks that answer requests: all listeners of a
+broker share them. Must never know what a request means.
 """
 
 import asyncio
@@ -11,18 +11,22 @@ import resource
 import socket
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tiered.config import BrokerSettings
 from tiered.config.listeners import ListenerOptions
 from tiered.config.setting import INT_MAX
 from tiered.metrics import CountersState
+from tiered.rules.principal import Principal
 from tiered.runtime import Clock, every
 from tiered.server.addresses import address_of, bound_socket
 from tiered.server.kafka.buffers import BufferPool
 from tiered.server.kafka.complaints import Complaints
 from tiered.server.kafka.connection import Connection
 from tiered.server.kafka.frame_handler import Answer
+from tiered.server.kafka.tls_door import TlsDoor, watched
+from tiered.server.kafka.tls_stream import TlsStream
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +51,17 @@ class Dispatches(Protocol):
         """See `FrameHandler`."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Bound:
+    """One listener's socket; with TLS also what every connection passes through first."""
+
+    options: ListenerOptions
+    socket: socket.socket
+    tls: TlsDoor | None
+
+
 class KafkaListener:
-    """Accepts and serves connections between `start` and `stop`."""
+    """Accepts and serves connections between `start` and `stop`, on every address that was bound before."""
 
     def __init__(
         self,
@@ -57,9 +70,7 @@ class KafkaListener:
         clock: Clock,
         counters: CountersState,
         settings: Callable[[], BrokerSettings],
-        options: ListenerOptions,
     ) -> None:
-        self.options = options
         self.max_frame_bytes = settings().socket_request_max_bytes
         self.max_other_frame_bytes = min(settings().tiered_request_max_bytes, self.max_frame_bytes)
         self.unsent_bytes = 0
@@ -72,30 +83,35 @@ class KafkaListener:
         self._pool = BufferPool()
         self._connections: set[Connection] = set()
         self._by_host: dict[str, int] = {}
-        self._socket: socket.socket | None = None
+        self._bound: list[_Bound] = []
+        self._handshakes = 0
+        """Sockets that were accepted and are no connections yet; they count as such."""
         self._tasks: asyncio.TaskGroup | None = None
+        self._watcher: asyncio.Task[None] | None = None
 
-    def bind(self, host: str, port: int) -> tuple[str, int]:
-        """Binds and returns the address; raises OSError when it is taken or not ours."""
-        self._socket = bound_socket(host, port)
-        return address_of(self._socket)
+    def bind(self, options: ListenerOptions) -> tuple[str, int]:
+        """Binds and returns the address. Raises OSError when it is taken or not ours, and InvalidConfig."""
+        tls = TlsDoor(options) if options.protocol.uses_tls else None
+        sock = bound_socket(options.host, options.port)
+        self._bound.append(_Bound(options, sock, tls))
+        return address_of(sock)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Begins to accept. Requests that must wait run as tasks of `tasks`."""
-        assert self._socket is not None
         self._tasks = tasks
-        self._socket.listen(BACKLOG)
-        asyncio.get_running_loop().add_reader(self._socket.fileno(), self._accept)
+        for bound in self._bound:
+            bound.socket.listen(BACKLOG)
+            asyncio.get_running_loop().add_reader(bound.socket.fileno(), self._accept, bound)
         shortest_ms = min(self._settings().tiered_request_receive_timeout_ms, self._settings().connections_max_idle_ms)
         interval_ms = min(SWEEP_INTERVAL_MS, max(50, shortest_ms // 4))
         self._sweeper = tasks.create_task(every(interval_ms, self._sweep, name="connection deadlines"))
+        doors = [bound.tls for bound in self._bound if bound.tls is not None]
+        self._watcher = tasks.create_task(watched(doors)) if doors else None
 
     async def stop(self, *, grace_ms: float) -> None:
         """Accepts no more; connections that are answering have `grace_ms` to finish, then all end."""
         loop = asyncio.get_running_loop()
-        if self._socket is not None:
-            loop.remove_reader(self._socket.fileno())
-            self._socket.close()
+        self._close_doors()
         deadline = loop.time() + grace_ms / 1000.0
         while self._connections and loop.time() < deadline:
             for connection in list(self._connections):
@@ -108,11 +124,20 @@ class KafkaListener:
 
     def abandon(self) -> None:
         """Accepts no more and resets every connection: what clients see when the process dies."""
-        if self._socket is not None and self._socket.fileno() >= 0:
-            asyncio.get_running_loop().remove_reader(self._socket.fileno())
-            self._socket.close()
+        self._close_doors()
         for connection in list(self._connections):
             connection.reset()
+
+    def _close_doors(self) -> None:
+        loop = asyncio.get_running_loop()
+        for bound in self._bound:
+            if bound.socket.fileno() >= 0:
+                loop.remove_reader(bound.socket.fileno())
+                bound.socket.close()
+            if bound.tls is not None:
+                bound.tls.stop()
+        if self._watcher is not None:
+            self._watcher.cancel()
 
     # connection.FrameHandler
 
@@ -125,12 +150,15 @@ class KafkaListener:
 
     def closed(self, connection: Connection) -> None:
         self._connections.discard(connection)
-        left = self._by_host[connection.host] - 1
+        self._left(connection.host)
+
+    def _left(self, host: str) -> None:
+        left = self._by_host[host] - 1
         if left:
-            self._by_host[connection.host] = left
+            self._by_host[host] = left
         else:
-            del self._by_host[connection.host]
-        self._counters.connections_open = len(self._connections)
+            del self._by_host[host]
+        self._counters.connections_open = len(self._connections) + self._handshakes
 
     def may_grow(self, size_bytes: int) -> bool:
         limit = self._settings().queued_max_request_bytes
@@ -152,11 +180,10 @@ class KafkaListener:
 
     # Accepting
 
-    def _accept(self) -> None:
-        assert self._socket is not None
+    def _accept(self, bound: _Bound) -> None:
         for _ in range(ACCEPTS_A_TURN):
             try:
-                sock, address = self._socket.accept()
+                sock, address = bound.socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -164,45 +191,72 @@ class KafkaListener:
                     log.error("cannot accept connections: %s; raise the limit of open files", error.strerror)
                 else:
                     log.error("cannot accept connections: %s; trying again", error.strerror)
-                self._pause_accepting()
+                self._pause_accepting(bound)
                 return
-            self._admit(sock, address[0])
+            self._admit(bound, sock, address[0])
 
-    def _pause_accepting(self) -> None:
+    def _pause_accepting(self, bound: _Bound) -> None:
         """The socket stays readable while nobody can be accepted: without a pause the loop would spin."""
-        assert self._socket is not None
         loop = asyncio.get_running_loop()
-        descriptor = self._socket.fileno()
-        loop.remove_reader(descriptor)
-        loop.call_later(ACCEPT_PAUSE_S, self._resume_accepting)
+        loop.remove_reader(bound.socket.fileno())
+        loop.call_later(ACCEPT_PAUSE_S, self._resume_accepting, bound)
 
-    def _resume_accepting(self) -> None:
-        if self._socket is not None and self._socket.fileno() >= 0:
-            asyncio.get_running_loop().add_reader(self._socket.fileno(), self._accept)
+    def _resume_accepting(self, bound: _Bound) -> None:
+        if bound.socket.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(bound.socket.fileno(), self._accept, bound)
 
-    def _admit(self, sock: socket.socket, host: str) -> None:
+    def _admit(self, bound: _Bound, sock: socket.socket, host: str) -> None:
         count = self._by_host.get(host, 0)
         settings = self._settings()
         most = min(settings.max_connections, self._most_connections)
-        if len(self._connections) >= most or count >= settings.max_connections_per_ip:
+        is_open = len(self._connections) + self._handshakes
+        if is_open >= most or count >= settings.max_connections_per_ip:
             self._counters.connections_refused += 1
             self.complain(
                 "connection from %s refused: %d are open, and max.connections, max.connections.per.ip or the limit of "
                 "open files allows no more",
                 host,
-                len(self._connections),
+                is_open,
             )
             sock.close()
             return
-        try:
-            connection = Connection(sock, self, self._pool, host, self._clock.monotonic_ms(), self.options)
-        except OSError:  # The client has already gone.
-            sock.close()
-            return
         self._by_host[host] = count + 1
-        self._connections.add(connection)
         self._counters.connections_opened += 1
-        self._counters.connections_open = len(self._connections)
+        self._counters.connections_open = is_open + 1
+        if bound.tls is None:
+            self._connect(bound, sock, host)
+            return
+        self._handshakes += 1
+        sock.setblocking(False)
+        bound.tls.begin(
+            sock,
+            self.run,
+            lambda stream, principal: self._secured(bound, stream, host, principal),
+            lambda why: self._not_secured(bound, host, why),
+        )
+
+    def _secured(self, bound: _Bound, stream: TlsStream, host: str, principal: Principal) -> None:
+        self._handshakes -= 1
+        connection = self._connect(bound, stream, host)
+        if connection is not None and not bound.options.protocol.uses_sasl:
+            connection.principal = principal
+
+    def _not_secured(self, bound: _Bound, host: str, why: str | None) -> None:
+        self._handshakes -= 1
+        self._left(host)
+        if why is not None:
+            self.complain("connection from %s to listener %s closed: %s", host, bound.options.name, why)
+
+    def _connect(self, bound: _Bound, sock: socket.socket | TlsStream, host: str) -> Connection | None:
+        """The connection, which counts already; None for a client that has gone again."""
+        try:
+            connection = Connection(sock, self, self._pool, host, self._clock.monotonic_ms(), bound.options)
+        except OSError:
+            sock.close()
+            self._left(host)
+            return None
+        self._connections.add(connection)
+        return connection
 
     async def _sweep(self) -> None:
         """Ends connections that idle too long, or whose unfinished request or unread answer stands still."""

@@ -1,7 +1,7 @@
 """What a connection still has to send: bytes and ranges of files, in the order of its answers.
 
 Owns the queue and its two counts, and the calls that send. Files go out with sendfile, from the page cache to the
-socket. Must never wait: what the socket does not take now stays queued.
+socket; over TLS they are read in pieces and encrypted. Must never wait: what the socket does not take now stays queued.
 """
 
 import os
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tiered.file_slice import FileSlice
+from tiered.server.kafka.tls_stream import TlsStream
 
 Parts = list[bytes | bytearray | FileSlice]
 """An answer, in the order in which it goes out; the first part begins with the frame length."""
@@ -30,10 +31,11 @@ class _FileRest:
 class Outbox:
     """The unsent rest of one socket's answers. `total_bytes` counts all of it, `held_bytes` what is in memory."""
 
-    __slots__ = ("_queue", "_socket", "held_bytes", "total_bytes")
+    __slots__ = ("_queue", "_socket", "_tls", "held_bytes", "total_bytes")
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket | TlsStream) -> None:
         self._socket = sock
+        self._tls = sock if isinstance(sock, TlsStream) else None
         self._queue: deque[memoryview | _FileRest] = deque()
         self.total_bytes = 0
         self.held_bytes = 0
@@ -88,7 +90,10 @@ class Outbox:
         return budget - left
 
     def _send_file(self, rest: _FileRest, budget: int) -> int:
-        sent = os.sendfile(self._socket.fileno(), rest.part.fileno(), rest.position, min(rest.length, budget))
+        if self._tls is None:
+            sent = os.sendfile(self._socket.fileno(), rest.part.fileno(), rest.position, min(rest.length, budget))
+        else:
+            sent = self._tls.sendfile(rest.part.fileno(), rest.position, min(rest.length, budget))
         if sent == 0:
             raise EOFError(f"a file of the log ended {rest.length} bytes before the records to send did")
         self.total_bytes -= sent

@@ -11,7 +11,7 @@ from tiered.errors import InvalidRequest, TieredError
 from tiered.rules.acl import Operation, ResourceType
 from tiered.server.kafka.authorize import require, require_group
 from tiered.server.kafka.dispatch import Api, Context, in_turns
-from tiered.server.kafka.error_mapping import NONE, error_code
+from tiered.server.kafka.error_mapping import COORDINATOR_NOT_AVAILABLE, NONE, error_code
 
 GROUP, TRANSACTION = 0, 1
 
@@ -35,7 +35,8 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
 def _coordinator(context: Context, key_type: int, key: str) -> tuple[str, int, int, int, str | None]:
     """(host, port, node id, error code, error message)"""
     broker = context.broker
-    here = broker.address_for(context.connection.local_host)
+    listener = context.connection.listener.name
+    here = broker.address_for(context.connection.local_host, listener)
     try:
         if key_type == TRANSACTION:
             require(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key)
@@ -48,7 +49,10 @@ def _coordinator(context: Context, key_type: int, key: str) -> tuple[str, int, i
         return "", -1, -1, error_code(error), str(error)
     if elsewhere is None:
         return *here, broker.broker_id, NONE, None
-    return elsewhere.host, elsewhere.port, elsewhere.broker_id, NONE, None
+    address = elsewhere.address(listener)
+    if address is None:
+        return "", -1, -1, COORDINATOR_NOT_AVAILABLE, f"broker {elsewhere.broker_id} has no listener {listener}"
+    return *address, elsewhere.broker_id, NONE, None
 
 
 API = Api(key=10, name="FindCoordinator", min_version=0, max_version=6, handle=handle)

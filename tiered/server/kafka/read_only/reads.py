@@ -46,7 +46,7 @@ async def metadata(context: ReadContext, request: Any, reply: Any) -> Any:
     else:
         wanted = dict.fromkeys((getattr(each, "topic_id", None), each.name) for each in request.topics)
         topics = [_asked(context, reply, topic_id, name) async for topic_id, name in in_turns(wanted)]
-    host, port = context.replica.address_for(context.connection.local_host)
+    host, port = context.replica.address_for(context.connection.local_host, context.connection.listener.name)
     return reply.MetadataResponse(
         throttle_time=0,
         brokers=[
@@ -110,7 +110,7 @@ async def describe_cluster(context: ReadContext, request: Any, reply: Any) -> An
     if endpoint_type != BROKERS:
         message = "there is no separate controller quorum; ask for endpoint type 1 (brokers)"
         code = error_code(UnsupportedVersion(message))
-    host, port = replica.address_for(context.connection.local_host)
+    host, port = replica.address_for(context.connection.local_host, context.connection.listener.name)
     return reply.DescribeClusterResponse(
         throttle_time=0,
         error_code=code,
@@ -217,7 +217,7 @@ def _entries(context: ReadContext, resource_type: int, resource_name: str) -> Se
 
 async def find_coordinator(context: ReadContext, request: Any, reply: Any) -> Any:
     code, message = NONE, None
-    host, port = context.replica.address_for(context.connection.local_host)
+    host, port = context.replica.address_for(context.connection.local_host, context.connection.listener.name)
     node_id = context.replica.broker_id
     if getattr(request, "key_type", GROUP) != GROUP:
         refusal = context.replica.refusal()

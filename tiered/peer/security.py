@@ -1,0 +1,61 @@
+"""How a client of ours enters a listener: its TLS context, made once and made anew when certificates change.
+
+Owns that context, and the words for what goes wrong before a broker can be spoken to. Must never open a connection.
+"""
+
+import ssl
+
+from tiered.config.client_security import CLIENT_NAMES, ClientSecurity, client_security
+from tiered.peer.answers import ConnectionLost
+from tiered.tls import Reloaded, client_context
+
+__all__ = ["CLIENT_NAMES", "PLAINTEXT", "ClientSecurity", "PeerSecurity", "TlsFailed", "client_security", "tls_failed"]
+
+PLAINTEXT = ClientSecurity()
+
+_ADVICE = {
+    "WRONG_VERSION_NUMBER": "what listens there speaks no TLS: name a listener whose protocol is SSL or SASL_SSL, or "
+    "leave security.protocol away",
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the broker asks for a certificate: give one with ssl.keystore.location",
+    "TLSV1_ALERT_UNKNOWN_CA": "the broker does not know who signed our certificate (ssl.keystore.location)",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "the broker refuses our certificate (ssl.keystore.location)",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "our certificate has expired (ssl.keystore.location)",
+    "TLSV1_ALERT_PROTOCOL_VERSION": "the broker speaks no version of TLS that ssl.enabled.protocols allows here",
+}
+
+
+class TlsFailed(ConnectionLost):
+    """TLS was refused by one side: trying again helps only once a certificate or a setting is another one."""
+
+
+class PeerSecurity:
+    """What every connection of one client needs. Cheap where TLS is not spoken."""
+
+    def __init__(self, security: ClientSecurity = PLAINTEXT) -> None:
+        self.security = security
+        self._tls: Reloaded | None = None
+
+    def context(self) -> ssl.SSLContext | None:
+        """For a connection that begins now; None for a plaintext one. Raises InvalidConfig for the first that does."""
+        if not self.security.protocol.uses_tls:
+            return None
+        if self._tls is None:
+            self._tls = Reloaded(lambda: client_context(self.security), self.security.tls, what="the client of brokers")
+        else:
+            self._tls.refresh()
+        return self._tls.current
+
+
+def tls_failed(address: str, error: OSError) -> TlsFailed | None:
+    """The error in words that say what to do; None when it is not one of TLS."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return TlsFailed(
+            f"the certificate of {address} is refused: {error.verify_message}; see ssl.truststore.location, and "
+            "whether the certificate names the host"
+        )
+    if not isinstance(error, ssl.SSLError):
+        return None
+    name = error.reason or "UNEXPECTED_EOF_WHILE_READING"
+    if "EOF" in name:
+        return TlsFailed(f"{address} ended the TLS handshake: does that port speak TLS, and does it know us?")
+    return TlsFailed(f"TLS with {address} failed: {_ADVICE.get(name, name)}")

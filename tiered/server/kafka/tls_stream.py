@@ -1,0 +1,158 @@
+"""The bytes of one TLS connection: what a socket is to a plaintext one, with the calls that a connection makes.
+
+Owns the TLS state, what has arrived and is not decrypted yet, and what is encrypted and not sent yet; both are bounded.
+A call that cannot go on raises BlockingIOError, as a socket does. What was encrypted counts as sent only when the
+socket has taken all of it: until then the caller comes with the same bytes again, which it has queued anyway. Must
+never wait.
+"""
+
+import os
+import socket
+import ssl
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+PIECE_BYTES = 128 << 10
+"""So much is encrypted at once, and held until the socket has taken it."""
+MAX_OUTGOING_BYTES = 256 << 10
+"""Answers of TLS itself (a peer may ask for new keys): more than this is an attack."""
+
+
+class TlsStream:
+    """A socket whose handshake is done. `scratch` is lent for the length of one call."""
+
+    __slots__ = ("_committed", "_incoming", "_outgoing", "_scratch", "_socket", "_tls", "_unsent", "cipher")
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        tls: ssl.SSLObject,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        scratch: memoryview,
+    ) -> None:
+        self._socket = sock
+        self._tls = tls
+        self._incoming = incoming
+        self._outgoing = outgoing
+        self._scratch = scratch
+        self._unsent = memoryview(b"")
+        self._committed = 0
+        """Bytes of the caller that are in `_unsent`."""
+        self.cipher = tls.cipher()
+
+    # What a socket has too
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def setblocking(self, flag: bool) -> None:
+        self._socket.setblocking(flag)
+
+    def setsockopt(self, level: int, option: int, value: Any) -> None:
+        self._socket.setsockopt(level, option, value)
+
+    def getsockname(self) -> Any:
+        return self._socket.getsockname()
+
+    def close(self) -> None:
+        """Says goodbye, as far as the socket takes it at once."""
+        with suppress(OSError, ValueError):
+            try:
+                self._tls.unwrap()
+            except ssl.SSLWantReadError:
+                pass  # The other side need not answer.
+            self._flush(0)
+        self._socket.close()
+
+    # Bytes in
+
+    @property
+    def pending(self) -> bool:
+        """Something has arrived that no readiness of the socket will tell of."""
+        return self._incoming.pending > 0 or self._tls.pending() > 0
+
+    def recv_into(self, view: memoryview) -> int:
+        """As a socket's; 0 also after the other side's goodbye. Raises ssl.SSLError, an OSError, for what is no TLS."""
+        found = self._decrypted(view)
+        if found is None:
+            received = self._socket.recv_into(self._scratch)
+            if received == 0:
+                return 0
+            self._incoming.write(self._scratch[:received])
+            found = self._decrypted(view)
+        if self._outgoing.pending:
+            self._answer_of_tls()
+        if found is None:
+            raise BlockingIOError
+        return found
+
+    def _decrypted(self, view: memoryview) -> int | None:
+        """How many bytes are in `view` now, of as many records as there are; None when there is no whole record."""
+        filled = 0
+        try:
+            while filled < len(view):
+                # With a buffer it gives a count; typeshed knows the other form alone.
+                count: Any = self._tls.read(len(view) - filled, view[filled:])
+                if count == 0:
+                    return filled
+                filled += count
+        except ssl.SSLWantReadError:
+            return filled or None
+        return filled
+
+    def _answer_of_tls(self) -> None:
+        if self._outgoing.pending > MAX_OUTGOING_BYTES:
+            raise ConnectionAbortedError("TLS was asked for more answers than it can send")
+        if not self._committed:  # Else it goes out behind those bytes.
+            with suppress(BlockingIOError, InterruptedError):
+                self._flush(0)
+
+    # Bytes out
+
+    def send(self, view: memoryview) -> int:
+        """As a socket's."""
+        if not self._committed:
+            piece = view[:PIECE_BYTES]
+            self._tls.write(piece)
+            self._committed = len(piece)
+        return self._sent(0)
+
+    def sendmsg(self, views: Sequence[memoryview], ancillary: tuple[()], flags: int) -> int:
+        """As a socket's."""
+        del ancillary
+        if not self._committed:
+            pieces: list[memoryview] = []
+            left = PIECE_BYTES
+            for view in views:
+                pieces.append(view[:left])
+                left -= len(pieces[-1])
+                if left == 0:
+                    break
+            # One record for many small parts.
+            self._tls.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+            self._committed = PIECE_BYTES - left
+        return self._sent(flags)
+
+    def sendfile(self, file: int, position: int, count: int) -> int:
+        """As os.sendfile to a socket: the bytes are read, for they must be encrypted."""
+        if not self._committed:
+            piece = os.pread(file, min(count, PIECE_BYTES), position)
+            if not piece:
+                return 0
+            self._tls.write(piece)
+            self._committed = len(piece)
+        return self._sent(0)
+
+    def _sent(self, flags: int) -> int:
+        self._flush(flags)
+        sent, self._committed = self._committed, 0
+        return sent
+
+    def _flush(self, flags: int) -> None:
+        """Sends all that is encrypted. Raises BlockingIOError when the socket does not take all of it."""
+        while self._unsent or self._outgoing.pending:
+            if not self._unsent:
+                self._unsent = memoryview(self._outgoing.read())
+            self._unsent = self._unsent[self._socket.send(self._unsent, flags) :]
