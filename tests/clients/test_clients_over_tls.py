@@ -1,0 +1,119 @@
+"""Real clients over TLS, with certificates of their own, in a cluster whose brokers use the same among themselves."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.helpers import create_ssl_context
+from confluent_kafka import Consumer, Producer
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+from tests.certificates import Authority, Shown
+from tiered.testing import LocalCluster, cluster
+
+COUNT = 200
+LISTENERS = ("SECURE", "MUTUAL")
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("ca"))
+
+
+@pytest.fixture(scope="module")
+def alice(authority: Authority) -> Shown:
+    return authority.sign("alice")
+
+
+@pytest.fixture(scope="module")
+def three(authority: Authority) -> Iterator[LocalCluster]:
+    settings = {
+        "ssl.keystore.location": authority.sign("broker").both,
+        "ssl.truststore.location": authority.pem,
+        "listener.name.mutual.ssl.client.auth": "required",
+    }
+    listeners = {"SECURE": "SSL", "MUTUAL": "SSL"}
+    with cluster(brokers=3, listeners=listeners, inter_broker_listener="MUTUAL", settings=settings) as c:
+        yield c
+
+
+def values(who: str) -> list[bytes]:
+    return [f"{who}-{number}".encode() for number in range(COUNT)]
+
+
+@pytest.mark.parametrize("listener", LISTENERS)
+def test_confluent_kafka(three: LocalCluster, authority: Authority, alice: Shown, listener: str) -> None:
+    topic = three.create_topic(partitions=3)
+    common = {
+        "bootstrap.servers": three.bootstrap_at(listener),
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(authority.pem),
+    }
+    if listener == "MUTUAL":
+        common |= {"ssl.certificate.location": str(alice.chain), "ssl.key.location": str(alice.key)}
+    producer = Producer({**common, "acks": "all"})
+    for value in values("confluent"):
+        producer.produce(topic, value)
+    assert producer.flush(60) == 0
+    consumer = Consumer({**common, "group.id": f"confluent-{listener}", "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    found: list[bytes | None] = []
+    while len(found) < COUNT:
+        found += [each.value() for each in consumer.consume(COUNT, 1.0)]
+    consumer.close()
+    assert set(found) == set(values("confluent"))
+
+
+@pytest.mark.parametrize("listener", LISTENERS)
+async def test_aiokafka(three: LocalCluster, authority: Authority, alice: Shown, listener: str) -> None:
+    topic = await asyncio.to_thread(three.create_topic, partitions=3)
+    shown = {"certfile": str(alice.chain), "keyfile": str(alice.key)} if listener == "MUTUAL" else {}
+    common: dict[str, Any] = {
+        "bootstrap_servers": three.bootstrap_at(listener),
+        "security_protocol": "SSL",
+        "ssl_context": create_ssl_context(cafile=str(authority.pem), **shown),
+    }
+    async with AIOKafkaProducer(**common, acks="all") as producer:
+        for value in values("aiokafka"):
+            await producer.send(topic, value)
+    async with AIOKafkaConsumer(
+        topic, **common, group_id=f"aiokafka-{listener}", auto_offset_reset="earliest"
+    ) as consumer:
+        found = [(await consumer.getone()).value for _ in range(COUNT)]
+    assert sorted(found) == sorted(values("aiokafka"))
+
+
+@pytest.mark.parametrize("listener", LISTENERS)
+def test_kafka_python(three: LocalCluster, authority: Authority, alice: Shown, listener: str) -> None:
+    topic = three.create_topic(partitions=1)
+    common: dict[str, Any] = {
+        "bootstrap_servers": three.bootstrap_at(listener).split(","),
+        "security_protocol": "SSL",
+        "ssl_cafile": str(authority.pem),
+    }
+    if listener == "MUTUAL":
+        common |= {"ssl_certfile": str(alice.chain), "ssl_keyfile": str(alice.key)}
+    producer = KafkaProducer(**common, acks="all")
+    for value in values("kafka-python"):
+        producer.send(topic, value)
+    producer.close()
+    consumer = KafkaConsumer(**common, auto_offset_reset="earliest", consumer_timeout_ms=60_000)
+    consumer.assign([TopicPartition(topic, 0)])
+    found = [next(consumer).value for _ in range(COUNT)]
+    consumer.close()
+    assert found == values("kafka-python")
+
+
+def test_replicas_follow_over_the_listener_of_the_brokers(three: LocalCluster, authority: Authority) -> None:
+    topic = three.create_topic(partitions=3, configs={"min.insync.replicas": 3})
+    producer = Producer({
+        "bootstrap.servers": three.bootstrap_at("SECURE"), "security.protocol": "SSL",
+        "ssl.ca.location": str(authority.pem), "acks": "all",
+    })  # fmt: skip
+    failures: list[Any] = []
+    for value in values("replicated"):
+        producer.produce(topic, value, on_delivery=lambda error, _: failures.append(error) if error else None)
+    assert producer.flush(60) == 0
+    assert failures == []
