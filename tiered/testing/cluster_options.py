@@ -59,7 +59,7 @@ class Told:
         told = SimpleNamespace(
             kafka=f"127.0.0.1:{self.kafka_port}",
             http=f"127.0.0.1:{self.http_port}",
-            listener=self.listeners,
+            listener=self.listeners or None,
             inter_broker_listener=self.inter_broker_listener,
             data=self.data,
             meta=self.sql_url,
