@@ -3,7 +3,7 @@
 Owns the one client session of the door and the bounds of a request between brokers: one hop, a short time to
 connect, an answer that is never gathered in memory. A browser's headers (Origin, the token for changes) were checked
 where it came in and go no further: nothing here lets anybody do what a program that reaches the port could not do
-anyway. Must never decide who should answer: `elsewhere` does.
+anyway. Whose rights count is said along with it (`rights`). Must never decide who should answer: `elsewhere` does.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from tiered.errors import Retriable
 from tiered.server.http.keys import BROKER
 from tiered.server.http.origin import ORIGIN, SENDER, origin_of
 from tiered.server.http.parameters import body_of
+from tiered.server.http.rights import on_behalf_of
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +126,12 @@ async def asking(
     counted = request.app[BROKER].counters.http_forwarded
     # The path is sent as it was written: yarl would decode and encode it anew.
     url = URL(to.url(path), encoded=True)
-    sent = {**(headers or {}), SENDER: str(request.app[BROKER].broker_id), ORIGIN: origin_of(request)}
+    sent = {
+        **(headers or {}),
+        SENDER: str(request.app[BROKER].broker_id),
+        ORIGIN: origin_of(request),
+        **on_behalf_of(request),
+    }
     try:
         async with (
             request.app[CONNECTIONS]

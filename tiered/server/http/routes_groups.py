@@ -17,6 +17,7 @@ from tiered.broker.offset_reset import Earliest, Latest, Target, ToOffset, ToTim
 from tiered.broker.positions import Position, positions_of
 from tiered.errors import InvalidRequest
 from tiered.ids import TopicPartition
+from tiered.rules.acl import Operation, ResourceType
 from tiered.server.http import schema
 from tiered.server.http.elsewhere import at_coordinator, coordinator_elsewhere, others
 from tiered.server.http.forward import ask_all, forward
@@ -25,6 +26,7 @@ from tiered.server.http.logs_elsewhere import Logs
 from tiered.server.http.long_list import json_with_list
 from tiered.server.http.origin import is_forwarded
 from tiered.server.http.parameters import GROUP, json_of, query_number
+from tiered.server.http.rights import may_see_group, may_see_topic, require
 from tiered.server.http.route import Answer, Route, answers_json
 
 TAG = "groups"
@@ -158,7 +160,9 @@ async def groups(request: web.Request) -> web.Response:
         silent = [each.broker_id for each in asked if each.broker_id not in answers]
         found += [each for answer in answers.values() for each in answer["groups"]]
     # A slot on its way from one broker to another may be told of by both.
-    by_id = {str(each["group_id"]): each for each in found}
+    by_id = {str(each["group_id"]): each for each in found if may_see_group(request, str(each["group_id"]))}
+    for each in by_id.values():
+        each["topics"] = [name for name in each["topics"] if may_see_topic(request, name)]
     return await json_with_list({"silent_brokers": silent}, "groups", (by_id[group_id] for group_id in sorted(by_id)))
 
 
@@ -180,7 +184,7 @@ async def group(request: web.Request) -> web.Response:
     group_id = GROUP.of(request)
     described = await broker.groups.describe(group_id)
     stored = await broker.groups.offsets.fetch(group_id)
-    offsets = await _offsets(broker, described, stored)
+    offsets = [each for each in await _offsets(broker, described, stored) if may_see_topic(request, each.topic)]
     lags = [each.lag for each in offsets if each.lag is not None]
     fields = {
         "group_id": group_id,
@@ -197,7 +201,11 @@ async def group(request: web.Request) -> web.Response:
                 "instance_id": member.instance_id,
                 "client_id": member.client_id,
                 "client_host": member.client_host,
-                "assignment": {topic: list(numbers) for topic, numbers in member.assignment.items()},
+                "assignment": {
+                    topic: list(numbers)
+                    for topic, numbers in member.assignment.items()
+                    if may_see_topic(request, topic)
+                },
             }
             for member in described.members
         ],
@@ -233,6 +241,7 @@ async def reset(request: web.Request) -> web.Response:
     """409 while the group has members."""
     body = await json_of(request, _RESET)
     broker = request.app[BROKER]
+    require(request, Operation.READ, ResourceType.TOPIC, body["topic"])
     topic = broker.topics.by_name(body["topic"])
     dry_run = body.get("dry_run", False)
     changes = await reset_offsets(

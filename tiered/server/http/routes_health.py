@@ -6,8 +6,10 @@ object store stops neither, and other brokers' trouble is not this one's. A brok
 
 from aiohttp import web
 
+from tiered.rules.acl import CLUSTER_NAME, Operation, ResourceType
 from tiered.server.http.cluster_view import VIEWS, health_of
 from tiered.server.http.keys import BROKER
+from tiered.server.http.rights import may
 from tiered.server.http.route import Answer, Route, answers_json
 from tiered.server.http.schema import array, boolean, integer, mapping, record, text
 
@@ -34,6 +36,10 @@ HEALTH = record(
 )
 
 
+# Of partitions: who may not describe the cluster is told how many there are, and not which.
+_NAMES = ("failed_partitions", "offline", "under_replicated", "under_min_isr")
+
+
 async def _healthz(_request: web.Request) -> web.Response:
     return web.json_response({"status": "alive"})
 
@@ -42,6 +48,8 @@ async def _readyz(request: web.Request) -> web.Response:
     broker = request.app[BROKER]
     health = health_of(broker, request.app[VIEWS].of(broker))
     status = 200 if health["serving"] and not health["fenced"] else 503
+    if not may(request, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        health = {**health, **{name: [] for name in _NAMES}}
     return web.json_response(health, status=status)
 
 

@@ -11,13 +11,15 @@ from aiohttp import web
 
 from tiered.broker.pins import MAX_SNAPSHOT_TTL_MS, AskedRange, PinRow
 from tiered.broker.topics import Topic
-from tiered.errors import InvalidRequest, PinNotFound
+from tiered.errors import InvalidRequest, PinNotFound, TopicNotAuthorized
+from tiered.rules.acl import Operation, ResourceType
 from tiered.server.http import schema
 from tiered.server.http.forward import Unreachable
 from tiered.server.http.keys import BROKER
 from tiered.server.http.long_list import json_with_list
 from tiered.server.http.parameters import json_of, path_text, query_text
 from tiered.server.http.partition_facts import facts_of
+from tiered.server.http.rights import may_see_topic, require, rights_of
 from tiered.server.http.route import Answer, Route, answers_json
 
 TAG = "snapshots"
@@ -85,12 +87,15 @@ _PIN = schema.record(
 
 async def snapshots(request: web.Request) -> web.Response:
     found = await request.app[BROKER].pins.list_live(named=True, topic=_asked_topic(request))
-    return await json_with_list({}, "snapshots", (_fields(each) for each in found))
+    seen = (each for each in found if may_see_topic(request, each.topic))
+    return await json_with_list({}, "snapshots", (_fields(each) for each in seen))
 
 
 async def create_snapshot(request: web.Request) -> web.Response:
     body = await json_of(request, _NEW_SNAPSHOT)
     broker = request.app[BROKER]
+    # Records that a snapshot holds are neither deleted nor retained as the topic's configs say.
+    require(request, Operation.ALTER, ResourceType.TOPIC, body["topic"])
     topic = broker.topics.by_name(body["topic"])
     made = await broker.pins.create_snapshot(
         topic,
@@ -105,22 +110,28 @@ async def create_snapshot(request: web.Request) -> web.Response:
 
 async def snapshot(request: web.Request) -> web.Response:
     found = await request.app[BROKER].pins.load_snapshot(_SNAPSHOT_NAME.of(request))
+    _require_of(request, Operation.DESCRIBE, found)
     return web.json_response(_fields(found))
 
 
 async def delete_snapshot(request: web.Request) -> web.Response:
-    await request.app[BROKER].pins.delete_snapshot(_SNAPSHOT_NAME.of(request))
+    pins, name = request.app[BROKER].pins, _SNAPSHOT_NAME.of(request)
+    if rights_of(request) is not None:
+        _require_of(request, Operation.ALTER, await pins.load_snapshot(name))
+    await pins.delete_snapshot(name)
     return web.Response(status=204)
 
 
 async def pins(request: web.Request) -> web.Response:
     found = await request.app[BROKER].pins.list_live(named=False, topic=_asked_topic(request))
-    return await json_with_list({}, "pins", (_fields(each) for each in found))
+    seen = (each for each in found if may_see_topic(request, each.topic))
+    return await json_with_list({}, "pins", (_fields(each) for each in seen))
 
 
 async def take_pin(request: web.Request) -> web.Response:
     body = await json_of(request, _NEW_PIN)
     broker = request.app[BROKER]
+    require(request, Operation.READ, ResourceType.TOPIC, body["topic"])
     topic = broker.topics.by_name(body["topic"])
     taken = await broker.pins.take(
         topic,
@@ -134,6 +145,7 @@ async def take_pin(request: web.Request) -> web.Response:
 
 async def pin(request: web.Request) -> web.Response:
     found = await request.app[BROKER].pins.load(_pin_id(request))
+    _require_of(request, Operation.READ, found)
     if found.name is not None:
         raise PinNotFound(f"{found.pin_id} is snapshot {found.name}, and no pin")
     return web.json_response(_fields(found))
@@ -141,13 +153,28 @@ async def pin(request: web.Request) -> web.Response:
 
 async def renew_pin(request: web.Request) -> web.Response:
     body = await json_of(request, _RENEWAL)
+    await _require_pin(request)
     renewed = await request.app[BROKER].pins.renew(_pin_id(request), ttl_ms=body.get("ttl_ms"))
     return web.json_response(_fields(renewed))
 
 
 async def release_pin(request: web.Request) -> web.Response:
+    await _require_pin(request)
     await request.app[BROKER].pins.release(_pin_id(request))
     return web.Response(status=204)
+
+
+async def _require_pin(request: web.Request) -> None:
+    """Who may read the topic may do with its pins what readers do. Raises NotAuthorized, PinNotFound."""
+    if rights_of(request) is not None:
+        _require_of(request, Operation.READ, await request.app[BROKER].pins.load(_pin_id(request)))
+
+
+def _require_of(request: web.Request, operation: Operation, row: PinRow) -> None:
+    """Raises TopicNotAuthorized, which does not tell the topic's name: who asks may not know it."""
+    rights = rights_of(request)
+    if rights is not None and not rights.may(operation, ResourceType.TOPIC, row.topic):
+        raise TopicNotAuthorized(f"not allowed: the right {operation.name} on its topic is missing")
 
 
 def _pin_id(request: web.Request) -> UUID:
@@ -160,7 +187,10 @@ def _pin_id(request: web.Request) -> UUID:
 
 def _asked_topic(request: web.Request) -> Topic | None:
     name = _OF_TOPIC.find(request)
-    return None if name is None else request.app[BROKER].topics.by_name(name)
+    if name is None:
+        return None
+    require(request, Operation.DESCRIBE, ResourceType.TOPIC, name)
+    return request.app[BROKER].topics.by_name(name)
 
 
 def _asked_ranges(body: dict[str, Any]) -> tuple[AskedRange, ...] | None:

@@ -13,6 +13,7 @@ from tiered.broker.broker import Broker
 from tiered.broker.topics import Topic
 from tiered.config import ConfigChange, ConfigEntry, ConfigOperation
 from tiered.errors import InvalidRequest
+from tiered.rules.acl import Operation, ResourceType
 from tiered.server.http import schema
 from tiered.server.http.elsewhere import others
 from tiered.server.http.forward import ask_all
@@ -22,6 +23,7 @@ from tiered.server.http.lookups import topic_of
 from tiered.server.http.origin import is_forwarded
 from tiered.server.http.parameters import TOPIC, json_of, query_flag
 from tiered.server.http.partition_facts import PARTITION, Facts, facts_here, facts_of, is_known_here, merged
+from tiered.server.http.rights import may, may_see_topic, require_create
 from tiered.server.http.route import Answer, Route, answers_json
 from tiered.server.kafka.api.create_topics import check_partitions
 
@@ -92,7 +94,8 @@ async def topics(request: web.Request) -> web.Response:
     left_out = () if _WITH_PARTITIONS.of(request) else ("partitions",)
     told = await _told_elsewhere(request)
     # In an order that is the same at every broker.
-    by_name = sorted(broker.topics, key=lambda each: each.name)
+    seen = (each for each in broker.topics if may_see_topic(request, each.name))
+    by_name = sorted(seen, key=lambda each: each.name)
     found = (topic_fields(broker, each, merged(facts_here(broker, each), told.get(each.name, {}))) for each in by_name)
     items = ({name: fields[name] for name in fields if name not in left_out} for fields in found)
     return await json_with_list({}, "topics", items)
@@ -122,6 +125,7 @@ async def topic(request: web.Request) -> web.Response:
 async def create(request: web.Request) -> web.Response:
     body = await json_of(request, _NEW_TOPIC)
     broker = request.app[BROKER]
+    require_create(request, body["name"])
     validate_only = body.get("validate_only", False)
     new = NewTopic(
         name=body["name"],
@@ -194,7 +198,9 @@ def _tier_records(partitions: list[dict[str, Any]]) -> dict[str, int]:
 async def _with_configs(request: web.Request, topic: Topic) -> dict[str, Any]:
     partitions = await facts_of(request, topic)
     broker = request.app[BROKER]
-    return {**topic_fields(broker, topic, partitions), "configs": _configs(broker, topic)}
+    may_see = may(request, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name)
+    configs = _configs(broker, topic) if may_see else []
+    return {**topic_fields(broker, topic, partitions), "configs": configs}
 
 
 def _configs(broker: Broker, topic: Topic) -> list[dict[str, Any]]:

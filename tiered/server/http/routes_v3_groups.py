@@ -16,6 +16,7 @@ from tiered.server.http.elsewhere import at_coordinator, others
 from tiered.server.http.failures import NoSuchResource
 from tiered.server.http.forward import ask_everybody
 from tiered.server.http.origin import is_forwarded
+from tiered.server.http.rights import may_see_group, may_see_topic
 from tiered.server.http.route import Answer, Route, answers_json
 from tiered.server.http.schema import boolean, integer, nullable, text
 from tiered.server.http.v3 import (
@@ -83,6 +84,7 @@ async def _list(request: web.Request) -> web.Response:
         path = f"/v3/clusters/{broker.cluster_id}/consumer-groups"
         for answer in (await ask_everybody(request, others(broker), path)).values():
             items += answer["data"]
+    items = [each for each in items if may_see_group(request, str(each["consumer_group_id"]))]
     items.sort(key=lambda each: str(each["consumer_group_id"]))
     return await links.listing("KafkaConsumerGroup", ("consumer-groups",), items)
 
@@ -115,6 +117,7 @@ async def _assignments(request: web.Request) -> web.Response:
     items = [
         _assignment_fields(links, group, member, topic, number)
         for topic, numbers in sorted(member.assignment.items())
+        if may_see_topic(request, topic)
         for number in numbers
     ]
     pieces = (*pieces_of(group), "consumers", member.member_id, "assignments")

@@ -15,6 +15,7 @@ from tiered.broker.groups.values import GroupDescription, MemberDescription
 from tiered.broker.positions import positions_of
 from tiered.server.http.elsewhere import at_coordinator
 from tiered.server.http.failures import NoSuchResource
+from tiered.server.http.rights import may_see_topic
 from tiered.server.http.route import Route, answers_json
 from tiered.server.http.routes_v3_groups import GROUP_PATH, OF_GROUP, TAG, described, pieces_of
 from tiered.server.http.schema import integer, nullable, text
@@ -71,14 +72,14 @@ class _Lag:
 async def _lags(request: web.Request) -> web.Response:
     broker, group = await described(request)
     links = Links(request)
-    items = [_lag_fields(links, group, lag) for lag in await _lags_of(broker, group)]
+    items = [_lag_fields(links, group, lag) for lag in await _lags_of(request, broker, group)]
     return await links.listing("KafkaConsumerLag", (*pieces_of(group), "lags"), items)
 
 
 async def _lag(request: web.Request) -> web.Response:
     broker, group = await described(request)
     name, number = TOPIC_NAME.of(request), PARTITION_ID.of(request)
-    for lag in await _lags_of(broker, group):
+    for lag in await _lags_of(request, broker, group):
         if (lag.topic, lag.number) == (name, number):
             return web.json_response(_lag_fields(Links(request), group, lag))
     raise NoSuchResource(f"group {group.group_id} has committed no offset for {name[:249]}-{number}")
@@ -86,7 +87,7 @@ async def _lag(request: web.Request) -> web.Response:
 
 async def _lag_summary(request: web.Request) -> web.Response:
     broker, group = await described(request)
-    lags = await _lags_of(broker, group)
+    lags = await _lags_of(request, broker, group)
     if not lags:
         raise NoSuchResource(f"group {group.group_id} has committed no offsets, so it has no lag")
     links, worst = Links(request), max(lags, key=lambda each: each.lag)
@@ -107,8 +108,9 @@ async def _lag_summary(request: web.Request) -> web.Response:
     return web.json_response(links.resource("KafkaConsumerGroupLagSummary", pieces, name, fields))
 
 
-async def _lags_of(broker: Broker, group: GroupDescription) -> Sequence[_Lag]:
-    """The group's committed offsets by topic and partition; those of deleted topics are left out."""
+async def _lags_of(request: web.Request, broker: Broker, group: GroupDescription) -> Sequence[_Lag]:
+    """The group's committed offsets by topic and partition; not those of topics that are deleted, or that the client
+    may not describe."""
     readers = {
         (topic, number): member
         for member in group.members
@@ -120,7 +122,7 @@ async def _lags_of(broker: Broker, group: GroupDescription) -> Sequence[_Lag]:
     found = []
     for key, row in stored.items():
         topic = broker.topics.find_id(key.topic_id)
-        if topic is not None and key in positions:
+        if topic is not None and key in positions and may_see_topic(request, topic.name):
             found.append(
                 _Lag(
                     topic=topic.name,

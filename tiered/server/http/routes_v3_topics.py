@@ -17,6 +17,7 @@ from tiered.errors import InvalidRequest, UnknownTopicOrPartition
 from tiered.ids import TopicPartition
 from tiered.server.http.failures import NoSuchResource
 from tiered.server.http.parameters import json_of
+from tiered.server.http.rights import may_see_topic, require_create
 from tiered.server.http.route import Answer, Route, answers_json
 from tiered.server.http.routes_v3_cluster import broker_of
 from tiered.server.http.schema import INT_MAX, array, boolean, integer, nullable, record, text
@@ -140,7 +141,9 @@ def _partition_of(request: web.Request) -> _Partition:
 async def _list(request: web.Request) -> web.Response:
     broker, links = cluster_of(request), Links(request)
     return await links.listing(
-        "KafkaTopic", ("topics",), (_topic_fields(broker, links, topic) for topic in _by_name(broker))
+        "KafkaTopic",
+        ("topics",),
+        (_topic_fields(broker, links, topic) for topic in _by_name(broker) if may_see_topic(request, topic.name)),
     )
 
 
@@ -152,6 +155,7 @@ async def _get(request: web.Request) -> web.Response:
 async def _create(request: web.Request) -> web.Response:
     broker = cluster_of(request)
     body = await json_of(request, _NEW_TOPIC)
+    require_create(request, body["topic_name"])
     assignments = {each["partition_id"]: each["broker_ids"] for each in body.get("replicas_assignments", ())}
     configs = {each["name"]: each.get("value") for each in body.get("configs", ())}
     if len(assignments) != len(body.get("replicas_assignments", ())) or len(configs) != len(body.get("configs", ())):

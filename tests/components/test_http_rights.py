@@ -1,0 +1,182 @@
+"""The HTTP door under access control lists: every route has its rights, lists show what may be seen, no name leaks."""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.clients.raw import RawConnection
+from tests.components.batches import batch
+from tests.components.guarded_broker import GuardedBroker, allow
+from tests.components.rights_table import ABSENT, KNOWN, ROWS
+from tiered.server.http.rights import ON_BEHALF_OF, OPEN, RIGHTS
+from tiered.server.http.routes import ROUTES
+
+ALONE = {
+    "GET /", "GET /console/{folder}/{file}", "GET /openapi.json", "GET /api/v1/session", "GET /healthz", "GET /readyz",
+    "GET /v3/clusters", "GET /v3/clusters/{cluster_id}", "GET /v3/clusters/{cluster_id}/brokers",
+    "GET /v3/clusters/{cluster_id}/brokers/{broker_id}",
+}  # fmt: skip
+"""Routes that tell nothing which is not told to everybody."""
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedBroker]:
+    with GuardedBroker(tmp_path_factory.mktemp("guarded") / "data", "super.users=User:root") as broker:
+        broker.rules([allow("ALL", kind, "*") for kind in ("TOPIC", "GROUP", "CLUSTER")])
+        rows = {row.key: row for row in ROWS}
+        with RawConnection(broker) as connection:
+            for key in (19, 8):
+                connection.call(key, rows[key].version, rows[key].body(KNOWN))
+            connection.produce(KNOWN, batch())
+        yield broker
+
+
+@pytest.fixture(autouse=True)
+def nothing(guarded: GuardedBroker) -> None:
+    guarded.rules([])
+
+
+def ask(
+    guarded: GuardedBroker, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+) -> tuple[int, Any]:
+    data = None if body is None else json.dumps(body).encode()
+    sent = {"Content-Type": "application/json", **(headers or {})}
+    url = f"http://127.0.0.1:{guarded.http_port}{path}"
+    request = urllib.request.Request(url, data=data, headers=sent, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            text = answer.read()
+            return answer.status, json.loads(text) if text.startswith((b"{", b"[")) else text
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())
+
+
+def path_of(guarded: GuardedBroker, route: str, name: str) -> str:
+    for parameter, value in (
+        ("{cluster_id}", guarded.broker.cluster_id), ("{topic}", name), ("{topic_name}", name), ("{group}", name),
+        ("{consumer_group_id}", name), ("{partition}", "0"), ("{partition_id}", "0"), ("{broker_id}", "1"),
+        ("{name}", "retention.ms"), ("{consumer_id}", "m"), ("{snapshot}", name),
+        ("{pin}", "00000000-0000-0000-0000-000000000001"),
+    ):  # fmt: skip
+        route = route.replace(parameter, value)
+    return route
+
+
+BODIES: dict[str, Any] = {
+    "POST /api/v1/topics": {"name": ABSENT},
+    "PATCH /api/v1/topics/{topic}/configs": {"set": {"retention.ms": "1"}},
+    "POST /api/v1/groups/{group}/offsets/reset": {"topic": KNOWN, "to": "latest"},
+    "POST /api/v1/snapshots": {"name": "s", "topic": KNOWN},
+    "POST /api/v1/pins": {"topic": KNOWN},
+    "POST /v3/clusters/{cluster_id}/topics": {"topic_name": ABSENT},
+    "PATCH /v3/clusters/{cluster_id}/topics/{topic_name}": {"partitions_count": 2},
+    "POST /v3/clusters/{cluster_id}/topics/{topic_name}/records": {"value": {"type": "STRING", "data": "x"}},
+}
+CHANGE = {"data": [{"name": "retention.ms", "value": "1"}]}
+
+
+def body_of(route: str) -> Any:
+    return (
+        CHANGE if route.endswith("configs:alter") else BODIES.get(route, {"value": "1"} if route[:3] == "PUT" else None)
+    )
+
+
+def test_every_route_is_in_the_table_of_rights() -> None:
+    assert {f"{route.method} {route.path}" for route in ROUTES} == RIGHTS.keys()
+
+
+@pytest.mark.parametrize("route", sorted(each for each in RIGHTS if RIGHTS[each] is not OPEN or each in BODIES))
+def test_without_its_rights_a_request_is_403_says_which_and_tells_nothing_else(
+    guarded: GuardedBroker, route: str
+) -> None:
+    method, template = route.split(" ", 1)
+    known = ask(guarded, method, path_of(guarded, template, KNOWN), body_of(route))
+    absent = ask(guarded, method, path_of(guarded, template, ABSENT), body_of(route))
+    assert known[0] == 403
+    assert "the right " in known[1]["message"]
+    assert known[1]["message"].replace(KNOWN, ABSENT) == absent[1]["message"].replace(KNOWN, ABSENT)
+    topic = guarded.broker.topics.find(KNOWN)
+    assert (topic.partition_count, dict(topic.overrides)) == (1, {})
+    assert guarded.broker.topics.find(ABSENT) is None
+
+
+@pytest.mark.parametrize("route", sorted(each for each in RIGHTS if RIGHTS[each] is not OPEN and each[:3] == "GET"))
+def test_with_exactly_its_rights_a_request_is_answered(guarded: GuardedBroker, route: str) -> None:
+    guarded.rules(
+        allow(need.operation.name, need.kind.name, KNOWN if need.parameter else "kafka-cluster")
+        for need in RIGHTS[route]
+    )
+    method, template = route.split(" ", 1)
+    if template.endswith("/tail"):
+        return  # Has no end; its rights are those of records.
+    assert ask(guarded, method, path_of(guarded, template, KNOWN))[0] != 403
+
+
+def test_lists_show_what_may_be_described(guarded: GuardedBroker) -> None:
+    lists = ["/api/v1/topics", "/api/v1/groups", "/api/v1/snapshots", "/api/v1/pins"]
+    lists += [path_of(guarded, f"/v3/clusters/{{cluster_id}}/{each}", "") for each in ("topics", "consumer-groups")]
+    for path in lists:
+        status, answer = ask(guarded, "GET", path)
+        assert status == 200
+        assert KNOWN not in json.dumps(answer)
+    guarded.rules([allow("DESCRIBE", "TOPIC", KNOWN), allow("DESCRIBE", "GROUP", KNOWN)])
+    for path in (*lists[:2], *lists[4:]):
+        assert KNOWN in json.dumps(ask(guarded, "GET", path)[1]), path
+
+
+def test_what_is_for_everybody_names_nothing(guarded: GuardedBroker) -> None:
+    for route in ALONE - {"GET /console/{folder}/{file}"}:
+        status, answer = ask(guarded, "GET", path_of(guarded, route.split(" ", 1)[1], KNOWN))
+        assert status == 200
+        assert KNOWN not in str(answer)
+
+
+def test_a_group_tells_the_names_of_topics_to_who_may_see_them(guarded: GuardedBroker) -> None:
+    guarded.rules([allow("DESCRIBE", "GROUP", KNOWN)])
+    assert ask(guarded, "GET", f"/api/v1/groups/{KNOWN}")[1]["offsets"] == []
+    guarded.rules([allow("DESCRIBE", "GROUP", KNOWN), allow("DESCRIBE", "TOPIC", KNOWN)])
+    assert ask(guarded, "GET", f"/api/v1/groups/{KNOWN}")[1]["offsets"][0]["topic"] == KNOWN
+
+
+def test_a_pin_is_its_topics_readers_and_nobody_elses(guarded: GuardedBroker) -> None:
+    guarded.rules([allow("READ", "TOPIC", KNOWN)])
+    status, pin = ask(guarded, "POST", "/api/v1/pins", {"topic": KNOWN})
+    assert status == 201
+    path = f"/api/v1/pins/{pin['pin_id']}"
+    guarded.rules([])
+    for method, body in (("GET", None), ("PATCH", {}), ("DELETE", None)):
+        status, answer = ask(guarded, method, path, body)
+        assert status == 403
+        assert KNOWN not in answer["message"]
+    guarded.rules([allow("READ", "TOPIC", KNOWN)])
+    assert ask(guarded, "DELETE", path)[0] == 204
+
+
+def test_nobody_but_a_super_user_speaks_for_somebody_else(guarded: GuardedBroker) -> None:
+    told = {"X-Tiered-Forwarded-By": "2", ON_BEHALF_OF: f"{quote('User:root', safe='')} 10.0.0.1"}
+    guarded.rules([allow("ALL", kind, "*") for kind in ("TOPIC", "GROUP", "CLUSTER")])
+    status, answer = ask(guarded, "GET", f"/api/v1/topics/{KNOWN}", headers=told)
+    assert status == 403
+    assert "brokers alone" in answer["message"]
+
+
+def test_a_request_that_a_broker_passes_on_has_its_clients_rights(tmp_path_factory: pytest.TempPathFactory) -> None:
+    data = tmp_path_factory.mktemp("trusting") / "data"
+    with GuardedBroker(data, "super.users=User:ANONYMOUS") as trusting:
+        assert ask(trusting, "POST", "/api/v1/topics", {"name": KNOWN})[0] == 201
+        trusting.rules([allow("READ", "TOPIC", KNOWN, principal="User:ann", host="10.0.0.9")])
+
+        def passed_on(principal: str, host: str) -> int:
+            on_behalf_of = f"{quote(principal, safe='')} {host}"
+            headers = {"X-Tiered-Forwarded-By": "2", ON_BEHALF_OF: on_behalf_of}
+            return ask(trusting, "GET", f"/api/v1/topics/{KNOWN}", headers=headers)[0]
+
+        assert passed_on("User:ann", "10.0.0.9") == 200
+        assert passed_on("User:ann", "10.0.0.8") == 403
+        assert passed_on("User:bob", "10.0.0.9") == 403
+        assert passed_on("nonsense", "x") == 403
