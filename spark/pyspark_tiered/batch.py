@@ -30,6 +30,7 @@ from pyspark_tiered.plan import (
     splits,
     uncovered,
 )
+from pyspark_tiered.worker_memory import keep_freed_memory, settle
 from tiered.errors import OffsetOutOfRange
 from tiered.formats.checkpoint import CommittedSegment
 
@@ -59,8 +60,10 @@ class TaskOptions:
 
     def read(self, split: Split) -> Iterator["pa.RecordBatch"]:
         """The rows of one split; what is held for the query is renewed meanwhile."""
+        keep_freed_memory()
         with self.held.renewed():
             yield from self._read(split)
+        settle()
 
     def _read(self, split: Split) -> Iterator["pa.RecordBatch"]:
         pure = os.environ.get("TIERED_PURE") == "1"
