@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 
 from tiered.errors import InvalidConfig
 from tiered.peer import Cluster, parse_bootstrap
+from tiered.peer.security import ClientSecurity, PeerSecurity
 
 T = TypeVar("T")
 
@@ -19,7 +20,9 @@ T = TypeVar("T")
 class BrokerThread:
     """A cluster behind bootstrap addresses, and the loop that its coroutines run on."""
 
-    def __init__(self, bootstrap_servers: str, *, client_id: str, timeout_ms: float) -> None:
+    def __init__(
+        self, bootstrap_servers: str, *, client_id: str, timeout_ms: float, security: ClientSecurity | None = None
+    ) -> None:
         try:
             addresses = parse_bootstrap(bootstrap_servers)
         except InvalidConfig as error:
@@ -27,7 +30,12 @@ class BrokerThread:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="tiered-brokers", daemon=True)
         self._thread.start()
-        self.cluster = Cluster(addresses, client_id=client_id, timeout_ms=timeout_ms)
+        self.cluster = Cluster(
+            addresses,
+            client_id=client_id,
+            timeout_ms=timeout_ms,
+            security=None if security is None else PeerSecurity(security),
+        )
 
     def __enter__(self) -> Self:
         return self

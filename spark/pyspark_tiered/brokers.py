@@ -54,7 +54,9 @@ class Brokers:
         self._isolation_level = READ_COMMITTED if read_committed else READ_UNCOMMITTED
         self._fetch_bytes = told.fetch_bytes
         self._retries, self._pause_ms = retries, pause_ms
-        self._thread = BrokerThread(bootstrap_servers, client_id=told.client_id, timeout_ms=told.timeout_ms)
+        self._thread = BrokerThread(
+            bootstrap_servers, client_id=told.client_id, timeout_ms=told.timeout_ms, security=told.security
+        )
         self._cluster = self._thread.cluster
 
     def __enter__(self) -> Self:

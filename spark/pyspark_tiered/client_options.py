@@ -6,10 +6,11 @@ a setting into an error: it may be a password. Must never let one pass that it d
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tiered.errors import InvalidConfig
+from tiered.peer.security import CLIENT_NAMES, ClientSecurity, client_security
 
 DEFAULT_FETCH_BYTES = 8 << 20
 DEFAULT_TIMEOUT_MS = 30_000
@@ -24,7 +25,7 @@ class Isolation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
-    """What the client of the brokers is told. The last three are of writes."""
+    """What the client of the brokers is told. `acks_all`, `compression` and `batch_bytes` are of writes."""
 
     client_id: str = "tiered-spark"
     timeout_ms: int = DEFAULT_TIMEOUT_MS
@@ -33,15 +34,16 @@ class ClientOptions:
     acks_all: bool = True
     compression: str = "none"
     batch_bytes: int = DEFAULT_BATCH_BYTES
+    security: ClientSecurity = field(default_factory=ClientSecurity)
 
 
 _READ = {
     "bootstrap.servers", "client.id", "request.timeout.ms", "default.api.timeout.ms", "isolation.level",
-    "fetch.max.bytes", "max.partition.fetch.bytes", "security.protocol",
+    "fetch.max.bytes", "max.partition.fetch.bytes",
 }  # fmt: skip
 _WRITE = {
     "bootstrap.servers", "client.id", "request.timeout.ms", "delivery.timeout.ms", "acks", "enable.idempotence",
-    "compression.type", "batch.size", "security.protocol",
+    "compression.type", "batch.size",
 }  # fmt: skip
 _WITHOUT_EFFECT = {
     # They tune Kafka's Java client, and no row depends on them.
@@ -80,13 +82,14 @@ def check_client_names(given: Mapping[str, str]) -> None:
     for name in sorted(given):
         if name in _REFUSED:
             raise InvalidConfig(f"option kafka.{name} is not supported: {_REFUSED[name]}")
-        plain = name == "security.protocol" and given[name].strip().upper() == "PLAINTEXT"
-        if name.startswith(_SECURED) and not plain:
+        if name.startswith(_SECURED) and name not in CLIENT_NAMES:
+            close = difflib.get_close_matches(name, CLIENT_NAMES, n=1)
             raise InvalidConfig(
-                f"option kafka.{name}: TLS and SASL to brokers are not served yet; read cold data with option store "
-                "alone, or reach the brokers through a tunnel that does both"
+                f"option kafka.{name} is not known here: "
+                + (f"is kafka.{close[0]} meant? " if close else "")
+                + "certificates and keys are PEM, and docs/security.md lists what clients take"
             )
-        known = _READ | _WRITE | _WITHOUT_EFFECT
+        known = _READ | _WRITE | _WITHOUT_EFFECT | CLIENT_NAMES
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean kafka.{close[0]}?" if close else "docs/spark.md lists those that are known"
@@ -111,7 +114,21 @@ def client_options(given: Mapping[str, str], *, writing: bool) -> ClientOptions:
         acks_all=_acks_all(given),
         compression=_one_of(given, "compression.type", "none", ("none", "gzip", "snappy", "lz4", "zstd")),
         batch_bytes=_number(given, "batch.size", DEFAULT_BATCH_BYTES, 1, _MOST_BYTES),
+        security=_security(given),
     )
+
+
+def _security(given: Mapping[str, str]) -> ClientSecurity:
+    told = {name: value for name, value in given.items() if name in CLIENT_NAMES}
+    found = client_security(told, where="option kafka.")
+    for prefix, is_spoken in (("ssl.", found.protocol.uses_tls), ("sasl.", found.protocol.uses_sasl)):
+        without = next((name for name in sorted(told) if name.startswith(prefix)), None)
+        if without is not None and not is_spoken:
+            raise InvalidConfig(
+                f"option kafka.{without} has no effect with kafka.security.protocol={found.protocol}: give the "
+                "protocol of the brokers' listener as well"
+            )
+    return found
 
 
 def _timeout_ms(given: Mapping[str, str]) -> int:

@@ -77,7 +77,9 @@ def write_rows(options: WriteOptions, batches: "Iterator[pa.RecordBatch]") -> Wr
     written even then.
     """
     client = options.client
-    with BrokerThread(options.bootstrap_servers, client_id=client.client_id, timeout_ms=client.timeout_ms) as thread:
+    with BrokerThread(
+        options.bootstrap_servers, client_id=client.client_id, timeout_ms=client.timeout_ms, security=client.security
+    ) as thread:
         acks = ACKS_ALL if client.acks_all else 1
         sender = Sender(thread.cluster, acks=acks, compression=Compression[client.compression.upper()])
         outlet = _Outlet(thread, sender, options)

@@ -74,7 +74,7 @@ def test_kafka_options_pass() -> None:
         ({"kafka.fetch.max.byte": "x"}, "did you mean kafka.fetch.max.bytes?"),
         ({"kafka.acks": "all"}, "belongs to writes"),
         ({"kafka.request.timeout.ms": "1"}, "give a number from 100"),
-        ({"kafka.security.protocol": "SSL"}, "kafka.security.protocol"),
+        ({"kafka.security.protocol": "TLS"}, "kafka.security.protocol"),
         ({"kafka.sasl.jaas.config": "x"}, "kafka.sasl.jaas.config"),
         ({"kafka.auto.offset.reset": "latest"}, "use startingOffsets"),
         ({"minPartitions": "0"}, "minPartitions"),

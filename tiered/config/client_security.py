@@ -47,14 +47,13 @@ def client_security(given: Mapping[str, str], *, where: str = "") -> ClientSecur
             )
     protocol = given.get("security.protocol", SecurityProtocol.PLAINTEXT).strip().upper()
     if protocol not in list(SecurityProtocol):
-        raise InvalidConfig(
-            f"{where}security.protocol={protocol[:40]} is not allowed: one of {', '.join(SecurityProtocol)} is"
-        )
+        # What was given is not shown: it may be something else that slipped in here.
+        raise InvalidConfig(f"{where}security.protocol must be one of {', '.join(SecurityProtocol)}")
     algorithm = given.get("ssl.endpoint.identification.algorithm", "https").strip().lower()
     if algorithm not in ("https", "", "none"):
         raise InvalidConfig(
-            f"{where}ssl.endpoint.identification.algorithm={algorithm[:40]} is not allowed: https checks that the "
-            "certificate names the host, none or nothing does not"
+            f"{where}ssl.endpoint.identification.algorithm must be https, by which the certificate has to name the "
+            "host, or empty"
         )
     password = given.get("sasl.password")
     return ClientSecurity(

@@ -88,7 +88,7 @@ def tls_material(given: Mapping[str, str], *, where: str = "") -> TlsMaterial:
     for name in ("ssl.keystore.type", "ssl.truststore.type"):
         if given.get(name, "PEM").strip().upper() != "PEM":
             raise InvalidConfig(
-                f"{where}{name}={given[name]} is not served: give PEM files, such as `openssl pkcs12 -in FILE -nodes` "
+                f"{where}{name} must be PEM: give PEM files, such as `openssl pkcs12 -in FILE -nodes` "
                 "makes from PKCS12 and `keytool -importkeystore -deststoretype PKCS12` makes from JKS"
             )
     chain = _first(given, "ssl.keystore.location", "ssl.keystore.certificate.chain", "ssl.certificate.location")
@@ -99,7 +99,7 @@ def tls_material(given: Mapping[str, str], *, where: str = "") -> TlsMaterial:
     protocols = _words(given, "ssl.enabled.protocols", PROTOCOLS)
     for word in protocols:
         if word not in PROTOCOLS:
-            raise InvalidConfig(f"{where}ssl.enabled.protocols={word} is not allowed: {' and '.join(PROTOCOLS)} are")
+            raise InvalidConfig(f"{where}ssl.enabled.protocols must be of {', '.join(PROTOCOLS)}")
     return TlsMaterial(
         certificate_chain=chain,
         key=None if key is None else Secret(_as_reference(key), name=f"{where}ssl.keystore.key"),
