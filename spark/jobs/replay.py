@@ -21,7 +21,7 @@ from pyspark.sql import functions as f
 
 from pyspark_tiered.catalogue import open_catalogue
 from pyspark_tiered.job_arguments import as_json, frame_of, parsed_options, source_arguments, source_options
-from pyspark_tiered.job_run import watched
+from pyspark_tiered.job_run import stages, watched
 from pyspark_tiered.job_waves import WAVE_BYTES, Wave, ranges_of, waves_of
 from tiered.cli.arguments import Parser
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
@@ -231,7 +231,7 @@ def _to_parquet(spark: SparkSession, arguments: argparse.Namespace) -> dict[str,
     total = sum(each.end_offset - each.start_offset for each in ranges)
     with long_work(total, counted(total, "offset"), in_bytes=False) as show:
         write = frame.write.partitionBy(*names).mode("append" if arguments.append else "errorifexists")
-        watched(lambda: write.parquet(arguments.to_parquet), lambda: show(0, _stages(spark)))
+        watched(lambda: write.parquet(arguments.to_parquet), lambda: show(0, stages(spark)))
     return {
         "topic": arguments.topic,
         "to_parquet": arguments.to_parquet,
@@ -240,13 +240,6 @@ def _to_parquet(spark: SparkSession, arguments: argparse.Namespace) -> dict[str,
         "records": int(observation.get["records"]),
         "bytes": int(observation.get["bytes"] or 0),
     }
-
-
-def _stages(spark: SparkSession) -> str:
-    tracker = spark.sparkContext.statusTracker()
-    found = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
-    done, total = sum(each.numCompletedTasks for each in found if each), sum(each.numTasks for each in found if each)
-    return f"{done} of {counted(total, 'task')}"
 
 
 if __name__ == "__main__":

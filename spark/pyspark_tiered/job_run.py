@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from pyspark.sql import SparkSession
+
 T = TypeVar("T")
 
 LOOK_SECONDS = 0.5
@@ -29,3 +31,11 @@ def watched(action: Callable[[], T], look: Callable[[], None]) -> T:
         over.set()
         thread.join()
         look()
+
+
+def stages(spark: SparkSession) -> str:
+    """How many tasks of the stages that run now are done."""
+    tracker = spark.sparkContext.statusTracker()
+    found = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
+    done, total = sum(each.numCompletedTasks for each in found if each), sum(each.numTasks for each in found if each)
+    return f"{done:,} of {total:,} tasks"

@@ -16,8 +16,6 @@ from tiered.errors import CorruptBatch, LogDirFailed
 from tiered.formats.batch_filter import (
     MAX_HOLE_OFFSETS,
     RawRecord,
-    emptied,
-    filtered,
     is_hole,
     keyed_records,
     the_hole,
@@ -29,7 +27,7 @@ from tiered.hot.batch_walk import FAR_BLOCK_BYTES, BlockReader
 from tiered.hot.file_system import TEMPORARY_SUFFIX, FileSystem, OpenFile, write_all
 from tiered.hot.replaceable_log import ReplaceableLog
 from tiered.hot.segment import LOG_SUFFIX, SegmentState, Tail
-from tiered.rules import compaction
+from tiered.rules import batch_compaction, compaction
 from tiered.rules.compaction import NOT_FOUND, Aborted, Compacted, Due, Fate
 from tiered.runtime import crash_point
 
@@ -172,27 +170,24 @@ class CompactionPass:
         if is_hole(header):
             rewriter.drop(header, batch)
             return
-        kept = _Kept(self, header)
-        changed: bytes | None = None
-        if header.record_count and not compaction.is_aborted(header, self._aborted):
-            changed = filtered(block, index, kept.keeps)
-            if kept.tombstones and header.delete_horizon_ms is None:
-                horizon_ms = self._delete_horizon_ms
-                changed = filtered(block, index, _Kept(self, header).keeps, delete_horizon_ms=horizon_ms)
-        self.report.removed_records += header.record_count - kept.count
-        match compaction.fate(header, kept_records=kept.count, last_offsets=self._last_offsets):
-            case Fate.KEEP if changed is not None:
-                rewriter.change(changed)
-            case Fate.KEEP:
-                rewriter.keep(batch, header)
-            case Fate.EMPTY if header.record_count == 0:
-                rewriter.keep(batch, header)
-            case Fate.EMPTY:
-                rewriter.change(emptied(header))
-            case Fate.GO:
-                rewriter.drop(header, None)
-        if kept.tombstones:
-            horizon_ms = self._delete_horizon_ms if header.delete_horizon_ms is None else header.delete_horizon_ms
+        horizon_ms = self._delete_horizon_ms if header.delete_horizon_ms is None else header.delete_horizon_ms
+        cleaned = batch_compaction.clean(
+            block,
+            index,
+            header,
+            lambda record: self.keeps(header, record),
+            is_aborted=compaction.is_aborted(header, self._aborted),
+            last_offsets=self._last_offsets,
+            delete_horizon_ms=horizon_ms if header.delete_horizon_ms is None else None,
+        )
+        self.report.removed_records += header.record_count - cleaned.kept_records
+        if cleaned.fate is Fate.GO:
+            rewriter.drop(header, None)
+        elif cleaned.batch is not None:
+            rewriter.change(cleaned.batch)
+        else:
+            rewriter.keep(batch, header)
+        if cleaned.has_tombstones:
             due_ms = self._tombstones_due_ms
             self._tombstones_due_ms = horizon_ms if due_ms is None else min(due_ms, horizon_ms)
 
@@ -211,25 +206,6 @@ class CompactionPass:
     def _read(self, count: int) -> int:
         self.report.read_bytes += count
         return count
-
-
-class _Kept:
-    """What stays of one batch, counted."""
-
-    __slots__ = ("_header", "_pass", "count", "tombstones")
-
-    def __init__(self, running: CompactionPass, header: BatchHeader) -> None:
-        self._pass = running
-        self._header = header
-        self.count = 0
-        self.tombstones = 0
-
-    def keeps(self, record: RawRecord) -> bool:
-        stays = self._pass.keeps(self._header, record)
-        if stays:
-            self.count += 1
-            self.tombstones += not record.has_value
-        return stays
 
 
 class _Rewriter:

@@ -20,7 +20,7 @@ class SegmentState(StrEnum):
     COMMITTED = "committed"
     """Its object is whole and checked; readers may use it."""
     RETIRED = "retired"
-    """Below `log_start_offset`; its object waits for the grace period and for pins (T6)."""
+    """Below `log_start_offset`, or replaced; its object waits for the grace period and for pins (T6)."""
     PURGED = "purged"
     """Its object is deleted."""
 
@@ -31,7 +31,8 @@ class SegmentEvent(StrEnum):
     COMMIT = "commit"
     """The object was put and checked, and the leader is still the leader (T3)."""
     RETIRE = "retire"
-    """Retention, DeleteRecords or the deletion of the topic took its offsets away."""
+    """Retention, DeleteRecords or the deletion of the topic took its offsets away, or compaction has put another object
+    in its place."""
     PURGE = "purge"
     """The object of a retired row was deleted."""
     FAIL = "fail"

@@ -1,0 +1,176 @@
+"""What compaction of the cold tier has Spark do: find the newest offset of each key, and rewrite segments by it.
+
+Owns how both are spread. A scan reads keys and offsets alone; Spark groups them, on disk where there are many. What is
+grouped comes back segment by segment, so that a task needs a bit for each offset of the one that it rewrites, and no
+keys. Must never ask SQL: orders come from the driver, and results go back there.
+"""
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from pyspark_tiered.cold_read import read_cold, store_of
+from pyspark_tiered.job_arguments import SPLITS_DDL
+from pyspark_tiered.plan import ColdSplit, SegmentPiece
+from tiered.cold.segment_rewrite import RewriteOrder, Rewritten, rewrite
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    import pyarrow as pa
+
+    from tiered.formats.checkpoint import CommittedSegment
+
+SCAN_BYTES = 64 << 20
+"""What a task of the scan reads: a part of a segment, or several of them."""
+TASKS_A_CORE = 4
+"""Of a wave, so that cores that are done with small segments have something left to do."""
+LONG_KEY_BYTES = 32
+"""A key as long as a SHA-256, or longer, is grouped by that: no shorter key can be taken for one."""
+_NO_OFFSET = -1
+_KEYS_DDL = "partition int, segment int, key binary, offset long"
+_RESULTS_DDL = (
+    "segment int, size_bytes long, log_bytes long, min_timestamp_ms long, max_timestamp_ms long, record_count long, "
+    "root_sha256 string, removed_records long"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScannedSegment:
+    """A segment to look for keys in. `number` goes up with the offsets of a partition, `partition` is any number of its
+    own: both are the driver's."""
+
+    number: int
+    partition: int
+    topic: str
+    topic_id: "UUID"
+    topic_partition: int
+    segment: "CommittedSegment"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Piece:
+    number: int
+    partition: int
+    split: ColdSplit
+
+
+def newest_offsets(spark: SparkSession, store_url: str, scanned: Sequence[ScannedSegment]) -> DataFrame:
+    """Columns `segment` and `offset`: where each key of each partition was seen last. Aborted transactions count for
+    nothing, and neither do records without a key. Kept on the executors' disks: what replaces the segments makes it
+    impossible to find out again."""
+    tasks = list(_tasks(scanned))
+    numbered = spark.sparkContext.parallelize([(number,) for number in range(len(tasks))], max(1, len(tasks)))
+
+    def scan(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for piece in tasks[number]:
+                    yield from _keys_of(store_url, piece)
+
+    keys = spark.createDataFrame(numbered, SPLITS_DDL).mapInArrow(scan, _KEYS_DDL)
+    key = f.when(f.length("key") < LONG_KEY_BYTES, f.col("key")).otherwise(f.unhex(f.sha2("key", 256)))
+    newest = keys.groupBy("partition", key.alias("key")).agg(
+        # Segments' numbers go up with offsets, so that the two greatest belong together.
+        f.max("segment").alias("segment"),
+        f.max("offset").alias("offset"),
+    )
+    return newest.select("segment", "offset").persist(StorageLevel.DISK_ONLY)
+
+
+def rewritten(
+    spark: SparkSession, store_url: str, newest: DataFrame, orders: Mapping[int, RewriteOrder]
+) -> dict[int, Rewritten | None]:
+    """What became of each order, by its segment's number; None where nothing changed. A task takes one, or several
+    where there are many."""
+    by_number = dict(orders)
+
+    def write(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        rows = (row for batch in batches for row in zip(*(each.to_pylist() for each in batch.columns), strict=True))
+        for number, some in groupby(rows, key=itemgetter(0)):
+            if number in by_number:
+                offsets = (offset for _, offset in some if offset != _NO_OFFSET)
+                with tempfile.TemporaryFile(prefix="tiered-compact-") as scratch:
+                    done = rewrite(store_of(store_url), by_number[number], offsets, scratch)
+                yield _result(number, done)
+
+    # A segment of which nothing stays is to be rewritten too.
+    all_of_them = spark.createDataFrame([(number, _NO_OFFSET) for number in by_number], "segment int, offset long")
+    wanted = newest.where(f.col("segment").between(min(by_number), max(by_number))).union(all_of_them)
+    tasks = min(len(by_number), TASKS_A_CORE * spark.sparkContext.defaultParallelism)
+    frame = wanted.repartition(tasks, "segment").sortWithinPartitions("segment", "offset")
+    return {
+        row["segment"]: None
+        if row["root_sha256"] is None
+        else Rewritten(**{name: value for name, value in row.asDict().items() if name != "segment"})
+        for row in frame.mapInArrow(write, _RESULTS_DDL).collect()
+    }
+
+
+def _tasks(scanned: Sequence[ScannedSegment]) -> Iterator[list[_Piece]]:
+    task: list[_Piece] = []
+    size_bytes = 0
+    for each in scanned:
+        for start in range(0, each.segment.log_bytes, SCAN_BYTES):
+            end = min(start + SCAN_BYTES, each.segment.log_bytes)
+            if task and size_bytes + end - start > SCAN_BYTES:
+                yield task
+                task, size_bytes = [], 0
+            task.append(_Piece(number=each.number, partition=each.partition, split=_split(each, start, end)))
+            size_bytes += end - start
+    if task:
+        yield task
+
+
+def _split(each: ScannedSegment, start_position: int, end_position: int) -> ColdSplit:
+    segment = each.segment
+    piece = SegmentPiece(
+        object_key=segment.object_key,
+        size_bytes=segment.size_bytes,
+        log_bytes=segment.log_bytes,
+        base_offset=segment.base_offset,
+        end_offset=segment.end_offset,
+        root_sha256=segment.root_sha256,
+        start_position=start_position,
+        end_position=end_position,
+    )
+    return ColdSplit(
+        topic=each.topic,
+        topic_id=each.topic_id,
+        partition=each.topic_partition,
+        start_offset=segment.base_offset,
+        end_offset=segment.end_offset,
+        pieces=(piece,),
+    )
+
+
+def _keys_of(store_url: str, piece: _Piece) -> "Iterator[pa.RecordBatch]":
+    import pyarrow as pa
+
+    schema = pa.schema(
+        [("partition", pa.int32()), ("segment", pa.int32()), ("key", pa.binary()), ("offset", pa.int64())]
+    )
+    for batch in read_cold(store_of(store_url), piece.split, columns=("key", "offset"), read_committed=True):
+        keyed = batch.filter(batch.column(0).is_valid())
+        count = keyed.num_rows
+        constants = [pa.repeat(pa.scalar(each, pa.int32()), count) for each in (piece.partition, piece.number)]
+        if count:
+            yield pa.RecordBatch.from_arrays([*constants, *keyed.columns], schema=schema)
+
+
+def _result(number: int, done: Rewritten | None) -> "pa.RecordBatch":
+    import pyarrow as pa
+
+    integers = ("size_bytes", "log_bytes", "min_timestamp_ms", "max_timestamp_ms", "record_count")
+    columns = [pa.array([number], pa.int32())]
+    columns += [pa.array([None if done is None else getattr(done, name)], pa.int64()) for name in integers]
+    columns.append(pa.array([None if done is None else done.root_sha256], pa.string()))
+    columns.append(pa.array([None if done is None else done.removed_records], pa.int64()))
+    return pa.RecordBatch.from_arrays(columns, names=["segment", *integers, "root_sha256", "removed_records"])

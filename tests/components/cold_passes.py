@@ -1,0 +1,64 @@
+"""Passes over the cold tier in this process: what the Spark job does, for as much as fits into a dictionary."""
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from uuid import UUID
+
+from tiered.broker.cold_compaction import ColdCompaction, ColdCompactionState, ColdPartition, Order
+from tiered.broker.committed_rows import committed_segment
+from tiered.cold.object_store import ObjectStore, open_store
+from tiered.cold.reader import load_tail
+from tiered.cold.segment_rewrite import Rewritten, batches, rewrite
+from tiered.formats.batch_filter import keyed_records
+from tiered.meta.engine import Database
+from tiered.testing import LocalCluster
+
+SMALL_WAVE_BYTES = 8_000
+
+
+def newest_offsets(store: ObjectStore, partition: ColdPartition) -> set[int]:
+    """The last offset of each key in the segments that the pass looks at."""
+    newest: dict[bytes, int] = {}
+    for row in partition.rows:
+        segment = committed_segment(row)
+        for data, position, header in batches(store, segment, load_tail(store, segment, row.partition).chunks):
+            if header.record_count and not header.is_control:
+                newest |= {each.key: each.offset for each in keyed_records(data, position) if each.key is not None}
+    return set(newest.values())
+
+
+def rewritten_of(
+    store: ObjectStore, orders: Sequence[Order], newest: Mapping[str, set[int]]
+) -> dict[UUID, Rewritten | None]:
+    found: dict[UUID, Rewritten | None] = {}
+    for order in orders:
+        row = order.row
+        offsets = [each for each in newest[order.partition.name] if row.base_offset <= each < row.end_offset]
+        with tempfile.TemporaryFile() as scratch:
+            found[order.object_id] = rewrite(store, order.rewrite, offsets, scratch)
+    return found
+
+
+def compact(
+    c: LocalCluster,
+    topic: str,
+    *,
+    wave_bytes: int = SMALL_WAVE_BYTES,
+    before_swap: Callable[[int], None] = lambda _wave: None,
+) -> ColdCompactionState:
+    """One pass over the topic, due or not. `before_swap` is called with a wave's number when its objects are stored."""
+    database, store = Database.open(c.sql_url), open_store(c.store_url)
+    try:
+        job = ColdCompaction(database, store)
+        found = job.look([topic])
+        # Before the first swap: what it replaces may be purged at once.
+        newest = {partition.name: newest_offsets(store, partition) for partition in found.partitions}
+        for number, wave in enumerate(job.waves(found.partitions, wave_bytes=wave_bytes)):
+            orders = job.begin(found, wave)
+            rewritten = rewritten_of(store, orders, newest)
+            before_swap(number)
+            job.finish(orders, rewritten)
+        return job.state
+    finally:
+        store.close()
+        database.close_sync()

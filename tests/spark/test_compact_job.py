@@ -1,0 +1,99 @@
+"""`spark/jobs/compact.py`: Spark and a consumer read the newest of each key, at the offsets where they were written."""
+
+import json
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs import compact as job
+from tests.spark.test_compacted import WAIT_S, Read, consumed, of_spark, write
+from tests.unit.cold.verified_store import verify
+from tiered.cold.object_store import open_store
+from tiered.testing import LocalCluster, cluster
+
+pytestmark = pytest.mark.spark
+
+# The brokers compact nothing, so that whatever goes went by the job.
+SETTINGS = {"log.cleaner.enable": "false", "tiered.sweep.interval.ms": 100}
+CONFIGS = {
+    "cleanup.policy": "compact",
+    "segment.bytes": 3_000,
+    "tiered.chunk.bytes": 4_096,
+    "delete.retention.ms": 0,
+    "min.cleanable.dirty.ratio": 0.95,
+    "tiered.purge.grace.ms": 0,
+    "remote.copy.lag.ms": 0,
+}
+
+
+def run(c: LocalCluster, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    assert job.main(["--store", c.store_url, "--meta", c.sql_url, *words]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def eventually(claim: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not claim():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def keys_of(read: Read) -> dict[bytes, tuple[int, bytes, bytes | None]]:
+    return {key: (offset, key, value) for offset, key, value in sorted(read)}
+
+
+def test_spark_and_a_consumer_read_the_newest_of_each_key_and_nothing_older(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chance = random.Random(8)
+    with cluster(settings=SETTINGS) as c:
+        for topic in ("table", "other"):
+            c.create_topic(topic, configs=CONFIGS)
+        c.create_topic("events")
+        written = write(c, chance, 250)
+        c.tier("table", keep_local=False)
+        segments = sum(1 for _ in open_store(c.store_url).list("segments/"))
+        plan = run(c, capsys, "--plan")
+        (only,) = plan["partitions"]
+        assert (only["topic"], only["chosen"], only["dirty_ratio"], only["segments"]) == ("table", True, 1.0, segments)
+        assert of_spark(spark, store=c.store_url) == consumed(c) == written
+
+        # Waves of one MiB: all of it is one; a wave of several partitions is in the tests without Spark.
+        first = run(c, capsys, "--topic", "table", "--wave-mib", "1")
+        newest = keys_of(written)
+        assert (first["keys"], first["looked_at_segments"]) == (len(newest), segments)
+        assert first["removed_records"] == len(written) - len(newest)
+        eventually(lambda: c.health()["stale_checkpoints"] == 0 and consumed(c) == sorted(newest.values()))
+        assert of_spark(spark, store=c.store_url) == consumed(c)
+
+        # Nothing is due now; asked all the same, tombstones go, which delete.retention.ms kept for one pass.
+        assert run(c, capsys)["replaced_segments"] == 0
+        run(c, capsys, "--all")
+        wanted = sorted(each for each in newest.values() if each[2] is not None)
+        eventually(lambda: c.health()["stale_checkpoints"] == 0 and consumed(c) == wanted)
+
+        # What comes now is in the tail, above what was compacted: both tiers meet inside one table.
+        more = write(c, chance, 40)
+        both = {"store": c.store_url, "kafka.bootstrap.servers": c.bootstrap}
+        assert of_spark(spark, **both) == consumed(c) == sorted([*wanted, *more])
+        eventually(lambda: not verify(open_store(c.store_url)).problems)
+
+
+def test_a_topic_that_is_not_compacted_and_a_foreign_store_are_refused(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with cluster() as c, cluster() as other:
+        c.create_topic("events")
+        other.create_topic("events")
+        eventually(lambda: c.health()["stale_checkpoints"] == other.health()["stale_checkpoints"] == 0)
+        assert job.main(["--store", c.store_url, "--meta", c.sql_url, "--topic", "events"]) == 2
+        assert "no cleanup.policy=compact" in capsys.readouterr().err
+        assert job.main(["--store", other.store_url, "--meta", c.sql_url]) == 2
+        assert "give the store and the database that the brokers have" in capsys.readouterr().err
+        assert job.main(["--store", c.store_url, "--meta", c.sql_url, "--topic", "none"]) == 1
+        assert "topic none is not in the catalogue" in capsys.readouterr().err
