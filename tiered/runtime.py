@@ -56,6 +56,11 @@ def new_uuid() -> UUID:
     return uuid4()
 
 
+def secret_bytes(size: int) -> bytes:
+    """Random bytes that nobody can guess: salts, nonces and keys of this process."""
+    return os.urandom(size)
+
+
 def jittered_backoff_ms(attempt: int, *, first_ms: float, max_ms: float) -> float:
     """Full-jitter exponential back-off before try `attempt` (0 is the first retry): 0 to the capped power of two."""
     return random.uniform(0.0, min(max_ms, first_ms * 2.0 ** min(attempt, 30)))

@@ -222,6 +222,11 @@ def _no_acl(r: Any, name: str) -> Any:
     return r.DeleteAclsRequest(filters=[r.DeleteAclsFilter(**_acl_filter(name))])
 
 
+def _no_user(r: Any, name: str) -> Any:
+    deletion = r.ScramCredentialDeletion(name=name, mechanism=1)
+    return r.AlterUserScramCredentialsRequest(deletions=[deletion], upsertions=[])
+
+
 _READ_GROUP = (("READ", "GROUP"),)
 _ALTER_CLUSTER = (("ALTER", "CLUSTER"),)
 _DESCRIBE_CLUSTER = (("DESCRIBE", "CLUSTER"),)
@@ -255,6 +260,7 @@ ROWS: tuple[Row, ...] = (
     ),
     _row(15, 6, (("DESCRIBE", "GROUP"),), GROUP, _described_group),
     _row(16, 4, (), 0, lambda r, n: r.ListGroupsRequest(states_filter=[])),
+    _row(17, 1, (), 0, lambda r, n: r.SaslHandshakeRequest(mechanism="PLAIN")),
     _row(18, 3, (), 0, lambda r, n: r.ApiVersionsRequest(client_software_name="t", client_software_version="1")),
     _row(19, 7, (("CREATE", "TOPIC"),), TOPIC, _new_topic),
     _row(20, 5, (("DELETE", "TOPIC"),), TOPIC, lambda r, n: r.DeleteTopicsRequest(topic_names=[n], timeout=5000)),
@@ -271,6 +277,7 @@ ROWS: tuple[Row, ...] = (
     _row(44, 1, (("ALTER_CONFIGS", "TOPIC"),), TOPIC, lambda r, n: _configs(r, 2, n)),
     _row(44, 1, (("ALTER_CONFIGS", "CLUSTER"),), CLUSTER, lambda r, n: _configs(r, 4, "1")),
     _row(35, 4, _DESCRIBE_CLUSTER, CLUSTER, lambda r, n: r.DescribeLogDirsRequest(topics=None)),
+    _row(36, 2, (), 0, lambda r, n: r.SaslAuthenticateRequest(auth_bytes=b"")),
     _row(37, 3, (("ALTER", "TOPIC"),), TOPIC, _more_partitions),
     _row(42, 2, (("DELETE", "GROUP"),), GROUP, lambda r, n: r.DeleteGroupsRequest(groups_names=[n])),
     _row(43, 2, _ALTER_CLUSTER, CLUSTER, _elect),
@@ -279,6 +286,8 @@ ROWS: tuple[Row, ...] = (
     _row(47, 0, (("DELETE", "GROUP"), ("READ", "TOPIC")), GROUP, _offset_delete),
     _row(48, 1, (("DESCRIBE_CONFIGS", "CLUSTER"),), CLUSTER, _quotas),
     _row(49, 1, (("ALTER_CONFIGS", "CLUSTER"),), CLUSTER, _new_quota),
+    _row(50, 0, _DESCRIBE_CLUSTER, CLUSTER, lambda r, n: r.DescribeUserScramCredentialsRequest(users=None)),
+    _row(51, 0, _ALTER_CLUSTER, CLUSTER, _no_user),
     _row(60, 1, (), 0, _brokers),
     _row(64, 0, _ALTER_CLUSTER, CLUSTER, lambda r, n: r.UnregisterBrokerRequest(broker_id=7)),
     _row(68, 0, (("READ", "GROUP"), ("DESCRIBE", "TOPIC")), GROUP, _beat),

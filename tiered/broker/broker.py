@@ -16,12 +16,14 @@ from tiered.broker import tier_plan
 from tiered.broker.access import Access
 from tiered.broker.acls import Acls
 from tiered.broker.admin import Admin
+from tiered.broker.authentication import Authentication
 from tiered.broker.changes import Changes
 from tiered.broker.checkpoints import CheckpointWriter
 from tiered.broker.client_quotas import ClientQuotas
 from tiered.broker.cold_pacing import ColdPacing
 from tiered.broker.compaction import CompactionRounds
 from tiered.broker.controller import Controller
+from tiered.broker.credentials import Credentials
 from tiered.broker.data_folder import DataFolder
 from tiered.broker.disk_reserve import DiskReserve
 from tiered.broker.failed_replicas import FailedReplicas
@@ -58,6 +60,7 @@ from tiered.cold.object_store import open_store
 from tiered.cold.reader import ColdReader
 from tiered.cold.timed_store import TimedStore
 from tiered.config import BrokerSettings, ServeOptions, TopicConfig
+from tiered.config.authentication import check_authentication
 from tiered.config.listeners import ListenerOptions
 from tiered.errors import StaleBrokerEpoch, TieredError
 from tiered.hot.file_system import RealFileSystem
@@ -90,6 +93,9 @@ class Broker:
         self.topics = Topics()
         self.image = ClusterImage()
         self.security = Security()
+        check_authentication(self.settings, options.listeners, options.inter_broker)
+        self.authentication = Authentication(self)
+        self.credentials = Credentials(self)
         self.access = Access(self, self.settings)
         self.acls = Acls(self)
         self.client_quotas = ClientQuotas(self)
@@ -268,6 +274,7 @@ class Broker:
         self.store.close()
         for pool in (self._downloads, self.uploads):
             pool.close(wait=False)
+        self.credentials.close()
         self.disk.close()
         self.compaction.close(wait=False)
         self.records.close()
@@ -279,7 +286,7 @@ class Broker:
     def _close_pools(self) -> None:
         # First the store, so that requests to one that is away are not repeated any more.
         self.store.close()
-        for pool in (self._downloads, self.uploads, self.disk, self.records, self.compaction):
+        for pool in (self._downloads, self.uploads, self.disk, self.records, self.compaction, self.credentials):
             pool.close()
 
     def was_replaced(self, error: StaleBrokerEpoch) -> None:

@@ -5,7 +5,7 @@ Owns the names, defaults and bounds; `BrokerSettings` has them along with all ot
 
 from dataclasses import dataclass
 
-from tiered.config.compaction import CompactionSettings
+from tiered.config.authentication import AuthenticationSettings
 from tiered.config.setting import ConfigType, setting
 
 STANDARD_AUTHORIZERS = (
@@ -15,7 +15,7 @@ STANDARD_AUTHORIZERS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuthorizationSettings(CompactionSettings):
+class AuthorizationSettings(AuthenticationSettings):
     """Access control lists and the audit log: docs/security.md."""
 
     # fmt: off

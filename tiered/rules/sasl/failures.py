@@ -24,3 +24,7 @@ class UnacceptableCredential(Invalid):
 
 class UserNotFound(Invalid):
     """The user has no credential of this mechanism."""
+
+
+class DuplicateUser(Invalid):
+    """The same user, or credential, stands twice in one request."""

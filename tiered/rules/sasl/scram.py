@@ -29,6 +29,15 @@ class ScramCredential:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CredentialChange:
+    """One user's password for one mechanism is now this one; None when there is none any more."""
+
+    user_name: str
+    mechanism: ScramMechanism
+    credential: ScramCredential | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClientFirst:
     """The client's first message; `gs2_header` and `bare` are its two parts as they came."""
 

@@ -33,8 +33,10 @@ from tiered.server.kafka.api import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sasl,
     sync_group,
     unregister_broker,
+    user_scram_credentials,
 )
 from tiered.server.kafka.dispatch import Api
 
@@ -52,6 +54,8 @@ _SERVED: tuple[Api, ...] = (
     leave_group.API,
     list_groups.API,
     describe_groups.API,
+    sasl.HANDSHAKE_API,
+    sasl.AUTHENTICATE_API,
     delete_groups.API,
     create_topics.API,
     delete_topics.API,
@@ -72,6 +76,8 @@ _SERVED: tuple[Api, ...] = (
     offset_delete.API,
     client_quotas.DESCRIBE_API,
     client_quotas.ALTER_API,
+    user_scram_credentials.DESCRIBE_API,
+    user_scram_credentials.ALTER_API,
     describe_cluster.API,
     unregister_broker.API,
     consumer_group_heartbeat.API,

@@ -21,6 +21,7 @@ from tiered.server.kafka.foreign import foreign_protocol
 from tiered.server.kafka.frame_handler import FrameHandler
 from tiered.server.kafka.outbox import Outbox, Parts
 from tiered.server.kafka.requests import Requests
+from tiered.server.kafka.sasl_session import SaslSession
 from tiered.server.kafka.tls_stream import TlsStream
 
 log = logging.getLogger(__name__)
@@ -70,6 +71,7 @@ class Connection:
         "client_id",
         "client_software",
         "closed",
+        "frame_limit",
         "gathers_until_ms",
         "host",
         "is_broker",
@@ -80,6 +82,7 @@ class Connection:
         "partial_since_ms",
         "principal",
         "progress_ms",
+        "sasl",
     )
 
     def __init__(
@@ -121,6 +124,10 @@ class Connection:
         self.listener = listener
         self.principal: Principal | None = None if listener.protocol.uses_sasl else ANONYMOUS
         """Who this is; None until the client has authenticated."""
+        self.frame_limit = handler.max_other_frame_bytes
+        """What a request may have, but for Produce; less until the client has authenticated."""
+        self.sasl: SaslSession | None = None
+        """How far the client is with that, where it must."""
         self.local_host: str = sock.getsockname()[0]
         self.local_port: int = sock.getsockname()[1]
         self.last_active_ms = now_ms
@@ -246,7 +253,7 @@ class Connection:
                 if available < 4:
                     break
                 length = _length_at(buffer, self._start)[0]
-                if not 0 < length <= self._handler.max_other_frame_bytes:
+                if not 0 < length <= self.frame_limit:
                     self._check_length(buffer, length, available)
                 if available < 4 + length:
                     break
@@ -272,7 +279,9 @@ class Connection:
     def _check_length(self, buffer: memoryview, length: int, available: int) -> None:
         """MalformedRequest for a frame that is too long for its API, before more of it is read."""
         limit = self._handler.max_frame_bytes
-        if available >= 6 and _api_key_at(buffer, self._start + 4)[0] != PRODUCE_KEY:
+        if self.frame_limit < self._handler.max_other_frame_bytes:
+            limit = self.frame_limit  # Whoever has not logged in has nothing to produce.
+        elif available >= 6 and _api_key_at(buffer, self._start + 4)[0] != PRODUCE_KEY:
             limit = self._handler.max_other_frame_bytes
         if not 0 < length <= limit:
             if (foreign := foreign_protocol(bytes(buffer[self._start : self._start + 4]))) is not None:
@@ -374,6 +383,8 @@ class Connection:
         self._count_held()
         if self._counted_bytes:
             self._handler.make_room()
+        if self.sasl is not None and self.sasl.is_over and not self._outbox:
+            self.close()
 
     def _send_at_once(self, part: bytes | bytearray) -> None:
         try:

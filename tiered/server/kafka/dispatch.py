@@ -98,6 +98,8 @@ class Dispatch:
         Raises MalformedRequest and UnsupportedVersion for what ends the connection.
         """
         header = frames.read_request_header(buffer, position, end)
+        if connection.sasl is not None:
+            connection.sasl.check(header.api_key)
         api = self.apis.get(header.api_key)
         version = header.api_version
         if api is None:

@@ -110,6 +110,7 @@ _CODES: Final[dict[type[BaseException], int]] = {
     failures.UnsupportedSaslMechanism: 33,
     failures.UnacceptableCredential: 93,
     failures.UserNotFound: 91,  # RESOURCE_NOT_FOUND
+    failures.DuplicateUser: 92,
     errors.OutOfRange: 1,
     errors.OffsetOutOfRange: 1,
     errors.Corrupt: 2,  # CORRUPT_MESSAGE

@@ -25,6 +25,7 @@ from tiered.server.kafka.buffers import BufferPool
 from tiered.server.kafka.complaints import Complaints
 from tiered.server.kafka.connection import Connection
 from tiered.server.kafka.frame_handler import Answer
+from tiered.server.kafka.sasl_session import SaslSession
 from tiered.server.kafka.tls_door import TlsDoor, watched
 from tiered.server.kafka.tls_stream import TlsStream
 
@@ -102,7 +103,12 @@ class KafkaListener:
         for bound in self._bound:
             bound.socket.listen(BACKLOG)
             asyncio.get_running_loop().add_reader(bound.socket.fileno(), self._accept, bound)
-        shortest_ms = min(self._settings().tiered_request_receive_timeout_ms, self._settings().connections_max_idle_ms)
+        settings = self._settings()
+        shortest_ms = min(
+            settings.tiered_request_receive_timeout_ms,
+            settings.connections_max_idle_ms,
+            settings.tiered_authentication_timeout_ms,
+        )
         interval_ms = min(SWEEP_INTERVAL_MS, max(50, shortest_ms // 4))
         self._sweeper = tasks.create_task(every(interval_ms, self._sweep, name="connection deadlines"))
         doors = [bound.tls for bound in self._bound if bound.tls is not None]
@@ -256,6 +262,8 @@ class KafkaListener:
             self._left(host)
             return None
         self._connections.add(connection)
+        if connection.listener.protocol.uses_sasl:
+            connection.sasl = SaslSession(connection, self, self._settings())
         return connection
 
     async def _sweep(self) -> None:
@@ -264,6 +272,10 @@ class KafkaListener:
         idle_ms = self._settings().connections_max_idle_ms
         receive_ms = self._settings().tiered_request_receive_timeout_ms
         for connection in list(self._connections):
+            if connection.sasl is not None and now_ms > connection.sasl.deadline_s * 1000.0:
+                self.complain("connection from %s closed: it did not log in in time", connection.host)
+                connection.close()
+                continue
             since_ms = connection.partial_since_ms
             if since_ms is not None and not connection.busy:
                 allowed_ms = receive_ms + connection.partial_bytes / SLOWEST_REQUEST_BYTES_A_MS

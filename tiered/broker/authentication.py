@@ -1,0 +1,150 @@
+"""Who somebody is that says so: by a name and a password, or by a token.
+
+Owns the conversation of each mechanism as far as it needs users, keys and the time; `rules.sasl` decides what was
+proved. Must never speak to a client: the doors do.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tiered.broker.token_keys import TokenKeys
+from tiered.rules.authorization import parse_super_users
+from tiered.rules.principal import USER, Principal
+from tiered.rules.sasl import bearer, plain, scram, token
+from tiered.rules.sasl.failures import AuthenticationFailed, UnsupportedSaslMechanism
+from tiered.rules.sasl.mechanism import Mechanism, ScramMechanism
+from tiered.runtime import secret_bytes
+
+if TYPE_CHECKING:
+    from tiered.broker.broker import Broker
+
+NONCE_BYTES = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """Who it is; `ends_at_ms` is when the proof ends, by the wall clock, and None when it does not."""
+
+    principal: Principal
+    ends_at_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """The answer to a client's message; `login` once it has proved who it is."""
+
+    answer: bytes = b""
+    login: Login | None = None
+
+
+class Conversation(ABC):
+    """One attempt to log in."""
+
+    @abstractmethod
+    async def hear(self, message: bytes) -> Said:
+        """What is said to the client's next message. Raises AuthenticationFailed, and Throttled."""
+
+
+class Authentication:
+    """The ways to log in to one broker."""
+
+    def __init__(self, broker: "Broker") -> None:
+        """Raises InvalidConfig for principals that are none."""
+        settings = broker.settings
+        self._broker = broker
+        self._keys = TokenKeys(settings, broker.clock)
+        self._policy = token.TokenPolicy(
+            audiences=settings.sasl_oauthbearer_expected_audience,
+            issuer=settings.sasl_oauthbearer_expected_issuer or None,
+            scopes=settings.tiered_sasl_oauthbearer_required_scopes,
+            subject_claim=settings.sasl_oauthbearer_sub_claim_name,
+            scope_claim=settings.sasl_oauthbearer_scope_claim_name,
+            clock_skew_s=settings.sasl_oauthbearer_clock_skew_seconds,
+        )
+        self._takes_tokens = Mechanism.OAUTHBEARER in settings.sasl_enabled_mechanisms
+        among_brokers = broker.options.inter_broker
+        own = f"{USER}:{settings.tiered_sasl_inter_broker_username}" if among_brokers.protocol.uses_sasl else ""
+        self._tells_brokers = among_brokers.authenticates
+        self._brokers = {*parse_super_users(f"{settings.super_users};{settings.tiered_broker_principals};{own}")}
+
+    def begin(self, mechanism: str) -> Conversation:
+        """A login by this mechanism, which the listener takes."""
+        match mechanism:
+            case Mechanism.PLAIN:
+                return _Plain(self._broker)
+            case Mechanism.SCRAM_SHA_256 | Mechanism.SCRAM_SHA_512:
+                return _Scram(self._broker, ScramMechanism(mechanism))
+            case Mechanism.OAUTHBEARER:
+                return _Bearer(self)
+            case _:
+                raise UnsupportedSaslMechanism(f"{mechanism[:40]} is not served")
+
+    def is_broker(self, principal: Principal | None) -> bool:
+        """Whether requests that only brokers make are its to make. Where brokers prove nothing to each other, nobody
+        can tell, and everybody who is let in is believed."""
+        if principal is None:
+            return False
+        return not self._tells_brokers or str(principal) in self._brokers
+
+    async def by_password(self, user_name: str, password: str) -> Login:
+        """For logins that come with every request. Raises AuthenticationFailed, Throttled."""
+        login = plain.read_plain(plain.plain_message(user_name, password))
+        if not await self._broker.credentials.is_password_again(login.user_name, login.password):
+            raise AuthenticationFailed(scram.REFUSED)
+        return Login(principal=Principal(USER, login.user_name))
+
+    async def by_token(self, text: str) -> Login:
+        """Whose token it is. Raises AuthenticationFailed, Throttled."""
+        if not self._takes_tokens:
+            raise AuthenticationFailed("tokens are not taken here: OAUTHBEARER is not in sasl.enabled.mechanisms")
+        keys = await self._keys.of(token.key_id(text))
+        now_s = self._broker.clock.now_ms() / 1000.0
+        owner = await self._broker.credentials.in_turn(lambda: token.token_owner(text, keys, self._policy, now_s=now_s))
+        return Login(principal=Principal(USER, owner.name), ends_at_ms=owner.expires_at_s * 1000.0)
+
+
+class _Plain(Conversation):
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+
+    async def hear(self, message: bytes) -> Said:
+        login = plain.read_plain(message)
+        if not await self._broker.credentials.is_password(login.user_name, login.password):
+            raise AuthenticationFailed(scram.REFUSED)
+        return Said(login=Login(principal=Principal(USER, login.user_name)))
+
+
+class _Scram(Conversation):
+    def __init__(self, broker: "Broker", mechanism: ScramMechanism) -> None:
+        self._broker = broker
+        self._mechanism = mechanism
+        self._asked: scram.Challenge | None = None
+
+    async def hear(self, message: bytes) -> Said:
+        if self._asked is None:
+            first = scram.read_client_first(message)
+            kept = self._broker.credentials.scram(self._mechanism, first.user_name)
+            self._asked = scram.challenge(self._mechanism, first, kept, secret_bytes(NONCE_BYTES).hex())
+            return Said(answer=self._asked.message.encode())
+        answer = scram.server_final(self._asked, message)
+        return Said(answer=answer, login=Login(principal=Principal(USER, self._asked.client_first.user_name)))
+
+
+class _Bearer(Conversation):
+    def __init__(self, authentication: Authentication) -> None:
+        self._authentication = authentication
+        self._refused: AuthenticationFailed | None = None
+
+    async def hear(self, message: bytes) -> Said:
+        if self._refused is not None:
+            raise self._refused  # RFC 7628: the client has said that it has read the refusal.
+        login = bearer.read_bearer(message)
+        try:
+            found = await self._authentication.by_token(login.token)
+            if login.authorization_id not in ("", found.principal.name):
+                raise AuthenticationFailed("the authorization id is not the token's owner: leave it empty")
+        except AuthenticationFailed as error:
+            self._refused = error
+            return Said(answer=bearer.refusal())
+        return Said(login=found)

@@ -1,0 +1,117 @@
+"""The users of this cluster and what is kept of their passwords.
+
+Owns the look-up by name, made of what the catalogue says now, and the few threads that derive keys from passwords,
+which takes milliseconds each. Must never keep a password, and never do less for an unknown user than for a known one.
+"""
+
+import hmac
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+from tiered.meta import scram_credentials
+from tiered.meta.scram_credentials import NOBODY, SECRET_BYTES
+from tiered.meta.security import ScramCredentialRow
+from tiered.rules.sasl import scram
+from tiered.rules.sasl.mechanism import MIN_ITERATIONS, ScramMechanism
+from tiered.rules.sasl.scram import CredentialChange, ScramCredential
+from tiered.runtime import BlockingPool, secret_bytes
+
+if TYPE_CHECKING:
+    from tiered.broker.broker import Broker
+
+THREADS = 2
+MAX_WAITING = 500
+"""Logins by password that wait for their turn; more are refused."""
+MAX_PROVED = 1000
+SALT_BYTES = 24
+"""Of our own salts. Other tools take lengths of theirs."""
+
+T = TypeVar("T")
+Users = Mapping[str, Mapping[ScramMechanism, ScramCredential]]
+
+
+class Credentials:
+    """One broker's view of the users, as of the last change that it has applied."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._pool = BlockingPool("password", threads=THREADS, max_waiting=MAX_WAITING)
+        self._rows: object = None
+        self._users: Users = {}
+        self._secret = self._own_secret = secret_bytes(SECRET_BYTES)
+        self._usual: dict[ScramMechanism, tuple[int, int]] = {}
+        """(iterations, bytes of the salt) of most users: what an imitation has as well."""
+        self._proved: dict[bytes, None] = {}
+        """Digests, by a key of this process, of logins that were right a moment ago; HTTP logs in each time."""
+
+    def close(self) -> None:
+        self._pool.close(wait=False)
+
+    def users(self) -> Users:
+        """What each user has, by name."""
+        rows = self._broker.security.credentials
+        if rows is not self._rows:
+            self._take(rows)
+        return self._users
+
+    def scram(self, mechanism: ScramMechanism, user_name: str) -> ScramCredential:
+        """What is kept of the user's password; for somebody unknown what nobody can prove."""
+        found = self.users().get(user_name, {}).get(mechanism)
+        iterations, salt_bytes = self._usual.get(mechanism, (MIN_ITERATIONS, SALT_BYTES))
+        imitation = scram.imitation(
+            mechanism, user_name, secret=self._secret, iterations=iterations, salt_bytes=salt_bytes
+        )
+        return found or imitation
+
+    async def is_password(self, user_name: str, password: str) -> bool:
+        """Whether this is the user's password. Raises Throttled when too many are asked for at once."""
+        theirs = self.users().get(user_name, {})
+        mechanism = next((each for each in reversed(ScramMechanism) if each in theirs), ScramMechanism.SHA_512)
+        return await self._pool.run(scram.is_password, mechanism, self.scram(mechanism, user_name), password)
+
+    async def is_password_again(self, user_name: str, password: str) -> bool:
+        """As `is_password`, and at once for what was right before and still is."""
+        self.users()
+        login = hmac.digest(self._own_secret, f"{user_name}\x00{password}".encode(), "sha256")
+        if login in self._proved:
+            return True
+        rows = self._rows
+        if not await self.is_password(user_name, password):
+            return False
+        if rows is self._rows:
+            if len(self._proved) >= MAX_PROVED:
+                del self._proved[next(iter(self._proved))]
+            self._proved[login] = None
+        return True
+
+    async def in_turn(self, call: Callable[[], T]) -> T:
+        """What `call` gives, which works on a proof for a while; in the same few threads. Raises Throttled."""
+        return await self._pool.run(call)
+
+    async def alter(self, changes: Iterable[CredentialChange]) -> set[str]:
+        """The users who lack what was to be deleted; all other changes hold here when it returns.
+
+        Raises MetadataUnavailable.
+        """
+        broker, wanted, secret = self._broker, tuple(changes), secret_bytes(SECRET_BYTES)
+        return await broker.changes.run(
+            lambda: broker.feed.commit(lambda conn: scram_credentials.alter(conn, wanted, secret=secret))
+        )
+
+    def _take(self, rows: tuple[ScramCredentialRow, ...]) -> None:
+        users: dict[str, dict[ScramMechanism, ScramCredential]] = {}
+        kinds: dict[ScramMechanism, Counter[tuple[int, int]]] = {each: Counter() for each in ScramMechanism}
+        self._secret = self._own_secret
+        for row in rows:
+            if row.user_name == NOBODY:
+                self._secret = row.salt
+                continue
+            mechanism = ScramMechanism(row.mechanism)
+            kinds[mechanism][row.iterations, len(row.salt)] += 1
+            users.setdefault(row.user_name, {})[mechanism] = ScramCredential(
+                salt=row.salt, stored_key=row.stored_key, server_key=row.server_key, iterations=row.iterations
+            )
+        self._rows, self._users = rows, users
+        self._usual = {mechanism: counts.most_common(1)[0][0] for mechanism, counts in kinds.items() if counts}
+        self._proved.clear()

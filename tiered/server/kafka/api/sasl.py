@@ -1,0 +1,65 @@
+"""SaslHandshake (key 17), versions 0 to 1, and SaslAuthenticate (key 36), versions 0 to 2 (KIP-43, KIP-152, KIP-368).
+
+Version 0 of the handshake, after which bytes follow without frames, is advertised for old clients that ask for it and
+refused: clients since 2017 use version 1. A login that fails is told so after a moment, and its connection is closed,
+as is one that asks for a mechanism that is not enabled. A connection that has logged in may do so again at any time, by
+the same mechanism and as the same principal; the answer says for how long that is good.
+"""
+
+import asyncio
+from typing import Any
+
+from tiered.errors import TieredError
+from tiered.rules.sasl.failures import AuthenticationFailed, IllegalSaslState, UnsupportedSaslMechanism
+from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.error_mapping import NONE, error_code
+from tiered.server.kafka.sasl_session import SaslSession
+
+MAX_MECHANISM = 255
+
+
+async def handshake(context: Context, request: Any, reply: Any) -> Any:
+    broker, connection = context.broker, context.connection
+    mechanisms = broker.settings.mechanisms_of(connection.listener)
+    session = connection.sasl
+    code = NONE
+    try:
+        if session is None:
+            raise IllegalSaslState("this listener asks nobody who they are by SASL")
+        if request.mechanism not in mechanisms:
+            raise UnsupportedSaslMechanism(f"{request.mechanism[:MAX_MECHANISM]} is not enabled here")
+        session.begin(request.mechanism, broker.authentication.begin(request.mechanism))
+    except TieredError as error:
+        code = error_code(error)
+        if session is not None:
+            session.end()
+    return reply.SaslHandshakeResponse(error_code=code, mechanisms=list(mechanisms))
+
+
+async def authenticate(context: Context, request: Any, reply: Any) -> Any:
+    broker, session = context.broker, context.connection.sasl
+    try:
+        if session is None:
+            raise IllegalSaslState("this listener asks nobody who they are by SASL")
+        answer, lifetime_ms = await _said(context, session, request.auth_bytes)
+    except TieredError as error:
+        if session is not None:
+            await asyncio.sleep(broker.settings.connection_failed_authentication_delay_ms / 1000.0)
+            session.fail(error)
+        known = isinstance(error, AuthenticationFailed | IllegalSaslState)
+        code = error_code(error if known else AuthenticationFailed())
+        return reply.SaslAuthenticateResponse(error_code=code, error_message=str(error), auth_bytes=b"")
+    return reply.SaslAuthenticateResponse(
+        error_code=NONE, error_message=None, auth_bytes=answer, session_lifetime=lifetime_ms
+    )
+
+
+async def _said(context: Context, session: SaslSession, message: bytes) -> tuple[bytes, int]:
+    said = await session.conversation.hear(message)
+    if said.login is None:
+        return said.answer, 0
+    return said.answer, session.open(said.login, now_ms=context.broker.clock.now_ms())
+
+
+HANDSHAKE_API = Api(key=17, name="SaslHandshake", min_version=0, max_version=1, refuse_below=1, handle=handshake)
+AUTHENTICATE_API = Api(key=36, name="SaslAuthenticate", min_version=0, max_version=2, handle=authenticate)

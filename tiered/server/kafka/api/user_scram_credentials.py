@@ -1,0 +1,126 @@
+"""DescribeUserScramCredentials (key 50) and AlterUserScramCredentials (key 51), version 0 each (KIP-554).
+
+Clients salt passwords themselves, so that no password crosses the network. The changes of one user are made together or
+not at all; those of all users that are right are committed at once, and count on this broker when it answers, on others
+in a moment. Iterations are 4096 to 16384 as with Kafka, and a user may have one credential for each of the two
+mechanisms. PLAIN is checked by the same credentials. Needs ALTER, or DESCRIBE, on the cluster.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from tiered.errors import InvalidRequest, TieredError
+from tiered.rules.acl import Operation
+from tiered.rules.sasl.failures import DuplicateUser, UnacceptableCredential, UnsupportedSaslMechanism, UserNotFound
+from tiered.rules.sasl.mechanism import MAX_ITERATIONS, MAX_USER_NAME, MIN_ITERATIONS, ScramMechanism
+from tiered.rules.sasl.scram import CredentialChange, credential_of
+from tiered.server.kafka.authorize import require_cluster
+from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.error_mapping import NONE, error_code
+
+MAX_CHANGES = 1000
+MAX_SALT_BYTES = 256
+_BY_CODE = {each.code: each for each in ScramMechanism}
+
+
+async def describe(context: Context, request: Any, reply: Any) -> Any:
+    try:
+        require_cluster(context, Operation.DESCRIBE)
+    except TieredError as error:
+        return reply.DescribeUserScramCredentialsResponse(
+            throttle_time=0, error_code=error_code(error), error_message=str(error), results=[]
+        )
+    users = context.broker.credentials.users()
+    asked = [each.name for each in request.users or ()]
+    results = []
+    async for name in in_turns(dict.fromkeys(asked or sorted(users))):
+        wrong: TieredError | None = None
+        if asked.count(name) > 1:
+            wrong = DuplicateUser(f"user {name[:80]!r} stands twice in the request")
+        elif name not in users:
+            wrong = UserNotFound(f"user {name[:80]!r} has no credentials")
+        results.append(
+            reply.DescribeUserScramCredentialsResult(
+                user=name,
+                error_code=NONE if wrong is None else error_code(wrong),
+                error_message=None if wrong is None else str(wrong),
+                credential_infos=[]
+                if wrong is not None
+                else [
+                    reply.CredentialInfo(mechanism=mechanism.code, iterations=kept.iterations)
+                    for mechanism, kept in users[name].items()
+                ],
+            )
+        )
+    return reply.DescribeUserScramCredentialsResponse(
+        throttle_time=0, error_code=NONE, error_message=None, results=results
+    )
+
+
+async def alter(context: Context, request: Any, reply: Any) -> Any:
+    wanted = [*request.deletions, *request.upsertions]
+    names = list(dict.fromkeys(each.name for each in wanted))
+    errors: dict[str, TieredError] = {}
+    try:
+        require_cluster(context, Operation.ALTER)
+        if len(wanted) > MAX_CHANGES:
+            raise InvalidRequest(f"{len(wanted)} changes in one request; {MAX_CHANGES} are possible")
+        changes = _checked(request, errors)
+        if changes:
+            for missing in await context.broker.credentials.alter(changes):
+                errors[missing] = UserNotFound("the user has no such credential to delete")
+    except TieredError as error:
+        errors = {name: errors.get(name, error) for name in names}
+    return reply.AlterUserScramCredentialsResponse(
+        throttle_time=0,
+        results=[
+            reply.AlterUserScramCredentialsResult(
+                user=name,
+                error_code=error_code(errors[name]) if name in errors else NONE,
+                error_message=str(errors[name]) if name in errors else None,
+            )
+            for name in names
+        ],
+    )
+
+
+def _checked(request: Any, errors: dict[str, TieredError]) -> list[CredentialChange]:
+    """The changes of users whose changes are all right; `errors` gets what is wrong with others."""
+    found: list[CredentialChange] = []
+    seen: set[tuple[str, int]] = set()
+    for item in [*request.deletions, *request.upsertions]:
+        try:
+            if (item.name, int(item.mechanism)) in seen:
+                raise DuplicateUser("one credential of the user is to be changed twice")
+            seen.add((item.name, int(item.mechanism)))
+            found.append(_change(item))
+        except TieredError as error:
+            errors.setdefault(item.name, error)
+    return list(_without(found, errors))
+
+
+def _without(changes: Iterable[CredentialChange], errors: dict[str, TieredError]) -> Iterable[CredentialChange]:
+    return (each for each in changes if each.user_name not in errors)
+
+
+def _change(item: Any) -> CredentialChange:
+    mechanism = _BY_CODE.get(int(item.mechanism))
+    if mechanism is None:
+        known = " and ".join(f"{each} ({each.code})" for each in ScramMechanism)
+        raise UnsupportedSaslMechanism(f"mechanism {int(item.mechanism)} is unknown; {known} are known")
+    if not 0 < len(item.name) <= MAX_USER_NAME or "\x00" in item.name:
+        raise UnacceptableCredential(f"a user name has 1 to {MAX_USER_NAME} characters, none of them zero")
+    if not hasattr(item, "salted_password"):
+        return CredentialChange(user_name=item.name, mechanism=mechanism, credential=None)
+    if not MIN_ITERATIONS <= item.iterations <= MAX_ITERATIONS:
+        raise UnacceptableCredential(f"{item.iterations} iterations; {MIN_ITERATIONS} to {MAX_ITERATIONS} are possible")
+    if not 0 < len(item.salt) <= MAX_SALT_BYTES or len(item.salted_password) != mechanism.digest_bytes:
+        raise UnacceptableCredential(
+            f"a salt has 1 to {MAX_SALT_BYTES} bytes, and a salted password of {mechanism} {mechanism.digest_bytes}"
+        )
+    kept = credential_of(mechanism, item.salted_password, item.salt, item.iterations)
+    return CredentialChange(user_name=item.name, mechanism=mechanism, credential=kept)
+
+
+DESCRIBE_API = Api(key=50, name="DescribeUserScramCredentials", min_version=0, max_version=0, handle=describe)
+ALTER_API = Api(key=51, name="AlterUserScramCredentials", min_version=0, max_version=0, handle=alter)
