@@ -74,6 +74,8 @@ class GuardedBroker:
         try:
             asyncio.run(self._serve())
         except BaseException as error:
+            while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+                error = error.exceptions[0]
             if self._ready.done():
                 raise
             self._ready.set_exception(error)

@@ -16,6 +16,7 @@ from tiered.broker import tier_plan
 from tiered.broker.access import Access
 from tiered.broker.acls import Acls
 from tiered.broker.admin import Admin
+from tiered.broker.audit import AuditLog
 from tiered.broker.authentication import Authentication
 from tiered.broker.changes import Changes
 from tiered.broker.checkpoints import CheckpointWriter
@@ -98,6 +99,7 @@ class Broker:
         self.credentials = Credentials(self)
         self.access = Access(self, self.settings)
         self.acls = Acls(self)
+        self.audit = AuditLog(self)
         self.client_quotas = ClientQuotas(self)
         # Neither connects to anything yet. A URL that is none must leave no lock behind.
         self.database = parts.database or Database.open(options.meta_url)
@@ -184,6 +186,7 @@ class Broker:
         """
         self._advertised = {"": advertised, **{each.name: each.advertised for each in listeners}}
         await asyncio.to_thread(self.reserve.look)
+        self.audit.start(tasks)
         await asyncio.to_thread(self.database.migrate)
         registered = await self._registration.register(advertised=advertised, http=http, listeners=listeners)
         self.cluster_id, self.broker_epoch = registered.cluster_id, registered.broker_epoch
@@ -240,6 +243,7 @@ class Broker:
         await self.replication.stop()
         await self.groups.stop()
         await self.feed.stop()
+        await self.audit.stop()
         is_flushed = await self.loader.close_all()
         for step in (
             self.checkpoints.write_stale, self.group_checkpoints.write_changed, self.reports.write, self._leave,

@@ -15,6 +15,7 @@ from aiohttp.web_protocol import RequestPayloadError
 from tiered.broker.broker import Broker
 from tiered.errors import TieredError
 from tiered.server.http import limits, openapi, rights, security
+from tiered.server.http.audited import audited
 from tiered.server.http.cluster_view import VIEWS, ClusterViews
 from tiered.server.http.connection import HttpConnection, Refusal
 from tiered.server.http.failures import error_response, response_for
@@ -42,7 +43,7 @@ def application(broker: Broker) -> web.Application:
 
 def guarded(service: Service, routes: Sequence[Route]) -> web.Application:
     """An application of these routes, behind everything that guards a door."""
-    app = web.Application(middlewares=[_counted, _errors_as_json, security.same_origin_only, rights.authorized])
+    app = web.Application(middlewares=[_counted, audited, _errors_as_json, security.same_origin_only, rights.authorized])
     app[SERVICE] = service
     app[security.CSRF_TOKEN] = security.new_token()
     app[limits.REQUESTS] = limits.RequestsState()

@@ -30,6 +30,8 @@ ON_BEHALF_OF = "X-Tiered-On-Behalf-Of"
 """Of a request between brokers: the client's principal and its address, each percent-encoded."""
 _RIGHTS: web.RequestKey[tuple[Rights | None]] = web.RequestKey("rights", tuple)
 
+_ASKED_FOR: web.RequestKey[list[str]] = web.RequestKey("asked_for", list)
+
 
 @dataclass(frozen=True, slots=True)
 class Need:
@@ -139,10 +141,11 @@ RIGHTS: dict[str, tuple[Need, ...]] = {
 async def authorized(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Refuses what the request's principal may not do. Raises NotAuthorized."""
     resource = request.match_info.route.resource
-    if BROKER in request.app and resource is not None and (rights := rights_of(request)) is not None:
+    if BROKER in request.app and resource is not None:
         method = "GET" if request.method == "HEAD" else request.method
         needs = RIGHTS.get(f"{method} {resource.canonical}")
-        if needs is None and not rights.is_super_user:
+        rights = rights_of(request)
+        if needs is None and rights is not None and not rights.is_super_user:
             raise ClusterNotAuthorized("not allowed: this is for super users alone (super.users)")
         for need in needs or ():
             name = request.match_info[need.parameter] if need.parameter else CLUSTER_NAME
@@ -204,12 +207,19 @@ def require(
 ) -> None:
     """Returns when the principal may do it. Raises NotAuthorized, which names the right that is missing."""
     rights = rights_of(request)
+    request.setdefault(_ASKED_FOR, []).append(f"{kind.name}:{name}")
     if rights is not None and not rights.may(operation, kind, name):
         raise refusal(operation, kind, name)
 
 
+def asked_for(request: web.Request) -> list[str]:
+    """What was asked about so far, each as KIND:NAME."""
+    return list(dict.fromkeys(request.get(_ASKED_FOR, [])))
+
+
 def require_create(request: web.Request, topic: str) -> None:
     """Who may create in the cluster may create any topic."""
+    request.setdefault(_ASKED_FOR, []).append(f"{ResourceType.TOPIC.name}:{topic}")
     if not may(request, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
         require(request, Operation.CREATE, ResourceType.TOPIC, topic)
 

@@ -172,9 +172,10 @@ async def _require_pin(request: web.Request) -> None:
 
 def _require_of(request: web.Request, operation: Operation, row: PinRow) -> None:
     """Raises TopicNotAuthorized, which does not tell the topic's name: who asks may not know it."""
-    rights = rights_of(request)
-    if rights is not None and not rights.may(operation, ResourceType.TOPIC, row.topic):
-        raise TopicNotAuthorized(f"not allowed: the right {operation.name} on its topic is missing")
+    try:
+        require(request, operation, ResourceType.TOPIC, row.topic)
+    except TopicNotAuthorized:
+        raise TopicNotAuthorized(f"not allowed: the right {operation.name} on its topic is missing") from None
 
 
 def _pin_id(request: web.Request) -> UUID:

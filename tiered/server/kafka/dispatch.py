@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from tiered.broker.broker import Broker
 from tiered.errors import MalformedRequest, Throttled, UnsupportedVersion
-from tiered.server.kafka import throttling
+from tiered.server.kafka import audited, throttling
 from tiered.server.kafka.connection import Connection
 from tiered.server.kafka.frame_handler import Answer, Overlapping
 from tiered.server.kafka.outbox import Parts
@@ -155,7 +155,12 @@ class Dispatch:
     async def _answer(self, api: Api, context: Context, correlation_id: int, request: Any) -> Parts | Overlapping:
         assert api.handle is not None
         started_ms = self._broker.clock.monotonic_ms()
-        message = await api.handle(context, request, messages.reply(api.key, context.api_version))
+        message = None
+        try:
+            message = await api.handle(context, request, messages.reply(api.key, context.api_version))
+        finally:
+            # Also when its client has gone: what was begun may be done all the same.
+            audited.note(self._broker.audit, context.connection, api.key, api.name, request, message)
         if isinstance(message, Later):
             return Overlapping(self._answer_later(api, context, correlation_id, message.reply, started_ms))
         return await self._framed(api, context, correlation_id, message, started_ms)

@@ -1,0 +1,204 @@
+"""Which requests are administration, and what the audit log says of each: resources, outcomes, and no secret.
+
+Owns the table. A request is told of when its answer is known, or when whoever sent it went away before. Must never
+look at a value that may be secret: of settings and credentials only names are told.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from tiered.broker.audit import ALLOWED, DENIED, FAILED, UNKNOWN, AuditLog
+from tiered.rules.acl import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
+from tiered.server.kafka.connection import Connection
+from tiered.server.kafka.error_mapping import AUTHORIZATION_FAILED, NONE
+
+MAX_LINES_A_REQUEST = 1_000
+_CONFIGURED = {2: "TOPIC", 4: "BROKER"}
+
+
+class Entry(NamedTuple):
+    """What became of one resource of a request. The code is None while there is no answer."""
+
+    resource: str
+    code: int | None
+    details: Mapping[str, object] = {}
+
+
+Tell = Callable[[Any, Any], Iterable[Entry]]
+"""(request, answer or None) -> what it was about"""
+
+
+def note(audit: AuditLog, connection: Connection, api_key: int, name: str, request: Any, answer: Any) -> None:
+    """Writes down an administrative request; `answer` is None when nobody waited for it."""
+    tell = AUDITED.get(api_key)
+    if tell is None or not audit.is_on:
+        return
+    shared: dict[str, object] = {"validate_only": True} if getattr(request, "validate_only", False) else {}
+    for number, entry in enumerate(tell(request, answer)):
+        if number == MAX_LINES_A_REQUEST:
+            shared["and_more"] = True
+        code = entry.code
+        outcome = _outcome(code)
+        told = {} if code in (None, NONE) else {"error_code": code}
+        audit.note(
+            principal=str(connection.principal or ""),
+            host=connection.host,
+            via="kafka",
+            action=name,
+            outcome=outcome,
+            resource=entry.resource,
+            details={**entry.details, **told, **shared},
+        )
+        if number == MAX_LINES_A_REQUEST:
+            return
+
+
+def _outcome(code: int | None) -> str:
+    if code is None:
+        return UNKNOWN
+    if code == NONE:
+        return ALLOWED
+    return DENIED if code in AUTHORIZATION_FAILED else FAILED
+
+
+def _aligned(asked: Iterable[Any], answers: Iterable[Any] | None) -> list[tuple[Any, int | None]]:
+    """Each item of a request with its code."""
+    items = list(asked)
+    if answers is None:
+        return [(each, None) for each in items]
+    return list(zip(items, (int(each.error_code) for each in answers), strict=False))
+
+
+def _worst(partitions: Iterable[Any]) -> int:
+    return next((int(each.error_code) for each in partitions if each.error_code), NONE)
+
+
+def _created_topics(request: Any, answer: Any) -> Iterable[Entry]:
+    for each, code in _aligned(request.topics, answer and answer.topics):
+        yield Entry(f"TOPIC:{each.name}", code, {"partitions": each.num_partitions or len(each.assignments)})
+
+
+def _deleted_topics(request: Any, answer: Any) -> Iterable[Entry]:
+    named = getattr(request, "topics", None)
+    asked = request.topic_names if named is None else [each.name or str(each.topic_id) for each in named]
+    for name, code in _aligned(asked, answer and answer.responses):
+        yield Entry(f"TOPIC:{name}", code)
+
+
+def _deleted_records(request: Any, answer: Any) -> Iterable[Entry]:
+    codes = [None if answer is None else _worst(each.partitions) for each in (answer or request).topics]
+    for topic, code in zip(request.topics, codes, strict=False):
+        before = {str(each.partition_index): each.offset for each in topic.partitions}
+        yield Entry(f"TOPIC:{topic.name}", code, {"before_offsets": before})
+
+
+def _created_acls(request: Any, answer: Any) -> Iterable[Entry]:
+    for each, code in _aligned(request.creations, answer and answer.results):
+        resource = f"{_word(ResourceType, each.resource_type)}:{each.resource_name}"
+        rule = {
+            "pattern": _word(PatternType, each.resource_pattern_type),
+            "for": each.principal[:300],
+            "from": each.host[:64],
+            "operation": _word(Operation, each.operation),
+            "permission": _word(Permission, each.permission_type),
+        }
+        yield Entry(resource, code, {"rule": rule})
+
+
+def _deleted_acls(request: Any, answer: Any) -> Iterable[Entry]:
+    counts = [len(each.matching_acls) for each in answer.filter_results] if answer is not None else []
+    for number, (each, code) in enumerate(_aligned(request.filters, answer and answer.filter_results)):
+        wanted = {
+            "pattern": _word(PatternType, each.pattern_type_filter),
+            "for": None if each.principal_filter is None else each.principal_filter[:300],
+            "from": None if each.host_filter is None else each.host_filter[:64],
+            "operation": _word(Operation, each.operation),
+            "permission": _word(Permission, each.permission_type),
+        }
+        resource = f"{_word(ResourceType, each.resource_type_filter)}:{each.resource_name_filter or ''}"
+        found = {"deleted": counts[number]} if number < len(counts) else {}
+        yield Entry(resource, code, {"filter": wanted, **found})
+
+
+def _word(words: Any, value: int) -> str:
+    return words(value).name if value in list(words) else str(value)
+
+
+def _altered_configs(request: Any, answer: Any) -> Iterable[Entry]:
+    for each, code in _aligned(request.resources, answer and answer.responses):
+        resource = f"{_CONFIGURED.get(each.resource_type, each.resource_type)}:{each.resource_name}"
+        yield Entry(resource, code, {"configs": sorted(config.name[:100] for config in each.configs)[:100]})
+
+
+def _more_partitions(request: Any, answer: Any) -> Iterable[Entry]:
+    for each, code in _aligned(request.topics, answer and answer.results):
+        yield Entry(f"TOPIC:{each.name}", code, {"partitions": each.count})
+
+
+def _deleted_groups(request: Any, answer: Any) -> Iterable[Entry]:
+    for group_id, code in _aligned(request.groups_names, answer and answer.results):
+        yield Entry(f"GROUP:{group_id}", code)
+
+
+def _elected(request: Any, answer: Any) -> Iterable[Entry]:
+    code = None
+    if answer is not None:
+        each = (_worst(topic.partition_result) for topic in answer.replica_election_results)
+        code = int(getattr(answer, "error_code", NONE)) or next((found for found in each if found), NONE)
+    topics = None if request.topic_partitions is None else [each.topic for each in request.topic_partitions][:100]
+    kind = "unclean" if getattr(request, "election_type", 0) else "preferred"
+    yield Entry(f"CLUSTER:{CLUSTER_NAME}", code, {"election": kind, "topics": topics})
+
+
+def _reassigned(request: Any, answer: Any) -> Iterable[Entry]:
+    whole = NONE if answer is None else int(answer.error_code)
+    codes = {} if answer is None else {each.name: _worst(each.partitions) for each in answer.responses}
+    for topic in request.topics:
+        code = None if answer is None else whole or codes.get(topic.name, NONE)
+        moved = {str(each.partition_index): each.replicas and list(each.replicas) for each in topic.partitions[:100]}
+        yield Entry(f"TOPIC:{topic.name}", code, {"replicas": moved})
+
+
+def _deleted_offsets(request: Any, answer: Any) -> Iterable[Entry]:
+    code = None
+    if answer is not None:
+        code = int(answer.error_code) or next((_worst(each.partitions) for each in answer.topics), NONE)
+    yield Entry(f"GROUP:{request.group_id}", code, {"topics": [each.name for each in request.topics][:100]})
+
+
+def _altered_quotas(request: Any, answer: Any) -> Iterable[Entry]:
+    for each, code in _aligned(request.entries, answer and answer.entries):
+        entity = ",".join(f"{part.entity_type}={part.entity_name or '<default>'}" for part in each.entity)
+        quotas = {change.key[:100]: None if change.remove else change.value for change in each.ops[:100]}
+        yield Entry(f"QUOTA:{entity}", code, {"quotas": quotas})
+
+
+def _altered_credentials(request: Any, answer: Any) -> Iterable[Entry]:
+    codes = {} if answer is None else {each.user: int(each.error_code) for each in answer.results}
+    for what, changes in (("deleted", request.deletions), ("set", request.upsertions)):
+        for each in changes:
+            code = None if answer is None else codes.get(each.name, NONE)
+            yield Entry(f"USER:{each.name}", code, {"credential": what, "mechanism": each.mechanism})
+
+
+def _unregistered(request: Any, answer: Any) -> Iterable[Entry]:
+    yield Entry(f"BROKER:{request.broker_id}", None if answer is None else int(answer.error_code))
+
+
+AUDITED: dict[int, Tell] = {
+    19: _created_topics,
+    20: _deleted_topics,
+    21: _deleted_records,
+    30: _created_acls,
+    31: _deleted_acls,
+    33: _altered_configs,
+    37: _more_partitions,
+    42: _deleted_groups,
+    43: _elected,
+    44: _altered_configs,
+    45: _reassigned,
+    47: _deleted_offsets,
+    49: _altered_quotas,
+    51: _altered_credentials,
+    64: _unregistered,
+}
