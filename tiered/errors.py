@@ -332,7 +332,7 @@ class InvalidRegularExpression(Invalid):
 
 
 class NotAuthorized(Invalid):
-    """Access control lists do not let this principal do it. Says which right is missing, and nothing of the resource."""
+    """Access control lists do not let this principal do it. Says which right is missing, nothing of the resource."""
 
 
 class TopicNotAuthorized(NotAuthorized):

@@ -20,11 +20,15 @@ from uuid import UUID
 
 from tiered.errors import CorruptObject
 from tiered.formats.checkpoint_bytes import encode_members, read_members
-from tiered.formats.json_fields import Fields
+from tiered.formats.json_fields import MAX_INT, MAX_SHORT, Fields
 from tiered.formats.object_key import partition_page_key
 from tiered.formats.pin_entries import PinEntry, pins_as_json, pins_from
 
 PAGE_ENTRIES: Final = 1000
+
+MAX_PARTITIONS_A_TOPIC: Final = 100_000
+MAX_PARTITIONS: Final = 1_000_000
+"""Of a whole cluster. Readers walk through as many as a checkpoint claims: one number must not keep them forever."""
 
 _PARTITION_FORMAT: Final = "tiered.partition-checkpoint/1"
 _PAGE_FORMAT: Final = "tiered.checkpoint-page/1"
@@ -212,11 +216,11 @@ def decode_partition_checkpoint(data: bytes | bytearray | memoryview) -> Partiti
         cluster_id=fields.text("cluster_id", max_chars=_MAX_KEY_CHARS),
         topic=fields.topic("topic"),
         topic_id=fields.uuid("topic_id"),
-        partition=fields.integer("partition"),
-        partition_count=fields.integer("partition_count", minimum=1),
+        partition=fields.integer("partition", maximum=MAX_INT),
+        partition_count=fields.integer("partition_count", minimum=1, maximum=MAX_PARTITIONS_A_TOPIC),
         log_start_offset=fields.integer("log_start_offset"),
         cold_end_offset=fields.integer("cold_end_offset"),
-        leader_epoch=fields.integer("leader_epoch", minimum=-1),
+        leader_epoch=fields.integer("leader_epoch", minimum=-1, maximum=MAX_INT),
         pages=tuple(_page_ref_from(each) for each in fields.objects("pages")),
         segments=_segments_from(fields),
         high_watermark=fields.integer("high_watermark") if "high_watermark" in fields else None,
@@ -246,7 +250,9 @@ def decode_checkpoint_page(data: bytes | bytearray | memoryview, reference: Page
     """The page in an object's bytes. Raises CorruptObject also when it is not the one that `reference` means."""
     fields = read_members(data, _PAGE_FORMAT)
     page = CheckpointPage(
-        topic_id=fields.uuid("topic_id"), partition=fields.integer("partition"), segments=_segments_from(fields)
+        topic_id=fields.uuid("topic_id"),
+        partition=fields.integer("partition", maximum=MAX_INT),
+        segments=_segments_from(fields),
     )
     if not page.segments:
         raise CorruptObject("a checkpoint page without segments")
@@ -285,17 +291,19 @@ def encode_cluster_checkpoint(checkpoint: ClusterCheckpoint) -> bytes:
 def decode_cluster_checkpoint(data: bytes | bytearray | memoryview) -> ClusterCheckpoint:
     """The cluster's checkpoint in an object's bytes. Raises CorruptObject."""
     fields = read_members(data, _CLUSTER_FORMAT)
-    return ClusterCheckpoint(
+    checkpoint = ClusterCheckpoint(
         version=fields.integer("version"),
         cluster_id=fields.text("cluster_id", max_chars=_MAX_KEY_CHARS),
         topics=tuple(
             TopicEntry(
                 name=each.topic("name"),
                 topic_id=each.uuid("topic_id"),
-                partition_count=each.integer("partition_count", minimum=1),
+                partition_count=each.integer("partition_count", minimum=1, maximum=MAX_PARTITIONS_A_TOPIC),
                 configs=each.texts("configs", max_chars=_MAX_TEXT_CHARS),
                 replication_factor=(
-                    each.integer("replication_factor", minimum=1) if "replication_factor" in each else None
+                    each.integer("replication_factor", minimum=1, maximum=MAX_SHORT)
+                    if "replication_factor" in each
+                    else None
                 ),
             )
             for each in fields.objects("topics")
@@ -308,6 +316,10 @@ def decode_cluster_checkpoint(data: bytes | bytearray | memoryview) -> ClusterCh
         ),
         pins=pins_from(fields, "pins") if "pins" in fields else (),
     )
+    partitions = sum(topic.partition_count for topic in checkpoint.topics)
+    if partitions > MAX_PARTITIONS:
+        raise CorruptObject(f"a cluster's checkpoint names {partitions} partitions; {MAX_PARTITIONS} are possible")
+    return checkpoint
 
 
 def _if_known(name: str, value: Any) -> dict[str, Any]:
@@ -342,7 +354,7 @@ def _segments_from(fields: Fields) -> tuple[CommittedSegment, ...]:
         CommittedSegment(
             base_offset=each.integer("base_offset"),
             end_offset=each.integer("end_offset"),
-            leader_epoch=each.integer("leader_epoch", minimum=-1),
+            leader_epoch=each.integer("leader_epoch", minimum=-1, maximum=MAX_INT),
             object_key=each.text("object_key", max_chars=_MAX_KEY_CHARS),
             object_id=each.uuid("object_id"),
             size_bytes=each.integer("size_bytes"),

@@ -11,6 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from tiered.formats.checkpoint_bytes import encode_members, read_members
+from tiered.formats.json_fields import MAX_INT
 
 _FORMAT: Final = "tiered.group-checkpoint/1"
 _MAX_TEXT_CHARS: Final = 64 * 1024
@@ -83,8 +84,8 @@ def decode_group_checkpoint(data: bytes | bytearray | memoryview) -> GroupCheckp
     fields = read_members(data, _FORMAT)
     return GroupCheckpoint(
         cluster_id=fields.text("cluster_id", max_chars=_MAX_TEXT_CHARS),
-        slot=fields.integer("slot"),
-        slot_count=fields.integer("slot_count", minimum=1),
+        slot=fields.integer("slot", maximum=MAX_INT),
+        slot_count=fields.integer("slot_count", minimum=1, maximum=MAX_INT),
         slot_epoch=fields.integer("slot_epoch"),
         left_out=fields.integer("left_out"),
         groups=tuple(
@@ -92,13 +93,13 @@ def decode_group_checkpoint(data: bytes | bytearray | memoryview) -> GroupCheckp
                 group_id=group.text("group_id", max_chars=_MAX_TEXT_CHARS),
                 kind=group.text("kind", max_chars=16),
                 protocol_type=group.text("protocol_type", max_chars=_MAX_TEXT_CHARS),
-                generation=group.integer("generation", minimum=-1),
+                generation=group.integer("generation", minimum=-1, maximum=MAX_INT),
                 offsets=tuple(
                     StoredOffset(
                         topic_id=each.uuid("topic_id"),
-                        partition=each.integer("partition"),
+                        partition=each.integer("partition", maximum=MAX_INT),
                         offset=each.integer("offset"),
-                        leader_epoch=each.integer("leader_epoch", minimum=-1),
+                        leader_epoch=each.integer("leader_epoch", minimum=-1, maximum=MAX_INT),
                         metadata=each.text("metadata", max_chars=_MAX_TEXT_CHARS),
                         committed_at_ms=each.integer("committed_at_ms"),
                     )

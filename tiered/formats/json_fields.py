@@ -11,6 +11,8 @@ from tiered.errors import CorruptObject
 from tiered.ids import is_legal_topic_name
 
 _MAX_INT64: Final = 2**63 - 1
+MAX_INT: Final = 2**31 - 1
+MAX_SHORT: Final = 2**15 - 1
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 

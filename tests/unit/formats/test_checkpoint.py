@@ -273,3 +273,22 @@ def test_everything_deleted_leaves_an_empty_head() -> None:
     empty = replace(checkpoint_of(0), log_start_offset=2500, cold_end_offset=2500)
     assert with_pages_of(before, empty) == empty
     assert decode_partition_checkpoint(encode_partition_checkpoint(empty)) == empty
+
+
+@pytest.mark.parametrize("count", [2**62, 100_001])
+def test_a_checkpoint_claims_no_more_partitions_than_readers_can_walk_through(count: int) -> None:
+    with pytest.raises(CorruptObject, match="partition_count"):
+        decode_partition_checkpoint(head_with(partition_count=count))
+    members = json.loads(CLUSTER)
+    members["topics"][0]["partition_count"] = count
+    with pytest.raises(CorruptObject, match="partition_count"):
+        decode_cluster_checkpoint(signed(members))
+    members["topics"] = [members["topics"][0] | {"partition_count": 100_000}] * 11
+    with pytest.raises(CorruptObject, match="1100000 partitions"):
+        decode_cluster_checkpoint(signed(members))
+
+
+@pytest.mark.parametrize("name", ["partition", "leader_epoch"])
+def test_numbers_that_no_broker_can_hold_are_refused(name: str) -> None:
+    with pytest.raises(CorruptObject, match=name):
+        decode_partition_checkpoint(head_with(**{name: 2**31}))
