@@ -183,3 +183,15 @@ def test_what_was_throttled_is_counted_by_quota(broker: BrokerProcess, limited: 
     found = {line.split(" ")[0]: float(line.split(" ")[1]) for line in lines if line.startswith("tiered_throttle")}
     assert found['tiered_throttled_total{quota="producer_byte_rate"}'] >= 1
     assert found['tiered_throttle_seconds_total{quota="producer_byte_rate"}'] >= 10
+
+
+def test_no_more_topics_are_made_than_there_may_be(make_broker) -> None:  # type: ignore[no-untyped-def]
+    process: BrokerProcess = make_broker(settings={"tiered.max.topics": 2}).start()
+    create(process, "one")
+    create(process, "two")
+    make = messages.request(CREATE_TOPICS, 5)
+    topic = make.CreatableTopic(name="three", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    request = make.CreateTopicsRequest(topics=[topic], timeout=1000, validate_only=False)
+    with RawConnection(process) as connection:
+        found = connection.ask(CREATE_TOPICS, 5, request).topics[0]
+    assert (int(found.error_code), "tiered.max.topics" in found.error_message) == (44, True)

@@ -100,7 +100,7 @@ class Broker:
         self.access = Access(self, self.settings)
         self.acls = Acls(self)
         self.audit = AuditLog(self)
-        self.client_quotas = ClientQuotas(self)
+        self.client_quotas = ClientQuotas(clock, lambda: self.settings)
         # Neither connects to anything yet. A URL that is none must leave no lock behind.
         self.database = parts.database or Database.open(options.meta_url)
         store = parts.store or open_store(options.store_url, timeout_ms=self.settings.tiered_store_timeout_ms)

@@ -5,16 +5,18 @@ answer or hold up anybody: the door does. While nobody has a quota of some kind,
 one look-up. What is remembered has a bound: those who were silent longest are forgotten, with what they owe.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tiered.config import BrokerSettings
 from tiered.errors import InvalidRequest
 from tiered.meta import client_quotas
 from tiered.meta.security import ClientQuotaRow
 from tiered.meta.security_tables import NAME_CHARACTERS
 from tiered.rules.quotas import QuotaChange, QuotaEntity, QuotaFilter, QuotaKey, QuotaTable, check_value
 from tiered.rules.token_bucket import TokenBucketState
+from tiered.runtime import Clock
 
 if TYPE_CHECKING:
     from tiered.broker.broker import Broker
@@ -44,8 +46,9 @@ class Buckets:
 class ClientQuotas:
     """One broker's. `take` brings the quotas; `of_client` and `of_address` give what counts for whom asks."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, clock: Clock, settings: Callable[[], BrokerSettings]) -> None:
+        self._clock = clock
+        self._settings = settings
         self._rows: tuple[ClientQuotaRow, ...] = ()
         self._table = QuotaTable()
         self._clients: dict[tuple[str, str], Buckets] = {}
@@ -87,7 +90,7 @@ class ClientQuotas:
         rate = self._table.of_address(ip)
         if rate is None:
             return None
-        settings = self._broker.settings
+        settings = self._settings()
         window_ms = settings.quota_window_num * settings.quota_window_size_seconds * 1000.0
         return self._bucket((QuotaKey.CONNECTION_CREATION_RATE, ip, None), rate, window_ms)
 
@@ -95,7 +98,7 @@ class ClientQuotas:
         effective = self._table.of_client(quota, user, client_id)
         if effective is None:
             return None
-        settings = self._broker.settings
+        settings = self._settings()
         rate = effective.value
         windows, size_s = settings.quota_window_num, settings.quota_window_size_seconds
         if quota is QuotaKey.REQUEST_PERCENTAGE:
@@ -105,7 +108,7 @@ class ClientQuotas:
         return self._bucket((quota, effective.user, effective.client_id), rate, windows * size_s * 1000.0)
 
     def _bucket(self, key: BucketKey, rate: float, window_ms: float) -> TokenBucketState:
-        now_ms = self._broker.clock.monotonic_ms()
+        now_ms = self._clock.monotonic_ms()
         bucket = self._buckets.pop(key, None)
         if bucket is None:
             bucket = TokenBucketState(rate, window_ms=window_ms, now_ms=now_ms)
@@ -136,12 +139,12 @@ class ClientQuotas:
             if part is not None and len(part) > NAME_CHARACTERS:
                 raise InvalidRequest(f"a name of {len(part)} characters; {NAME_CHARACTERS} are possible")
 
-    async def alter(self, changes: Sequence[QuotaChange]) -> None:
-        """Commits all of them, and returns when they count here. Raises InvalidRequest, MetadataUnavailable."""
-        if len(changes) > MAX_CHANGES:
-            raise InvalidRequest(f"{len(changes)} changes of quotas in one request; {MAX_CHANGES} are possible")
-        broker = self._broker
-        await broker.changes.run(lambda: broker.feed.commit(lambda conn: client_quotas.alter(conn, changes)))
+
+async def alter(broker: "Broker", changes: Sequence[QuotaChange]) -> None:
+    """Commits all of them, and returns when they count here. Raises InvalidRequest, MetadataUnavailable."""
+    if len(changes) > MAX_CHANGES:
+        raise InvalidRequest(f"{len(changes)} changes of quotas in one request; {MAX_CHANGES} are possible")
+    await broker.changes.run(lambda: broker.feed.commit(lambda conn: client_quotas.alter(conn, changes)))
 
 
 def _entity(row: ClientQuotaRow) -> QuotaEntity:

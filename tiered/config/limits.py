@@ -3,9 +3,12 @@
 Owns the names, defaults and bounds; `BrokerSettings` has them along with all others. Never decides anything.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 
 from tiered.config.setting import INT_MAX, ConfigType, setting
+from tiered.errors import InvalidConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,3 +44,23 @@ class LimitSettings:
         ConfigType.INT, 50_000, "Topics of the cluster; no more are created beyond them.", minimum=1,
     )
     # fmt: on
+
+    def __post_init__(self) -> None:
+        connections_by_address(self.max_connections_per_ip_overrides)
+
+
+def connections_by_address(texts: Sequence[str]) -> Mapping[str, int]:
+    """What `max.connections.per.ip.overrides` says. Raises InvalidConfig."""
+    found: dict[str, int] = {}
+    for text in texts:
+        host, _, number = text.strip().rpartition(":")
+        try:
+            host = str(ip_address(host.strip("[]")))
+        except ValueError:
+            host = ""
+        if not host or not (number.isascii() and number.isdigit()) or int(number) > INT_MAX:
+            raise InvalidConfig(
+                f"max.connections.per.ip.overrides: {text!r} is no ADDRESS:NUMBER such as 127.0.0.1:100 or [::1]:5"
+            )
+        found[host] = int(number)
+    return found

@@ -43,6 +43,7 @@ class Server:
             clock=self.broker.clock,
             counters=self.broker.counters,
             settings=lambda: self.broker.settings,
+            rate_of=self.broker.client_quotas.of_address,
         )
         self._http = HttpDoor(self.broker)
         self.kafka_address = ("", 0)

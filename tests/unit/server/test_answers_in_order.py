@@ -99,6 +99,8 @@ class Echo:
     def closed(self, connection: Connection) -> None:
         self.ended = True
 
+    def identified(self, connection: Connection, before: object) -> None: ...
+
     def may_grow(self, size_bytes: int) -> bool:
         return True
 

@@ -62,6 +62,7 @@ class Connection:
         "_muted",
         "_outbox",
         "_pool",
+        "_principal",
         "_reading",
         "_requests",
         "_socket",
@@ -80,7 +81,6 @@ class Connection:
         "local_host",
         "local_port",
         "partial_since_ms",
-        "principal",
         "progress_ms",
         "sasl",
     )
@@ -122,8 +122,7 @@ class Connection:
         self.is_broker = False
         """A follower fetches here: it has no quota."""
         self.listener = listener
-        self.principal: Principal | None = None if listener.protocol.uses_sasl else ANONYMOUS
-        """Who this is; None until the client has authenticated."""
+        self._principal: Principal | None = None if listener.protocol.uses_sasl else ANONYMOUS
         self.frame_limit = handler.max_other_frame_bytes
         """What a request may have, but for Produce; less until the client has authenticated."""
         self.sasl: SaslSession | None = None
@@ -145,6 +144,16 @@ class Connection:
     def handling(self) -> bool:
         """A request is being handled now; a long poll counts."""
         return self._requests.any
+
+    @property
+    def principal(self) -> Principal | None:
+        """Who this is; None until the client has authenticated."""
+        return self._principal
+
+    @principal.setter
+    def principal(self, principal: Principal | None) -> None:
+        before, self._principal = self._principal, principal
+        self._handler.identified(self, before)
 
     @property
     def is_muted(self) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from tiered.server.kafka.outbox import Parts
 
 if TYPE_CHECKING:
+    from tiered.rules.principal import Principal
     from tiered.server.kafka.connection import Connection
 
 
@@ -76,6 +77,9 @@ class FrameHandler(Protocol):
 
     def closed(self, connection: "Connection") -> None:
         """`connection` is no more."""
+
+    def identified(self, connection: "Connection", before: "Principal | None") -> None:
+        """`connection` has said who it is, or has become somebody else."""
 
     def may_grow(self, size_bytes: int) -> bool:
         """Whether all connections together may hold `size_bytes` more in unfinished frames."""

@@ -19,8 +19,10 @@ from tiered.config.listeners import ListenerOptions
 from tiered.config.setting import INT_MAX
 from tiered.metrics import CountersState
 from tiered.rules.principal import Principal
+from tiered.rules.quotas import QuotaKey
 from tiered.runtime import Clock, every
 from tiered.server.addresses import address_of, bound_socket
+from tiered.server.kafka.admission import Admission, RateOf
 from tiered.server.kafka.buffers import BufferPool
 from tiered.server.kafka.complaints import Complaints
 from tiered.server.kafka.connection import Connection
@@ -37,6 +39,8 @@ ACCEPTS_A_TURN = 256
 SLOWEST_REQUEST_BYTES_A_MS = 16
 SWEEP_INTERVAL_MS = 5_000
 ACCEPT_PAUSE_S = 0.2
+# Sockets that are held, of addresses over their quota; more are closed at once.
+MAX_RESTING = 1_000
 # Answers in memory that nobody reads, of all connections together; beyond it the slowest readers go.
 MAX_UNSENT_BYTES = 256 << 20
 # A reader that has taken nothing for this long is the first to go when memory is short.
@@ -71,11 +75,13 @@ class KafkaListener:
         clock: Clock,
         counters: CountersState,
         settings: Callable[[], BrokerSettings],
+        rate_of: RateOf = lambda _: None,
     ) -> None:
         self.max_frame_bytes = settings().socket_request_max_bytes
         self.max_other_frame_bytes = min(settings().tiered_request_max_bytes, self.max_frame_bytes)
         self.unsent_bytes = 0
-        self._most_connections = _descriptors_for_connections()
+        most = _descriptors_for_connections()
+        self._admission = Admission(clock=clock, settings=settings, most_descriptors=most, rate_of=rate_of)
         self._dispatch = dispatch
         self._clock = clock
         self._counters = counters
@@ -83,10 +89,11 @@ class KafkaListener:
         self._complaints = Complaints(clock)
         self._pool = BufferPool()
         self._connections: set[Connection] = set()
-        self._by_host: dict[str, int] = {}
         self._bound: list[_Bound] = []
         self._handshakes = 0
         """Sockets that were accepted and are no connections yet; they count as such."""
+        self._resting: set[socket.socket] = set()
+        """Those of addresses that open too many too fast: held for a while, unserved, then closed."""
         self._tasks: asyncio.TaskGroup | None = None
         self._watcher: asyncio.Task[None] | None = None
 
@@ -136,6 +143,8 @@ class KafkaListener:
 
     def _close_doors(self) -> None:
         loop = asyncio.get_running_loop()
+        for sock in list(self._resting):
+            self._end_rest(sock)
         for bound in self._bound:
             if bound.socket.fileno() >= 0:
                 loop.remove_reader(bound.socket.fileno())
@@ -156,15 +165,26 @@ class KafkaListener:
 
     def closed(self, connection: Connection) -> None:
         self._connections.discard(connection)
+        self._admission.identify(connection.principal, None)
         self._left(connection.host)
 
+    def identified(self, connection: Connection, before: Principal | None) -> None:
+        if not self._admission.identify(before, connection.principal):
+            self._counters.connections_refused += 1
+            self.complain(
+                "connection of %s from %s closed: tiered.max.connections.per.user allows no more",
+                connection.principal,
+                connection.host,
+            )
+            connection.close()
+
     def _left(self, host: str) -> None:
-        left = self._by_host[host] - 1
-        if left:
-            self._by_host[host] = left
-        else:
-            del self._by_host[host]
-        self._counters.connections_open = len(self._connections) + self._handshakes
+        self._admission.leave(host)
+        self._counters.connections_open = self._open
+
+    @property
+    def _open(self) -> int:
+        return len(self._connections) + self._handshakes + len(self._resting)
 
     def may_grow(self, size_bytes: int) -> bool:
         limit = self._settings().queued_max_request_bytes
@@ -188,6 +208,10 @@ class KafkaListener:
 
     def _accept(self, bound: _Bound) -> None:
         for _ in range(ACCEPTS_A_TURN):
+            rest_ms = self._admission.rest_ms()
+            if rest_ms > 0.0:
+                self._pause_accepting(bound, rest_ms / 1000.0)
+                return
             try:
                 sock, address = bound.socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -201,32 +225,29 @@ class KafkaListener:
                 return
             self._admit(bound, sock, address[0])
 
-    def _pause_accepting(self, bound: _Bound) -> None:
+    def _pause_accepting(self, bound: _Bound, pause_s: float = ACCEPT_PAUSE_S) -> None:
         """The socket stays readable while nobody can be accepted: without a pause the loop would spin."""
         loop = asyncio.get_running_loop()
         loop.remove_reader(bound.socket.fileno())
-        loop.call_later(ACCEPT_PAUSE_S, self._resume_accepting, bound)
+        loop.call_later(pause_s, self._resume_accepting, bound)
 
     def _resume_accepting(self, bound: _Bound) -> None:
         if bound.socket.fileno() >= 0:
             asyncio.get_running_loop().add_reader(bound.socket.fileno(), self._accept, bound)
 
     def _admit(self, bound: _Bound, sock: socket.socket, host: str) -> None:
-        count = self._by_host.get(host, 0)
-        settings = self._settings()
-        most = min(settings.max_connections, self._most_connections)
-        is_open = len(self._connections) + self._handshakes
-        if is_open >= most or count >= settings.max_connections_per_ip:
+        is_open = self._open
+        why = self._admission.refusal(host, is_open)
+        if why is not None:
             self._counters.connections_refused += 1
-            self.complain(
-                "connection from %s refused: %d are open, and max.connections, max.connections.per.ip or the limit of "
-                "open files allows no more",
-                host,
-                is_open,
-            )
+            self.complain("connection from %s refused: %d are open, and %s", host, is_open, why)
             sock.close()
             return
-        self._by_host[host] = count + 1
+        rest_ms = self._admission.accepted(host)
+        if rest_ms > 0.0:
+            self._rest(sock, host, rest_ms)
+            return
+        self._admission.enter(host)
         self._counters.connections_opened += 1
         self._counters.connections_open = is_open + 1
         if bound.tls is None:
@@ -240,6 +261,23 @@ class KafkaListener:
             lambda stream, principal: self._secured(bound, stream, host, principal),
             lambda why: self._not_secured(bound, host, why),
         )
+
+    def _rest(self, sock: socket.socket, host: str, rest_ms: float) -> None:
+        """Holds the socket for so long, or the client would come again at once; then closes it."""
+        quota = str(QuotaKey.CONNECTION_CREATION_RATE)
+        self._counters.throttles[quota] += 1
+        self._counters.throttled_ms[quota] += rest_ms
+        self._counters.connections_refused += 1
+        self.complain("connection from %s refused: its address opens more than connection_creation_rate", host)
+        if len(self._resting) >= MAX_RESTING:
+            sock.close()
+            return
+        self._resting.add(sock)
+        asyncio.get_running_loop().call_later(rest_ms / 1000.0, self._end_rest, sock)
+
+    def _end_rest(self, sock: socket.socket) -> None:
+        self._resting.discard(sock)
+        sock.close()
 
     def _secured(self, bound: _Bound, stream: TlsStream, host: str, principal: Principal) -> None:
         self._handshakes -= 1
@@ -275,6 +313,8 @@ class KafkaListener:
             if connection.sasl is not None and now_ms > connection.sasl.deadline_s * 1000.0:
                 self.complain("connection from %s closed: it did not log in in time", connection.host)
                 connection.close()
+                continue
+            if connection.is_muted:
                 continue
             since_ms = connection.partial_since_ms
             if since_ms is not None and not connection.busy:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import Any
 
+from tiered.broker import client_quotas
 from tiered.errors import InvalidRequest, TieredError, UnsupportedVersion
 from tiered.rules.acl import Operation
 from tiered.rules.quotas import DEFAULT, MatchType, QuotaChange, QuotaEntity, QuotaFilter
@@ -88,7 +89,7 @@ async def alter(context: Context, request: Any, reply: Any) -> Any:
         changes += [QuotaChange(entity=entity, quota=name, value=value) for name, value in values.items()]
     if changes and not request.validate_only:
         try:
-            await quotas.alter(changes)
+            await client_quotas.alter(context.broker, changes)
         except TieredError as error:
             errors = [error if at in changed else each for at, each in enumerate(errors)]
     return reply.AlterClientQuotasResponse(

@@ -1,0 +1,111 @@
+"""Who may connect now: caps by address, by user and in all, and how fast connections may come.
+
+Owns these counts. Must never touch a socket: the listener closes, holds or serves what this says.
+"""
+
+from collections.abc import Callable, Mapping
+
+from tiered.config import BrokerSettings
+from tiered.config.limits import connections_by_address
+from tiered.config.setting import INT_MAX
+from tiered.rules.principal import ANONYMOUS, Principal
+from tiered.rules.token_bucket import TokenBucketState
+from tiered.runtime import Clock
+
+# An IPv4 client of a listener on `::` has its address in this form.
+MAPPED_IPV4 = "::ffff:"
+
+RateOf = Callable[[str], TokenBucketState | None]
+"""Of an address: the bucket of its connections, or None."""
+
+
+class Admission:
+    """The counts of all listeners of one broker."""
+
+    def __init__(
+        self, *, clock: Clock, settings: Callable[[], BrokerSettings], most_descriptors: int, rate_of: RateOf
+    ) -> None:
+        self._clock = clock
+        self._settings = settings
+        self._most_descriptors = most_descriptors
+        self._rate_of = rate_of
+        self._by_host: dict[str, int] = {}
+        self._by_user: dict[Principal, int] = {}
+        self._override_texts: tuple[str, ...] = ()
+        self._overrides: Mapping[str, int] = {}
+        self._all: TokenBucketState | None = None
+
+    # Caps
+
+    def refusal(self, host: str, is_open: int) -> str | None:
+        """Why one more from this address cannot be served beside so many; None when it can."""
+        settings = self._settings()
+        if is_open >= min(settings.max_connections, self._most_descriptors):
+            return "max.connections or the limit of open files allows no more"
+        if self._by_host.get(host, 0) >= self._most_from(settings, host):
+            return "max.connections.per.ip or its overrides allow no more from there"
+        return None
+
+    def _most_from(self, settings: BrokerSettings, host: str) -> int:
+        texts = settings.max_connections_per_ip_overrides
+        if texts is not self._override_texts:
+            self._override_texts, self._overrides = texts, connections_by_address(texts)
+        return self._overrides.get(address(host), settings.max_connections_per_ip)
+
+    def enter(self, host: str) -> None:
+        self._by_host[host] = self._by_host.get(host, 0) + 1
+
+    def leave(self, host: str) -> None:
+        left = self._by_host[host] - 1
+        if left:
+            self._by_host[host] = left
+        else:
+            del self._by_host[host]
+
+    def identify(self, before: Principal | None, after: Principal | None) -> bool:
+        """A connection is somebody else's now, or nobody's. False when this user has more than may be."""
+        if before == after:
+            return True
+        if before is not None and before != ANONYMOUS:
+            left = self._by_user[before] - 1
+            if left:
+                self._by_user[before] = left
+            else:
+                del self._by_user[before]
+        if after is None or after == ANONYMOUS:
+            return True
+        count = self._by_user[after] = self._by_user.get(after, 0) + 1
+        return count <= self._settings().tiered_max_connections_per_user
+
+    # Rates
+
+    def rest_ms(self) -> float:
+        """How long nobody is to be accepted, by `max.connection.creation.rate`; they wait in the system's backlog."""
+        bucket = self._of_all()
+        return 0.0 if bucket is None else bucket.rest_ms(self._clock.monotonic_ms())
+
+    def accepted(self, host: str) -> float:
+        """Counts one more; how long it must rest, unserved, by the quota of its address (KIP-612)."""
+        now_ms = self._clock.monotonic_ms()
+        bucket = self._of_all()
+        if bucket is not None:
+            bucket.take(1.0, now_ms)
+        of_address = self._rate_of(address(host))
+        return 0.0 if of_address is None else of_address.take(1.0, now_ms)
+
+    def _of_all(self) -> TokenBucketState | None:
+        settings = self._settings()
+        rate = settings.max_connection_creation_rate
+        if rate == INT_MAX:
+            self._all = None
+        elif self._all is None:
+            window_ms = settings.quota_window_num * settings.quota_window_size_seconds * 1000.0
+            self._all = TokenBucketState(rate, window_ms=window_ms, now_ms=self._clock.monotonic_ms())
+        elif self._all.rate_per_s != rate:
+            self._all.change_rate(rate, self._clock.monotonic_ms())
+        return self._all
+
+
+def address(host: str) -> str:
+    """The address as quotas and overrides name it."""
+    return host.removeprefix(MAPPED_IPV4)
