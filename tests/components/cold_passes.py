@@ -47,7 +47,19 @@ def compact(
     before_swap: Callable[[int], None] = lambda _wave: None,
 ) -> ColdCompactionState:
     """One pass over the topic, due or not. `before_swap` is called with a wave's number when its objects are stored."""
-    database, store = Database.open(c.sql_url), open_store(c.store_url)
+    return compact_store(c.sql_url, c.store_url, topic, wave_bytes=wave_bytes, before_swap=before_swap)
+
+
+def compact_store(
+    sql_url: str,
+    store_url: str,
+    topic: str,
+    *,
+    wave_bytes: int = SMALL_WAVE_BYTES,
+    before_swap: Callable[[int], None] = lambda _wave: None,
+) -> ColdCompactionState:
+    """The same of a cluster whose addresses alone are known, as in a process of its own."""
+    database, store = Database.open(sql_url), open_store(store_url)
     try:
         job = ColdCompaction(database, store)
         found = job.look([topic])

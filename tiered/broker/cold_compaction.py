@@ -77,10 +77,9 @@ class ColdPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What there is to do, at `now_ms` of the database's clock."""
+    """What there is to do."""
 
     cluster_id: str
-    now_ms: int
     upload_timeout_ms: int
     partitions: tuple[ColdPartition, ...]
 
@@ -119,15 +118,23 @@ class ColdCompaction:
 
     def look(self, names: Collection[str] | None = None) -> Found:
         """Every partition of the compacted topics, or of those of these names. Raises UnknownTopicOrPartition."""
-        found = self._database.run_sync(lambda conn: _look(conn, names))
+        wanted = self._database.run_sync(partial(_wanted, names=names))
         checkpoint = checkpoints.read_cluster_checkpoint(self._store)
-        if checkpoint is None or checkpoint.cluster_id != found.cluster_id:
+        if checkpoint is None or checkpoint.cluster_id != wanted.cluster_id:
             whose = "nothing of a cluster" if checkpoint is None else f"the objects of cluster {checkpoint.cluster_id}"
             raise InvalidConfig(
-                f"{self._store.url} holds {whose}, and the database describes cluster {found.cluster_id}: give the "
+                f"{self._store.url} holds {whose}, and the database describes cluster {wanted.cluster_id}: give the "
                 "store and the database that the brokers have"
             )
-        return found
+        # One transaction for each: with SQLite, brokers wait for it.
+        looked = [
+            self._database.run_sync(partial(_partition, where=where, wanted=wanted)) for where in wanted.partitions
+        ]
+        return Found(
+            cluster_id=wanted.cluster_id,
+            upload_timeout_ms=wanted.upload_timeout_ms,
+            partitions=tuple(each for each in looked if each is not None),
+        )
 
     def waves(
         self, chosen: Sequence[ColdPartition], *, wave_bytes: int
@@ -153,9 +160,11 @@ class ColdCompaction:
     def begin(self, found: Found, wave: Sequence[tuple[ColdPartition, SegmentRow]]) -> list[Order]:
         """What to rewrite, with its rows planned. A partition of which a segment is gone by now has failed."""
         orders: list[Order] = []
+        # What goes in this wave is there for readers until now, so tombstones count from now.
+        now_ms = self._database.run_sync(database_now_ms)
         for partition in _partitions_of(each for each, _ in wave):
             rows = [row for each, row in wave if each is partition]
-            some = self._orders(found, partition, rows)
+            some = self._orders(found, partition, rows, now_ms)
             new = [
                 NewObject(before=each.row, object_id=each.object_id, object_key=each.rewrite.object_key)
                 for each in some
@@ -239,7 +248,7 @@ class ColdCompaction:
             else:
                 return
 
-    def _orders(self, found: Found, partition: ColdPartition, rows: Sequence[SegmentRow]) -> list[Order]:
+    def _orders(self, found: Found, partition: ColdPartition, rows: Sequence[SegmentRow], now_ms: int) -> list[Order]:
         last_offsets = self._last_offsets(partition)
         orders = []
         for row in rows:
@@ -260,7 +269,7 @@ class ColdCompaction:
                     object_id,
                 ),
                 chunk_bytes=partition.config.tiered_chunk_bytes,
-                now_ms=found.now_ms,
+                now_ms=now_ms,
                 delete_retention_ms=partition.config.delete_retention_ms,
                 timeout_ms=found.upload_timeout_ms,
                 last_offsets=last_offsets,
@@ -280,7 +289,19 @@ class ColdCompaction:
         log.warning("%s: nothing more of it is compacted in this run: %s", partition.name, error)
 
 
-def _look(conn: Connection, names: Collection[str] | None) -> Found:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """What a run is about, before any of its segments was looked at."""
+
+    cluster_id: str
+    now_ms: int
+    upload_timeout_ms: int
+    topics: Mapping[UUID, tuple[TopicRow, TopicConfig]]
+    partitions: tuple[PartitionRow, ...]
+    snapshots: tuple[PinRow, ...]
+
+
+def _wanted(conn: Connection, names: Collection[str] | None) -> _Wanted:
     stored = settings.load_all(conn)
     broker_settings = BrokerSettings.of(dynamic_default=stored.get(None, {}))
     living = {row.name: row for row in topics.load_all(conn) if row.deleted_at_ms is None}
@@ -291,36 +312,27 @@ def _look(conn: Connection, names: Collection[str] | None) -> Found:
     for name in names or ():
         if not configs[name].is_compacted:
             raise InvalidConfig(f"topic {name} has no cleanup.policy=compact: nothing of it may be removed by key")
-    wanted = {row.topic_id: row for name, row in living.items() if configs[name].is_compacted}
-    if names is not None:
-        wanted = {topic_id: row for topic_id, row in wanted.items() if row.name in names}
-    now_ms = database_now_ms(conn)
-    snapshots = pins.list_live(conn, named=True)
-    found = [
-        _partition(conn, wanted[row.topic_id], configs[wanted[row.topic_id].name], row, snapshots, now_ms)
-        for row in partitions.load_all(conn)
-        if row.topic_id in wanted
-    ]
-    return Found(
+    wanted = {
+        row.topic_id: (row, configs[name])
+        for name, row in living.items()
+        if configs[name].is_compacted and (names is None or name in names)
+    }
+    return _Wanted(
         cluster_id=cluster.load(conn).cluster_id,
-        now_ms=now_ms,
+        now_ms=database_now_ms(conn),
         upload_timeout_ms=broker_settings.tiered_upload_timeout_ms,
-        partitions=tuple(each for each in found if each is not None),
+        topics=wanted,
+        partitions=tuple(row for row in partitions.load_all(conn) if row.topic_id in wanted),
+        snapshots=pins.list_live(conn, named=True),
     )
 
 
-def _partition(
-    conn: Connection,
-    topic: TopicRow,
-    config: TopicConfig,
-    where: PartitionRow,
-    snapshots: Sequence[PinRow],
-    now_ms: int,
-) -> ColdPartition | None:
+def _partition(conn: Connection, where: PartitionRow, wanted: _Wanted) -> ColdPartition | None:
+    topic, config = wanted.topics[where.topic_id]
     rows = segments.list_committed(conn, where.topic_id, where.partition, from_offset=where.log_start_offset)
     if not rows:
         return None
-    free, held_by = _before_snapshots(rows, where, snapshots)
+    free, held_by = _before_snapshots(rows, where, wanted.snapshots)
     end_offset = free[-1].end_offset if free else rows[0].base_offset
     due = compaction.due(
         [
@@ -341,7 +353,7 @@ def _partition(
         min_dirty_ratio=config.min_cleanable_dirty_ratio,
         min_lag_ms=config.min_compaction_lag_ms,
         max_lag_ms=config.max_compaction_lag_ms,
-        now_ms=now_ms,
+        now_ms=wanted.now_ms,
     )
     return ColdPartition(
         topic=topic,
