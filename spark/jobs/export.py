@@ -25,7 +25,7 @@ from pyspark_tiered.catalogue import open_catalogue
 from pyspark_tiered.iceberg_table import BAD_SUFFIX, Exported
 from pyspark_tiered.job_arguments import as_json, parsed_options, source_arguments
 from pyspark_tiered.job_run import watched
-from pyspark_tiered.job_waves import WAVE_BYTES, Wave, ranges_of, waves_of
+from pyspark_tiered.job_waves import WAVE_BYTES, Wave, held_ranges, waves_of
 from pyspark_tiered.plan import OffsetRange, Split
 from pyspark_tiered.value_schema import ValueFormat, ValueSchema
 from tiered.cli.arguments import Parser
@@ -146,10 +146,12 @@ class Export:
 
     def run(self) -> dict[str, Any]:
         """The summary, when everything up to the end is committed. Raises `LostRace`, and what stores raise."""
-        with open_catalogue(self._options) as catalogue:
-            before = iceberg_table.exported(self._table)
-            begun = {} if before is None else {(before.topic, number): end for number, end in before.offsets.items()}
-            ranges = ranges_of(catalogue, self._options, begun)
+        before = iceberg_table.exported(self._table)
+        begun = {} if before is None else {(before.topic, number): end for number, end in before.offsets.items()}
+        with (
+            open_catalogue(self._options) as catalogue,
+            held_ranges(catalogue, self._options, begun) as ranges,
+        ):
             self._check_topic(before, ranges)
             reached = dict(before.offsets) if before is not None else {}
             total = sum(each.end_offset - each.start_offset for each in ranges)

@@ -22,7 +22,8 @@ from pyspark.sql import functions as f
 from pyspark_tiered.catalogue import open_catalogue
 from pyspark_tiered.job_arguments import as_json, frame_of, parsed_options, source_arguments, source_options
 from pyspark_tiered.job_run import stages, watched
-from pyspark_tiered.job_waves import WAVE_BYTES, Wave, ranges_of, waves_of
+from pyspark_tiered.job_waves import WAVE_BYTES, Wave, held_ranges, waves_of
+from pyspark_tiered.plan import OffsetRange
 from tiered.cli.arguments import Parser
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.main import ended
@@ -126,8 +127,7 @@ def _to_topic(spark: SparkSession, arguments: argparse.Namespace) -> dict[str, A
     options = parsed_options(arguments, includeHeaders="true")
     throttle = Throttle(records_per_second=arguments.records_per_second, bytes_per_second=arguments.bytes_per_second)
     records, size_bytes = spark.sparkContext.accumulator(0), spark.sparkContext.accumulator(0)
-    with open_catalogue(options) as catalogue:
-        ranges = ranges_of(catalogue, options)
+    with open_catalogue(options) as catalogue, held_ranges(catalogue, options) as ranges:
         total = sum(each.end_offset - each.start_offset for each in ranges)
         reached = {each.view.partition: each.start_offset for each in ranges}
         with long_work(total, counted(total, "offset"), in_bytes=False) as show:
@@ -206,10 +206,23 @@ def _to_parquet(spark: SparkSession, arguments: argparse.Namespace) -> dict[str,
     if arguments.records_per_second or arguments.bytes_per_second:
         raise UsageError("--records-per-second and --bytes-per-second belong to --to-topic: files need no throttle")
     options = parsed_options(arguments)
-    with open_catalogue(options) as catalogue:  # Offsets are fixed once, so that the summary is of what was read.
-        ranges = ranges_of(catalogue, options)
+    with open_catalogue(options) as catalogue, held_ranges(catalogue, options) as ranges:
+        observation = _write_parquet(spark, arguments, ranges)
+    return {
+        "topic": arguments.topic,
+        "to_parquet": arguments.to_parquet,
+        "partitioned_by": list(PERIODS[arguments.partition_by]),
+        "ranges": as_json(ranges),
+        "records": int(observation.get["records"]),
+        "bytes": int(observation.get["bytes"] or 0),
+    }
+
+
+def _write_parquet(spark: SparkSession, arguments: argparse.Namespace, ranges: Sequence[OffsetRange]) -> Observation:
+    """Counts of what was written. The offsets are fixed, so that the summary is of what was read."""
     found = source_options(arguments, includeHeaders=str(arguments.headers).lower())
-    fixed = {name: value for name, value in found.items() if not name.startswith(("starting", "ending"))}
+    # Here the job itself holds what is read.
+    fixed = {name: value for name, value in found.items() if not name.startswith(("starting", "ending", "catalog"))}
     for name, which in (("startingOffsets", "start_offset"), ("endingOffsets", "end_offset")):
         fixed[name] = json.dumps({arguments.topic: {str(each.view.partition): getattr(each, which) for each in ranges}})
     observation = Observation()
@@ -232,14 +245,7 @@ def _to_parquet(spark: SparkSession, arguments: argparse.Namespace) -> dict[str,
     with long_work(total, counted(total, "offset"), in_bytes=False) as show:
         write = frame.write.partitionBy(*names).mode("append" if arguments.append else "errorifexists")
         watched(lambda: write.parquet(arguments.to_parquet), lambda: show(0, stages(spark)))
-    return {
-        "topic": arguments.topic,
-        "to_parquet": arguments.to_parquet,
-        "partitioned_by": list(names),
-        "ranges": as_json(ranges),
-        "records": int(observation.get["records"]),
-        "bytes": int(observation.get["bytes"] or 0),
-    }
+    return observation
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from pyspark_tiered.catalogue import Catalogue, open_catalogue
@@ -60,10 +61,13 @@ class TaskOptions:
 
     def read(self, split: Split) -> Iterator["pa.RecordBatch"]:
         """The rows of one split; what is held for the query is renewed meanwhile."""
-        keep_freed_memory()
+        is_worker = TaskContext.get() is not None
+        if is_worker:
+            keep_freed_memory()
         with self.held.renewed():
             yield from self._read(split)
-        settle()
+        if is_worker:
+            settle()
 
     def _read(self, split: Split) -> Iterator["pa.RecordBatch"]:
         pure = os.environ.get("TIERED_PURE") == "1"

@@ -32,6 +32,9 @@ def source_arguments(parser: argparse.ArgumentParser, *, with_start: bool = True
     source.add_argument(
         "--bootstrap", metavar="HOST:PORT,…", help="brokers, for the tail; without --store for all of it"
     )
+    source.add_argument(
+        "--catalog", metavar="URL,…", help="brokers' HTTP addresses: pins hold what is read until the job ends"
+    )
     source.add_argument("--topic", required=True, help="the topic to read")
     source.add_argument("--partitions", metavar="N,N", help="these partitions alone")
     if with_start:
@@ -54,6 +57,8 @@ def source_options(arguments: argparse.Namespace, **more: str) -> dict[str, str]
         options["store"] = arguments.store
     if arguments.bootstrap:
         options["kafka.bootstrap.servers"] = arguments.bootstrap
+    if arguments.catalog:
+        options["catalog"] = arguments.catalog
     if arguments.partitions:
         try:
             numbers = [int(each) for each in str(arguments.partitions).split(",")]

@@ -6,10 +6,12 @@ have no offsets before they are read.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark_tiered.batch import plan_ranges, report_loss
 from pyspark_tiered.catalogue import Catalogue
+from pyspark_tiered.holding import BatchHold
 from pyspark_tiered.options import Options
 from pyspark_tiered.plan import TAIL_SPLIT_RECORDS, OffsetRange, OffsetVector, Split, TopicAndPartition, fit, parts
 
@@ -32,18 +34,32 @@ class Wave:
         return list(found.values())
 
 
-def ranges_of(catalogue: Catalogue, options: Options, begun: OffsetVector | None = None) -> list[OffsetRange]:
+@contextmanager
+def held_ranges(
+    catalogue: Catalogue, options: Options, begun: OffsetVector | None = None
+) -> Iterator[list[OffsetRange]]:
     """What there is to do: from the options' start, or from where `begun` has a partition, to the options' end.
 
-    Raises `InvalidConfig`, `OffsetOutOfRange` (data loss) and store errors.
+    Where the options name a catalogue, retention leaves all of it until the block ends. Raises `InvalidConfig`,
+    `OffsetOutOfRange` (data loss), store errors, and what `PinDoor` raises.
     """
-    views = catalogue.views()
+    hold = BatchHold(options.catalog)
+    try:
+        ranges = _ranges(catalogue, options, begun or {}, hold)
+        with hold.keep(ranges).renewed():
+            yield ranges
+    finally:
+        hold.give_up()
+
+
+def _ranges(catalogue: Catalogue, options: Options, begun: OffsetVector, hold: BatchHold) -> list[OffsetRange]:
+    views = hold.take_all(catalogue.views())
     starts = catalogue.resolve(options.starting, views, option="startingOffsets", no_match=options.no_timestamp_match)
     ends = catalogue.resolve(options.ending, views, option="endingOffsets", no_match="latest")
     ranges: list[OffsetRange] = []
     lost: list[str] = []
     for key, view in views.items():
-        start = (begun or {}).get(key, starts[key])
+        start = begun.get(key, starts[key])
         fitted, missing = fit(view, start, max(start, ends[key]))
         ranges.append(fitted)
         lost += missing

@@ -6,7 +6,7 @@ import pytest
 
 from pyspark_tiered import job_arguments
 from pyspark_tiered.catalogue import open_catalogue
-from pyspark_tiered.job_waves import ranges_of, waves_of
+from pyspark_tiered.job_waves import held_ranges, waves_of
 from pyspark_tiered.options import parse_options
 from pyspark_tiered.value_schema import ValueFormat, ValueSchema
 from tests.spark.bucket import Bucket, batches_of, records
@@ -21,8 +21,8 @@ def test_every_offset_is_in_one_wave_and_waves_end_where_segments_do(bucket: Buc
     bucket.publish()
     options = parse_options({"store": bucket.url, "subscribe": "orders"}, streaming=False)
     reached = {0: 20, 1: 0}
-    with open_catalogue(options) as catalogue:
-        ranges = ranges_of(catalogue, options, {("orders", 0): 20})
+    begun = {("orders", 0): 20}
+    with open_catalogue(options) as catalogue, held_ranges(catalogue, options, begun) as ranges:
         for wave in waves_of(catalogue, options, ranges, wave_bytes=wave_bytes):
             assert {split.partition for split in wave.splits} == {each.view.partition for each in wave.ranges}
             for each in wave.ranges:
@@ -47,6 +47,7 @@ def arguments(*words: str) -> argparse.Namespace:
         (["--from", "2026-01-31"], {"startingTimestamp": "1769817600000"}),
         (["--to", "2026-01-31T12:00+02:00"], {"endingTimestamp": "1769853600000"}),
         (["--from", "1769817600000"], {"startingTimestamp": "1769817600000"}),
+        (["--catalog", "http://broker:8080"], {"catalog": "http://broker:8080"}),
     ],
 )
 def test_a_range_may_be_said_in_words_times_and_offsets(words: list[str], meant: dict[str, str]) -> None:

@@ -14,9 +14,11 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pyspark_tiered import pins
-from pyspark_tiered.batch import BatchReader
+from pyspark_tiered.batch import BatchReader, TaskOptions
 from pyspark_tiered.broker_thread import BrokerThread
+from pyspark_tiered.catalogue import open_catalogue
 from pyspark_tiered.client_options import ClientOptions
+from pyspark_tiered.job_waves import held_ranges, waves_of
 from pyspark_tiered.options import parse_options
 from pyspark_tiered.stream import StreamReader
 from pyspark_tiered.write import write_rows
@@ -101,6 +103,24 @@ def reader(broker: LocalCluster, topic: str | None, **more: str) -> BatchReader:
 
 def offsets_of(batches: Iterator[pa.RecordBatch]) -> list[int]:
     return [offset for batch in batches for offset in batch.column(0).to_pylist()]
+
+
+def test_retention_waits_for_a_job_until_it_ends(broker: LocalCluster, topic: str) -> None:
+    given = options_of(broker, topic, catalog=broker.http_url, startingOffsets=f'{{"{topic}":{{"0":9}}}}')
+    options = parse_options(given, streaming=False)
+    task = TaskOptions(options=options, columns=("offset",))
+    found = []
+    with open_catalogue(options) as catalogue, held_ranges(catalogue, options) as ranges:
+        assert held(broker) == [(9, 40)]
+        expire(broker, topic)
+        eventually(lambda: log_start(broker, topic) >= 7)
+        for wave in waves_of(catalogue, options, ranges, wave_bytes=20_000):
+            found += [offset for split in wave.splits for offset in offsets_of(task.read(split))]
+            time.sleep(TTL_MS / 1000)  # All of them take longer than one life of the pin.
+        assert log_start(broker, topic) <= 9
+    assert sorted(found) == list(range(9, 40))
+    assert held(broker) == []
+    eventually(lambda: log_start(broker, topic) >= 30)
 
 
 def test_retention_waits_for_a_batch_that_holds_a_pin(broker: LocalCluster, topic: str) -> None:

@@ -14,7 +14,7 @@ from pyspark_tiered.worker_memory import keep_freed_memory
 kept = sys.argv[1] == "kept" and keep_freed_memory()
 zeros = os.open("/dev/zero", os.O_RDONLY)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for task in range(4):
+for task in range(12):
     with ThreadPoolExecutor(4) as threads:
         waiting = deque()
         for piece in range(10):
