@@ -8,6 +8,7 @@ import argparse
 import os
 
 import tiered
+from tiered.cli.acl_arguments import add_acls
 from tiered.cli.arguments import (
     Commands,
     Parser,
@@ -53,6 +54,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_groups(commands)
     add_brokers(commands)
     add_cluster(commands)
+    add_acls(commands)
     add_quotas(commands)
     add_store_commands(commands)
     _add_doctor(commands)

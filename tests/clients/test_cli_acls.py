@@ -1,0 +1,67 @@
+"""`tiered acls` against a broker: what it adds it lists and removes, and what cannot be meant it says."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.broker_process import BrokerProcess
+from tests.clients.test_cli import Tiered
+
+
+@pytest.fixture(scope="module")
+def tiered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiered]:
+    settings = ("--set", "tiered.authorizer=acl", "--set", "super.users=User:ANONYMOUS")
+    process = BrokerProcess(tmp_path_factory.mktemp("acls") / "data", *settings).start()
+    yield Tiered(process)
+    process.ensure_stopped()
+
+
+def rules(tiered: Tiered, *options: str) -> set[tuple[str, ...]]:
+    found = tiered.json("acls", "list", *options)
+    words = ("resource_type", "resource_name", "pattern_type", "principal", "operation", "permission")
+    return {tuple(each[word] for word in words) for each in found}
+
+
+def test_what_is_added_is_listed_and_removed(tiered: Tiered) -> None:
+    tiered.out("acls", "add", "--principal", "User:ann", "--producer", "--topic", "orders", "--transactional-id", "tx")
+    tiered.out("acls", "add", "--principal", "User:bob", "--consumer", "--topic", "ord", "--group", "g", "--prefixed")
+    tiered.out(
+        "acls", "add", "--principal", "User:*", "--deny", "--operation", "delete", "--topic", "*", "--host", "::1"
+    )
+    tiered.out("acls", "add", "--principal", "User:ann", "--operation", "alter-configs", "--cluster")
+    assert rules(tiered, "--principal", "User:ann") == {
+        ("TOPIC", "orders", "LITERAL", "User:ann", "WRITE", "ALLOW"),
+        ("TOPIC", "orders", "LITERAL", "User:ann", "DESCRIBE", "ALLOW"),
+        ("TOPIC", "orders", "LITERAL", "User:ann", "CREATE", "ALLOW"),
+        ("TRANSACTIONAL_ID", "tx", "LITERAL", "User:ann", "WRITE", "ALLOW"),
+        ("TRANSACTIONAL_ID", "tx", "LITERAL", "User:ann", "DESCRIBE", "ALLOW"),
+        ("CLUSTER", "kafka-cluster", "LITERAL", "User:ann", "ALTER_CONFIGS", "ALLOW"),
+    }
+    assert rules(tiered, "--topic", "orders", "--match", "--operation", "read") == {
+        ("TOPIC", "ord", "PREFIXED", "User:bob", "READ", "ALLOW")
+    }
+    assert rules(tiered, "--deny") == {("TOPIC", "*", "LITERAL", "User:*", "DELETE", "DENY")}
+    lines = tiered.out("acls", "list", "--deny").decode().splitlines()
+    assert [line.split() for line in lines] == [
+        ["RESOURCE", "NAME", "PATTERN", "PRINCIPAL", "HOST", "OPERATION", "PERMISSION"],
+        ["TOPIC", "*", "LITERAL", "User:*", "::1", "DELETE", "DENY"],
+    ]
+    before = rules(tiered)
+    tiered.out("acls", "remove", "--principal", "User:bob", "--dry-run")
+    assert rules(tiered) == before
+    gone = tiered.json("acls", "remove", "--principal", "User:bob")
+    assert len(gone) == 3
+    assert rules(tiered, "--principal", "User:bob") == set()
+    tiered.out("acls", "remove", "--all")
+    assert tiered.out("acls", "list") == b"no rules; `tiered acls add` makes one\n"
+
+
+def test_what_cannot_be_meant_is_said_and_nothing_is_done(tiered: Tiered) -> None:
+    someone = ("acls", "add", "--principal", "User:x")
+    assert "say on what" in tiered.failure(*someone, "--operation", "read", code=2)
+    assert "say what" in tiered.failure(*someone, "--topic", "t", code=2)
+    assert "needs a --topic and a --group" in tiered.failure(*someone, "--consumer", "--topic", "t", code=2)
+    assert "--all" in tiered.failure("acls", "remove", code=2)
+    assert "no IP address" in tiered.failure(*someone, "--topic", "t", "--operation", "read", "--host", "a.name")
+    assert "KIND:NAME" in tiered.failure("acls", "add", "--principal", "x", "--topic", "t", "--operation", "read")
+    assert rules(tiered) == set()
