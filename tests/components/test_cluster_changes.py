@@ -101,7 +101,7 @@ def test_a_broker_that_joins_later_is_known_to_all_and_gets_new_partitions(broke
 
 def test_a_broker_that_others_could_not_reach_is_refused(brokers: Brokers) -> None:
     fifth = brokers.add(5)
-    fifth.arguments += ["--kafka", "0.0.0.0:0"]
+    fifth.arguments += ["--kafka", "0.0.0.0:0", "--insecure"]
     with pytest.raises(AssertionError, match="--advertise HOST:PORT"):
         fifth.start()
     assert 5 not in brokers.registered()

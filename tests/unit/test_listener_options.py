@@ -91,3 +91,46 @@ def test_what_is_set_for_one_listener_wins_for_it_alone() -> None:
 def test_listeners_that_cannot_be_meant_are_refused(given: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidConfig, match=words):
         options(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "refused"),
+    [
+        ({"kafka": "0.0.0.0:9092"}, True),
+        ({"kafka": "[::]:9092"}, True),
+        ({"kafka": "broker.example:9092"}, True),
+        ({"http": "10.0.0.1:8080"}, True),
+        ({"http": "https://10.0.0.1:8080", "set": [KEYSTORE]}, True),
+        ({"listener": ["A=SSL://10.0.0.1:9093"], "set": [KEYSTORE]}, True),
+        ({"kafka": "127.0.0.2:9092", "http": "localhost:8080"}, False),
+        ({"kafka": "0.0.0.0:9092", "http": "0.0.0.0:8080", "insecure": True}, False),
+        (
+            {
+                "listener": ["A=SSL://10.0.0.1:9093"],
+                "http": "https://10.0.0.1:8080",
+                "set": [KEYSTORE, "ssl.client.auth=required", "ssl.truststore.location=/ca.pem"],
+            },
+            False,
+        ),
+        ({"listener": ["A=SASL_SSL://10.0.0.1:9093"], "set": [KEYSTORE]}, False),
+    ],
+)
+def test_who_is_not_on_this_machine_must_say_who_they_are_or_nobody_is_let_in(
+    given: dict[str, Any], refused: bool
+) -> None:
+    if not refused:
+        assert options(**given).listeners
+        return
+    with pytest.raises(InvalidConfig, match="say --insecure where the network itself is closed"):
+        options(**given)
+
+
+def test_the_http_door_has_certificates_of_its_own_where_they_are_given() -> None:
+    told = options(
+        http="https://127.0.0.1:8443",
+        listener=[SECURE],
+        set=[KEYSTORE, "http.ssl.keystore.location=/http.pem"],
+    )
+    assert told.http_tls is not None
+    assert told.http_tls.material.files == (Path("/http.pem"),)
+    assert (told.http_host, told.http_port) == ("127.0.0.1", 8443)

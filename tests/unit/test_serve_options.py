@@ -67,11 +67,11 @@ def test_data_folder_of_any_name_holds_its_own_catalogue_and_objects(tmp_path: P
 @pytest.mark.parametrize(
     ("argv", "environ", "toml", "port"),
     [
-        (["--kafka", "h:1"], {"TIERED_KAFKA": "h:2"}, {"kafka": "h:3"}, 1),
-        ([], {"TIERED_KAFKA": "h:2"}, {"kafka": "h:3"}, 2),
-        ([], {}, {"kafka": "h:3"}, 3),
+        (["--kafka", "localhost:1"], {"TIERED_KAFKA": "localhost:2"}, {"kafka": "localhost:3"}, 1),
+        ([], {"TIERED_KAFKA": "localhost:2"}, {"kafka": "localhost:3"}, 2),
+        ([], {}, {"kafka": "localhost:3"}, 3),
         ([], {}, {}, 9092),
-        (["--kafka", "h:0"], {}, {}, 0),
+        (["--kafka", "localhost:0"], {}, {}, 0),
     ],
 )
 def test_flag_wins_over_environment_over_file_over_default(

@@ -21,7 +21,7 @@ from tiered.errors import InvalidConfig, MetadataOutcomeUnknown
 from tiered.hot.file_system import read_whole, replace_file
 from tiered.ids import TopicId
 from tiered.meta import brokers, cluster, coordinator_slots, partitions, segments, settings, topics
-from tiered.meta.brokers import BrokerRow, ListenerRow
+from tiered.meta.brokers import HTTP_DOOR, HTTPS, BrokerRow, ListenerRow
 from tiered.meta.changes import ChangeSet
 from tiered.runtime import new_uuid
 
@@ -91,6 +91,8 @@ class Registration:
             ListenerRow(name=each.name, protocol=each.protocol, host=each.advertised[0], port=each.advertised[1])
             for each in listeners
         )
+        if http is not None and broker.options.http_tls is not None:
+            rows += (ListenerRow(name=HTTP_DOOR, protocol=HTTPS, host=http[0], port=http[1]),)
         among_brokers = broker.options.inter_broker.name
         reached_at = next((row.host for row in rows if row.name == among_brokers), advertised[0])
         new_cluster_id, now_ms = str(new_uuid()), broker.clock.now_ms()

@@ -73,6 +73,7 @@ def http_options(parser: argparse.ArgumentParser) -> None:
         default=os.environ.get("TIERED_HTTP") or DEFAULT_HTTP,
         help=f"a broker's HTTP address (TIERED_HTTP, else {DEFAULT_HTTP})",
     )
+    command_config_option(parser)
     json_option(parser)
 
 

@@ -6,10 +6,13 @@ broker that was named.
 
 import http.client
 import json
+import ssl
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from tiered.cli.command_config import command_security
 from tiered.cli.failure import CommandFailed, UsageError
+from tiered.tls import client_context
 
 TIMEOUT_S = 30.0
 MAX_ANSWER_BYTES = 256 << 20
@@ -19,7 +22,8 @@ _SHOWN_CHARS = 300
 class Catalogue:
     """The catalogue behind `http_url`, for example `http://127.0.0.1:8080`."""
 
-    def __init__(self, http_url: str) -> None:
+    def __init__(self, http_url: str, command_config: str | None = None) -> None:
+        """`command_config` names whom to trust for https; the system's certificate authorities without it."""
         parts = urlsplit(http_url if "://" in http_url else f"http://{http_url}")
         try:
             port = parts.port
@@ -28,7 +32,7 @@ class Catalogue:
         if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
             raise UsageError(f"--http {http_url} is not allowed: it must be a URL such as http://127.0.0.1:8080")
         self._url = http_url
-        self._secure = parts.scheme == "https"
+        self._tls = client_context(command_security(command_config).security) if parts.scheme == "https" else None
         self._host, self._port = parts.hostname, port
         self._prefix = parts.path.rstrip("/")
 
@@ -75,8 +79,11 @@ class Catalogue:
 
     def _ask(self, method: str, path: str, sent: object = None) -> dict[str, Any]:
         """The answer's object; an empty one where the answer has no body, and means success without."""
-        kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
-        connection = kind(self._host, self._port, timeout=TIMEOUT_S)
+        connection = (
+            http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT_S)
+            if self._tls is None
+            else http.client.HTTPSConnection(self._host, self._port, timeout=TIMEOUT_S, context=self._tls)
+        )
         try:
             content = None if sent is None else json.dumps(sent).encode()
             connection.request(method, self._prefix + path, body=content, headers={"Accept": "application/json"})
@@ -87,6 +94,11 @@ class Catalogue:
             raise CommandFailed(
                 f"what listens at {self._url} speaks no HTTP: is that the Kafka port? Name the HTTP address with "
                 "--http URL"
+            ) from error
+        except ssl.SSLCertVerificationError as error:
+            raise CommandFailed(
+                f"the certificate of {self._url} is refused: {error.verify_message}; give --command-config a file with "
+                "ssl.truststore.location=FILE"
             ) from error
         except (OSError, http.client.HTTPException) as error:
             raise CommandFailed(

@@ -24,7 +24,7 @@ _COLUMNS = (
 
 def run(arguments: argparse.Namespace) -> int:
     """Explains one partition or all. Raises CommandFailed and UsageError."""
-    catalogue = Catalogue(arguments.http)
+    catalogue = Catalogue(arguments.http, arguments.command_config)
     topic = arguments.topic
     numbers = [arguments.partition] if arguments.partition is not None else partitions_of(catalogue, topic)
     found = [catalogue.retention(topic, number) for number in numbers]

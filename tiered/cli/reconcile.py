@@ -13,7 +13,7 @@ from tiered.cli.output import counted, in_bytes, in_utc, print_json
 
 def run(arguments: argparse.Namespace) -> int:
     """1 when something was found or a broker is silent. Raises CommandFailed and UsageError."""
-    answer = Catalogue(arguments.http).reconcile()
+    answer = Catalogue(arguments.http, arguments.command_config).reconcile()
     if arguments.json:
         print_json(answer)
     else:

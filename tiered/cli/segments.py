@@ -25,7 +25,7 @@ _OBJECT = Column("OBJECT")
 
 def run(arguments: argparse.Namespace) -> int:
     """Shows the segments of one partition or of all. Raises CommandFailed and UsageError."""
-    catalogue = Catalogue(arguments.http)
+    catalogue = Catalogue(arguments.http, arguments.command_config)
     numbers = [arguments.partition] if arguments.partition is not None else partitions_of(catalogue, arguments.topic)
     found = [_whole_partition(catalogue, arguments.topic, number) for number in numbers]
     if arguments.json:

@@ -24,7 +24,7 @@ _COLUMNS = (
 
 def run_create(arguments: argparse.Namespace) -> int:
     """Makes one of all that a topic has now. Raises CommandFailed."""
-    catalogue = Catalogue(arguments.http)
+    catalogue = Catalogue(arguments.http, arguments.command_config)
     made = catalogue.create_snapshot(arguments.name, arguments.topic, owner=arguments.owner, ttl_ms=arguments.ttl)
     if arguments.json:
         print_json(made)
@@ -38,7 +38,7 @@ def run_create(arguments: argparse.Namespace) -> int:
 
 def run_list(arguments: argparse.Namespace) -> int:
     """Shows them all, or those of one topic. Raises CommandFailed."""
-    found = Catalogue(arguments.http).snapshots(arguments.topic)
+    found = Catalogue(arguments.http, arguments.command_config).snapshots(arguments.topic)
     if arguments.quiet:
         print("\n".join(each["name"] for each in found), end="\n" if found else "")
     elif arguments.json:
@@ -52,7 +52,7 @@ def run_list(arguments: argparse.Namespace) -> int:
 
 def run_delete(arguments: argparse.Namespace) -> int:
     """Tries each one; fails when any could not be deleted."""
-    catalogue = Catalogue(arguments.http)
+    catalogue = Catalogue(arguments.http, arguments.command_config)
     done = [_delete(catalogue, name) for name in arguments.names]
     if arguments.json:
         print_json(done)

@@ -14,6 +14,8 @@ from tiered.config.tls import LISTENER_NAMES, ClientAuth, ListenerTls, listener_
 from tiered.errors import InvalidConfig
 
 PREFIX = "listener.name."
+HTTP_PREFIX = "http."
+HTTPS = "https://"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,255}\Z")
 
 
@@ -106,13 +108,21 @@ def parse_address(text: str, name: str, *, port_0_is_fine: bool = True) -> tuple
 
 def is_security_setting(name: str) -> bool:
     """It belongs to listeners, not to `BrokerSettings`."""
-    return name.startswith((PREFIX, "ssl.", "tiered.ssl."))
+    return name.startswith((PREFIX, "ssl.", "tiered.ssl.", f"{HTTP_PREFIX}ssl."))
 
 
 def settings_of(settings: Mapping[str, str], listener: str) -> dict[str, str]:
     """What holds for one listener, without prefix: `listener.name.<listener>.ssl.…` over `ssl.…`."""
-    own = f"{PREFIX}{listener.lower()}."
-    shared = {name: value for name, value in settings.items() if not name.startswith(PREFIX)}
+    return _over(settings, f"{PREFIX}{listener.lower()}.")
+
+
+def http_tls(settings: Mapping[str, str]) -> ListenerTls:
+    """TLS of the HTTP door: `http.ssl.…` over `ssl.…`. Raises InvalidConfig."""
+    return listener_tls(_over(settings, HTTP_PREFIX), where=HTTP_PREFIX)
+
+
+def _over(settings: Mapping[str, str], own: str) -> dict[str, str]:
+    shared = {name: value for name, value in settings.items() if not name.startswith((PREFIX, HTTP_PREFIX))}
     return shared | {name.removeprefix(own): value for name, value in settings.items() if name.startswith(own)}
 
 
@@ -134,7 +144,7 @@ def check_names(settings: Mapping[str, str], listeners: Sequence[ListenerOptions
     """Nothing when each setting is known and names a listener that there is. Raises InvalidConfig."""
     prefixes = tuple(f"{PREFIX}{each.name.lower()}." for each in listeners)
     for name in sorted(settings):
-        plain = name
+        plain = name.removeprefix(HTTP_PREFIX)
         if name.startswith(PREFIX):
             prefix = next((each for each in prefixes if name.startswith(each)), None)
             if prefix is None:
@@ -155,8 +165,17 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost" or host.lower().endswith(".localhost")
 
 
-def require_authentication(listeners: Iterable[ListenerOptions]) -> None:
+def require_authentication(
+    listeners: Iterable[ListenerOptions], http: tuple[str, int], http_security: ListenerTls | None, http_option: str
+) -> None:
     """Nothing when whoever is not on this machine must say who they are. Raises InvalidConfig."""
+    host, port = http
+    if not is_loopback(host) and (http_security is None or http_security.client_auth is not ClientAuth.REQUIRED):
+        raise InvalidConfig(
+            f"{http_option} would let in everybody who reaches {host}:{port}: ask for their certificates "
+            f"(https://{host}:{port} with http.ssl.client.auth=required), use 127.0.0.1, or say --insecure where the "
+            "network itself is closed; see docs/security.md"
+        )
     for each in listeners:
         if not is_loopback(each.host) and not each.authenticates:
             raise InvalidConfig(

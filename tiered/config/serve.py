@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING, Any
 from tiered.config.broker import BrokerSettings
 from tiered.config.client_security import ClientSecurity, inter_broker_security
 from tiered.config.listeners import (
+    HTTPS,
     ListenerOptions,
     advertised,
+    http_tls,
     is_security_setting,
     parse_address,
     parse_listener,
+    require_authentication,
     settings_of,
     with_tls,
 )
 from tiered.config.setting import INT_MAX
+from tiered.config.tls import ListenerTls
 from tiered.errors import InvalidConfig
 
 if TYPE_CHECKING:
@@ -74,7 +78,12 @@ OPTIONS = (
         metavar="NAME",
         help="the listener over which brokers reach each other (the first one)",
     ),
-    Option(key="http", metavar="HOST:PORT", help="the console, metrics and the HTTP APIs (127.0.0.1:8080)"),
+    Option(
+        key="http",
+        metavar="[https://]HOST:PORT",
+        help="the console, metrics and the HTTP APIs (127.0.0.1:8080); https:// with the certificate of http.ssl.… or "
+        "ssl.…",
+    ),
     Option(key="data", metavar="DIR", help="the folder of the hot log (./data)"),
     Option(key="meta", metavar="URL", help="the catalogue: sqlite:///FILE or postgresql://USER@HOST/DB (DIR/meta.db)"),
     Option(
@@ -86,6 +95,12 @@ OPTIONS = (
         key="read_only",
         metavar="",
         help="only read the store: serve what other brokers have uploaded, and change nothing",
+        is_switch=True,
+    ),
+    Option(
+        key="insecure",
+        metavar="",
+        help="let in whoever reaches an address that is not of this machine alone, without asking who they are",
         is_switch=True,
     ),
     Option(key="log_format", metavar="FORMAT", help="text or json, on stderr (text)"),
@@ -118,6 +133,7 @@ class ServeOptions:
     advertise_port: int | None = None
     http_host: str = "127.0.0.1"
     http_port: int = 8080
+    http_tls: ListenerTls | None = None
     data_dir: Path
     meta_url: str
     store_url: str
@@ -224,7 +240,11 @@ def load_serve_options(
         raise InvalidConfig(
             f"{inter_broker_name}={inter_broker} is no listener: there is {', '.join(each.name for each in listeners)}"
         )
-    http_host, http_port = _address(*told("http"), default=("127.0.0.1", 8080))
+    http, http_name = told("http")
+    http_host, http_port = _address(http and http.removeprefix(HTTPS), http_name, default=("127.0.0.1", 8080))
+    http_security = http_tls(security) if http is not None and http.startswith(HTTPS) else None
+    if not _switch(*told("insecure")):
+        require_authentication(listeners, (http_host, http_port), http_security, http_name)
     data_dir = Path(told("data")[0] or "data").expanduser().absolute()
     log_format, log_format_name = told("log_format")
     if log_format is not None and log_format not in LOG_FORMATS:
@@ -246,6 +266,7 @@ def load_serve_options(
         inter_broker_security=inter_broker_security(among_brokers, settings_of(security, inter_broker)),
         http_host=http_host,
         http_port=http_port,
+        http_tls=http_security,
         data_dir=data_dir,
         meta_url=_url(*told("meta"), schemes=_META_SCHEMES, default=f"sqlite:///{_in_url(data_dir)}/meta.db"),
         store_url=_url(*told("store"), schemes=_STORE_SCHEMES, default=f"file://{_in_url(data_dir)}/objects"),

@@ -22,6 +22,9 @@ from tiered.meta.tables import broker
 from tiered.rules import elections
 from tiered.rules.replica_set import ReplicaSet, Standings
 
+HTTP_DOOR, HTTPS = "http", "HTTPS"
+"""An HTTP door that speaks TLS is a row among the listeners. No listener has its name: theirs are in capitals."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerRow:
@@ -50,6 +53,11 @@ class BrokerRow:
     incarnation_id: UUID | None
     change_number: int
     listeners: tuple[ListenerRow, ...] = ()
+
+    @property
+    def http_is_secure(self) -> bool:
+        """Its HTTP door speaks TLS."""
+        return any(each.name == HTTP_DOOR and each.protocol == HTTPS for each in self.listeners)
 
     def address(self, listener: str) -> tuple[str, int] | None:
         """Where it is reached under this name. One that was registered before listeners had names has one address."""

@@ -31,7 +31,7 @@ class ReadOnlyServer:
             counters=self.replica.counters,
             settings=lambda: self.replica.settings,
         )
-        self._http = HttpDoor(self.replica, READ_ONLY)
+        self._http = HttpDoor(self.replica, READ_ONLY, tls=options.http_tls)
         self.kafka_address = ("", 0)
         self.kafka_addresses: dict[str, tuple[str, int]] = {}
         self.http_address = ("", 0)

@@ -45,7 +45,7 @@ class Server:
             settings=lambda: self.broker.settings,
             rate_of=self.broker.client_quotas.of_address,
         )
-        self._http = HttpDoor(self.broker)
+        self._http = HttpDoor(self.broker, tls=options.http_tls)
         self.kafka_address = ("", 0)
         """Of the first listener."""
         self.kafka_addresses: dict[str, tuple[str, int]] = {}

@@ -49,6 +49,7 @@ class Told:
     listeners: tuple[str, ...] = ()
     """Beside the plaintext one, as --listener has them."""
     inter_broker_listener: str | None = None
+    http_scheme: str = "http"
 
     def serve_options(self) -> "ServeOptions":
         """The same for a broker. Raises InvalidConfig for a setting that is unknown or not allowed."""
@@ -58,7 +59,7 @@ class Told:
 
         told = SimpleNamespace(
             kafka=f"127.0.0.1:{self.kafka_port}",
-            http=f"127.0.0.1:{self.http_port}",
+            http=f"{self.http_scheme}://127.0.0.1:{self.http_port}".removeprefix("http://"),
             listener=self.listeners or None,
             inter_broker_listener=self.inter_broker_listener,
             data=self.data,

@@ -33,6 +33,7 @@ def cluster(
     settings: Mapping[str, object] | None = None,
     listeners: Mapping[str, str] | None = None,
     inter_broker_listener: str | None = None,
+    https: bool = False,
     s3: Literal["moto"] | None = None,
     store: str | None = None,
     sql: str | None = None,
@@ -47,6 +48,7 @@ def cluster(
     - `settings`: broker settings under Kafka's names, over those of `QUICK_SETTINGS`.
     - `listeners`: {name: protocol} beside the plaintext one, such as {"SECURE": "SSL"}; see `bootstrap_at`.
     - `inter_broker_listener`: the one that brokers use among themselves, unless it is the plaintext one.
+    - `https`: the HTTP doors speak TLS, with the certificate of `ssl.keystore.location` in `settings`.
     - `s3="moto"`: objects go to an S3 server in this process, whose faults are `c.s3`. Needs `tiered[testing]`.
     - `store`, `sql`: the URL of another object store (a local folder is the default) or catalogue (SQLite).
     - `data`: a folder to keep; without it a temporary one is made and removed.
@@ -70,6 +72,7 @@ def cluster(
         settings=dict(settings or {}),
         listeners=dict(listeners or {}),
         inter_broker_listener=inter_broker_listener,
+        http_scheme="https" if https else "http",
         with_s3=s3 is not None,
         store=store,
         sql=sql,
@@ -90,6 +93,7 @@ class LocalCluster:
         settings: dict[str, object],
         listeners: dict[str, str],
         inter_broker_listener: str | None,
+        http_scheme: str,
         with_s3: bool,
         store: str | None,
         sql: str | None,
@@ -101,6 +105,7 @@ class LocalCluster:
         self._settings = settings
         self._listeners = listeners
         self._inter_broker_listener = inter_broker_listener
+        self._http_scheme = http_scheme
         self._listener_ports: dict[str, tuple[int, ...]] = {}
         self._with_s3 = with_s3
         self._store = store
@@ -215,6 +220,7 @@ class LocalCluster:
                     for name, protocol in self._listeners.items()
                 ),
                 inter_broker_listener=self._inter_broker_listener,
+                http_scheme=self._http_scheme,
             )
             for each in self.brokers
         )
@@ -269,7 +275,7 @@ class LocalCluster:
     @property
     def http_urls(self) -> tuple[str, ...]:
         """The same of each broker."""
-        return tuple(f"http://127.0.0.1:{each.http_port}" for each in self._running)
+        return tuple(f"{self._http_scheme}://127.0.0.1:{each.http_port}" for each in self._running)
 
     @property
     def store_url(self) -> str:

@@ -12,11 +12,13 @@ from typing import Any
 from tiered.cli.doctor.findings import Finding, Situation, fail, ok, warn
 from tiered.cli.kafka_errors import reason
 from tiered.cli.output import counted, in_bytes
+from tiered.config.tls import ListenerTls
 from tiered.errors import Corrupt, InvalidConfig, Retriable, TieredError
 from tiered.formats.record_batch import Record, encode_batch, exact_batches, records
 from tiered.peer import Cluster, ClusterMetadata, ConnectionLost, Peer, parse_bootstrap
 from tiered.peer.security import PeerSecurity
 from tiered.runtime import SystemClock, new_uuid
+from tiered.tls import client_context
 
 TIMEOUT_MS = 5_000
 MAX_BODY_BYTES = 1 << 20
@@ -36,7 +38,7 @@ def broker(situation: Situation) -> Iterator[Finding]:
     runs = any(each.measured.get("running") for each in findings)
     is_that_one = bootstrap == f"{_reachable(options.kafka_host)}:{options.kafka_port}"
     if runs and options.http_port and is_that_one:
-        yield _http(_reachable(options.http_host), options.http_port)
+        yield _http(_reachable(options.http_host), options.http_port, options.http_tls, situation.security)
 
 
 def _reachable(host: str) -> str:
@@ -173,9 +175,15 @@ def _failure(results: Any) -> str | None:
     return None
 
 
-def _http(host: str, port: int) -> Finding:
-    where = f"http://{host}:{port}/readyz"
-    connection = http.client.HTTPConnection(host.strip("[]"), port, timeout=TIMEOUT_MS / 1000)
+def _http(host: str, port: int, tls: ListenerTls | None, security: PeerSecurity) -> Finding:
+    where = f"{'http' if tls is None else 'https'}://{host}:{port}/readyz"
+    connection = (
+        http.client.HTTPConnection(host.strip("[]"), port, timeout=TIMEOUT_MS / 1000)
+        if tls is None
+        else http.client.HTTPSConnection(
+            host.strip("[]"), port, timeout=TIMEOUT_MS / 1000, context=client_context(security.security)
+        )
+    )
     advice = "Name the broker's HTTP address with --http; see its log."
     try:
         connection.request("GET", "/readyz")

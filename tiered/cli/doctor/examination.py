@@ -18,8 +18,10 @@ from tiered.cli.command_config import command_security
 from tiered.cli.doctor.findings import Area, Finding, Situation, Status, fail
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK
 from tiered.cli.output import counted, print_json
-from tiered.config import load_serve_options
+from tiered.config import ServeOptions, load_serve_options
+from tiered.config.client_security import ClientSecurity
 from tiered.errors import TieredError
+from tiered.peer.security import PeerSecurity
 
 AREA_TIMEOUT_S = 30.0
 _TIDY_UP_S = 5.0
@@ -29,6 +31,14 @@ _SHORTEST_SECRET = 4
 _COLOURS = {Status.OK: "green", Status.WARN: "yellow", Status.FAIL: "red"}
 
 
+def _security(arguments: argparse.Namespace, options: ServeOptions) -> PeerSecurity:
+    """As told; else as other brokers enter the first listener, for that is the one that is asked."""
+    first = options.listeners[0]
+    if arguments.command_config is not None or arguments.bootstrap is not None or first.tls is None:
+        return command_security(arguments.command_config)
+    return PeerSecurity(ClientSecurity(protocol=first.protocol, tls=first.tls.material, checks_host_name=False))
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Examines and tells; 1 when a check failed. Raises InvalidConfig for options that make no sense."""
     options = load_serve_options(arguments, os.environ)
@@ -36,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         options=options,
         bootstrap=arguments.bootstrap,
         may_write=arguments.write,
-        security=command_security(arguments.command_config),
+        security=_security(arguments, options),
     )
     hide = hiding(secrets_of([options.meta_url, options.store_url], os.environ))
     found: list[tuple[str, Finding]] = []

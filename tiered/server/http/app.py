@@ -14,8 +14,10 @@ from aiohttp.web_protocol import RequestPayloadError
 
 from tiered.broker.broker import Broker
 from tiered.errors import TieredError
+from tiered.rules.certificate_names import PrincipalMapping
 from tiered.server.http import limits, openapi, rights, security
 from tiered.server.http.audited import audited
+from tiered.server.http.certificates import MAPPING, known_by_certificate
 from tiered.server.http.cluster_view import VIEWS, ClusterViews
 from tiered.server.http.connection import HttpConnection, Refusal
 from tiered.server.http.failures import error_response, response_for
@@ -24,6 +26,7 @@ from tiered.server.http.keys import BROKER, SERVICE, Service
 from tiered.server.http.produce_elsewhere import ROUTER, RecordRouter
 from tiered.server.http.route import Handler, Route
 from tiered.server.http.routes import ROUTES
+from tiered.tls import Reloaded
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +38,7 @@ def application(broker: Broker) -> web.Application:
     app = guarded(broker, ROUTES)
     app[BROKER] = broker
     app[VIEWS] = ClusterViews()
-    app[CONNECTIONS] = Connections()
+    app[CONNECTIONS] = Connections(broker.options.http_tls)
     app[ROUTER] = RecordRouter()
     app.on_cleanup.append(_close_connections)
     return app
@@ -43,10 +46,20 @@ def application(broker: Broker) -> web.Application:
 
 def guarded(service: Service, routes: Sequence[Route]) -> web.Application:
     """An application of these routes, behind everything that guards a door."""
-    app = web.Application(middlewares=[_counted, audited, _errors_as_json, security.same_origin_only, rights.authorized])
+    app = web.Application(
+        middlewares=[
+            _counted,
+            _errors_as_json,
+            security.same_origin_only,
+            known_by_certificate,
+            rights.authorized,
+        ]
+    )
     app[SERVICE] = service
     app[security.CSRF_TOKEN] = security.new_token()
     app[limits.REQUESTS] = limits.RequestsState()
+    tls = service.options.http_tls
+    app[MAPPING] = PrincipalMapping("DEFAULT" if tls is None else tls.principal_mapping_rules)
     app[openapi.DOCUMENT] = openapi.document_of(routes)
     app.on_response_prepare.append(security.add_headers)
     for route in routes:
@@ -69,17 +82,38 @@ class HttpServer:
         self._service = app[SERVICE]
         # A handler whose client has gone is cancelled: nobody waits for its answer any more.
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=SHUTDOWN_S)
+        self._socket: socket.socket | None = None
+        self._tls: Reloaded | None = None
+        self._handshake_s: float | None = None
         self._listening: asyncio.Server | None = None
         # aiohttp has a list too, but many connections that come at once are not in it before all are accepted.
         self._open: set[HttpConnection] = set()
 
-    async def start(self, sock: socket.socket) -> None:
+    async def start(self, sock: socket.socket, tls: Reloaded | None = None, handshake_s: float | None = None) -> None:
+        """Takes the socket. With `tls` nothing else is spoken."""
+        self._socket, self._tls, self._handshake_s = sock, tls, handshake_s
         await self._runner.setup()
-        self._listening = await asyncio.get_running_loop().create_server(self._connection, sock=sock)
+        await self.reopen()
+
+    async def reopen(self) -> None:
+        """New connections get the newest certificates; those that are open stay as they are."""
+        assert self._socket is not None
+        before = self._listening
+        self._listening = await asyncio.get_running_loop().create_server(
+            self._connection,
+            # A server closes its socket with itself: each has one of its own, with the same queue.
+            sock=self._socket.dup(),
+            ssl=None if self._tls is None else self._tls.current,
+            ssl_handshake_timeout=self._handshake_s,
+        )
+        if before is not None:
+            before.close()
 
     async def stop(self) -> None:
         if self._listening is not None:
             self._listening.close()
+        if self._socket is not None:
+            self._socket.close()
         await self._runner.cleanup()
 
     def _connection(self) -> asyncio.Protocol:

@@ -11,7 +11,10 @@ import logging
 import socket
 from typing import TYPE_CHECKING
 
+from tiered.config.tls import ListenerTls
+from tiered.runtime import every
 from tiered.server.addresses import address_of, bound_socket
+from tiered.tls import Reloaded, server_context
 
 if TYPE_CHECKING:
     from tiered.broker.broker import Broker
@@ -22,6 +25,7 @@ log = logging.getLogger(__name__)
 
 BACKLOG = 128
 RETRY_S = 1.0
+WATCH_INTERVAL_MS = 5_000
 BROKER = "tiered.server.http.app"
 READ_ONLY = "tiered.server.http.read_only"
 
@@ -29,8 +33,13 @@ READ_ONLY = "tiered.server.http.read_only"
 class HttpDoor:
     """`bind`, then `open`; `stop` at any time after that. `module` has the application of `service`."""
 
-    def __init__(self, service: "Broker | ReadReplica", module: str = BROKER) -> None:
+    def __init__(
+        self, service: "Broker | ReadReplica", module: str = BROKER, *, tls: ListenerTls | None = None
+    ) -> None:
+        """Raises InvalidConfig when the certificates of `tls` do not load."""
         self._service = service
+        self._tls = None if tls is None else Reloaded(lambda: server_context(tls), tls.material, what="the HTTP door")
+        self._handshake_s = None if tls is None else tls.handshake_timeout_ms / 1000.0
         self._module = module
         self._socket: socket.socket | None = None
         self._server: HttpServer | None = None
@@ -55,13 +64,20 @@ class HttpDoor:
             try:
                 module = await asyncio.to_thread(importlib.import_module, self._module)
                 server = module.HttpServer(module.application(self._service))
-                await server.start(self._socket)
+                await server.start(self._socket, self._tls, self._handshake_s)
             except OSError as error:
                 log.error("the HTTP door could not be opened, it is tried again: %s", error)
                 await asyncio.sleep(RETRY_S)
             else:
                 self._server = server
-                return
+                break
+        if self._tls is not None:
+            await every(WATCH_INTERVAL_MS, self._refresh, name="certificates of the HTTP door")
+
+    async def _refresh(self) -> None:
+        assert self._tls is not None
+        if await asyncio.to_thread(self._tls.refresh) and self._server is not None:
+            await self._server.reopen()
 
     async def stop(self) -> None:
         """Answers nothing more. An import in progress goes on in its thread; nobody waits for it."""

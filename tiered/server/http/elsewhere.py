@@ -82,4 +82,6 @@ def others(broker: Broker) -> list[Neighbour]:
 
 def neighbour(row: Any) -> Neighbour:
     """The broker of this row, as far as requests to it go."""
-    return Neighbour(broker_id=row.broker_id, http_host=row.http_host, http_port=row.http_port)
+    return Neighbour(
+        broker_id=row.broker_id, http_host=row.http_host, http_port=row.http_port, is_secure=row.http_is_secure
+    )

@@ -9,6 +9,7 @@ anyway. Whose rights count is said along with it (`rights`). Must never decide w
 import asyncio
 import json
 import logging
+import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,7 +19,11 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
+from tiered.config.client_security import ClientSecurity
+from tiered.config.listeners import SecurityProtocol
+from tiered.config.tls import ListenerTls
 from tiered.errors import Retriable
+from tiered.peer.security import PeerSecurity
 from tiered.server.http.keys import BROKER
 from tiered.server.http.origin import ORIGIN, SENDER, origin_of
 from tiered.server.http.parameters import body_of
@@ -58,6 +63,7 @@ class Neighbour:
     broker_id: int
     http_host: str | None
     http_port: int | None
+    is_secure: bool = False
 
     def url(self, path: str) -> str:
         """`path` on its door. Raises Unreachable when nobody knows where that is."""
@@ -66,14 +72,21 @@ class Neighbour:
                 f"broker {self.broker_id} must answer this and has not said where its HTTP door is: ask it directly"
             )
         host = f"[{self.http_host}]" if ":" in self.http_host else self.http_host
-        return f"http://{host}:{self.http_port}{path}"
+        return f"{'https' if self.is_secure else 'http'}://{host}:{self.http_port}{path}"
 
 
 class Connections:
     """Connections to the HTTP doors of other brokers: opened by their first use, kept for the next."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ListenerTls | None = None) -> None:
+        """`tls` is that of our own door: others are believed and answered with the same certificates."""
         self._session: aiohttp.ClientSession | None = None
+        security = ClientSecurity() if tls is None else ClientSecurity(protocol=SecurityProtocol.SSL, tls=tls.material)
+        self._security = PeerSecurity(security)
+
+    def ssl(self) -> ssl.SSLContext | bool:
+        """For aiohttp: True is the system's certificate authorities."""
+        return self._security.context() or True
 
     def session(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -137,7 +150,13 @@ async def asking(
             request.app[CONNECTIONS]
             .session()
             .request(
-                method, url, headers=sent, data=body, timeout=_patience(request, silent_s), allow_redirects=False
+                method,
+                url,
+                headers=sent,
+                data=body,
+                timeout=_patience(request, silent_s),
+                allow_redirects=False,
+                ssl=request.app[CONNECTIONS].ssl(),
             ) as answer
         ):
             yield answer

@@ -1,0 +1,81 @@
+"""The HTTP doors over TLS: for programs, for brokers that pass requests on, and for the commands."""
+
+import json
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.certificates import Authority
+from tiered.cli.main import main
+from tiered.testing import LocalCluster, cluster
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("ca"))
+
+
+@pytest.fixture(scope="module")
+def two(authority: Authority) -> Iterator[LocalCluster]:
+    settings = {
+        "ssl.keystore.location": authority.sign("broker").both,
+        "ssl.truststore.location": authority.pem,
+        "http.ssl.client.auth": "requested",
+    }
+    with cluster(brokers=2, https=True, settings=settings, topics={"orders": 4}) as c:
+        yield c
+
+
+def get(url: str, authority: Authority) -> Any:
+    context = ssl.create_default_context(cafile=str(authority.pem))
+    with urllib.request.urlopen(url, timeout=30, context=context) as answer:
+        return json.load(answer)
+
+
+def test_each_broker_answers_for_every_partition_over_tls(two: LocalCluster, authority: Authority) -> None:
+    for url in two.http_urls:
+        for partition in range(4):
+            found = get(f"{url}/api/v1/topics/orders/partitions/{partition}/segments", authority)
+            assert found["segments"] == []
+        (first, second) = get(f"{url}/api/v1/cluster", authority)["brokers"]
+        assert (first["state"], second["state"]) == ("live", "live")
+
+
+def test_a_door_with_tls_answers_nobody_without(two: LocalCluster) -> None:
+    with pytest.raises((urllib.error.URLError, ConnectionError)):
+        urllib.request.urlopen(two.http_url.replace("https:", "http:"), timeout=30)
+    with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
+        urllib.request.urlopen(two.http_url, timeout=30)
+
+
+def test_commands_trust_whom_their_file_names(
+    two: LocalCluster, authority: Authority, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["segments", "orders", "--http", two.http_url]) == 1
+    assert "ssl.truststore.location" in capsys.readouterr().err
+    told = tmp_path / "client.properties"
+    told.write_text(f"# trust\nssl.truststore.location = {authority.pem}\nlinger.ms=5\n")
+    assert main(["segments", "orders", "--http", two.http_url, "--command-config", str(told)]) == 0
+
+
+def test_new_certificates_are_shown_and_open_connections_stay(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tiered.server.http.door.WATCH_INTERVAL_MS", 20)
+    shown = authority.sign("http")
+    with cluster(https=True, settings={"ssl.keystore.location": shown.both}) as c:
+        host, port = c.http_url.removeprefix("https://").split(":")
+        get(f"{c.http_url}/readyz", authority)
+        before = ssl.get_server_certificate((host, int(port)))
+        authority.sign("http")
+        deadline = time.monotonic() + 30
+        while ssl.get_server_certificate((host, int(port))) == before:
+            assert time.monotonic() < deadline, "the old certificate is still shown"
+            time.sleep(0.02)
+        get(f"{c.http_url}/readyz", authority)
