@@ -49,6 +49,7 @@ def guarded(service: Service, routes: Sequence[Route]) -> web.Application:
     app = web.Application(
         middlewares=[
             _counted,
+            audited,
             _errors_as_json,
             security.same_origin_only,
             known_by_certificate,
