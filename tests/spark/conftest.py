@@ -15,9 +15,12 @@ from tiered.cold.object_store import open_store
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whichever test comes first waits for the JVM, which takes minutes where ten others want the same two cores."""
+    """Whichever test comes first waits for the JVM, which takes minutes where ten others want the same two cores.
+
+    The long ones take as long as they are told to.
+    """
     for item in items:
-        if item.path.parent == Path(__file__).parent:
+        if item.path.parent == Path(__file__).parent and item.get_closest_marker("soak") is None:
             item.add_marker(pytest.mark.timeout(300))
 
 

@@ -21,9 +21,6 @@ from tiered.formats.record_batch import Record, encode_batch
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
 
-TIMEOUT_S = 3600
-"""Most of it goes into the ten starts of Spark, and into what TIERED_COLD_MIB says is cold."""
-
 PARTITIONS = 3
 KILLS = 10
 VALUE_BYTES = 1024
@@ -108,7 +105,6 @@ def planned(folder: Path) -> int:
     return len(list((folder / "checkpoint" / "offsets").glob("[0-9]*")))
 
 
-@pytest.mark.timeout(TIMEOUT_S)
 def test_each_record_arrives_once_though_the_stream_is_killed_ten_times(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
