@@ -54,3 +54,39 @@ def test_a_secret_that_cannot_be_had_names_where_it_was_looked_for(tmp_path: Pat
         Secret("env:TIERED_NO_SUCH_VARIABLE", name="sasl.password").reveal()
     with pytest.raises(InvalidConfig, match="cannot be read"):
         Secret(f"file:{tmp_path}/none", name="sasl.password").reveal()
+
+
+def test_javas_login_modules_say_who_one_is() -> None:
+    for module in ("plain.PlainLoginModule", "scram.ScramLoginModule"):
+        found = client_security(
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "scram-sha-512",
+                "sasl.jaas.config": f"org.apache.kafka.common.security.{module} required\n"
+                '  username="al\\"ice"\n  password="hunter\\\\2" ;',
+            }
+        )
+        assert (found.sasl_mechanism, found.sasl_username) == ("SCRAM-SHA-512", 'al"ice')
+        assert found.sasl_password is not None
+        assert found.sasl_password.reveal() == "hunter\\2"
+        assert "hunter" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "sasl.mechanism must be one of"),
+        ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism must be one of"),
+        ({"sasl.mechanism": "PLAIN", "sasl.username": "alice"}, "needs sasl.username and sasl.password"),
+        (
+            {"sasl.mechanism": "PLAIN", "sasl.jaas.config": "com.sun.Krb5LoginModule required hunter2;"},
+            "one login module",
+        ),
+        ({"sasl.mechanism": "OAUTHBEARER"}, "needs sasl.oauthbearer.token.endpoint.url"),
+        ({"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.endpoint.url": "http://x"}, "must be file:///"),
+    ],
+)
+def test_a_login_without_what_it_needs_is_refused(given: dict[str, str], words: str) -> None:
+    with pytest.raises(InvalidConfig, match=words) as refused:
+        client_security({"security.protocol": "SASL_PLAINTEXT", **given})
+    assert "hunter2" not in str(refused.value)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tiered.broker.token_keys import TokenKeys
+from tiered.errors import InvalidConfig
 from tiered.rules.authorization import parse_super_users
 from tiered.rules.principal import USER, Principal
 from tiered.rules.sasl import bearer, plain, scram, token
@@ -65,8 +66,14 @@ class Authentication:
         self._takes_tokens = Mechanism.OAUTHBEARER in settings.sasl_enabled_mechanisms
         among_brokers = broker.options.inter_broker
         own = f"{USER}:{settings.tiered_sasl_inter_broker_username}" if among_brokers.protocol.uses_sasl else ""
-        self._tells_brokers = among_brokers.authenticates
+        self.tells_brokers = among_brokers.authenticates
+        """Brokers prove to each other who they are."""
         self._brokers = {*parse_super_users(f"{settings.super_users};{settings.tiered_broker_principals};{own}")}
+        if self.tells_brokers and not self._brokers:
+            raise InvalidConfig(
+                f"brokers show certificates to each other on the listener {among_brokers.name}: say whose are brokers' "
+                'with tiered.broker.principals, such as "User:CN=broker-1,O=Example;User:CN=broker-2,O=Example"'
+            )
 
     def begin(self, mechanism: str) -> Conversation:
         """A login by this mechanism, which the listener takes."""
@@ -85,7 +92,7 @@ class Authentication:
         can tell, and everybody who is let in is believed."""
         if principal is None:
             return False
-        return not self._tells_brokers or str(principal) in self._brokers
+        return not self.tells_brokers or str(principal) in self._brokers
 
     async def by_password(self, user_name: str, password: str) -> Login:
         """For logins that come with every request. Raises AuthenticationFailed, Throttled."""

@@ -62,6 +62,7 @@ from tiered.cold.reader import ColdReader
 from tiered.cold.timed_store import TimedStore
 from tiered.config import BrokerSettings, ServeOptions, TopicConfig
 from tiered.config.authentication import check_authentication
+from tiered.config.client_security import with_login
 from tiered.config.listeners import ListenerOptions
 from tiered.errors import StaleBrokerEpoch, TieredError
 from tiered.hot.file_system import RealFileSystem
@@ -147,7 +148,7 @@ class Broker:
         self.leadership_check = LeadershipCheck(self)
         self.controller = Controller(self)
         self.channels: Channels = parts.channels or PeerChannels(
-            self.broker_id, options.inter_broker.name, options.inter_broker_security
+            self.broker_id, options.inter_broker.name, with_login(options.inter_broker_security, self.settings)
         )
         self.replication = Replication(self)
         self.failed_replicas = FailedReplicas(self)

@@ -17,7 +17,7 @@ from tiered.cli.names import nearest_names
 from tiered.cli.wrong_port import what_listens
 from tiered.errors import InvalidConfig, RequestTimedOut
 from tiered.peer import EARLIEST, LATEST, READ_UNCOMMITTED, Cluster, ConnectionLost, CorruptAnswer, parse_bootstrap
-from tiered.peer.security import PeerSecurity, TlsFailed
+from tiered.peer.security import NotLetIn, PeerSecurity
 from tiered.runtime import SystemClock
 
 __all__ = [
@@ -87,7 +87,7 @@ async def _run(addresses: Sequence[tuple[str, int]], bootstrap: str, act: Act, s
         try:
             async with asyncio.timeout(REACH_TIMEOUT_S):
                 await _describe(cluster, [])
-        except (TlsFailed, InvalidConfig) as error:
+        except (NotLetIn, InvalidConfig) as error:
             raise CommandFailed(str(error)) from error
         except (ConnectionLost, RequestTimedOut, TimeoutError, CorruptAnswer) as error:
             is_plain = not security.security.protocol.uses_tls

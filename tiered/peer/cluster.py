@@ -23,7 +23,7 @@ from tiered.peer.answers import (
     broker_error,
 )
 from tiered.peer.connection import CLIENT_ID, MAX_FRAME_BYTES, TIMEOUT_MS, Peer
-from tiered.peer.security import PeerSecurity, TlsFailed
+from tiered.peer.security import NotLetIn, PeerSecurity
 from tiered.peer.topology import (
     BrokerAddress,
     ClusterMetadata,
@@ -368,7 +368,7 @@ class Cluster:
 
 def _worth_another_try(error: errors.TieredError, tries: int, *, repeatable: bool) -> bool:
     """Connections that were lost count as well: what must not be repeated is OutcomeUnknown by then."""
-    if isinstance(error, TlsFailed):
+    if isinstance(error, NotLetIn):
         return False
     if not isinstance(error, BrokerError):
         return True

@@ -1,7 +1,7 @@
 """One connection to one broker: frames out, frames in, one request at a time.
 
 Owns its socket and the negotiated API versions. Must never decode a record, and never repeat a request: whether
-that is safe is the caller's to know. TLS is asyncio's own.
+that is safe is the caller's to know. TLS is asyncio's own, and `login` says who we are.
 """
 
 import asyncio
@@ -11,7 +11,8 @@ from typing import Any, Self, TypeVar
 
 from tiered import __version__, errors
 from tiered.peer.answers import UNSUPPORTED_VERSION, ConnectionLost, CorruptAnswer, broker_error
-from tiered.peer.security import PeerSecurity, tls_failed
+from tiered.peer.login import LoginState
+from tiered.peer.security import PLAINTEXT, PeerSecurity, tls_failed
 from tiered.wire import fetch, frames, messages, produce
 from tiered.wire.primitives import Buffer
 
@@ -177,8 +178,9 @@ class Peer:
     for its answer would be taken for the next one's.
     """
 
-    def __init__(self, connection: _Frames, address: str, client_id: str, timeout_ms: float) -> None:
+    def __init__(self, connection: _Frames, address: str, client_id: str, timeout_ms: float, login: LoginState) -> None:
         self._connection = connection
+        self._login = login
         self._address = address
         self._client_id = client_id
         self._timeout_ms = timeout_ms
@@ -215,9 +217,15 @@ class Peer:
         except OSError as error:
             lost = ConnectionLost(f"{address} cannot be reached ({error}); check address and broker")
             raise (tls_failed(address, error) if tls is not None else None) or lost from None
-        peer = cls(connection, address, client_id, timeout_ms)
+        login = LoginState(PLAINTEXT if security is None else security.security, address)
+        peer = cls(connection, address, client_id, timeout_ms, login)
         try:
             await peer._negotiate()
+            async with asyncio.timeout(timeout_ms / 1000):
+                await peer._log_in_when_due()
+        except TimeoutError:
+            connection.close()
+            raise errors.RequestTimedOut(f"{address} did not answer a login in {timeout_ms:g} ms") from None
         except BaseException:
             connection.close()
             raise
@@ -291,6 +299,9 @@ class Peer:
         body = fetch.encode_fetch_request(request, version)
         limit_ms = self._timeout_ms + request.max_wait_ms
         try:
+            if self._login.is_due:
+                async with asyncio.timeout(limit_ms / 1000):
+                    await self._log_in_when_due()
             answer, position = await self._exchange_now(fetch.API_KEY, version, [body], limit_ms)
         except TimeoutError:
             raise self._timed_out(fetch.API_KEY, limit_ms) from None
@@ -324,9 +335,27 @@ class Peer:
         limit_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         try:
             async with asyncio.timeout(limit_ms / 1000), self._turn:
+                if self.versions:
+                    await self._log_in_when_due()
                 return await self._exchange_now(api_key, api_version, body)
         except TimeoutError:
             raise self._timed_out(api_key, limit_ms) from None
+
+    async def _log_in_when_due(self) -> None:
+        """A login that fails ends the connection."""
+        if not self._login.is_due:
+            return
+        try:
+            await self._login.carry_out(self._ask_now)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    async def _ask_now(self, api_key: int, build: Callable[[messages.Messages], Any]) -> Any:
+        version = self.version_of(api_key)
+        body = messages.encode(build(messages.request(api_key, version)))
+        answer, position = await self._exchange_now(api_key, version, [body])
+        return self._parsed(lambda: messages.response_decoder(api_key, version)(bytes(answer), position))
 
     def _timed_out(self, api_key: int, limit_ms: float) -> errors.RequestTimedOut:
         return errors.RequestTimedOut(

@@ -24,8 +24,16 @@ _ADVICE = {
 }
 
 
-class TlsFailed(ConnectionLost):
-    """TLS was refused by one side: trying again helps only once a certificate or a setting is another one."""
+class NotLetIn(ConnectionLost):
+    """The broker is there and does not let us in: trying again helps only once something else was changed."""
+
+
+class TlsFailed(NotLetIn):
+    """TLS was refused by one side, for a certificate or a setting."""
+
+
+class LoginFailed(NotLetIn):
+    """The broker does not believe who we are, for a name, a password, a token or a mechanism."""
 
 
 class PeerSecurity:

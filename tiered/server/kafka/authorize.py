@@ -50,9 +50,12 @@ def may(context: Context, operation: Operation, resource_type: ResourceType, nam
 
 
 def may_replicate(context: Context) -> bool:
-    """Whether this is one of the cluster's brokers, as far as its rights go."""
+    """Whether this is one of the cluster's brokers: by who it is where brokers prove that, else by its rights."""
+    authentication = context.broker.authentication
     rights = rights_of(context)
-    return rights is None or rights.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+    if (rights is None or authentication.tells_brokers) and authentication.is_broker(context.connection.principal):
+        return True
+    return rights is not None and rights.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def require(context: Context, operation: Operation, resource_type: ResourceType, name: str) -> None:
