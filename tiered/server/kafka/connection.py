@@ -1,10 +1,9 @@
 """One client connection: bytes in, frames in order, bytes out. No asyncio transport stands in between.
 
-Owns the socket, its borrowed receive buffer and its outbox. Frames are handled one at a time and answered in
-request order; only those whose answer merely waits for others let the next ones be handled. A buffer is borrowed
-only while bytes of an unfinished frame are in it, so that an idle connection costs a socket and a small object.
-Files go out with sendfile; over TLS a `TlsStream` has the socket's place. Must never interpret a request: that is
-dispatch's work. Whatever a client sends, only its own connection ends.
+Owns the socket and its outbox; what has arrived is in its `ReceiveBuffer`. Frames are handled one at a time and
+answered in request order; only those whose answer merely waits for others let the next ones be handled. Files go out
+with sendfile; over TLS a `TlsStream` has the socket's place. Must never interpret a request: that is dispatch's work.
+Whatever a client sends, only its own connection ends.
 """
 
 import asyncio
@@ -13,13 +12,13 @@ import socket
 import struct
 
 from tiered.config.listeners import ListenerOptions
-from tiered.errors import MalformedRequest, Throttled, TieredError
+from tiered.errors import TieredError
 from tiered.file_slice import FileSlice
 from tiered.rules.principal import ANONYMOUS, Principal
 from tiered.server.kafka.buffers import BufferPool
-from tiered.server.kafka.foreign import foreign_protocol
 from tiered.server.kafka.frame_handler import FrameHandler
 from tiered.server.kafka.outbox import Outbox, Parts
+from tiered.server.kafka.receive_buffer import EARNEST_BYTES, LOW_WATER_BYTES, RECEIVE_BYTES, ReceiveBuffer, length_at
 from tiered.server.kafka.requests import Requests
 from tiered.server.kafka.sasl_session import SaslSession
 from tiered.server.kafka.tls_stream import TlsStream
@@ -34,45 +33,27 @@ HELD_HIGH_BYTES = 1 << 20
 REQUESTS_A_TURN = 256
 # A turn of one connection sends at most this much, so that a fast reader does not hold up the others.
 SEND_TURN_BYTES = 1 << 20
-RECEIVE_BYTES = 256 << 10
-# A frame's buffer grows as its bytes arrive: the length alone, which anyone can claim, allocates nothing.
-EARNEST_BYTES = 64 << 10
-LOW_WATER_BYTES = 512 << 10
-EAGER_FRAME_BYTES = 1 << 20
-# A buffer above this size is not kept for the beginning of the next frame.
-LARGEST_KEPT_BYTES = 8 << 20
-
-_length_at = struct.Struct(">i").unpack_from
-_api_key_at = struct.Struct(">h").unpack_from
-PRODUCE_KEY = 0
 
 
-class Connection:
+class Connection(ReceiveBuffer):
     """A connected client. `close` may be called at any time, any number of times."""
 
     __slots__ = (
-        "_awaited_end",
-        "_buffer",
         "_counted_bytes",
-        "_end",
         "_fd",
-        "_handler",
         "_loop",
         "_low_water",
         "_muted",
         "_outbox",
-        "_pool",
         "_principal",
         "_reading",
         "_requests",
         "_socket",
-        "_start",
         "_tls",
         "_writing",
         "client_id",
         "client_software",
         "closed",
-        "frame_limit",
         "gathers_until_ms",
         "host",
         "is_broker",
@@ -94,18 +75,13 @@ class Connection:
         now_ms: float,
         listener: ListenerOptions,
     ) -> None:
+        super().__init__(handler, pool)
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = sock
         self._tls = sock if isinstance(sock, TlsStream) else None
         self._fd = sock.fileno()
-        self._handler = handler
-        self._pool = pool
         self._loop = asyncio.get_running_loop()
-        self._buffer: memoryview | None = None
-        self._start = 0
-        self._end = 0
-        self._awaited_end = 0
         self._low_water = 1
         self._outbox = Outbox(sock)
         self._counted_bytes = 0
@@ -123,8 +99,6 @@ class Connection:
         """A follower fetches here: it has no quota."""
         self.listener = listener
         self._principal: Principal | None = None if listener.protocol.uses_sasl else ANONYMOUS
-        self.frame_limit = handler.max_other_frame_bytes
-        """What a request may have, but for Produce; less until the client has authenticated."""
         self.sasl: SaslSession | None = None
         """How far the client is with that, where it must."""
         self.local_host: str = sock.getsockname()[0]
@@ -180,11 +154,6 @@ class Connection:
     @property
     def unsent_bytes(self) -> int:
         return self._outbox.total_bytes
-
-    @property
-    def partial_bytes(self) -> int:
-        """What has arrived and was not handled."""
-        return self._end - self._start
 
     def close(self) -> None:
         """Ends the connection now. A wait in progress is cancelled, a write that has begun is not undone."""
@@ -261,7 +230,7 @@ class Connection:
                 available = self._end - self._start
                 if available < 4:
                     break
-                length = _length_at(buffer, self._start)[0]
+                length = length_at(buffer, self._start)[0]
                 if not 0 < length <= self.frame_limit:
                     self._check_length(buffer, length, available)
                 if available < 4 + length:
@@ -284,18 +253,6 @@ class Connection:
             log.exception("connection from %s closed: a request failed in an unforeseen way", self.host)
             self.close()
             return
-
-    def _check_length(self, buffer: memoryview, length: int, available: int) -> None:
-        """MalformedRequest for a frame that is too long for its API, before more of it is read."""
-        limit = self._handler.max_frame_bytes
-        if self.frame_limit < self._handler.max_other_frame_bytes:
-            limit = self.frame_limit  # Whoever has not logged in has nothing to produce.
-        elif available >= 6 and _api_key_at(buffer, self._start + 4)[0] != PRODUCE_KEY:
-            limit = self._handler.max_other_frame_bytes
-        if not 0 < length <= limit:
-            if (foreign := foreign_protocol(bytes(buffer[self._start : self._start + 4]))) is not None:
-                raise MalformedRequest(foreign)
-            raise MalformedRequest(f"a frame of {length} bytes; 1 to {limit} are accepted; split the request")
 
     def _handle_one(self, buffer: memoryview, position: int, end: int) -> None:
         self.partial_since_ms = None
@@ -324,41 +281,10 @@ class Connection:
             return
         if self.partial_since_ms is None:
             self.partial_since_ms = self._loop.time() * 1000.0
-        if len(buffer) > LARGEST_KEPT_BYTES and rest < EARNEST_BYTES:
-            smaller = self._pool.borrow(RECEIVE_BYTES)
-            self._move_to_front(buffer, smaller, rest)
-            self._buffer = smaller
-            self._pool.give_back(buffer)
-            buffer = smaller
-        if rest >= 4 and not self._requests.hold_up:
-            length = 4 + _length_at(buffer, self._start)[0]
-            if rest < length <= 4 + self._handler.max_frame_bytes:
-                buffer = self._make_room(buffer, rest, length)
-                self._awaited_end = min(self._start + length, len(buffer))
-        elif len(buffer) - self._end < 4096 and self._start > 0:
-            self._move_to_front(buffer, buffer, rest)
+        buffer = self._keep_unfinished(buffer, rest, is_awaited=not self._requests.hold_up)
         self._set_low_water(min(self._awaited_end - self._end, LOW_WATER_BYTES))
         # While a request is handled, later ones pile up only as far as the buffer reaches.
         self._set_reading(self._end < len(buffer))
-
-    def _make_room(self, buffer: memoryview, rest: int, length: int) -> memoryview:
-        """A buffer with the unfinished frame in it, larger once enough of the frame has come to believe in it."""
-        wanted = min(length, max(EAGER_FRAME_BYTES, 4 * rest)) if rest >= EARNEST_BYTES else 0
-        if wanted > len(buffer):
-            if not self._handler.may_grow(wanted):
-                raise Throttled("unfinished requests hold all the memory they may (queued.max.request.bytes)")
-            larger = self._pool.borrow(wanted)
-            self._move_to_front(buffer, larger, rest)
-            self._buffer = larger
-            self._pool.give_back(buffer)
-            return larger
-        if self._start > 0 and self._start + length > len(buffer):
-            self._move_to_front(buffer, buffer, rest)
-        return buffer
-
-    def _move_to_front(self, buffer: memoryview, target: memoryview, rest: int) -> None:
-        target[:rest] = buffer[self._start : self._end]
-        self._start, self._end = 0, rest
 
     def _set_low_water(self, wanted: int) -> None:
         """Asks the kernel to wake us for so many bytes at once, while a large frame is on its way: turns cost."""
@@ -367,12 +293,6 @@ class Connection:
         if wanted != self._low_water:
             self._low_water = wanted
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
-
-    def _release_buffer(self) -> None:
-        if self._buffer is not None:
-            self._pool.give_back(self._buffer)
-            self._buffer = None
-        self._start = self._end = self._awaited_end = 0
 
     # Bytes out
 
