@@ -33,7 +33,7 @@ install: $(FULL) $(KERNEL) ## set up everything that tests, demo and benchmarks 
 test: install kcat chromium ## lint, types, floors and every test: some 25 minutes on two cores, the first time with five more
 	@$(PY) tests/steps.py test $(TEST_ARGS)
 
-check: install ## lint, types, floors and unit tests, under 30 seconds
+check: install ## lint, types, floors, dependencies, secrets and unit tests, under 30 seconds
 	@$(PY) tests/steps.py check $(TEST_ARGS)
 
 fix: install ## let ruff format and repair what it can

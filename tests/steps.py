@@ -26,6 +26,8 @@ BIN = Path(sys.executable).parent
 LONG_RUNS = "not soak and not interop and not fuzz"
 SPARK = "tests/spark"
 TESTS_FAILED = 1
+SKIPPED = 75
+"""The exit code of a step that could not look. The summary says so, and nobody takes it for a success."""
 MOST_ASKED_AGAIN = 3
 OF_PROCESSES = (
     "tests/browser/",
@@ -62,6 +64,8 @@ LINT = Step(name="lint", argv=(str(BIN / "ruff"), "check", "--no-cache", "--quie
 STYLE = Step(name="format", argv=(str(BIN / "ruff"), "format", "--check", "--quiet", "."))
 TYPES = Step(name="types", argv=(str(BIN / "mypy"),))
 FLOORS = Step(name="floors", argv=(str(BIN / "lint-imports"),))
+# Ends with SKIPPED where nobody can be asked about weaknesses.
+DEPENDENCIES = Step(name="dependencies", argv=(sys.executable, str(ROOT / "tests" / "dependency_scan.py")))
 
 
 def pytest(name: str, *argv: str) -> Step:
@@ -83,7 +87,7 @@ def steps(target: str, extra: list[str]) -> list[tuple[Step, ...]]:
             quick = ("tests/unit", "tests/properties", "tests/house", "tests/golden")
             present = [folder for folder in quick if (ROOT / folder).is_dir()]
             unit_tests = pytest("unit tests", *present, *WORKERS, "-m", f"not slow and {LONG_RUNS}", *extra)
-            return [(LINT,), (STYLE,), (FLOORS,), (TYPES,), (unit_tests,)]
+            return [(LINT,), (STYLE,), (FLOORS,), (TYPES,), (DEPENDENCIES, unit_tests)]
         case "test":
             # Alone in their process, not on the machine: they and the types have one core each.
             alone = pytest("tests that are alone", "tests/components", "-m", f"alone and {LONG_RUNS}", *extra)
@@ -102,6 +106,11 @@ def steps(target: str, extra: list[str]) -> list[tuple[Step, ...]]:
         case "soak" | "interop" | "fuzz":
             return [(pytest(target, "-m", target, "-o", "timeout=0", *extra),)]
     raise SystemExit(f"steps.py: {target!r} is none of check, test, soak, interop, fuzz")
+
+
+def word(code: int) -> str:
+    """What the summary says of a step that ended so."""
+    return {0: "passed", SKIPPED: "skipped"}.get(code, "FAILED")
 
 
 def run(step: Step, environment: Mapping[str, str], *, output: IO[bytes] | None) -> Result:
@@ -145,10 +154,10 @@ def main(argv: list[str]) -> int:
     results = [each for group in steps(target, argv[1:]) for each in run_together(group, environment)]
     print("\n--- summary")
     for each in results:
-        print(f"{'FAILED' if each.code else 'passed':8}{each.name:24}{each.seconds:7.1f} s")
+        print(f"{word(each.code):8}{each.name:24}{each.seconds:7.1f} s")
         for test in each.asked_again:
             print(f"        asked again by itself ({'one or more failed' if each.code else 'passed'}): {test}")
-    return 1 if any(each.code for each in results) else 0
+    return 1 if any(word(each.code) == "FAILED" for each in results) else 0
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What `make test` asks a second time and what it never does, and what the long tests are."""
 
-from tests.steps import MOST_ASKED_AGAIN, TESTS_FAILED, steps, to_ask_again
+from tests.dependency_scan import verdict
+from tests.steps import MOST_ASKED_AGAIN, SKIPPED, TESTS_FAILED, steps, to_ask_again, word
 
 PROCESSES = [f"tests/faults/test_kill.py::test_{number}" for number in range(MOST_ASKED_AGAIN + 1)]
 INTERRUPTED = 2
@@ -31,3 +32,16 @@ def test_a_run_that_did_not_end_by_itself_has_failed() -> None:
 def test_properties_are_tried_at_length_with_the_long_tests_unless_some_are_named() -> None:
     assert [[each.name for each in group] for group in steps("soak", [])] == [["soak"], ["properties"]]
     assert [[each.name for each in group] for group in steps("soak", ["-k", "kill"])] == [["soak"]]
+
+
+def test_a_scan_that_could_not_look_is_not_called_passed() -> None:
+    unknown = {"name": "a", "skip_reason": "not found"}
+    whole = {"name": "b", "version": "1", "vulns": []}
+    weak = {"name": "c", "version": "2", "vulns": [{"id": "CVE-2026-1", "fix_versions": ["3"]}]}
+    assert [word(verdict(each)[0]) for each in ([unknown], [unknown, whole], [unknown, whole, weak])] == [
+        "skipped",
+        "passed",
+        "FAILED",
+    ]
+    assert "CVE-2026-1" in verdict([weak])[1]
+    assert [word(code) for code in (0, 1, 2, -9, SKIPPED)] == ["passed", "FAILED", "FAILED", "FAILED", "skipped"]
