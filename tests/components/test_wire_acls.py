@@ -145,6 +145,14 @@ def test_a_rule_counts_when_the_answer_is_there_and_not_after_it_is_gone(
     assert not may_read()
 
 
+def test_rules_count_from_the_first_request_after_a_restart(tmp_path_factory: pytest.TempPathFactory) -> None:
+    data, settings = tmp_path_factory.mktemp("again") / "data", "super.users=User:ANONYMOUS"
+    with GuardedBroker(data, settings) as broker, RawConnection(broker) as connection:
+        assert create(connection, rule("orders", permission_type=Permission.DENY)) == [0]
+    with GuardedBroker(data, settings) as broker, RawConnection(broker) as connection:
+        assert names(describe(connection)) == {"orders"}
+
+
 def test_without_an_authorizer_there_are_no_rules_to_speak_of(tmp_path_factory: pytest.TempPathFactory) -> None:
     with (
         GuardedBroker(tmp_path_factory.mktemp("open") / "data", "tiered.authorizer=none") as broker,
