@@ -53,9 +53,10 @@ def audit() -> tuple[int, str]:
     ]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=TIMEOUT_S)
-        found = json.loads(done.stdout)["dependencies"]
     except subprocess.TimeoutExpired:
         return SKIPPED, f"skipped: pip-audit's service did not answer within {TIMEOUT_S} s"
+    try:
+        found = json.loads(done.stdout)["dependencies"]
     except (ValueError, KeyError):
         return SKIPPED, f"skipped: pip-audit gave no result: {done.stderr.strip()[-500:]}"
     return verdict(found)

@@ -1,5 +1,7 @@
 """What `make test` asks a second time and what it never does, and what the long tests are."""
 
+from typing import Any
+
 from tests.dependency_scan import verdict
 from tests.steps import MOST_ASKED_AGAIN, SKIPPED, TESTS_FAILED, steps, to_ask_again, word
 
@@ -35,9 +37,9 @@ def test_properties_are_tried_at_length_with_the_long_tests_unless_some_are_name
 
 
 def test_a_scan_that_could_not_look_is_not_called_passed() -> None:
-    unknown = {"name": "a", "skip_reason": "not found"}
-    whole = {"name": "b", "version": "1", "vulns": []}
-    weak = {"name": "c", "version": "2", "vulns": [{"id": "CVE-2026-1", "fix_versions": ["3"]}]}
+    unknown: dict[str, Any] = {"name": "a", "skip_reason": "not found"}
+    whole: dict[str, Any] = {"name": "b", "version": "1", "vulns": []}
+    weak: dict[str, Any] = {"name": "c", "version": "2", "vulns": [{"id": "CVE-2026-1", "fix_versions": ["3"]}]}
     assert [word(verdict(each)[0]) for each in ([unknown], [unknown, whole], [unknown, whole, weak])] == [
         "skipped",
         "passed",
