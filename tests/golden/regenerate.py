@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
+from tiered.formats.acl_entries import AclEntry
 from tiered.formats.checkpoint import (
     CheckpointPage,
     ClusterCheckpoint,
@@ -193,6 +194,18 @@ def full_cluster_checkpoint() -> ClusterCheckpoint:
     )
 
 
+def cluster_checkpoint_with_acls() -> ClusterCheckpoint:
+    """Rules of both kinds of patterns and permissions."""
+    words = {"resource_type": "TOPIC", "principal": "User:ann", "host": "*", "operation": "READ"}
+    return replace(
+        cluster_checkpoint(),
+        acls=(
+            AclEntry(resource_name=TOPIC, pattern_type="LITERAL", permission="ALLOW", **words),
+            AclEntry(resource_name="flights.", pattern_type="PREFIXED", permission="DENY", **words),
+        ),
+    )
+
+
 def cluster_checkpoint_with_pins() -> ClusterCheckpoint:
     return replace(
         full_cluster_checkpoint(),
@@ -267,6 +280,7 @@ def written_today() -> dict[str, bytes]:
         "cluster_checkpoint.v1.json": encode_cluster_checkpoint(cluster_checkpoint()),
         "partition_checkpoint.v1.full.json": encode_partition_checkpoint(full_partition_checkpoint()),
         "cluster_checkpoint.v1.full.json": encode_cluster_checkpoint(full_cluster_checkpoint()),
+        "cluster_checkpoint.v1.acls.json": encode_cluster_checkpoint(cluster_checkpoint_with_acls()),
         "cluster_checkpoint.v1.pins.json": encode_cluster_checkpoint(cluster_checkpoint_with_pins()),
         "group_checkpoint.v1.json": encode_group_checkpoint(group_checkpoint()),
     }

@@ -8,6 +8,7 @@ cannot be written now stays stale and is written on a later tick. SQL decides, a
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -16,6 +17,7 @@ from sqlalchemy import Connection
 from tiered.broker.partition import Partition
 from tiered.cold import checkpoints
 from tiered.errors import TieredError
+from tiered.formats.acl_entries import AclEntry
 from tiered.formats.checkpoint import ClusterCheckpoint, PartitionCheckpoint, TopicEntry
 from tiered.formats.pin_entries import PinEntry, PinnedOffsets
 from tiered.meta import pins
@@ -141,6 +143,7 @@ class CheckpointWriter:
             ),
             settings=self._settings,
             pins=tuple(_entry(each) for each in held),
+            acls=tuple(AclEntry(**asdict(each)) for each in broker.security.acls),
         )
         try:
             await broker.uploads.run(checkpoints.write_cluster_checkpoint, broker.store, checkpoint)

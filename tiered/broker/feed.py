@@ -209,7 +209,7 @@ class ChangeFeed:
         for partition in touched:
             await self._keep_log_start(partition)
         image.change_number = found.number
-        if living or deleted or found.broker_configs is not None:
+        if living or deleted or found.broker_configs is not None or found.security is not None:
             broker.checkpoints.cluster_changed()
         self._tell_waiters()
 

@@ -20,7 +20,7 @@ from tiered.config.listeners import ListenerOptions
 from tiered.errors import InvalidConfig, MetadataOutcomeUnknown
 from tiered.hot.file_system import read_whole, replace_file
 from tiered.ids import TopicId
-from tiered.meta import brokers, cluster, coordinator_slots, partitions, segments, security, settings, topics
+from tiered.meta import brokers, cluster, coordinator_slots, partitions, security, segments, settings, topics
 from tiered.meta.brokers import HTTP_DOOR, HTTPS, BrokerRow, ListenerRow
 from tiered.meta.changes import ChangeSet
 from tiered.runtime import new_uuid

@@ -5,6 +5,7 @@ same words.
 """
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from tiered.cli.output import Column, counted, in_bytes, plain_lines
@@ -29,8 +30,8 @@ def lines(plan: RestorePlan, *, target_holds: str | None) -> Iterator[str]:
     sizes = [each.size_bytes for topic in plan.topics for its in topic.partitions for each in its.segments]
     yield (
         f"{counted(len(plan.topics), 'topic')}, {counted(plan.segment_count, 'segment')}, {in_bytes(sum(sizes))}; "
-        f"{counted(len(plan.groups), 'consumer group')}, {counted(_snapshots(plan), 'snapshot')}; access rules: none "
-        "are kept"
+        f"{counted(len(plan.groups), 'consumer group')}, {counted(_snapshots(plan), 'snapshot')}, "
+        f"{counted(len(plan.acls), 'access rule')}; users and their passwords are not kept"
     )
     yield f"leader epochs and producer ids (from {plan.next_producer_id:,} on) are ones that the old cluster never used"
     if plan.topics:
@@ -97,6 +98,7 @@ def as_json(plan: RestorePlan, *, target_holds: str | None, applied: bool) -> di
         ],
         "snapshots": [each.name for each in plan.pins if each.name is not None],
         "pins": len(plan.pins) - _snapshots(plan),
+        "access_rules": [asdict(each) for each in plan.acls],
         "warnings": list(plan.warnings),
         "problems": list(plan.problems),
         "database_holds": target_holds,

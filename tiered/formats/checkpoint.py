@@ -10,7 +10,7 @@ that member (`checkpoint_bytes`). Offsets are numbers, hashes hexadecimal, ids i
 Migration: a reader refuses formats that it does not know. Members it does not know are hashed and skipped, so
 what readers can do without is added within `/1`. Such a member is left out where nothing is known, and a checkpoint
 without it is read as one that knows nothing: `high_watermark` of a partition; `uploaded_root_sha256` of a segment;
-`replication_factor` of a topic; `settings`, `previous_cluster_ids` and `pins` of a cluster.
+`replication_factor` of a topic; `settings`, `previous_cluster_ids`, `pins` and `acls` of a cluster.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from tiered.errors import CorruptObject
+from tiered.formats.acl_entries import AclEntry, acls_as_json, acls_from
 from tiered.formats.checkpoint_bytes import encode_members, read_members
 from tiered.formats.json_fields import MAX_INT, MAX_SHORT, Fields
 from tiered.formats.object_key import partition_page_key
@@ -132,8 +133,8 @@ class TopicEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterCheckpoint:
-    """Every topic of a cluster, the settings that were altered at run time, by broker id ("" is for all), and what
-    pins and snapshots hold.
+    """Every topic of a cluster, the settings that were altered at run time, by broker id ("" is for all), what pins and
+    snapshots hold, and who may do what.
 
     A restored cluster has an id of its own: `previous_cluster_ids` are those it continues, the oldest first. Objects
     from their times name them.
@@ -145,6 +146,7 @@ class ClusterCheckpoint:
     settings: dict[str, dict[str, str]] = field(default_factory=dict)
     previous_cluster_ids: tuple[str, ...] = ()
     pins: tuple[PinEntry, ...] = ()
+    acls: tuple[AclEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,6 +286,7 @@ def encode_cluster_checkpoint(checkpoint: ClusterCheckpoint) -> bytes:
             **_if_known("settings", checkpoint.settings or None),
             **_if_known("previous_cluster_ids", list(checkpoint.previous_cluster_ids) or None),
             **_if_known("pins", pins_as_json(checkpoint.pins) or None),
+            **_if_known("acls", acls_as_json(checkpoint.acls) or None),
         },
     )
 
@@ -315,6 +318,7 @@ def decode_cluster_checkpoint(data: bytes | bytearray | memoryview) -> ClusterCh
             else ()
         ),
         pins=pins_from(fields, "pins") if "pins" in fields else (),
+        acls=acls_from(fields, "acls") if "acls" in fields else (),
     )
     partitions = sum(topic.partition_count for topic in checkpoint.topics)
     if partitions > MAX_PARTITIONS:

@@ -4,7 +4,7 @@ Owns what counts as empty, and the rows that a plan becomes. Must never touch a 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
@@ -16,6 +16,7 @@ from tiered.formats.pin_entries import PinEntry
 from tiered.meta.connections import sqlite_file
 from tiered.meta.engine import Database
 from tiered.meta.group_offsets import text_of
+from tiered.meta.security_tables import acl
 from tiered.meta.tables import (
     NO_LEADER,
     ONLY_ROW,
@@ -117,6 +118,7 @@ def write(conn: Connection, plan: RestorePlan, *, now_ms: int, report: Report = 
             created_at_ms=now_ms,
             change_number=number,
             settings_change_number=number,
+            security_change_number=number,
         )
     )
     written = 0
@@ -166,6 +168,7 @@ def _tables(plan: RestorePlan, now_ms: int) -> Iterator[tuple[Table, Iterable[di
             for committed in its.segments
         ),
     )
+    yield acl, ({**asdict(each), "created_at_ms": now_ms} for each in plan.acls)
     yield pin, (_pin_row(each, now_ms) for each in plan.pins)
     yield (
         pinned_range,

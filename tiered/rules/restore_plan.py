@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from uuid import NAMESPACE_OID, UUID, uuid5
 
+from tiered.formats.acl_entries import AclEntry
 from tiered.formats.checkpoint import ClusterCheckpoint, CommittedSegment, PartitionCheckpoint, TopicEntry
 from tiered.formats.group_checkpoint import GroupCheckpoint, GroupEntry, StoredOffset
 from tiered.formats.pin_entries import PinEntry
@@ -115,6 +116,7 @@ class RestorePlan:
     groups: tuple[GroupEntry, ...]
     moved_offsets: tuple[MovedOffset, ...]
     pins: tuple[PinEntry, ...]
+    acls: tuple[AclEntry, ...]
     warnings: tuple[str, ...]
     problems: tuple[str, ...]
 
@@ -165,6 +167,7 @@ def plan_restore(found: FoundBucket, brokers: Sequence[int], left_out: Collectio
         groups=restored_groups,
         moved_offsets=moved,
         pins=pins,
+        acls=cluster.acls,
         warnings=(*_left_out(cluster, left_out), *_warnings(found, topics, pins)),
         problems=tuple(problems),
     )

@@ -185,6 +185,24 @@ def test_pins_of_a_wrong_kind_are_refused_by_name(changes: dict[str, Any]) -> No
         decode_cluster_checkpoint(signed(members))
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"permission": "MAYBE"},
+        {"pattern_type": "MATCH"},
+        {"resource_name": "a\0b"},
+        {"resource_name": "x" * 256},
+        {"principal": None},
+        {"host": 7},
+    ],
+)
+def test_a_rule_that_is_not_understood_is_refused_for_it_may_deny(changes: dict[str, Any]) -> None:
+    members = json.loads(encode_cluster_checkpoint(golden.cluster_checkpoint_with_acls()))
+    members["acls"][0] |= changes
+    with pytest.raises(CorruptObject):
+        decode_cluster_checkpoint(signed(members))
+
+
 def test_as_many_pins_as_may_be_fit_into_one_checkpoint() -> None:
     last = PinnedOffsets(partition=99_999, start_offset=10**12, end_offset=10**12)
     pin = replace(golden.cluster_checkpoint_with_pins().pins[0], ranges=(last,) * MAX_RANGES)

@@ -1,0 +1,48 @@
+"""Access control lists come back with a restore, at once, and no password does."""
+
+import json
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.components.guarded_broker import GuardedBroker, allow
+from tests.components.test_http_rights import ask
+from tiered.cli import main
+from tiered.meta import acls
+from tiered.meta.security import AclRow
+
+RULES = (
+    allow("READ", "TOPIC", "orders", principal="User:ann"),
+    allow("ALL", "TOPIC", "secret", principal="User:*", pattern_type="PREFIXED", permission="DENY", host="10.0.0.1"),
+)
+KEPT = "super.users=User:ANONYMOUS"
+
+
+def held(broker: GuardedBroker) -> set[AclRow]:
+    return broker.run(lambda: set(broker.broker.security.acls))
+
+
+def test_rules_come_back_from_the_bucket_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    data, bucket = tmp_path / "data", tmp_path / "data" / "objects"
+    with GuardedBroker(data, KEPT) as broker:
+        assert ask(broker, "POST", "/api/v1/topics", {"name": "orders"})[0] == 201
+        database = broker.broker.database
+        database.run_sync(lambda conn: acls.create(conn, RULES, now_ms=1))
+        broker.run(broker.broker.feed.wake)
+        while held(broker) != set(RULES):
+            time.sleep(0.01)
+    kept = tmp_path / "kept"
+    shutil.copytree(bucket, kept)
+    restored = tmp_path / "restored"
+    restored.mkdir()
+    meta = f"sqlite:///{restored}/meta.db"
+    capfd.readouterr()
+    assert main(["restore", "--from", f"file://{kept}", "--meta", meta, "--brokers", "1", "--plan", "--json"]) == 0
+    rules = json.loads(capfd.readouterr().out)["access_rules"]
+    assert {AclRow(**each) for each in rules} == set(RULES)
+    assert main(["restore", "--from", f"file://{kept}", "--meta", meta, "--brokers", "1", "--apply"]) == 0
+    shutil.copytree(kept, restored / "objects")
+    with GuardedBroker(restored, KEPT) as broker:
+        assert held(broker) == set(RULES)
