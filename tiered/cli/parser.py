@@ -26,6 +26,7 @@ from tiered.cli.quota_arguments import add_quotas
 from tiered.cli.reconcile_arguments import add_reconcile
 from tiered.cli.retention_arguments import add_retention
 from tiered.cli.store_arguments import add_store_commands
+from tiered.cli.user_arguments import add_users
 from tiered.config import add_serve_arguments
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -56,6 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_cluster(commands)
     add_acls(commands)
     add_quotas(commands)
+    add_users(commands)
     add_store_commands(commands)
     _add_doctor(commands)
     _add_completion(commands)
