@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tiered.meta.security import AclRow
 from tiered.rules.acl import Operation, ResourceType
 from tiered.rules.authorization import AccessList, parse_super_users
 from tiered.rules.principal import Principal
@@ -105,7 +106,7 @@ class Access:
         self.is_on = settings.is_authorization_on
         self._super_users = parse_super_users(settings.super_users)
         self._allow_unnamed = settings.allow_everyone_if_no_acl_found
-        self._rules: object = None
+        self._rules: tuple[AclRow, ...] | None = None
         self._list = AccessList()
         self._rights: dict[tuple[Principal | None, str], Rights] = {}
         self._decision_count = 0
@@ -120,10 +121,7 @@ class Access:
             return None
         rules = self._broker.security.acls
         if rules is not self._rules:
-            # Once for each change: the feed replaces the rules as a whole.
-            self._list = AccessList(rules, super_users=self._super_users, allow_unnamed=self._allow_unnamed)
-            self._rules = rules
-            self._forget()
+            self._take(rules)
         found = self._rights.get((principal, host))
         if found is None:
             address = host.removeprefix(_MAPPED_IPV4)
@@ -131,6 +129,14 @@ class Access:
             self.count_decision()
             self._rights[principal, host] = found
         return found
+
+    def _take(self, rules: tuple[AclRow, ...]) -> None:
+        """Once for each change. The feed brings the rules as a whole, also when only a user or a quota has changed."""
+        is_other = rules != self._rules
+        self._rules = rules
+        if is_other:
+            self._list = AccessList(rules, super_users=self._super_users, allow_unnamed=self._allow_unnamed)
+            self._forget()
 
     def count_decision(self) -> None:
         """One more is remembered; when there are too many, none is."""

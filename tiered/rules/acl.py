@@ -6,6 +6,7 @@ may do something: `authorization` does.
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
 from typing import Protocol, TypeVar
 
 from tiered.errors import InvalidRequest
@@ -109,6 +110,7 @@ _IMPLIED: dict[Operation, Operation] = {
 }
 
 
+@cache
 def spoken_for(operation: Operation, permission: Permission) -> frozenset[Operation]:
     """The operations that a rule about `operation` decides. Who may read may describe; who may not read still may."""
     if operation is Operation.ALL:

@@ -24,6 +24,11 @@ from tiered.rules.principal import USER, parse_principal
 EVERYBODY = f"{USER}:{WILDCARD}"
 """The principal of rules that are about everyone."""
 
+# Looked up by the thousand, where an enum's own look-up takes its time.
+_TYPES, _OPERATIONS = dict(ResourceType.__members__), dict(Operation.__members__)
+_PERMISSIONS = dict(Permission.__members__)
+_PREFIXED = PatternType.PREFIXED.name
+
 
 class _Rule(NamedTuple):
     """What is left of a rule once its resource and its principal have been found."""
@@ -74,17 +79,16 @@ class AccessList:
             patterns.lengths = tuple(sorted({len(prefix) for prefix in patterns.prefixed}))
 
     def _add(self, words: AclWords) -> None:
-        try:
-            resource_type = ResourceType[words.resource_type]
-            pattern_type = PatternType[words.pattern_type]
-            operation, permission = Operation[words.operation], Permission[words.permission]
-        except KeyError:
+        resource_type = _TYPES.get(words.resource_type)
+        operation, permission = _OPERATIONS.get(words.operation), _PERMISSIONS.get(words.permission)
+        is_known = words.pattern_type in PatternType.__members__
+        if resource_type is None or operation is None or permission is None or not is_known:
             return
         rule = _Rule(words.host, spoken_for(operation, permission), operation, is_allow=permission is Permission.ALLOW)
         own = self._of_principal.setdefault((resource_type, words.principal), _Patterns())
         named = self._of_all.setdefault(resource_type, _Patterns())
         for patterns in (own, named):
-            place = patterns.prefixed if pattern_type is PatternType.PREFIXED else patterns.literal
+            place = patterns.prefixed if words.pattern_type == _PREFIXED else patterns.literal
             place.setdefault(words.resource_name, []).append(rule)
 
     def is_super_user(self, principal: str) -> bool:
