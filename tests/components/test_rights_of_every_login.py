@@ -1,4 +1,4 @@
-"""Every API at a listener that asks for credentials: without any, with wrong ones, as a user with rights and without."""
+"""Every API behind a login: without credentials, with wrong ones, as a user with rights and as one without."""
 
 from collections.abc import Iterator
 from types import SimpleNamespace
