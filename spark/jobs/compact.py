@@ -33,6 +33,8 @@ from tiered.runtime import SystemClock
 WAVE_BYTES_A_CORE = 256 << 20
 """A wave has to be written within tiered.upload.timeout.ms, or the brokers take it for dead."""
 
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+
 Show = Callable[[int, str], None]
 
 
@@ -119,6 +121,8 @@ class Compact:
         """How many keys there are. Raises CommandFailed when Spark gives up."""
         log_bytes = sum(each.segment.log_bytes for each in self._scanned)
         segments = counted(len(self._scanned), "segment")
+        partitions_before = self._spark.conf.get(SHUFFLE_PARTITIONS)
+        self._spark.conf.set(SHUFFLE_PARTITIONS, self._shuffle_partitions(log_bytes, int(partitions_before or 1)))
         newest = compaction.newest_offsets(self._spark, self._store_url, self._scanned)
         try:
             # Each byte is read twice.
@@ -132,6 +136,13 @@ class Compact:
             ) from error
         finally:
             newest.unpersist()
+            self._spark.conf.set(SHUFFLE_PARTITIONS, partitions_before or 1)
+
+    def _shuffle_partitions(self, log_bytes: int, allowed: int) -> int:
+        """As many as there are tasks in the scan, or cores: what is kept is not coalesced, and each costs a task in
+        every wave."""
+        wanted = max(self._spark.sparkContext.defaultParallelism, log_bytes // compaction.SCAN_BYTES)
+        return min(wanted, allowed)
 
     def _write(self, newest: DataFrame, show: Show, done_bytes: int) -> None:
         job = self._job

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from jobs import compact as job
@@ -36,6 +37,15 @@ def run(c: LocalCluster, capsys: pytest.CaptureFixture[str], *words: str) -> dic
     return found
 
 
+def write_other(c: LocalCluster) -> None:
+    """The same keys in another topic, three times each."""
+    producer = Producer({"bootstrap.servers": c.bootstrap, "linger.ms": 1000})
+    for number in range(45):
+        producer.produce("other", key=b"key-%d" % (number % 15), value=b"v" * 100, partition=0)
+        if number % 15 == 14:
+            assert producer.flush(WAIT_S) == 0
+
+
 def eventually(claim: Callable[[], bool]) -> None:
     deadline = time.monotonic() + WAIT_S
     while not claim():
@@ -47,6 +57,7 @@ def keys_of(read: Read) -> dict[bytes, tuple[int, bytes, bytes | None]]:
     return {key: (offset, key, value) for offset, key, value in sorted(read)}
 
 
+@pytest.mark.slow
 def test_spark_and_a_consumer_read_the_newest_of_each_key_and_nothing_older(
     spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -56,24 +67,28 @@ def test_spark_and_a_consumer_read_the_newest_of_each_key_and_nothing_older(
             c.create_topic(topic, configs=CONFIGS)
         c.create_topic("events")
         written = write(c, chance, 250)
-        c.tier("table", keep_local=False)
-        segments = sum(1 for _ in open_store(c.store_url).list("segments/"))
-        plan = run(c, capsys, "--plan")
-        (only,) = plan["partitions"]
-        assert (only["topic"], only["chosen"], only["dirty_ratio"], only["segments"]) == ("table", True, 1.0, segments)
+        write_other(c)
+        for topic in ("table", "other"):
+            c.tier(topic, keep_local=False)
+        segments = len(open_store(c.store_url).list("segments/"))
+        plan = run(c, capsys, "--plan")["partitions"]
+        assert sorted(each["topic"] for each in plan) == ["other", "table"]
+        assert all(each["chosen"] and each["dirty_ratio"] == 1.0 for each in plan)
+        assert sum(each["segments"] for each in plan) == segments
         assert of_spark(spark, store=c.store_url) == consumed(c) == written
 
-        # Waves of one MiB: all of it is one; a wave of several partitions is in the tests without Spark.
-        first = run(c, capsys, "--topic", "table", "--wave-mib", "1")
+        first = run(c, capsys, "--wave-mib", "1")
         newest = keys_of(written)
-        assert (first["keys"], first["looked_at_segments"]) == (len(newest), segments)
-        assert first["removed_records"] == len(written) - len(newest)
+        assert (first["keys"], first["looked_at_segments"]) == (len(newest) + 15, segments)
+        assert first["removed_records"] == len(written) - len(newest) + 30
         eventually(lambda: c.health()["stale_checkpoints"] == 0 and consumed(c) == sorted(newest.values()))
         assert of_spark(spark, store=c.store_url) == consumed(c)
+        other = spark.read.format("tiered").option("subscribe", "other").option("store", c.store_url).load()
+        assert sorted(row["offset"] for row in other.select("offset").collect()) == list(range(30, 45))
 
         # Nothing is due now; asked all the same, tombstones go, which delete.retention.ms kept for one pass.
         assert run(c, capsys)["replaced_segments"] == 0
-        run(c, capsys, "--all")
+        run(c, capsys, "--all", "--topic", "table")
         wanted = sorted(each for each in newest.values() if each[2] is not None)
         eventually(lambda: c.health()["stale_checkpoints"] == 0 and consumed(c) == wanted)
 
