@@ -147,7 +147,7 @@ class Connection(ReceiveBuffer):
     def _unmute(self) -> None:
         self._muted = None
         self.last_active_ms = self._loop.time() * 1000.0
-        self._set_reading(True)
+        self._set_reading(self._buffer is None or self._end < len(self._buffer))
         if not self._requests.hold_up:
             self.resume()
 
