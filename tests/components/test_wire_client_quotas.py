@@ -133,10 +133,11 @@ def test_each_entity_of_a_change_has_its_own_error(broker: BrokerProcess) -> Non
         ((("user", "d"),), {"request_percentage": float("nan")}),
         ((("user", "e"),), {"unheard_of": None}),
         ((("user", "x" * 300),), {"producer_byte_rate": 1.0}),
+        ((("user", "a\0b"),), {"producer_byte_rate": 1.0}),
         (right, {"producer_byte_rate": 2.0}),
     ]
     codes = alter(broker, [*wrong[:7], (right, {"producer_byte_rate": 1.0}), *wrong[7:]])
-    assert codes == [INVALID] * 7 + [0] + [INVALID] * 7
+    assert codes == [INVALID] * 7 + [0] + [INVALID] * 8
     assert described(broker, ("client-id", EXACT, "right")) == {right: {"producer_byte_rate": 1.0}}
     assert alter(broker, [(right, {"producer_byte_rate": None})]) == [0]
 

@@ -125,7 +125,7 @@ class BucketFuzz:
         try:
             members = json.loads(data)
             name = members["format"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return self._bytes(data)
         for _ in range(self.chance.choice([1, 1, 2, 4])):
             self._member(members)

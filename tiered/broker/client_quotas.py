@@ -136,8 +136,8 @@ class ClientQuotas:
             # What is there can be taken away, whatever its name.
             check_value(entity, name, 1.0 if value is None else value)
         for part in (entity.user, entity.client_id, entity.ip):
-            if part is not None and len(part) > NAME_CHARACTERS:
-                raise InvalidRequest(f"a name of {len(part)} characters; {NAME_CHARACTERS} are possible")
+            if part is not None and (len(part) > NAME_CHARACTERS or "\0" in part):
+                raise InvalidRequest(f"a name has at most {NAME_CHARACTERS} characters, and none of them is 0")
 
 
 async def alter(broker: "Broker", changes: Sequence[QuotaChange]) -> None:

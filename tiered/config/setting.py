@@ -71,6 +71,8 @@ class Setting:
     def parse(self, text: str) -> ConfigValue:
         """The value that `text` stands for; raises InvalidConfig with the name, the text and what is allowed."""
         stripped = text.strip()
+        if "\0" in text:  # No database but SQLite keeps it.
+            raise self._refusal(text)
         match self.type:
             case ConfigType.BOOLEAN:
                 if stripped.lower() not in ("true", "false"):

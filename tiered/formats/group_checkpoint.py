@@ -15,6 +15,7 @@ from tiered.formats.json_fields import MAX_INT
 
 _FORMAT: Final = "tiered.group-checkpoint/1"
 _MAX_TEXT_CHARS: Final = 64 * 1024
+GROUP_KINDS: Final = ("classic", "consumer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +92,7 @@ def decode_group_checkpoint(data: bytes | bytearray | memoryview) -> GroupCheckp
         groups=tuple(
             GroupEntry(
                 group_id=group.text("group_id", max_chars=_MAX_TEXT_CHARS),
-                kind=group.text("kind", max_chars=16),
+                kind=group.word("kind", GROUP_KINDS),
                 protocol_type=group.text("protocol_type", max_chars=_MAX_TEXT_CHARS),
                 generation=group.integer("generation", minimum=-1, maximum=MAX_INT),
                 offsets=tuple(

@@ -4,6 +4,7 @@ Owns the checks, all of which raise CorruptObject and name the member. Never int
 """
 
 import re
+from collections.abc import Collection
 from typing import Any, Final
 from uuid import UUID
 
@@ -46,6 +47,13 @@ class Fields:
     def text(self, name: str, *, max_chars: int) -> str:
         value = self._members.get(name)
         if type(value) is not str or len(value) > max_chars:
+            raise self._wrong(name)
+        return value
+
+    def word(self, name: str, words: Collection[str]) -> str:
+        """One of these."""
+        value = self._members.get(name)
+        if type(value) is not str or value not in words:
             raise self._wrong(name)
         return value
 

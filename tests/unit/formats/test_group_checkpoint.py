@@ -47,3 +47,11 @@ def test_the_key_of_a_slot_is_read_back_and_is_no_head() -> None:
     assert parse_partition_checkpoint_key(group_checkpoint_key(49)) is None
     assert parse_group_checkpoint_key("checkpoints/groups/049.json") is None
     assert parse_group_checkpoint_key("checkpoints/cluster.json") is None
+
+
+@pytest.mark.parametrize("kind", ["share", "", "Classic"])
+def test_a_kind_that_no_database_takes_is_refused(kind: str) -> None:
+    before = golden.group_checkpoint()
+    strange = encode_group_checkpoint(replace(before, groups=(replace(before.groups[0], kind=kind),)))
+    with pytest.raises(CorruptObject, match="kind"):
+        decode_group_checkpoint(strange)
