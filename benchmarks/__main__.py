@@ -1,5 +1,5 @@
-"""`make bench`: produce and consume beside librdkafka's mock broker, offset commits, replication, start, idle,
-Spark replay, verifying a store, uploading to one, consuming what is cold, Spark beside its own connector.
+"""`make bench`: produce and consume beside librdkafka's mock broker and over TLS, offset commits, replication, start,
+idle, Spark replay, verifying a store, uploading to one, consuming what is cold, Spark beside its own connector.
 
 Owns the command line. Results go to bench-results/ as JSON and as a table.
 """
@@ -20,6 +20,7 @@ SUITES = (
     "throughput",
     "warm",
     "many",
+    "tls",
     "start",
     "testing",
     "replay",
@@ -41,6 +42,16 @@ def _verification(
 
     folder.mkdir()
     return verification(folder, rounds=rounds, gb=gb, say=say)
+
+
+def _over_tls(
+    folder: Path, suites: Collection[str], *, rounds: int, gb: float, say: scenarios.Say
+) -> dict[str, dict[str, list[scenarios.Run]]]:
+    if "tls" not in suites:
+        return {}
+    from benchmarks.tls import over_tls
+
+    return over_tls(folder, rounds=rounds, gb=gb, say=say)
 
 
 def _uploading(
@@ -114,6 +125,7 @@ def main() -> int:
                     system.stop()
         if "warm" in suites:
             report.throughput |= scenarios.warm(folder / "warm", MockBroker(), rounds=rounds, gb=gb, say=say)
+        report.throughput |= _over_tls(folder / "tls", suites, rounds=rounds, gb=gb, say=say)
         if "start" in suites:
             report.start = scenarios.start_and_idle(Tiered(folder=folder / "start"), rounds=rounds, say=say)
         if "testing" in suites:

@@ -37,13 +37,19 @@ def partitions_of(topic: str, *, topics: int, partitions: int) -> list[tuple[str
     return [(name, partition) for name in names for partition in range(partitions)]
 
 
+def _connection(bootstrap: str, ca: str) -> dict[str, str]:
+    """The client's settings that say where the brokers are; over TLS where `ca` names who signs for them."""
+    secured = {"security.protocol": "SSL", "ssl.ca.location": ca} if ca else {}
+    return {"bootstrap.servers": bootstrap, **secured}
+
+
 def produce(
-    bootstrap: str, targets: list[tuple[str, int]], *, records: int, size_bytes: int, acks: str
+    bootstrap: str, targets: list[tuple[str, int]], *, records: int, size_bytes: int, acks: str, ca: str = ""
 ) -> dict[str, float]:
     """Sends `records` values of random bytes, spread evenly, with librdkafka's defaults but for its limits."""
     producer = Producer(
         {
-            "bootstrap.servers": bootstrap,
+            **_connection(bootstrap, ca),
             "acks": acks,
             "linger.ms": 5,
             "batch.size": 1_000_000,
@@ -81,11 +87,13 @@ def _queue(producer: Producer, topic: str, partition: int, messages: list[dict[s
     return queued
 
 
-def consume(bootstrap: str, targets: list[tuple[str, int]], *, records: int, size_bytes: int) -> dict[str, float]:
+def consume(
+    bootstrap: str, targets: list[tuple[str, int]], *, records: int, size_bytes: int, ca: str = ""
+) -> dict[str, float]:
     """Reads the first `records` records, spread evenly, from the beginning of each partition."""
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **_connection(bootstrap, ca),
             "group.id": "bench",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
@@ -121,16 +129,24 @@ def main() -> int:
     parser.add_argument("--records", type=int, required=True)
     parser.add_argument("--size-bytes", type=int, required=True)
     parser.add_argument("--acks", default="1")
+    parser.add_argument("--ca", default="", help="over TLS: who signs for the brokers")
     parser.add_argument("--topics", type=int, default=1)
     parser.add_argument("--partitions", type=int, default=1)
     options = parser.parse_args()
     targets = partitions_of(options.topic, topics=options.topics, partitions=options.partitions)
     if options.what == "produce":
         result = produce(
-            options.bootstrap, targets, records=options.records, size_bytes=options.size_bytes, acks=options.acks
+            options.bootstrap,
+            targets,
+            records=options.records,
+            size_bytes=options.size_bytes,
+            acks=options.acks,
+            ca=options.ca,
         )
     else:
-        result = consume(options.bootstrap, targets, records=options.records, size_bytes=options.size_bytes)
+        result = consume(
+            options.bootstrap, targets, records=options.records, size_bytes=options.size_bytes, ca=options.ca
+        )
     print(json.dumps(result))
     return 0
 

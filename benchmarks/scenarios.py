@@ -38,6 +38,8 @@ class Load:
     acks: str = "1"
     many: bool = False
     partitions: int = 1
+    ca: str = ""
+    """Over TLS: who signs for the brokers."""
 
     def argv(self, bootstrap: str, topic: str) -> list[str]:
         topics, partitions = (MANY_TOPICS, MANY_PARTITIONS_EACH) if self.many else (1, self.partitions)
@@ -45,6 +47,7 @@ class Load:
         return [
             *(sys.executable, "-m", "benchmarks.client", self.what, "--bootstrap", bootstrap, "--topic", topic),
             *("--records", str(self.records), "--size-bytes", str(self.size_bytes), "--acks", self.acks, *spread),
+            *("--ca", self.ca),
         ]
 
 

@@ -50,6 +50,8 @@ class Tiered:
     name: str = "tiered"
     bootstrap: str = ""
     http: str = ""
+    listeners: dict[str, str] = field(default_factory=dict)
+    """Where its further listeners are, by name."""
     settings: dict[str, str] = field(default_factory=dict)
     module: tuple[str, ...] = ("tiered.cli",)
     """What `python -m` runs, with leading arguments: the product, or a variant of it for measurements."""
@@ -79,6 +81,9 @@ class Tiered:
             raise SystemExit(f"the broker did not start: see {self.folder / 'broker.log'}")
         facts = dict(word.split("=", 1) for word in words[1:])
         self.bootstrap, self.http = facts["kafka"], facts["http"]
+        self.listeners = {
+            name.removeprefix("listener."): where for name, where in facts.items() if name.startswith("listener.")
+        }
         return seconds
 
     def create_topic(self, topic: str, configs: dict[str, str], *, partitions: int = 1) -> None:

@@ -113,6 +113,9 @@ def add_cluster(commands: "Commands[Parser]") -> None:
     up.add_argument("--meta", metavar="URL", help="a PostgreSQL that runs already: postgresql://USER@HOST/DB")
     up.add_argument("--store", metavar="URL", help="the object store (DIR/objects); s3://BUCKET/PREFIX?region=…")
     up.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="where all of them listen (127.0.0.1)")
+    up.add_argument(
+        "--insecure", action="store_true", help="let in whoever reaches --host where that is not of this machine alone"
+    )
     up.add_argument("--kafka-port", metavar="PORT", type=positive, default=9092, help="of the first broker (9092)")
     up.add_argument("--http-port", metavar="PORT", type=positive, default=8080, help="of the first broker (8080)")
     up.add_argument("--free-ports", action="store_true", help="take whatever ports are free; the ready lines have them")

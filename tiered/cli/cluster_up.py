@@ -77,6 +77,8 @@ def planned_brokers(arguments: argparse.Namespace, data: Path, meta: str) -> lis
             *("--store", store),
             *("--rack", racks[index % len(racks)]),
         ]
+        if arguments.insecure:
+            options.append("--insecure")
         pairs = [f"default.replication.factor={min(3, arguments.brokers)}"]
         if arguments.brokers >= 3:  # One of them may be away then, and an acknowledged record is on two.
             pairs.append("min.insync.replicas=2")

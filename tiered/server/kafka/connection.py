@@ -201,8 +201,9 @@ class Connection(ReceiveBuffer):
             self.last_active_ms = self._loop.time() * 1000.0
             if self._end < self._awaited_end:
                 # The kernel also wakes us for less when its window is full: what is left may be below the mark.
-                if self._awaited_end - self._end < self._low_water:
-                    self._set_low_water(self._awaited_end - self._end)
+                left = self._awaited_end - self._end
+                if left < self._low_water or self._tls is not None:
+                    self._set_low_water(min(left, LOW_WATER_BYTES))
                 self._read_pending()
                 return
         self._handle_frames()
@@ -288,7 +289,9 @@ class Connection(ReceiveBuffer):
 
     def _set_low_water(self, wanted: int) -> None:
         """Asks the kernel to wake us for so many bytes at once, while a large frame is on its way: turns cost."""
-        if wanted < EARNEST_BYTES or self._tls is not None:
+        if self._tls is not None:
+            wanted = self._tls.still_to_come(wanted)
+        if wanted < EARNEST_BYTES:
             wanted = 1
         if wanted != self._low_water:
             self._low_water = wanted

@@ -9,12 +9,18 @@ never wait.
 import os
 import socket
 import ssl
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 PIECE_BYTES = 128 << 10
 """So much is encrypted at once, and held until the socket has taken it."""
+RECORD_BYTES = 16 << 10
+"""Of plaintext in one record of TLS."""
+LONGEST_RECORD_BYTES = RECORD_BYTES + 512
+FEED_BYTES = 32 << 10
+"""OpenSSL's memory buffers keep the size that they once had: they are given little at a time."""
 MAX_OUTGOING_BYTES = 256 << 10
 """Answers of TLS itself (a peer may ask for new keys): more than this is an attack."""
 
@@ -22,7 +28,7 @@ MAX_OUTGOING_BYTES = 256 << 10
 class TlsStream:
     """A socket whose handshake is done. `scratch` is lent for the length of one call."""
 
-    __slots__ = ("_committed", "_incoming", "_outgoing", "_scratch", "_socket", "_tls", "_unsent", "cipher")
+    __slots__ = ("_committed", "_incoming", "_outgoing", "_rest", "_scratch", "_socket", "_tls", "_unsent", "cipher")
 
     def __init__(
         self,
@@ -37,7 +43,9 @@ class TlsStream:
         self._incoming = incoming
         self._outgoing = outgoing
         self._scratch = scratch
-        self._unsent = memoryview(b"")
+        self._rest = b""
+        """What has arrived and found no room where it was to be decrypted to."""
+        self._unsent: deque[memoryview] = deque()
         self._committed = 0
         """Bytes of the caller that are in `_unsent`."""
         self.cipher = tls.cipher()
@@ -71,36 +79,44 @@ class TlsStream:
     @property
     def pending(self) -> bool:
         """Something has arrived that no readiness of the socket will tell of."""
-        return self._incoming.pending > 0 or self._tls.pending() > 0
+        return bool(self._rest) or self._incoming.pending > 0 or self._tls.pending() > 0
+
+    def still_to_come(self, wanted: int) -> int:
+        """At least so many bytes must still arrive before `wanted` more are decrypted; 0 when that is not known."""
+        return max(0, wanted - len(self._rest) - self._incoming.pending - LONGEST_RECORD_BYTES)
 
     def recv_into(self, view: memoryview) -> int:
         """As a socket's; 0 also after the other side's goodbye. Raises ssl.SSLError, an OSError, for what is no TLS."""
-        found = self._decrypted(view)
+        found = self._decrypted(view, memoryview(self._rest))
         if found is None:
             received = self._socket.recv_into(self._scratch)
             if received == 0:
                 return 0
-            self._incoming.write(self._scratch[:received])
-            found = self._decrypted(view)
+            found = self._decrypted(view, self._scratch[:received])
         if self._outgoing.pending:
             self._answer_of_tls()
         if found is None:
             raise BlockingIOError
         return found
 
-    def _decrypted(self, view: memoryview) -> int | None:
+    def _decrypted(self, view: memoryview, arrived: memoryview) -> int | None:
         """How many bytes are in `view` now, of as many records as there are; None when there is no whole record."""
         filled = 0
-        try:
-            while filled < len(view):
+        is_over = False
+        while filled < len(view) and not is_over:
+            try:
                 # With a buffer it gives a count; typeshed knows the other form alone.
                 count: Any = self._tls.read(len(view) - filled, view[filled:])
-                if count == 0:
-                    return filled
+            except ssl.SSLWantReadError:
+                if not arrived:
+                    break
+                self._incoming.write(arrived[:FEED_BYTES])
+                arrived = arrived[FEED_BYTES:]
+            else:
                 filled += count
-        except ssl.SSLWantReadError:
-            return filled or None
-        return filled
+                is_over = count == 0
+        self._rest = bytes(arrived)
+        return filled if filled or is_over else None
 
     def _answer_of_tls(self) -> None:
         if self._outgoing.pending > MAX_OUTGOING_BYTES:
@@ -114,9 +130,7 @@ class TlsStream:
     def send(self, view: memoryview) -> int:
         """As a socket's."""
         if not self._committed:
-            piece = view[:PIECE_BYTES]
-            self._tls.write(piece)
-            self._committed = len(piece)
+            self._encrypt(view[:PIECE_BYTES])
         return self._sent(0)
 
     def sendmsg(self, views: Sequence[memoryview], ancillary: tuple[()], flags: int) -> int:
@@ -131,8 +145,7 @@ class TlsStream:
                 if left == 0:
                     break
             # One record for many small parts.
-            self._tls.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
-            self._committed = PIECE_BYTES - left
+            self._encrypt(pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces)))
         return self._sent(flags)
 
     def sendfile(self, file: int, position: int, count: int) -> int:
@@ -141,9 +154,14 @@ class TlsStream:
             piece = os.pread(file, min(count, PIECE_BYTES), position)
             if not piece:
                 return 0
-            self._tls.write(piece)
-            self._committed = len(piece)
+            self._encrypt(memoryview(piece))
         return self._sent(0)
+
+    def _encrypt(self, piece: memoryview) -> None:
+        for start in range(0, len(piece), RECORD_BYTES):
+            self._tls.write(piece[start : start + RECORD_BYTES])
+            self._unsent.append(memoryview(self._outgoing.read()))
+        self._committed = len(piece)
 
     def _sent(self, flags: int) -> int:
         self._flush(flags)
@@ -152,7 +170,14 @@ class TlsStream:
 
     def _flush(self, flags: int) -> None:
         """Sends all that is encrypted. Raises BlockingIOError when the socket does not take all of it."""
-        while self._unsent or self._outgoing.pending:
-            if not self._unsent:
-                self._unsent = memoryview(self._outgoing.read())
-            self._unsent = self._unsent[self._socket.send(self._unsent, flags) :]
+        if self._outgoing.pending:
+            self._unsent.append(memoryview(self._outgoing.read()))
+        while self._unsent:
+            sent = self._socket.sendmsg(self._unsent, (), flags)
+            while sent:
+                first = self._unsent[0]
+                if sent < len(first):
+                    self._unsent[0] = first[sent:]
+                    break
+                sent -= len(first)
+                self._unsent.popleft()
