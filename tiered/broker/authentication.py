@@ -5,10 +5,12 @@ proved. Must never speak to a client: the doors do.
 """
 
 from abc import ABC, abstractmethod
+from base64 import b64encode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tiered.broker.token_keys import TokenKeys
+from tiered.config.listeners import is_loopback
 from tiered.errors import InvalidConfig
 from tiered.rules.authorization import parse_super_users
 from tiered.rules.principal import USER, Principal
@@ -65,7 +67,16 @@ class Authentication:
         )
         self._takes_tokens = Mechanism.OAUTHBEARER in settings.sasl_enabled_mechanisms
         among_brokers = broker.options.inter_broker
-        own = f"{USER}:{settings.tiered_sasl_inter_broker_username}" if among_brokers.protocol.uses_sasl else ""
+        name = settings.tiered_sasl_inter_broker_username
+        own = f"{USER}:{name}" if name else ""
+        http_host, needs_tls = broker.options.http_host, settings.tiered_http_authentication != "none"
+        if needs_tls and not (
+            broker.options.http_tls or is_loopback(http_host) or settings.tiered_sasl_plain_without_tls
+        ):
+            raise InvalidConfig(
+                f"tiered.http.authentication=basic would have passwords cross the network in the clear: give --http "
+                f"https://{http_host}:{broker.options.http_port}, or say tiered.sasl.plain.without.tls=true"
+            )
         self.tells_brokers = among_brokers.authenticates
         """Brokers prove to each other who they are."""
         self._brokers = {*parse_super_users(f"{settings.super_users};{settings.tiered_broker_principals};{own}")}
@@ -93,6 +104,16 @@ class Authentication:
         if principal is None:
             return False
         return not self.tells_brokers or str(principal) in self._brokers
+
+    def own_http_login(self) -> dict[str, str]:
+        """The header by which this broker logs in at the HTTP doors of others; none where those ask for no login, or
+        where a certificate says who it is. Raises InvalidConfig for a password that cannot be had."""
+        settings = self._broker.settings
+        password = settings.inter_broker_password()
+        if settings.tiered_http_authentication == "none" or password is None:
+            return {}
+        login = f"{settings.tiered_sasl_inter_broker_username}:{password.reveal()}"
+        return {"Authorization": f"Basic {b64encode(login.encode()).decode()}"}
 
     async def by_password(self, user_name: str, password: str) -> Login:
         """For logins that come with every request. Raises AuthenticationFailed, Throttled."""

@@ -7,11 +7,15 @@ broker that was named.
 import http.client
 import json
 import ssl
+from base64 import b64encode
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from tiered.cli.command_config import command_security
 from tiered.cli.failure import CommandFailed, UsageError
+from tiered.config.client_security import ClientSecurity
+from tiered.config.listeners import is_loopback
+from tiered.errors import InvalidConfig
 from tiered.tls import client_context
 
 TIMEOUT_S = 30.0
@@ -32,7 +36,10 @@ class Catalogue:
         if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
             raise UsageError(f"--http {http_url} is not allowed: it must be a URL such as http://127.0.0.1:8080")
         self._url = http_url
-        self._tls = client_context(command_security(command_config).security) if parts.scheme == "https" else None
+        security = command_security(command_config).security
+        self._tls = client_context(security) if parts.scheme == "https" else None
+        # A password crosses no network in the clear.
+        self._login = _login(security) if self._tls is not None or is_loopback(parts.hostname) else {}
         self._host, self._port = parts.hostname, port
         self._prefix = parts.path.rstrip("/")
 
@@ -86,7 +93,8 @@ class Catalogue:
         )
         try:
             content = None if sent is None else json.dumps(sent).encode()
-            connection.request(method, self._prefix + path, body=content, headers={"Accept": "application/json"})
+            headers = {"Accept": "application/json", **self._login}
+            connection.request(method, self._prefix + path, body=content, headers=headers)
             response = connection.getresponse()
             body = response.read(MAX_ANSWER_BYTES + 1)
         except (http.client.BadStatusLine, ConnectionResetError) as error:
@@ -122,6 +130,19 @@ class Catalogue:
         if response.status not in (http.client.OK, http.client.CREATED):
             raise CommandFailed(str(answer.get("message", f"{self._url} answered {response.status}"))[:_SHOWN_CHARS])
         return answer
+
+
+def _login(security: ClientSecurity) -> dict[str, str]:
+    """The header that says who is asking, where the properties do. Raises UsageError."""
+    try:
+        if security.sasl_mechanism == "OAUTHBEARER" and security.sasl_token is not None:
+            return {"Authorization": f"Bearer {security.sasl_token.reveal().strip()}"}
+        if security.sasl_username and security.sasl_password is not None:
+            login = f"{security.sasl_username}:{security.sasl_password.reveal()}"
+            return {"Authorization": f"Basic {b64encode(login.encode()).decode()}"}
+    except InvalidConfig as error:
+        raise UsageError(str(error)) from error
+    return {}
 
 
 def _list_in(answer: dict[str, Any], key: str) -> list[dict[str, Any]]:

@@ -166,15 +166,22 @@ def is_loopback(host: str) -> bool:
 
 
 def require_authentication(
-    listeners: Iterable[ListenerOptions], http: tuple[str, int], http_security: ListenerTls | None, http_option: str
+    listeners: Iterable[ListenerOptions],
+    http: tuple[str, int],
+    http_security: ListenerTls | None,
+    http_option: str,
+    *,
+    http_asks_login: bool = False,
 ) -> None:
     """Nothing when whoever is not on this machine must say who they are. Raises InvalidConfig."""
     host, port = http
-    if not is_loopback(host) and (http_security is None or http_security.client_auth is not ClientAuth.REQUIRED):
+    asks = http_asks_login or (http_security is not None and http_security.client_auth is ClientAuth.REQUIRED)
+    if not is_loopback(host) and not asks:
         raise InvalidConfig(
-            f"{http_option} would let in everybody who reaches {host}:{port}: ask for their certificates "
-            f"(https://{host}:{port} with http.ssl.client.auth=required), use 127.0.0.1, or say --insecure where the "
-            "network itself is closed; see docs/security.md"
+            f"{http_option} would let in everybody who reaches {host}:{port}: ask for a login "
+            f"(https://{host}:{port} with tiered.http.authentication=basic) or for certificates "
+            "(http.ssl.client.auth=required), use 127.0.0.1, or say --insecure where the network itself is closed; see "
+            "docs/security.md"
         )
     for each in listeners:
         if not is_loopback(each.host) and not each.authenticates:

@@ -244,7 +244,8 @@ def load_serve_options(
     http_host, http_port = _address(http and http.removeprefix(HTTPS), http_name, default=("127.0.0.1", 8080))
     http_security = http_tls(security) if http is not None and http.startswith(HTTPS) else None
     if not _switch(*told("insecure")):
-        require_authentication(listeners, (http_host, http_port), http_security, http_name)
+        asks_login = texts.get("tiered.http.authentication", "none").strip() != "none"
+        require_authentication(listeners, (http_host, http_port), http_security, http_name, http_asks_login=asks_login)
     data_dir = Path(told("data")[0] or "data").expanduser().absolute()
     log_format, log_format_name = told("log_format")
     if log_format is not None and log_format not in LOG_FORMATS:

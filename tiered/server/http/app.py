@@ -15,7 +15,7 @@ from aiohttp.web_protocol import RequestPayloadError
 from tiered.broker.broker import Broker
 from tiered.errors import TieredError
 from tiered.rules.certificate_names import PrincipalMapping
-from tiered.server.http import limits, openapi, rights, security
+from tiered.server.http import limits, logins, openapi, rights, security
 from tiered.server.http.audited import audited
 from tiered.server.http.certificates import MAPPING, known_by_certificate
 from tiered.server.http.cluster_view import VIEWS, ClusterViews
@@ -53,12 +53,14 @@ def guarded(service: Service, routes: Sequence[Route]) -> web.Application:
             _errors_as_json,
             security.same_origin_only,
             known_by_certificate,
+            logins.logged_in,
             rights.authorized,
         ]
     )
     app[SERVICE] = service
     app[security.CSRF_TOKEN] = security.new_token()
     app[limits.REQUESTS] = limits.RequestsState()
+    app[logins.WAITING] = asyncio.Semaphore(logins.MAX_AT_ONCE)
     tls = service.options.http_tls
     app[MAPPING] = PrincipalMapping("DEFAULT" if tls is None else tls.principal_mapping_rules)
     app[openapi.DOCUMENT] = openapi.document_of(routes)

@@ -144,6 +144,7 @@ async def asking(
         SENDER: str(request.app[BROKER].broker_id),
         ORIGIN: origin_of(request),
         **on_behalf_of(request),
+        **request.app[BROKER].authentication.own_http_login(),
     }
     try:
         async with (

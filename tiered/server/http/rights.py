@@ -162,7 +162,9 @@ def rights_of(request: web.Request) -> Rights | None:
     rights = access.rights(principal_of(request), _address(request))
     told = request.headers.get(ON_BEHALF_OF)
     if rights is not None and told is not None and is_forwarded(request):
-        if not rights.is_super_user:
+        authentication = request.app[BROKER].authentication
+        is_broker = authentication.tells_brokers and authentication.is_broker(principal_of(request))
+        if not (rights.is_super_user or is_broker):
             raise ClusterNotAuthorized(
                 f"{ON_BEHALF_OF} is believed of brokers alone: the principal of brokers must stand in super.users"
             )
