@@ -6,7 +6,6 @@ behaviour of an API: that is in `api/<api>.py`.
 
 import asyncio
 import struct
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
@@ -98,8 +97,6 @@ class Dispatch:
         Raises MalformedRequest and UnsupportedVersion for what ends the connection.
         """
         header = frames.read_request_header(buffer, position, end)
-        if connection.sasl is not None:
-            connection.sasl.check(header.api_key)
         api = self.apis.get(header.api_key)
         version = header.api_version
         if api is None:
@@ -123,11 +120,11 @@ class Dispatch:
         """Counts the time that the request takes of everybody's event loop; waits are not among it."""
         broker, connection = self._broker, context.connection
         context = context._replace(throttle_ms=throttling.request_rest_ms(broker, connection))
-        started_s = time.perf_counter()
+        started_ms = broker.clock.monotonic_ms()
         try:
             answer = self._handle(api, context, buffer, header, end)
         finally:
-            throttling.used(broker, connection, started_s)
+            throttling.used(broker, connection, started_ms)
         return throttling.Timed(broker, connection, answer) if asyncio.iscoroutine(answer) else answer
 
     def _handle(self, api: Api, context: Context, buffer: memoryview, header: frames.RequestHeader, end: int) -> Answer:

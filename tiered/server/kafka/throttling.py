@@ -6,7 +6,6 @@ themselves are exempt. Must never hold up an answer, nor count what was used: th
 """
 
 import math
-import time
 from collections.abc import Coroutine, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -125,11 +124,12 @@ def request_rest_ms(broker: "Broker", connection: "Connection") -> int:
     return throttle(broker, connection, QuotaKey.REQUEST_PERCENTAGE, rest_ms)
 
 
-def used(broker: "Broker", connection: "Connection", since_s: float) -> None:
-    """Counts the event loop's time since then, of `time.perf_counter`."""
+def used(broker: "Broker", connection: "Connection", since_ms: float) -> None:
+    """Counts the event loop's time since then, of the broker's clock."""
     buckets = buckets_of(broker, connection)
     if buckets is not None and buckets.request is not None:
-        buckets.request.take((time.perf_counter() - since_s) * 1000.0, broker.clock.monotonic_ms())
+        now_ms = broker.clock.monotonic_ms()
+        buckets.request.take(now_ms - since_ms, now_ms)
 
 
 class Timed(Coroutine[Any, Any, T]):
@@ -146,14 +146,14 @@ class Timed(Coroutine[Any, Any, T]):
     def _run(self) -> Generator[Any, Any, T]:
         step = partial(self._work.send, None)
         while True:
-            started_s = time.perf_counter()
+            started_ms = self._broker.clock.monotonic_ms()
             try:
                 waited_for = step()
             except StopIteration as end:
                 result: T = end.value
                 return result
             finally:
-                used(self._broker, self._connection, started_s)
+                used(self._broker, self._connection, started_ms)
             try:
                 step = partial(self._work.send, (yield waited_for))
             except BaseException as error:  # noqa: BLE001 - cancellation and the like: the work's to see, not swallowed

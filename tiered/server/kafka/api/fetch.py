@@ -31,13 +31,8 @@ from tiered.rules.acl import Operation
 from tiered.server.kafka import follower_fetch, throttling
 from tiered.server.kafka.authorize import may_replicate, rights_of, topic_refusal
 from tiered.server.kafka.dispatch import Api, RawRequest
-from tiered.server.kafka.error_mapping import (
-    CLUSTER_AUTHORIZATION_FAILED,
-    FETCH_SESSION_ID_NOT_FOUND,
-    INVALID_FETCH_SESSION_EPOCH,
-    NONE,
-    error_code,
-)
+from tiered.server.kafka.error_mapping import CLUSTER_AUTHORIZATION_FAILED, NONE, error_code
+from tiered.server.kafka.fetch_sessions import NO_SESSION, session_error
 from tiered.server.kafka.frame_handler import Answer
 from tiered.server.kafka.leader_hints import CODES, LeaderHints
 from tiered.server.kafka.outbox import Parts
@@ -48,8 +43,6 @@ from tiered.wire.primitives import NodeEndpoint
 log = logging.getLogger(__name__)
 
 READ_COMMITTED = 1
-NO_SESSION = 0
-FULL, SESSIONLESS = 0, -1
 LEADER = -1
 # A longer wait than any client asks for; it bounds how long a vanished client's wait can last.
 MAX_WAIT_MS = 600_000
@@ -124,15 +117,6 @@ def handle(request: RawRequest) -> Answer:
     if is_ready and _all_resident(request, found):
         return _answer(request, asked, found)
     return _answer_later(request, asked, found, _watch(found))
-
-
-def session_error(asked: FetchRequest) -> int:
-    """Only requests for a new session (which we decline) or without one are possible here."""
-    if asked.session_id != NO_SESSION:
-        return FETCH_SESSION_ID_NOT_FOUND
-    if asked.session_epoch not in (FULL, SESSIONLESS):
-        return INVALID_FETCH_SESSION_EPOCH
-    return NONE
 
 
 def _look(request: RawRequest, asked: FetchRequest, *, is_confirmed: bool = False) -> _Found:

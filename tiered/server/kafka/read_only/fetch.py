@@ -34,12 +34,11 @@ from tiered.server.kafka.api.fetch import (
     LEAST_COLD_BYTES,
     MAX_WAIT_MS,
     MAX_WAITING_PARTITIONS,
-    NO_SESSION,
     READ_COMMITTED,
     ZSTD,
-    session_error,
 )
 from tiered.server.kafka.error_mapping import INVALID_REQUEST, NONE, error_code
+from tiered.server.kafka.fetch_sessions import NO_SESSION, session_error
 from tiered.server.kafka.outbox import Parts
 from tiered.server.kafka.read_only.dispatch import RawRead, too_many_partitions
 from tiered.wire import fetch
