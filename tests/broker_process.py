@@ -58,6 +58,7 @@ class BrokerProcess:
         self.prefix = list(prefix)
         self.kafka_port = 0
         self.http_port = 0
+        self.ready_line = ""
         self.process: subprocess.Popen[str] | WarmProcess | None = None
         self.log_path = data.parent / f"{data.name}.stderr"
 
@@ -103,6 +104,7 @@ class BrokerProcess:
             self.process.kill()
             self.process.wait()
             raise AssertionError(f"the broker did not get ready: {line!r}\n{self.log()[-4000:]}")
+        self.ready_line = line
         fields = dict(part.split("=", 1) for part in line.split()[1:])
         self.kafka_port = int(fields["kafka"].rpartition(":")[2])
         self.http_port = int(fields["http"].rpartition(":")[2])

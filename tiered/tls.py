@@ -6,6 +6,7 @@ renegotiation. Must never touch a socket, and never put a key or its password in
 
 import logging
 import ssl
+import stat
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -95,6 +96,7 @@ def _show(context: ssl.SSLContext, material: TlsMaterial, chain: str) -> None:
             if material.key is not None:
                 key = str(material.key.path or file_of(material.key.reveal()))
             context.load_cert_chain(file_of(chain), key, password=_password(material))
+            _look_who_may_read(Path(key or file_of(chain)))
     except ssl.SSLError as error:
         raise InvalidConfig(
             f"{shown(chain)} is no certificate chain with its key in PEM ({error.reason or 'it does not parse'}): see "
@@ -103,6 +105,12 @@ def _show(context: ssl.SSLContext, material: TlsMaterial, chain: str) -> None:
         ) from None
     except OSError as error:
         raise InvalidConfig(f"cannot read the certificate or key at {shown(chain)}: {error.strerror}") from None
+
+
+def _look_who_may_read(key: Path) -> None:
+    """A key that every user of the machine can read is no secret; where it is mounted so, it must work all the same."""
+    if key.stat().st_mode & stat.S_IROTH:
+        log.warning("the key in %s can be read by every user of this machine: chmod 600 it", key)
 
 
 def _password(material: TlsMaterial) -> Callable[[], str]:

@@ -8,12 +8,14 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.broker_process import BrokerProcess, free_port
 from tests.certificates import Authority
+from tiered.cli.main import main
 from tiered.config.client_security import client_security
 from tiered.formats.record import Record
 from tiered.formats.record_batch import encode_batch
@@ -172,6 +174,24 @@ def read_exactly(sock: ssl.SSLSocket, count: int) -> bytes:
         assert some, "the connection ended"
         found += some
     return found
+
+
+def test_the_ready_line_has_each_listener_and_commands_enter_the_one_they_are_told_how_to(
+    authority: Authority, make_broker: Callable[..., BrokerProcess], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    port = free_port()
+    broker = make_broker(
+        "--listener", f"SECURE=SSL://127.0.0.1:{port}",
+        settings={"ssl.keystore.location": str(authority.sign("process").both)},
+    ).start()  # fmt: skip
+    assert f" listener.SECURE=127.0.0.1:{port}" in broker.ready_line
+    assert main(["topics", "list", "-b", f"127.0.0.1:{port}"]) == 1
+    assert "TLS is spoken" in capsys.readouterr().err
+    told = tmp_path / "client.properties"
+    told.write_text(f"security.protocol=SSL\nssl.truststore.location={authority.pem}\n")
+    assert main(["topics", "list", "-b", f"127.0.0.1:{port}", "--command-config", str(told)]) == 0
+    assert main(["topics", "list", "-b", broker.bootstrap, "--command-config", str(told)]) == 1
+    assert "TLS" in capsys.readouterr().err
 
 
 def test_ciphers_without_forward_secrecy_are_refused(secured: LocalCluster, authority: Authority) -> None:

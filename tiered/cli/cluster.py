@@ -97,6 +97,10 @@ async def _run(addresses: Sequence[tuple[str, int]], bootstrap: str, act: Act, s
                 raise CommandFailed(
                     f"what answers at {bootstrap} is no Kafka broker: check --bootstrap ({error})"
                 ) from error
+            if not is_plain:
+                raise CommandFailed(
+                    f"cannot reach {bootstrap} with TLS, as --command-config says: {str(error) or 'no answer in time'}"
+                ) from error
             raise CommandFailed(
                 f"cannot reach {bootstrap}: is the broker running? Start it with `tiered serve`, or name another with "
                 "--bootstrap HOST:PORT or TIERED_BOOTSTRAP"

@@ -118,7 +118,7 @@ class _Frames(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         # With TLS 1.3 a client hears only after its handshake that its certificate is refused.
-        refused = tls_failed("the broker", error) if isinstance(error, OSError) else None
+        refused = tls_failed("the broker", error) if isinstance(error, OSError) and not self._is_plain else None
         self._fail(refused or ConnectionLost(f"the broker closed the connection ({error or 'end of stream'})"))
 
     def _fail(self, error: Exception) -> None:

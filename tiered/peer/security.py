@@ -54,16 +54,20 @@ class PeerSecurity:
         return self._tls.current
 
 
-def tls_failed(address: str, error: OSError) -> TlsFailed | None:
-    """The error in words that say what to do; None when it is not one of TLS."""
+def tls_failed(address: str, error: OSError) -> ConnectionLost | None:
+    """The error in words that say what to do; None when it is not one of TLS. A connection that just ended may be one
+
+    of a broker that stops: that is no TlsFailed, and is worth another try.
+    """
     if isinstance(error, ssl.SSLCertVerificationError):
         return TlsFailed(
             f"the certificate of {address} is refused: {error.verify_message}; see ssl.truststore.location, and "
             "whether the certificate names the host"
         )
+    is_ended = isinstance(error, ssl.SSLEOFError | ConnectionResetError | ConnectionAbortedError)
+    name = getattr(error, "reason", None) or "it ended"
+    if is_ended or "EOF" in name:
+        return ConnectionLost(f"{address} ended the connection without a word: does that port speak TLS?")
     if not isinstance(error, ssl.SSLError):
         return None
-    name = error.reason or "UNEXPECTED_EOF_WHILE_READING"
-    if "EOF" in name:
-        return TlsFailed(f"{address} ended the TLS handshake: does that port speak TLS, and does it know us?")
     return TlsFailed(f"TLS with {address} failed: {_ADVICE.get(name, name)}")

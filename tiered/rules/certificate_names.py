@@ -15,6 +15,8 @@ from tiered.rules.principal import USER, Principal
 
 DEFAULT = "DEFAULT"
 MAX_RULES = 100
+MAX_NAME_CHARS = 1_000
+"""Longer than any name that somebody wants to write into an access control list."""
 
 Subject = Sequence[Sequence[tuple[str, str]]]
 """As `ssl` gives it: relative names in the order of the certificate, each of one or more (attribute, value)."""
@@ -100,11 +102,11 @@ class PrincipalMapping:
         name = distinguished_name(subject)
         for rule in self._rules:
             found = name if rule is None else rule.applied(name)
-            if found:
+            if found and len(found) <= MAX_NAME_CHARS:
                 return Principal(USER, found)
         raise NoPrincipal(
-            f"no rule of ssl.principal.mapping.rules gives a principal to the certificate of {name!r}: add DEFAULT as "
-            "the last one, or a rule that matches it"
+            f"no rule of ssl.principal.mapping.rules gives a principal to the certificate of {name[:200]!r}: add "
+            f"DEFAULT as the last one, or a rule that matches it and gives a name of up to {MAX_NAME_CHARS} characters"
         )
 
 

@@ -40,6 +40,9 @@ def test_the_first_rule_that_matches_the_whole_name_decides(rules: str, name: st
 def test_who_no_rule_names_is_nobody() -> None:
     with pytest.raises(NoPrincipal, match="add DEFAULT"):
         PrincipalMapping("RULE:^CN=Bob$/bob/").principal(ALICE)
+    with pytest.raises(NoPrincipal, match="up to 1000 characters") as refused:
+        PrincipalMapping("DEFAULT").principal(((("commonName", "x" * 100_000),),))
+    assert len(str(refused.value)) < 500
 
 
 @pytest.mark.parametrize(

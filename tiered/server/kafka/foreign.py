@@ -19,6 +19,10 @@ def foreign_protocol(beginning: bytes) -> str | None:
     return None
 
 
+def is_http(beginning: bytes) -> bool:
+    return beginning in _METHODS
+
+
 def not_tls(beginning: bytes) -> str:
     """In words, what begins with these bytes where TLS was expected."""
     if beginning in _METHODS:

@@ -16,7 +16,7 @@ from tiered.errors import MalformedRequest, TieredError
 from tiered.rules.certificate_names import PrincipalMapping
 from tiered.rules.principal import ANONYMOUS, Principal
 from tiered.runtime import BlockingPool, every
-from tiered.server.kafka.foreign import not_tls
+from tiered.server.kafka.foreign import is_http, not_tls
 from tiered.server.kafka.tls_stream import TlsStream
 from tiered.tls import Reloaded, server_context
 
@@ -28,6 +28,8 @@ RECEIVE_BYTES = 16 << 10
 SCRATCH_BYTES = 256 << 10
 WATCH_INTERVAL_MS = 5_000
 _HANDSHAKE_RECORD = 0x16
+_UNEXPECTED_MESSAGE = b"\x15\x03\x03\x00\x02\x02\x0a"
+"""A fatal alert (RFC 8446, 6)."""
 
 # OpenSSL's names of what goes wrong, where they do not say what to do about it.
 _ADVICE = {
@@ -113,6 +115,10 @@ class TlsDoor:
         # Before its first bytes are here a connection costs a task and a socket.
         received = await loop.sock_recv(sock, RECEIVE_BYTES)
         if received and received[0] != _HANDSHAKE_RECORD:
+            if is_http(received[:4]):
+                # Whoever asks in HTTP can tell TLS by it. A Kafka client would take it for the length of an answer.
+                with suppress(OSError):
+                    sock.send(_UNEXPECTED_MESSAGE)
             raise MalformedRequest(not_tls(received[:4]))
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         tls = self.context.current.wrap_bio(incoming, outgoing, server_side=True)
