@@ -183,3 +183,10 @@ def test_a_read_replica_is_not_asked_for_access_control_lists(tmp_path: Path) ->
     made = make_store(tmp_path / "bucket", tmp_path / "logs", segments=1)
     with pytest.raises(InvalidConfig, match="knows no access control lists"):
         ReplicaThread(tmp_path / "data", made.store, tiered_authorizer="acl").__enter__()
+
+
+def test_a_read_replica_does_not_pretend_to_ask_who_one_is(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    made = make_store(tmp_path / "bucket", tmp_path / "logs", segments=1)
+    with pytest.raises(InvalidConfig, match="no users who could log in"):
+        ReplicaThread(tmp_path / "data", made.store, tiered_http_authentication="basic").__enter__()

@@ -29,6 +29,7 @@ from tiered.rules.sasl.plain import plain_message
 from tiered.rules.sasl.scram_client import client_first
 from tiered.testing import LocalCluster, cluster
 from tiered.wire import messages
+from tiered.wire.fetch import FetchRequest, decode_fetch_response, encode_fetch_request
 
 KEY = ECKey.generate_key("P-256", {"kid": "one"})
 AUDIENCE = "tiered-tests"
@@ -346,3 +347,14 @@ def test_users_are_described_changed_and_deleted_each_for_itself(guarded: LocalC
     with pytest.raises(confluent_kafka.KafkaException) as refused:
         admin.describe_user_scram_credentials(["carol"])["carol"].result(10)  # type: ignore[index]
     assert refused.value.args[0].code() == 91
+
+
+def test_whoever_comes_by_another_listener_than_the_brokers_is_none(guarded: LocalCluster) -> None:
+    asked = FetchRequest(
+        replica_id=2, replica_epoch=1, max_wait_ms=0, min_bytes=0, max_bytes=1, isolation_level=0, session_id=0,
+        session_epoch=-1, topics=[],
+    )  # fmt: skip
+    with Door(guarded) as door:
+        assert door.login().error_code == 0
+        answer = door.call(1, 17, encode_fetch_request(asked, 17))
+    assert decode_fetch_response(answer, 0, len(answer), 17).error_code == 31

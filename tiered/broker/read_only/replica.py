@@ -40,11 +40,18 @@ class ReadReplica:
 
     def __init__(self, options: ServeOptions, clock: Clock, parts: BrokerParts | None = None) -> None:
         """Takes the data folder's lock; raises AlreadyRunning when another process has it, InvalidConfig where access
-        control lists are asked for, which stand in SQL."""
+        control lists or logins are asked for, which stand in SQL."""
         if options.settings.is_authorization_on:
             raise InvalidConfig(
                 "a read replica knows no access control lists: leave tiered.authorizer and authorizer.class.name out, "
                 "and say who reaches its ports by other means"
+            )
+        asks_login = options.settings.tiered_http_authentication != "none"
+        if asks_login or any(each.protocol.uses_sasl for each in options.listeners):
+            raise InvalidConfig(
+                "a read replica has no database, and so no users who could log in: ask for certificates instead "
+                "(SSL with ssl.client.auth=required, https with http.ssl.client.auth=required), without "
+                "tiered.http.authentication"
             )
         self.options = options
         self.clock = clock

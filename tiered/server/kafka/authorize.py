@@ -50,12 +50,15 @@ def may(context: Context, operation: Operation, resource_type: ResourceType, nam
 
 
 def may_replicate(context: Context) -> bool:
-    """Whether this is one of the cluster's brokers: by who it is where brokers prove that, else by its rights."""
-    authentication = context.broker.authentication
+    """Whether this is one of the cluster's brokers: by who it is where brokers prove that, else by its rights, else by
+    the listener that it came by."""
+    broker, connection = context.broker, context.connection
     rights = rights_of(context)
-    if (rights is None or authentication.tells_brokers) and authentication.is_broker(context.connection.principal):
+    if broker.authentication.tells_brokers and broker.authentication.is_broker(connection.principal):
         return True
-    return rights is not None and rights.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+    if rights is None:
+        return not broker.authentication.tells_brokers and connection.listener.name == broker.options.inter_broker.name
+    return rights.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def require(context: Context, operation: Operation, resource_type: ResourceType, name: str) -> None:
