@@ -1,7 +1,9 @@
 """Real clients over TLS, with certificates of their own, in a cluster whose brokers use the same among themselves."""
 
 import asyncio
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from confluent_kafka import Consumer, Producer
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from tests.certificates import Authority, Shown
+from tests.clients.java_client import compiled
 from tiered.testing import LocalCluster, cluster
 
 COUNT = 200
@@ -105,6 +108,42 @@ def test_kafka_python(three: LocalCluster, authority: Authority, alice: Shown, l
     found = [next(consumer).value for _ in range(COUNT)]
     consumer.close()
     assert found == values("kafka-python")
+
+
+def test_kcat(three: LocalCluster, authority: Authority, alice: Shown, kcat: str) -> None:
+    topic = three.create_topic()
+    told = {
+        "security.protocol": "ssl",
+        "ssl.ca.location": authority.pem,
+        "ssl.certificate.location": alice.chain,
+        "ssl.key.location": alice.key,
+    }
+    command = [kcat, "-b", three.bootstrap_at("MUTUAL"), "-t", topic]
+    for name, value in told.items():
+        command += ["-X", f"{name}={value}"]
+    subprocess.run([*command, "-P"], input=b"\n".join(values("kcat")), check=True, timeout=60)
+    done = subprocess.run([*command, "-C", "-e", "-q", "-o", "0"], capture_output=True, check=True, timeout=60)
+    assert done.stdout.splitlines() == values("kcat")
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(300)
+def test_the_java_client(three: LocalCluster, authority: Authority, alice: Shown, tmp_path: Path) -> None:
+    built = compiled("RoundTrip", tmp_path)
+    topic = three.create_topic()
+    told = tmp_path / "client.properties"
+    told.write_text(
+        f"bootstrap.servers={three.bootstrap_at('MUTUAL')}\nsecurity.protocol=SSL\nssl.truststore.type=PEM\n"
+        f"ssl.truststore.location={authority.pem}\nssl.keystore.type=PEM\nssl.keystore.location={alice.both}\n"
+    )
+    done = subprocess.run(
+        ["java", "-cp", f"{built}/*:{built}", "RoundTrip", told, topic, "100"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout.split() == ["read", "100", "java-0", "java-99"], done.stderr[-4000:]
 
 
 def test_replicas_follow_over_the_listener_of_the_brokers(three: LocalCluster, authority: Authority) -> None:
