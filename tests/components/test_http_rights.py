@@ -180,3 +180,16 @@ def test_a_request_that_a_broker_passes_on_has_its_clients_rights(tmp_path_facto
         assert passed_on("User:ann", "10.0.0.8") == 403
         assert passed_on("User:bob", "10.0.0.9") == 403
         assert passed_on("nonsense", "x") == 403
+
+
+def test_refusals_are_counted(guarded: GuardedBroker) -> None:
+    def count() -> float:
+        guarded.rules([allow("DESCRIBE", "CLUSTER", "kafka-cluster")])
+        lines = ask(guarded, "GET", "/metrics")[1].decode().splitlines()
+        guarded.rules([])
+        return float(next(line for line in lines if line.startswith("tiered_authorization_denied_total ")).split()[1])
+
+    before = count()
+    assert ask(guarded, "GET", "/metrics")[0] == 403
+    assert ask(guarded, "DELETE", f"/api/v1/topics/{KNOWN}")[0] == 403
+    assert count() == before + 2

@@ -13,6 +13,7 @@ from tiered.broker.partition import Partition
 from tiered.broker.process_facts import ProcessFacts
 from tiered.broker.topics import Topic
 from tiered.metrics import CallTimes, CountersState
+from tiered.rules.quotas import QuotaKey
 from tiered.server.http.cluster_view import ClusterView, feed_lag, replica_lag
 from tiered.server.http.limits import RequestsState
 from tiered.server.http.prometheus import NO_LABELS, Family, counter, gauge
@@ -56,13 +57,13 @@ def request_families(counters: CountersState, requests: RequestsState) -> Iterat
         name="tiered_throttled_total",
         kind="counter",
         documentation="Answers that told a client to rest, and connections that had to, by quota.",
-        samples=[({"quota": quota}, count) for quota, count in sorted(counters.throttles.items())],
+        samples=[({"quota": quota.value}, counters.throttles.get(quota, 0)) for quota in QuotaKey],
     )
     yield Family(
         name="tiered_throttle_seconds_total",
         kind="counter",
         documentation="How long they had to rest in all, by quota.",
-        samples=[({"quota": quota}, rest_ms / 1000.0) for quota, rest_ms in sorted(counters.throttled_ms.items())],
+        samples=[({"quota": quota.value}, counters.throttled_ms.get(quota, 0.0) / 1000.0) for quota in QuotaKey],
     )
     yield Family(
         name="tiered_requests_total",
@@ -107,6 +108,8 @@ def request_families(counters: CountersState, requests: RequestsState) -> Iterat
 
 def _replication(broker: Broker, view: ClusterView) -> Iterator[Family]:
     counters, me = broker.counters, broker.broker_id
+    denied = broker.access.denied_total
+    yield counter("tiered_authorization_denied_total", "Requests, or parts of them, without the right.", denied)
     yield gauge("tiered_leader_count", "Partitions led by this broker.", view.leaders.get(me, 0))
     yield gauge(
         "tiered_under_replicated_partitions",
