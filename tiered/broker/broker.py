@@ -78,6 +78,8 @@ log = logging.getLogger(__name__)
 
 LAST_WORDS_MS = 5_000
 RECOMPRESSING_BYTES = 128 << 20
+# Each may take 64 MiB and a core: hostile batches must leave the event loop its own.
+RECOMPRESSING_AT_ONCE = 1
 
 
 class Broker:
@@ -140,6 +142,7 @@ class Broker:
         self.cold_reader = ColdReader(self.store, self._cache, self._downloads)
         self.recompressing = ByteBudget(RECOMPRESSING_BYTES)
         """What requests may hold while their batches get the codec of their topic."""
+        self.recompress_turns = asyncio.Semaphore(RECOMPRESSING_AT_ONCE)
         self.flusher = Flusher(self.disk, clock)
         self.reader = TierReader(self.cold_reader, self.disk, self.counters)
         self.records = RecordReader(self.reader, clock)

@@ -12,8 +12,9 @@ from uuid import UUID
 from tiered.cold import checkpoints, group_checkpoints
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.reader import load_tail
-from tiered.errors import Corrupt, InvalidConfig, ObjectMissing
+from tiered.errors import Corrupt, CorruptObject, InvalidConfig, ObjectMissing
 from tiered.formats.checkpoint import CommittedSegment, PartitionCheckpoint
+from tiered.formats.json_fields import MAX_NUMBER
 from tiered.formats.producer_snapshot import decode_producers
 from tiered.rules.restore_plan import FoundBucket, FoundGroups, FoundPartition
 
@@ -107,6 +108,8 @@ def _with_producers(
         try:
             snapshot = load_tail(store, newest, head.partition).producer_snapshot
             newest_producer_id = max((each.producer_id for each in decode_producers(snapshot)), default=-1)
+            if newest_producer_id > MAX_NUMBER:
+                raise CorruptObject(f"producer id {newest_producer_id} leaves no room for new ones")
         except Corrupt as error:
             return FoundPartition(
                 fault=f"its newest object {newest.object_key} cannot be used: {error}; `tiered verify` tells more"

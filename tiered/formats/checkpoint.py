@@ -21,7 +21,7 @@ from uuid import UUID
 from tiered.errors import CorruptObject
 from tiered.formats.acl_entries import AclEntry, acls_as_json, acls_from
 from tiered.formats.checkpoint_bytes import encode_members, read_members
-from tiered.formats.json_fields import MAX_INT, MAX_SHORT, Fields
+from tiered.formats.json_fields import MAX_EPOCH, MAX_INT, MAX_SHORT, MAX_VERSION, Fields
 from tiered.formats.object_key import partition_page_key
 from tiered.formats.pin_entries import PinEntry, pins_as_json, pins_from
 
@@ -214,7 +214,7 @@ def decode_partition_checkpoint(data: bytes | bytearray | memoryview) -> Partiti
     """The head in an object's bytes. Raises CorruptObject: not one, altered, cut off, or segments out of order."""
     fields = read_members(data, _PARTITION_FORMAT)
     checkpoint = PartitionCheckpoint(
-        version=fields.integer("version"),
+        version=fields.integer("version", maximum=MAX_VERSION),
         cluster_id=fields.text("cluster_id", max_chars=_MAX_KEY_CHARS),
         topic=fields.topic("topic"),
         topic_id=fields.uuid("topic_id"),
@@ -222,7 +222,7 @@ def decode_partition_checkpoint(data: bytes | bytearray | memoryview) -> Partiti
         partition_count=fields.integer("partition_count", minimum=1, maximum=MAX_PARTITIONS_A_TOPIC),
         log_start_offset=fields.integer("log_start_offset"),
         cold_end_offset=fields.integer("cold_end_offset"),
-        leader_epoch=fields.integer("leader_epoch", minimum=-1, maximum=MAX_INT),
+        leader_epoch=fields.integer("leader_epoch", minimum=-1, maximum=MAX_EPOCH),
         pages=tuple(_page_ref_from(each) for each in fields.objects("pages")),
         segments=_segments_from(fields),
         high_watermark=fields.integer("high_watermark") if "high_watermark" in fields else None,
@@ -295,7 +295,7 @@ def decode_cluster_checkpoint(data: bytes | bytearray | memoryview) -> ClusterCh
     """The cluster's checkpoint in an object's bytes. Raises CorruptObject."""
     fields = read_members(data, _CLUSTER_FORMAT)
     checkpoint = ClusterCheckpoint(
-        version=fields.integer("version"),
+        version=fields.integer("version", maximum=MAX_VERSION),
         cluster_id=fields.text("cluster_id", max_chars=_MAX_KEY_CHARS),
         topics=tuple(
             TopicEntry(
@@ -320,6 +320,9 @@ def decode_cluster_checkpoint(data: bytes | bytearray | memoryview) -> ClusterCh
         pins=pins_from(fields, "pins") if "pins" in fields else (),
         acls=acls_from(fields, "acls") if "acls" in fields else (),
     )
+    for names in ({topic.name for topic in checkpoint.topics}, {topic.topic_id for topic in checkpoint.topics}):
+        if len(names) != len(checkpoint.topics):
+            raise CorruptObject("a cluster's checkpoint names a topic twice")
     partitions = sum(topic.partition_count for topic in checkpoint.topics)
     if partitions > MAX_PARTITIONS:
         raise CorruptObject(f"a cluster's checkpoint names {partitions} partitions; {MAX_PARTITIONS} are possible")
@@ -358,7 +361,7 @@ def _segments_from(fields: Fields) -> tuple[CommittedSegment, ...]:
         CommittedSegment(
             base_offset=each.integer("base_offset"),
             end_offset=each.integer("end_offset"),
-            leader_epoch=each.integer("leader_epoch", minimum=-1, maximum=MAX_INT),
+            leader_epoch=each.integer("leader_epoch", minimum=-1, maximum=MAX_EPOCH),
             object_key=each.text("object_key", max_chars=_MAX_KEY_CHARS),
             object_id=each.uuid("object_id"),
             size_bytes=each.integer("size_bytes"),

@@ -11,7 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from tiered.formats.checkpoint_bytes import encode_members, read_members
-from tiered.formats.json_fields import MAX_INT
+from tiered.formats.json_fields import MAX_EPOCH, MAX_INT, MAX_NUMBER
 
 _FORMAT: Final = "tiered.group-checkpoint/1"
 _MAX_TEXT_CHARS: Final = 64 * 1024
@@ -87,14 +87,14 @@ def decode_group_checkpoint(data: bytes | bytearray | memoryview) -> GroupCheckp
         cluster_id=fields.text("cluster_id", max_chars=_MAX_TEXT_CHARS),
         slot=fields.integer("slot", maximum=MAX_INT),
         slot_count=fields.integer("slot_count", minimum=1, maximum=MAX_INT),
-        slot_epoch=fields.integer("slot_epoch"),
+        slot_epoch=fields.integer("slot_epoch", maximum=MAX_NUMBER),
         left_out=fields.integer("left_out"),
         groups=tuple(
             GroupEntry(
                 group_id=group.text("group_id", max_chars=_MAX_TEXT_CHARS),
                 kind=group.word("kind", GROUP_KINDS),
                 protocol_type=group.text("protocol_type", max_chars=_MAX_TEXT_CHARS),
-                generation=group.integer("generation", minimum=-1, maximum=MAX_INT),
+                generation=group.integer("generation", minimum=-1, maximum=MAX_EPOCH),
                 offsets=tuple(
                     StoredOffset(
                         topic_id=each.uuid("topic_id"),

@@ -14,6 +14,10 @@ from tiered.ids import is_legal_topic_name
 _MAX_INT64: Final = 2**63 - 1
 MAX_INT: Final = 2**31 - 1
 MAX_SHORT: Final = 2**15 - 1
+MAX_EPOCH: Final = 2**30
+MAX_VERSION: Final = 2**40
+MAX_NUMBER: Final = 2**62
+"""Of what a restored cluster goes on counting from: there is room above."""
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 

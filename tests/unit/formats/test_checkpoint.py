@@ -301,7 +301,11 @@ def test_a_checkpoint_claims_no_more_partitions_than_readers_can_walk_through(co
     members["topics"][0]["partition_count"] = count
     with pytest.raises(CorruptObject, match="partition_count"):
         decode_cluster_checkpoint(signed(members))
-    members["topics"] = [members["topics"][0] | {"partition_count": 100_000}] * 11
+    members["topics"] = [
+        members["topics"][0]
+        | {"partition_count": 100_000, "name": f"t{number}", "topic_id": f"{number:08x}-0000-4000-8000-00000000cafe"}
+        for number in range(11)
+    ]
     with pytest.raises(CorruptObject, match="1100000 partitions"):
         decode_cluster_checkpoint(signed(members))
 
@@ -310,3 +314,13 @@ def test_a_checkpoint_claims_no_more_partitions_than_readers_can_walk_through(co
 def test_numbers_that_no_broker_can_hold_are_refused(name: str) -> None:
     with pytest.raises(CorruptObject, match=name):
         decode_partition_checkpoint(head_with(**{name: 2**31}))
+
+
+@pytest.mark.parametrize("name", ["name", "topic_id"])
+def test_a_topic_that_stands_twice_is_refused(name: str) -> None:
+    members = json.loads(CLUSTER)
+    first = members["topics"][0]
+    other = first | {"name": "other", "topic_id": "00000001-0000-4000-8000-00000000cafe"} | {name: first[name]}
+    members["topics"] = [first, other]
+    with pytest.raises(CorruptObject, match="twice"):
+        decode_cluster_checkpoint(signed(members))

@@ -61,6 +61,7 @@ class Echo:
 
     max_frame_bytes = max_other_frame_bytes = 1 << 20
     unsent_bytes = 0
+    unfinished_bytes = 0
 
     def __init__(self, group: asyncio.TaskGroup) -> None:
         self._group = group

@@ -199,7 +199,7 @@ class Connection(ReceiveBuffer):
         if received > 0:
             self._end += received
             self.last_active_ms = self._loop.time() * 1000.0
-            if self._end < self._awaited_end:
+            if self._end < self._awaited_end and self._count_unfinished():
                 # The kernel also wakes us for less when its window is full: what is left may be below the mark.
                 left = self._awaited_end - self._end
                 if left < self._low_water or self._tls is not None:
@@ -283,6 +283,7 @@ class Connection(ReceiveBuffer):
         if self.partial_since_ms is None:
             self.partial_since_ms = self._loop.time() * 1000.0
         buffer = self._keep_unfinished(buffer, rest, is_awaited=not self._requests.hold_up)
+        self._require_room()
         self._set_low_water(min(self._awaited_end - self._end, LOW_WATER_BYTES))
         # While a request is handled, later ones pile up only as far as the buffer reaches.
         self._set_reading(self._end < len(buffer))

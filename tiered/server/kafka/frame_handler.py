@@ -63,6 +63,8 @@ class FrameHandler(Protocol):
     max_frame_bytes: int
     max_other_frame_bytes: int
     """The limit of every request but Produce, whose size alone follows from what is stored."""
+    unfinished_bytes: int
+    """What has arrived of unfinished requests in the smallest buffers; connections keep the count."""
     unsent_bytes: int
     """Bytes of answers in memory that clients have not taken; connections keep the count."""
 

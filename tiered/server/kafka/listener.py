@@ -27,6 +27,7 @@ from tiered.server.kafka.buffers import BufferPool
 from tiered.server.kafka.complaints import Complaints
 from tiered.server.kafka.connection import Connection
 from tiered.server.kafka.frame_handler import Answer
+from tiered.server.kafka.receive_buffer import HARMLESS_BYTES
 from tiered.server.kafka.sasl_session import SaslSession
 from tiered.server.kafka.tls_door import TlsDoor, watched
 from tiered.server.kafka.tls_stream import TlsStream
@@ -45,6 +46,8 @@ MAX_RESTING = 1_000
 MAX_UNSENT_BYTES = 256 << 20
 # A reader that has taken nothing for this long is the first to go when memory is short.
 STALLED_MS = 2_000
+# Connections are looked through for slow requests so often at the most.
+LOOK_PAUSE_MS = 50.0
 
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -80,6 +83,7 @@ class KafkaListener:
         self.max_frame_bytes = settings().socket_request_max_bytes
         self.max_other_frame_bytes = min(settings().tiered_request_max_bytes, self.max_frame_bytes)
         self.unsent_bytes = 0
+        self.unfinished_bytes = 0
         most = _descriptors_for_connections()
         self._admission = Admission(clock=clock, settings=settings, most_descriptors=most, rate_of=rate_of)
         self._dispatch = dispatch
@@ -92,6 +96,7 @@ class KafkaListener:
         self._bound: list[_Bound] = []
         self._handshakes = 0
         """Sockets that were accepted and are no connections yet; they count as such."""
+        self._next_look_ms = 0.0
         self._resting: set[socket.socket] = set()
         """Those of addresses that open too many too fast: held for a while, unserved, then closed."""
         self._tasks: asyncio.TaskGroup | None = None
@@ -191,7 +196,32 @@ class KafkaListener:
 
     def may_grow(self, size_bytes: int) -> bool:
         limit = self._settings().queued_max_request_bytes
-        return limit < 0 or self._pool.lent_bytes + size_bytes <= limit
+        if limit < 0 or self._pool.lent_bytes + self.unfinished_bytes + size_bytes <= limit:
+            return True
+        self._end_unfinished(self._pool.lent_bytes + self.unfinished_bytes + size_bytes - limit + limit // 10)
+        return self._pool.lent_bytes + self.unfinished_bytes + size_bytes <= limit
+
+    def _end_unfinished(self, wanted_bytes: int) -> None:
+        """Ends those whose requests have been on their way for longest, until so much is free: an honest one of any
+        size that just begins must not wait for hostile ones."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._next_look_ms:
+            return
+        self._next_look_ms = now_ms + LOOK_PAUSE_MS
+        late = [
+            (each.partial_since_ms, number, each)
+            for number, each in enumerate(self._connections)
+            if each.partial_since_ms is not None
+            and now_ms - each.partial_since_ms > STALLED_MS
+            and not each.handling
+            and each.held_bytes > HARMLESS_BYTES
+        ]
+        for _, _, connection in sorted(late):
+            if wanted_bytes <= 0:
+                return
+            wanted_bytes -= connection.held_bytes
+            self.complain("connection from %s closed: its request is slow, and others need the memory", connection.host)
+            connection.close()
 
     def make_room(self) -> None:
         if self.unsent_bytes <= MAX_UNSENT_BYTES:

@@ -8,7 +8,7 @@ announced.
 import struct
 
 from tiered.errors import MalformedRequest, Throttled
-from tiered.server.kafka.buffers import BufferPool
+from tiered.server.kafka.buffers import SMALLEST_BYTES, BufferPool
 from tiered.server.kafka.foreign import foreign_protocol
 from tiered.server.kafka.frame_handler import FrameHandler
 
@@ -19,6 +19,9 @@ LOW_WATER_BYTES = 512 << 10
 EAGER_FRAME_BYTES = 1 << 20
 # A buffer above this size is not kept for the beginning of the next frame.
 LARGEST_KEPT_BYTES = 8 << 20
+# What has arrived of a request up to here is held whatever others hold: it costs a page.
+HARMLESS_BYTES = 4 << 10
+NO_ROOM = "unfinished requests hold all the memory they may (queued.max.request.bytes)"
 
 length_at = struct.Struct(">i").unpack_from
 _api_key_at = struct.Struct(">h").unpack_from
@@ -28,7 +31,7 @@ PRODUCE_KEY = 0
 class ReceiveBuffer:
     """The part of a connection that holds what has arrived."""
 
-    __slots__ = ("_awaited_end", "_buffer", "_end", "_handler", "_pool", "_start", "frame_limit")
+    __slots__ = ("_awaited_end", "_buffer", "_counted_unfinished", "_end", "_handler", "_pool", "_start", "frame_limit")
 
     def __init__(self, handler: FrameHandler, pool: BufferPool) -> None:
         self._handler = handler
@@ -37,6 +40,7 @@ class ReceiveBuffer:
         self._start = 0
         self._end = 0
         self._awaited_end = 0
+        self._counted_unfinished = 0
         self.frame_limit = handler.max_other_frame_bytes
         """What a request may have, but for Produce; less until the client has authenticated."""
 
@@ -44,6 +48,29 @@ class ReceiveBuffer:
     def partial_bytes(self) -> int:
         """What has arrived and was not handled."""
         return self._end - self._start
+
+    @property
+    def held_bytes(self) -> int:
+        """What the unfinished frame costs: its buffer, or of one of the smallest what has arrived in it."""
+        if self._buffer is None:
+            return 0
+        return len(self._buffer) if len(self._buffer) > SMALLEST_BYTES else self._end - self._start
+
+    def _count_unfinished(self) -> bool:
+        """Keeps the listener's sum of what the smallest buffers hold, the pool counts the others; whether this one may
+        hold what it has. Making room may have ended this very connection."""
+        held = self.held_bytes
+        if held > SMALLEST_BYTES:
+            held = 0
+        if held != self._counted_unfinished:
+            self._handler.unfinished_bytes += held - self._counted_unfinished
+            self._counted_unfinished = held
+        return held <= HARMLESS_BYTES or (self._handler.may_grow(0) and self._buffer is not None)
+
+    def _require_room(self) -> None:
+        """Raises Throttled where this connection may not hold what it has received."""
+        if not self._count_unfinished():
+            raise Throttled(NO_ROOM)
 
     def _check_length(self, buffer: memoryview, length: int, available: int) -> None:
         """MalformedRequest for a frame that is too long for its API, before more of it is read."""
@@ -78,8 +105,8 @@ class ReceiveBuffer:
         """A buffer with the unfinished frame in it, larger once enough of the frame has come to believe in it."""
         wanted = min(length, max(EAGER_FRAME_BYTES, 4 * rest)) if rest >= EARNEST_BYTES else 0
         if wanted > len(buffer):
-            if not self._handler.may_grow(wanted):
-                raise Throttled("unfinished requests hold all the memory they may (queued.max.request.bytes)")
+            if not self._handler.may_grow(wanted) or self._buffer is None:
+                raise Throttled(NO_ROOM)
             larger = self._pool.borrow(wanted)
             self._move_to_front(buffer, larger, rest)
             self._buffer = larger
@@ -94,6 +121,9 @@ class ReceiveBuffer:
         self._start, self._end = 0, rest
 
     def _release_buffer(self) -> None:
+        if self._counted_unfinished:
+            self._handler.unfinished_bytes -= self._counted_unfinished
+            self._counted_unfinished = 0
         if self._buffer is not None:
             self._pool.give_back(self._buffer)
             self._buffer = None

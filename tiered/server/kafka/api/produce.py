@@ -158,7 +158,8 @@ async def _answer_recompressed(
     async with request.context.broker.recompressing.taken(request.end):
         for position, end, codec in foreign:
             try:
-                batch = await asyncio.to_thread(_recompressed, request.buffer, position, end, codec)
+                async with request.context.broker.recompress_turns:
+                    batch = await asyncio.to_thread(_recompressed, request.buffer, position, end, codec)
             except TieredError as error:
                 failed[position] = error
                 continue
