@@ -7,7 +7,7 @@ one exception: each counter is written from the event loop alone, or from one th
 
 import threading
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -82,6 +82,8 @@ class CountersState:
     connections_opened: int = 0
     connections_open: int = 0
     connections_refused: int = 0
+    logins: Counter[str] = field(default_factory=Counter)
+    """By SASL and over HTTP, those that ended: `succeeded` or `failed`."""
     throttles: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     """Answers that told a client to rest, and connections that had to, by quota."""
     throttled_ms: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))

@@ -135,9 +135,13 @@ def check_authentication(
             raise InvalidConfig(
                 "OAUTHBEARER needs sasl.oauthbearer.expected.audience: without it, tokens for any other service count"
             )
+    password = settings.inter_broker_password()
+    if password is not None and not password.is_reference:
+        raise InvalidConfig(
+            "tiered.sasl.inter.broker.password must be file:PATH or env:NAME: what stands here is seen by others"
+        )
     if inter_broker.protocol.uses_sasl:
-        password = settings.inter_broker_password()
-        if not settings.tiered_sasl_inter_broker_username or password is None or not password.is_reference:
+        if not settings.tiered_sasl_inter_broker_username or password is None:
             raise InvalidConfig(
                 f"brokers log in to each other on the listener {inter_broker.name}: set "
                 "tiered.sasl.inter.broker.username, and tiered.sasl.inter.broker.password to file:PATH or env:NAME"

@@ -42,6 +42,7 @@ async def logged_in(request: web.Request, handler: Handler) -> web.StreamRespons
         return error_response(429, str(error))
     except AuthenticationFailed as error:
         return await _refused(request, broker, error)
+    broker.counters.logins["succeeded"] += 1
     request[PRINCIPAL] = login.principal
     return await handler(request)
 
@@ -70,9 +71,11 @@ def _name_and_password(given: str) -> tuple[str, str]:
 
 async def _refused(request: web.Request, broker: Broker, why: AuthenticationFailed) -> web.Response:
     waiting = request.app[WAITING]
-    if "Authorization" in request.headers and not waiting.locked():
-        async with waiting:
-            await asyncio.sleep(broker.settings.connection_failed_authentication_delay_ms / 1000.0)
+    if "Authorization" in request.headers:  # A browser's first request is no failed login.
+        broker.counters.logins["failed"] += 1
+        if not waiting.locked():
+            async with waiting:
+                await asyncio.sleep(broker.settings.connection_failed_authentication_delay_ms / 1000.0)
     response = error_response(401, str(why))
     response.headers["WWW-Authenticate"] = CHALLENGE
     return response

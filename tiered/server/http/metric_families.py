@@ -54,6 +54,12 @@ def request_families(counters: CountersState, requests: RequestsState) -> Iterat
         counters.connections_refused,
     )
     yield Family(
+        name="tiered_logins_total",
+        kind="counter",
+        documentation="Logins by SASL, again or for the first time, and requests over HTTP that had to log in.",
+        samples=[({"outcome": outcome}, counters.logins[outcome]) for outcome in ("succeeded", "failed")],
+    )
+    yield Family(
         name="tiered_throttled_total",
         kind="counter",
         documentation="Answers that told a client to rest, and connections that had to, by quota.",

@@ -131,6 +131,8 @@ class SaslSession:
         """The connection is closed once its answer is sent."""
         self.phase = Phase.OVER
         self._conversation = None
+        # Should the client not take the answer, there is an end all the same.
+        self.deadline_s = min(self.deadline_s, asyncio.get_running_loop().time())
 
     def _close_gate(self) -> None:
         self._requests_left = MAX_REQUESTS

@@ -44,6 +44,7 @@ async def authenticate(context: Context, request: Any, reply: Any) -> Any:
         answer, lifetime_ms = await _said(context, session, request.auth_bytes)
     except TieredError as error:
         if session is not None:
+            broker.counters.logins["failed"] += 1
             await asyncio.sleep(broker.settings.connection_failed_authentication_delay_ms / 1000.0)
             session.fail(error)
         known = isinstance(error, AuthenticationFailed | IllegalSaslState)
@@ -58,7 +59,9 @@ async def _said(context: Context, session: SaslSession, message: bytes) -> tuple
     said = await session.conversation.hear(message)
     if said.login is None:
         return said.answer, 0
-    return said.answer, session.open(said.login, now_ms=context.broker.clock.now_ms())
+    lifetime_ms = session.open(said.login, now_ms=context.broker.clock.now_ms())
+    context.broker.counters.logins["succeeded"] += 1
+    return said.answer, lifetime_ms
 
 
 HANDSHAKE_API = Api(key=17, name="SaslHandshake", min_version=0, max_version=1, refuse_below=1, handle=handshake)
