@@ -8,8 +8,10 @@ from tests.clients.raw import RawConnection
 from tests.components.batches import batch
 from tests.components.guarded_broker import GuardedBroker, allow
 from tests.components.rights_table import ABSENT, KNOWN, ROWS, Right, Row
+from tiered.broker.access import MAX_DECISIONS
 from tiered.meta.security import AclRow
 from tiered.rules.acl import Operation, ResourceType
+from tiered.rules.principal import Principal
 from tiered.server.kafka.apis import served_apis
 from tiered.server.kafka.error_mapping import AUTHORIZATION_FAILED
 from tiered.wire import fetch, messages
@@ -164,6 +166,16 @@ def test_refusals_are_counted_by_who_wanted_what(guarded: GuardedBroker) -> None
         _codes(guarded, row, KNOWN)
     denied = guarded.run(access.take_denied)
     assert denied == {("User:ANONYMOUS", "127.0.0.1", Operation.WRITE, ResourceType.TOPIC): 3}
+
+
+def test_what_is_remembered_of_names_that_clients_choose_has_a_bound(guarded: GuardedBroker) -> None:
+    rights = guarded.run(lambda: guarded.broker.access.rights(Principal("User", "ann"), "10.0.0.7"))
+    known = rights.by_name(Operation.READ, ResourceType.TOPIC)
+    guarded.run(lambda: [known[f"{number}" * 100] for number in range(10, 1000)])
+    assert {len(name) for name in known} == {200}
+    guarded.run(lambda: [known[f"{number}"] for number in range(MAX_DECISIONS + 1)])
+    again = guarded.run(lambda: guarded.broker.access.rights(Principal("User", "ann"), "10.0.0.7"))
+    assert len(again.by_name(Operation.READ, ResourceType.TOPIC)) == 0
 
 
 def _all_topics() -> object:

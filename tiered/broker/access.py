@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from tiered.broker.broker import Broker
     from tiered.config import BrokerSettings
 
-MAX_DECISIONS = 200_000
+MAX_DECISIONS = 50_000
 """That are remembered; then all are forgotten at once, which is rare and cheap."""
+MAX_REMEMBERED_NAME = 255
+"""Characters. A longer name, which a request may have, is decided anew each time: names are the clients' choice."""
 MAX_DENIED = 1_000
 """Kinds of denied requests that are counted apart between two summaries."""
 _MAPPED_IPV4 = "::ffff:"
@@ -38,7 +40,9 @@ class Decisions(dict[str, bool]):
         self._decide = decide
 
     def __missing__(self, name: str) -> bool:
-        found = self[name] = self._decide(name)
+        found = self._decide(name)
+        if len(name) <= MAX_REMEMBERED_NAME:
+            self[name] = found
         return found
 
 

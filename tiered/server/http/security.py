@@ -4,7 +4,7 @@ Three checks and a set of headers. The Host header must name this broker, or a p
 at 127.0.0.1 (DNS rebinding). A browser's request comes from our own page, or is a link that somebody follows. One
 that changes something carries a token besides, which only a page of this origin can read. Programs send neither
 Origin nor Sec-Fetch-Site, and need no token. Owns the token, which lives as long as the process. Must never be
-taken for authentication: who reaches the port and is no browser may do everything.
+taken for authentication: `logins` asks who somebody is, and `rights` what they may do.
 """
 
 import ipaddress

@@ -13,6 +13,8 @@ from tiered.server.kafka.connection import Connection
 from tiered.server.kafka.error_mapping import AUTHORIZATION_FAILED, NONE
 
 MAX_LINES_A_REQUEST = 1_000
+MAX_ITEMS = 100
+"""Of one kind in one line."""
 _CONFIGURED = {2: "TOPIC", 4: "BROKER"}
 
 
@@ -88,7 +90,7 @@ def _deleted_topics(request: Any, answer: Any) -> Iterable[Entry]:
 def _deleted_records(request: Any, answer: Any) -> Iterable[Entry]:
     codes = [None if answer is None else _worst(each.partitions) for each in (answer or request).topics]
     for topic, code in zip(request.topics, codes, strict=False):
-        before = {str(each.partition_index): each.offset for each in topic.partitions}
+        before = {str(each.partition_index): each.offset for each in topic.partitions[:MAX_ITEMS]}
         yield Entry(f"TOPIC:{topic.name}", code, {"before_offsets": before})
 
 
@@ -127,7 +129,7 @@ def _word(words: Any, value: int) -> str:
 def _altered_configs(request: Any, answer: Any) -> Iterable[Entry]:
     for each, code in _aligned(request.resources, answer and answer.responses):
         resource = f"{_CONFIGURED.get(each.resource_type, each.resource_type)}:{each.resource_name}"
-        yield Entry(resource, code, {"configs": sorted(config.name[:100] for config in each.configs)[:100]})
+        yield Entry(resource, code, {"configs": sorted(config.name[:100] for config in each.configs[:MAX_ITEMS])})
 
 
 def _more_partitions(request: Any, answer: Any) -> Iterable[Entry]:
@@ -145,7 +147,11 @@ def _elected(request: Any, answer: Any) -> Iterable[Entry]:
     if answer is not None:
         each = (_worst(topic.partition_result) for topic in answer.replica_election_results)
         code = int(getattr(answer, "error_code", NONE)) or next((found for found in each if found), NONE)
-    topics = None if request.topic_partitions is None else [each.topic for each in request.topic_partitions][:100]
+    topics = (
+        None
+        if request.topic_partitions is None
+        else [each.topic[:249] for each in request.topic_partitions[:MAX_ITEMS]]
+    )
     kind = "unclean" if getattr(request, "election_type", 0) else "preferred"
     yield Entry(f"CLUSTER:{CLUSTER_NAME}", code, {"election": kind, "topics": topics})
 
@@ -155,7 +161,10 @@ def _reassigned(request: Any, answer: Any) -> Iterable[Entry]:
     codes = {} if answer is None else {each.name: _worst(each.partitions) for each in answer.responses}
     for topic in request.topics:
         code = None if answer is None else whole or codes.get(topic.name, NONE)
-        moved = {str(each.partition_index): each.replicas and list(each.replicas) for each in topic.partitions[:100]}
+        moved = {
+            str(each.partition_index): each.replicas and list(each.replicas[:MAX_ITEMS])
+            for each in topic.partitions[:MAX_ITEMS]
+        }
         yield Entry(f"TOPIC:{topic.name}", code, {"replicas": moved})
 
 
@@ -163,13 +172,13 @@ def _deleted_offsets(request: Any, answer: Any) -> Iterable[Entry]:
     code = None
     if answer is not None:
         code = int(answer.error_code) or next((_worst(each.partitions) for each in answer.topics), NONE)
-    yield Entry(f"GROUP:{request.group_id}", code, {"topics": [each.name for each in request.topics][:100]})
+    yield Entry(f"GROUP:{request.group_id}", code, {"topics": [each.name[:249] for each in request.topics[:MAX_ITEMS]]})
 
 
 def _altered_quotas(request: Any, answer: Any) -> Iterable[Entry]:
     for each, code in _aligned(request.entries, answer and answer.entries):
         entity = ",".join(f"{part.entity_type}={part.entity_name or '<default>'}" for part in each.entity)
-        quotas = {change.key[:100]: None if change.remove else change.value for change in each.ops[:100]}
+        quotas = {change.key[:100]: None if change.remove else change.value for change in each.ops[:MAX_ITEMS]}
         yield Entry(f"QUOTA:{entity}", code, {"quotas": quotas})
 
 
