@@ -68,6 +68,7 @@ class CompactionRounds:
             min_dirty_ratio=config.min_cleanable_dirty_ratio,
             min_lag_ms=config.min_compaction_lag_ms,
             max_lag_ms=config.max_compaction_lag_ms,
+            keeps_tombstones=_keeps_tombstones(partition),
             now_ms=self._broker.clock.now_ms(),
         )
 
@@ -100,6 +101,7 @@ class CompactionRounds:
             due,
             last_offsets=compaction.last_offsets(partition.producers.values()),
             delete_retention_ms=partition.config.delete_retention_ms,
+            keeps_tombstones=_keeps_tombstones(partition),
             now_ms=self._broker.clock.now_ms(),
             max_memory_bytes=self._broker.settings.log_cleaner_dedupe_buffer_size,
         )
@@ -146,3 +148,12 @@ class CompactionRounds:
             report.removed_bytes,
             report.replaced_segments,
         )
+
+
+def _keeps_tombstones(partition: Partition) -> bool:
+    """Whether what a tombstone deletes may be in the store, where this broker's passes do not reach.
+
+    Who reads the old value there and goes on in the local log must find the tombstone; and what is not uploaded yet
+    must arrive with it, or no pass over the store would ever learn of the deletion.
+    """
+    return partition.config.remote_storage_enable or partition.log_start_offset < partition.cold_end_offset

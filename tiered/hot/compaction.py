@@ -66,9 +66,11 @@ class CompactionPass:
         last_offsets: Mapping[int, int],
         aborted: Collection[Aborted] = (),
         delete_retention_ms: int,
+        keeps_tombstones: bool = False,
         now_ms: int,
         max_memory_bytes: int,
     ) -> None:
+        """`keeps_tombstones` where what they delete may be elsewhere too: then they stay past their horizon."""
         self._log = log
         self._fs = fs
         self._due = due
@@ -76,6 +78,7 @@ class CompactionPass:
         self._aborted = aborted
         self._now_ms = now_ms
         self._delete_horizon_ms = now_ms + delete_retention_ms
+        self._keeps_tombstones = keeps_tombstones
         self._max_keys = max(1, max_memory_bytes // KEY_BYTES)
         self._newest: dict[bytes, int] = {}
         self._tombstones_due_ms: int | None = None
@@ -199,7 +202,7 @@ class CompactionPass:
             newest_offset=NOT_FOUND if key is None else self._newest.get(_hash(key), NOT_FOUND),
             has_key=key is not None,
             has_value=record.has_value,
-            delete_horizon_ms=header.delete_horizon_ms,
+            delete_horizon_ms=None if self._keeps_tombstones else header.delete_horizon_ms,
             now_ms=self._now_ms,
         )
 

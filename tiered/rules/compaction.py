@@ -67,12 +67,13 @@ def due(
     min_dirty_ratio: float,
     min_lag_ms: int,
     max_lag_ms: int,
+    keeps_tombstones: bool = False,
     now_ms: int,
 ) -> Due:
     """What of these segments (by base offset, the active one last) is dirty, and whether a pass is due.
 
     Only closed segments count that are wholly below `last_stable_offset` and `high_watermark`, and no segment from
-    the first on that has a record younger than `min_lag_ms`.
+    the first on that has a record younger than `min_lag_ms`. With `keeps_tombstones` no pass is due for their sake.
     """
     start_offset = segments[0].base_offset if segments else 0
     stable_end_offset = min(high_watermark, last_stable_offset)
@@ -106,7 +107,12 @@ def due(
         why = Why.LATE
     elif dirty_bytes and found.dirty_ratio > min_dirty_ratio:
         why = Why.DIRTY
-    elif compacted.tombstones_due_ms is not None and compacted.tombstones_due_ms <= now_ms and clean_bytes:
+    elif (
+        not keeps_tombstones
+        and compacted.tombstones_due_ms is not None
+        and compacted.tombstones_due_ms <= now_ms
+        and clean_bytes
+    ):
         why = Why.TOMBSTONES
     return Due(
         first_dirty_offset=found.first_dirty_offset,

@@ -91,6 +91,7 @@ def test_tombstones_make_a_pass_due_when_their_time_has_come() -> None:
     clean = Compacted(clean_end_offset=30, tombstones_due_ms=NOW_MS + 1)
     assert not found(clean).is_due
     assert found(clean, now_ms=NOW_MS + 1).why is Why.TOMBSTONES
+    assert not found(clean, now_ms=NOW_MS + 1, keeps_tombstones=True).is_due
 
 
 def test_deleted_offsets_are_neither_clean_nor_dirty_work() -> None:
