@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import subprocess
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaPythonTokens
 
 from tests.certificates import Authority
+from tests.clients.java_client import compiled
 from tiered.testing import LocalCluster, cluster
 
 COUNT = 50
@@ -141,3 +144,42 @@ def test_what_a_client_writes_it_reads(
 ) -> None:
     topic = three.create_topic(partitions=2)
     assert set(client(three, authority, topic, mechanism)) == set(VALUES)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_kcat(three: LocalCluster, authority: Authority, kcat: str, mechanism: str) -> None:
+    topic = three.create_topic()
+    told = {
+        "security.protocol": "sasl_ssl", "ssl.ca.location": authority.pem, "sasl.mechanism": mechanism,
+        "sasl.username": "alice", "sasl.password": PASSWORDS["alice"],
+    }  # fmt: skip
+    command = [kcat, "-b", three.bootstrap_at("GUARDED"), "-t", topic]
+    for name, value in told.items():
+        command += ["-X", f"{name}={value}"]
+    subprocess.run([*command, "-P"], input=b"\n".join(VALUES), check=True, timeout=60)
+    done = subprocess.run([*command, "-C", "-e", "-q", "-o", "0"], capture_output=True, check=True, timeout=60)
+    assert done.stdout.splitlines() == VALUES
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_the_java_client(three: LocalCluster, authority: Authority, tmp_path: Path, mechanism: str) -> None:
+    built = compiled("RoundTrip", tmp_path)
+    topic = three.create_topic()
+    told = tmp_path / "client.properties"
+    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+    told.write_text(
+        f"bootstrap.servers={three.bootstrap_at('GUARDED')}\nsecurity.protocol=SASL_SSL\n"
+        f"ssl.truststore.type=PEM\nssl.truststore.location={authority.pem}\nsasl.mechanism={mechanism}\n"
+        f"sasl.jaas.config=org.apache.kafka.common.security.{module} required "
+        f'username="alice" password="{PASSWORDS["alice"]}";\n'
+    )
+    done = subprocess.run(
+        ["java", "-cp", f"{built}/*:{built}", "RoundTrip", told, topic, "100"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout.split() == ["read", "100", "java-0", "java-99"], done.stderr[-4000:]

@@ -1,5 +1,8 @@
 """The mechanisms of SASL: what the RFCs show, what is refused, and what cannot be told from outside."""
 
+import hmac
+from base64 import b64encode
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -192,3 +195,13 @@ def test_a_bearer_message_gives_its_token_and_no_repr_shows_it() -> None:
 def test_a_bearer_message_that_is_none_is_refused(message: bytes) -> None:
     with pytest.raises(AuthenticationFailed):
         read_bearer(message)
+
+
+def test_a_client_that_repeats_its_nonce_as_old_librdkafka_does_gets_in() -> None:
+    doubled = FINAL.partition(b",p=")[0].replace(b"r=", f"r={NONCE}".encode())
+    auth_message = f"n=user,r={NONCE},{SERVER_FIRST},{doubled.decode()}".encode()
+    kept = credential()
+    client_key = hmac.digest(scram.salted_password(SHA_256, "pencil", SALT, 4096), b"Client Key", "sha256")
+    proof = scram.xor(client_key, hmac.digest(kept.stored_key, auth_message, "sha256"))
+    answer = scram.server_final(asked(), doubled + b",p=" + b64encode(proof))
+    assert answer == b"v=" + b64encode(hmac.digest(kept.server_key, auth_message, "sha256"))
