@@ -15,6 +15,8 @@ from tiered.formats.json_fields import MAX_EPOCH, MAX_INT, MAX_NUMBER
 
 _FORMAT: Final = "tiered.group-checkpoint/1"
 _MAX_TEXT_CHARS: Final = 64 * 1024
+MAX_SLOTS: Final = 100_000
+"""A restore writes a row for each of them: one number must not keep it forever."""
 GROUP_KINDS: Final = ("classic", "consumer")
 
 
@@ -85,8 +87,8 @@ def decode_group_checkpoint(data: bytes | bytearray | memoryview) -> GroupCheckp
     fields = read_members(data, _FORMAT)
     return GroupCheckpoint(
         cluster_id=fields.text("cluster_id", max_chars=_MAX_TEXT_CHARS),
-        slot=fields.integer("slot", maximum=MAX_INT),
-        slot_count=fields.integer("slot_count", minimum=1, maximum=MAX_INT),
+        slot=fields.integer("slot", maximum=MAX_SLOTS - 1),
+        slot_count=fields.integer("slot_count", minimum=1, maximum=MAX_SLOTS),
         slot_epoch=fields.integer("slot_epoch", maximum=MAX_NUMBER),
         left_out=fields.integer("left_out"),
         groups=tuple(

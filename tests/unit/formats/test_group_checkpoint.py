@@ -49,6 +49,12 @@ def test_the_key_of_a_slot_is_read_back_and_is_no_head() -> None:
     assert parse_group_checkpoint_key("checkpoints/cluster.json") is None
 
 
+def test_no_more_slots_are_claimed_than_a_restore_can_write() -> None:
+    strange = encode_group_checkpoint(replace(golden.group_checkpoint(), slot_count=2**31 - 1))
+    with pytest.raises(CorruptObject, match="slot_count"):
+        decode_group_checkpoint(strange)
+
+
 @pytest.mark.parametrize("kind", ["share", "", "Classic"])
 def test_a_kind_that_no_database_takes_is_refused(kind: str) -> None:
     before = golden.group_checkpoint()

@@ -56,6 +56,11 @@ class HttpConnection(web.RequestHandler):
         self._open.discard(self)
         super().connection_lost(exc)
 
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """Of a body that is not what its head says nobody needs a stack: its client has hung up or lies."""
+        if not isinstance(kw.get("exc_info"), web.RequestPayloadError | http_exceptions.HttpProcessingError):
+            super().log_exception(*args, **kw)
+
     def handle_error(
         self,
         request: web.BaseRequest,
@@ -64,7 +69,10 @@ class HttpConnection(web.RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """The answer to what never became a request; the connection ends."""
-        if not isinstance(exc, http_exceptions.HttpProcessingError | ConnectionError):
+        if isinstance(exc, UnicodeEncodeError):
+            # aiohttp wants to repeat what it cannot do, a method or an Expect, and that is no text.
+            status, message = HTTPStatus.BAD_REQUEST, "its head has bytes that are no text"
+        elif not isinstance(exc, http_exceptions.HttpProcessingError | ConnectionError):
             log.error("an HTTP connection failed in an unforeseen way", exc_info=exc)
         if request.writer.output_size > 0:
             raise ConnectionError("the answer has begun; nothing can be said any more")
