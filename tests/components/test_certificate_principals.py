@@ -1,0 +1,72 @@
+"""Who a client is by its certificate: access control lists know it by Kafka's protocol and over HTTP alike."""
+
+import json
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from tests.certificates import Authority, Shown
+from tiered.config.client_security import client_security
+from tiered.peer import Cluster
+from tiered.peer.security import PeerSecurity
+from tiered.peer.topic_admin import create_topics
+from tiered.testing import LocalCluster, cluster
+
+TOPIC_AUTHORIZATION_FAILED = 29
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("ca"))
+
+
+@pytest.fixture(scope="module")
+def guarded(authority: Authority) -> Iterator[LocalCluster]:
+    settings = {
+        "ssl.keystore.location": authority.sign("broker").both,
+        "ssl.truststore.location": authority.pem,
+        "ssl.client.auth": "required",
+        "ssl.principal.mapping.rules": "RULE:^CN=(.*?),O=Example$/$1/",
+        "tiered.authorizer": "acl",
+        "super.users": "User:admin;User:ANONYMOUS",
+    }
+    with cluster(listeners={"MUTUAL": "SSL"}, https=True, settings=settings) as c:
+        yield c
+
+
+def security(authority: Authority, shown: Shown) -> PeerSecurity:
+    given = {
+        "security.protocol": "SSL",
+        "ssl.truststore.location": str(authority.pem),
+        "ssl.keystore.location": str(shown.both),
+    }
+    return PeerSecurity(client_security(given))
+
+
+async def created(c: LocalCluster, authority: Authority, name: str, topic: str) -> int:
+    """The error code for the creation of a topic."""
+    async with Cluster(c.bootstrap_at("MUTUAL"), security=security(authority, authority.sign(name))) as client:
+        (result,) = await create_topics(client, [topic], configs={})
+        return int(result.error_code)
+
+
+async def test_one_may_and_another_may_not(guarded: LocalCluster, authority: Authority) -> None:
+    assert await created(guarded, authority, "admin", "made") == 0
+    assert await created(guarded, authority, "mallory", "not-made") == TOPIC_AUTHORIZATION_FAILED
+
+
+def test_the_same_over_http(guarded: LocalCluster, authority: Authority) -> None:
+    found = {}
+    for name in ("admin", "mallory"):
+        context = ssl.create_default_context(cafile=str(authority.pem))
+        context.load_cert_chain(authority.sign(name).both)
+        url = f"{guarded.http_url}/api/v1/cluster"
+        try:
+            with urllib.request.urlopen(url, timeout=30, context=context) as answer:
+                found[name] = (answer.status, len(json.load(answer)["brokers"]))
+        except urllib.error.HTTPError as error:
+            found[name] = (error.code, 0)
+    assert found == {"admin": (200, 1), "mallory": (403, 0)}
