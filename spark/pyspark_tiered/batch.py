@@ -92,7 +92,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         options = with_snapshot(self._task.options)
-        hold = BatchHold(options.catalog)
+        hold = BatchHold(options.catalog, options.client.security)
         with open_catalogue(options) as catalogue:
             try:
                 ranges = batch_ranges(catalogue, options, self._bounds, hold)

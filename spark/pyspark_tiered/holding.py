@@ -13,6 +13,7 @@ from pyspark_tiered.options import Assign, AtOffsets, Options, Subscribe
 from pyspark_tiered.pins import OffsetPair, Pin, PinDoor, Renewal
 from pyspark_tiered.plan import OffsetRange, OffsetVector, PartitionView, TopicAndPartition
 from tiered.errors import InvalidConfig, OffsetOutOfRange, Retriable, UnknownTopicOrPartition
+from tiered.peer.security import PLAINTEXT, ClientSecurity
 from tiered.runtime import SystemClock
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ class Held:
 
     urls: tuple[str, ...] = ()
     pins: tuple[Pin, ...] = ()
+    security: ClientSecurity = PLAINTEXT
 
     @contextmanager
     def renewed(self) -> Iterator[None]:
@@ -35,7 +37,7 @@ class Held:
         if not self.pins:
             yield
             return
-        renewal = Renewal(PinDoor(self.urls), self.pins)
+        renewal = Renewal(PinDoor(self.urls, self.security), self.pins)
         try:
             yield
         finally:
@@ -52,7 +54,7 @@ def with_snapshot(options: Options) -> Options:
     """
     if options.snapshot is None:
         return options
-    found = PinDoor(options.catalog).snapshot(options.snapshot)
+    found = PinDoor(options.catalog, options.client.security).snapshot(options.snapshot)
     if options.selection not in (Subscribe(topics=()), Subscribe(topics=(found.topic,))):
         raise InvalidConfig(
             f"snapshot {options.snapshot} is of topic {found.topic}, and exactly of its partitions then: remove "
@@ -74,8 +76,9 @@ class BatchHold:
     Without a catalogue it holds nothing, and every call does nothing.
     """
 
-    def __init__(self, urls: Sequence[str]) -> None:
+    def __init__(self, urls: Sequence[str], security: ClientSecurity = PLAINTEXT) -> None:
         self._urls = tuple(urls)
+        self._security = security
         self._pins: tuple[Pin, ...] = ()
 
     def take_all(self, views: Views) -> dict[TopicAndPartition, PartitionView]:
@@ -87,7 +90,7 @@ class BatchHold:
             return dict(views)
         raised: dict[TopicAndPartition, PartitionView] = {}
         for topic in dict.fromkeys(topic for topic, _ in views):
-            pin = PinDoor(self._urls).take(topic)
+            pin = self._door.take(topic)
             self._pins += (pin,)
             for key, view in views.items():
                 if key[0] == topic:
@@ -107,17 +110,21 @@ class BatchHold:
             elif narrow.keys() == pin.held.keys() and all(pin.held[each][0] == narrow[each][0] for each in narrow):
                 kept.append(pin)
             else:
-                kept.append(PinDoor(self._urls).take(pin.topic, narrow))
+                kept.append(self._door.take(pin.topic, narrow))
                 self._pins += (kept[-1],)
                 needless.append(pin)
-        PinDoor(self._urls).release(needless)
+        self._door.release(needless)
         self._pins = tuple(kept)
-        return Held(urls=self._urls, pins=self._pins)
+        return Held(urls=self._urls, pins=self._pins, security=self._security)
+
+    @property
+    def _door(self) -> PinDoor:
+        return PinDoor(self._urls, self._security)
 
     def give_up(self) -> None:
-        """Holds nothing any more: planning failed."""
+        """Holds nothing any more: planning failed, or all is read."""
         if self._pins:
-            PinDoor(self._urls).release(self._pins)
+            self._door.release(self._pins)
         self._pins = ()
 
 
@@ -127,8 +134,8 @@ class StreamHold:
     A new pin is taken where a partition's is missing, and now and then as the stream goes on.
     """
 
-    def __init__(self, urls: Sequence[str]) -> None:
-        self._door = PinDoor(urls)
+    def __init__(self, urls: Sequence[str], security: ClientSecurity = PLAINTEXT) -> None:
+        self._door = PinDoor(urls, security)
         self._renewal: Renewal | None = None
         self._taken_s = float("-inf")
         self._failed_s = float("-inf")

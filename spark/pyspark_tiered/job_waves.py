@@ -43,7 +43,7 @@ def held_ranges(
     Where the options name a catalogue, retention leaves all of it until the block ends. Raises `InvalidConfig`,
     `OffsetOutOfRange` (data loss), store errors, and what `PinDoor` raises.
     """
-    hold = BatchHold(options.catalog)
+    hold = BatchHold(options.catalog, options.client.security)
     try:
         ranges = _ranges(catalogue, options, begun or {}, hold)
         with hold.keep(ranges).renewed():

@@ -25,7 +25,9 @@ from tiered.errors import (
     TieredError,
     UnknownTopicOrPartition,
 )
+from tiered.peer.security import PLAINTEXT, ClientSecurity, http_login
 from tiered.runtime import SystemClock
+from tiered.tls import client_context
 
 log = logging.getLogger(__name__)
 
@@ -66,15 +68,16 @@ class Snapshot:
 
 
 class PinDoor:
-    """The brokers' HTTP addresses. Each request asks them in turn, a few times, until one answers.
+    """The brokers' HTTP addresses, and who asks. Each request asks them in turn, a few times, until one answers.
 
     Raises `MetadataUnavailable` when none does, `OffsetOutOfRange` for what is deleted already or not committed yet,
     `PinNotFound` for what has ended, `Throttled` at the bound of pins, and `InvalidRequest` for what brokers refuse.
     """
 
-    def __init__(self, urls: Sequence[str]) -> None:
+    def __init__(self, urls: Sequence[str], security: ClientSecurity = PLAINTEXT) -> None:
         assert urls, "there is an address"
         self._urls = tuple(urls)
+        self._security = security
 
     def take(self, topic: str, ranges: Mapping[int, OffsetPair] | None = None) -> Pin:
         """A new pin of these ranges, or of all that the topic's log holds."""
@@ -124,7 +127,7 @@ class PinDoor:
                 threading.Event().wait(_PAUSE_S)
             for url in self._urls:
                 try:
-                    return _request(url, method, path, body)
+                    return self._request(url, method, path, body)
                 except (OSError, http.client.HTTPException) as error:
                     failure = f"{url} does not answer: {error!r}"
                 except MetadataUnavailable as error:
@@ -134,38 +137,46 @@ class PinDoor:
             "read without pins"
         )
 
-
-def _request(url: str, method: str, path: str, body: Mapping[str, object] | None) -> dict[str, Any]:
-    """The answer's JSON. Raises as `PinDoor` says, and OSError and HTTPException where there is no answer."""
-    address = urlsplit(url)
-    kind = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
-    assert address.hostname is not None, "checked with the options"
-    connection = kind(address.hostname, address.port, timeout=_TIMEOUT_S)
-    try:
-        data = None if body is None else json.dumps(body).encode()
-        connection.request(method, path, data, {"Content-Type": "application/json"} if data else {})
-        response = connection.getresponse()
-        answer = response.read(_MAX_ANSWER_BYTES)
-    finally:
-        connection.close()
-    try:
-        found = json.loads(answer) if answer else {}
-    except ValueError:
-        found = {}
-    if response.status < 300 and isinstance(found, dict):
-        return found
-    said = found.get("message") if isinstance(found, dict) else None
-    message = str(said or f"HTTP {response.status} is no answer of a broker")
-    match response.status:
-        case 404:
-            raise PinNotFound(message)
-        case 416:
-            raise OffsetOutOfRange(message)
-        case 429:
-            raise Throttled(message)
-        case status if status >= 500:
-            raise MetadataUnavailable(message)
-    raise InvalidRequest(message)
+    def _request(self, url: str, method: str, path: str, body: Mapping[str, object] | None) -> dict[str, Any]:
+        """The answer's JSON. Raises as `PinDoor` says, and OSError and HTTPException where there is no answer."""
+        address = urlsplit(url)
+        assert address.hostname is not None, "checked with the options"
+        connection: http.client.HTTPConnection
+        if address.scheme == "https":
+            tls = client_context(self._security)
+            connection = http.client.HTTPSConnection(address.hostname, address.port, timeout=_TIMEOUT_S, context=tls)
+        else:
+            connection = http.client.HTTPConnection(address.hostname, address.port, timeout=_TIMEOUT_S)
+        try:
+            data = None if body is None else json.dumps(body).encode()
+            headers = http_login(self._security, address)
+            if data:
+                headers["Content-Type"] = "application/json"
+            connection.request(method, path, data, headers)
+            response = connection.getresponse()
+            answer = response.read(_MAX_ANSWER_BYTES)
+        finally:
+            connection.close()
+        try:
+            found = json.loads(answer) if answer else {}
+        except ValueError:
+            found = {}
+        if response.status < 300 and isinstance(found, dict):
+            return found
+        said = found.get("message") if isinstance(found, dict) else None
+        message = str(said or f"HTTP {response.status} is no answer of a broker")
+        match response.status:
+            case 401 | 403:
+                raise InvalidRequest(f"option catalog: {message}")
+            case 404:
+                raise PinNotFound(message)
+            case 416:
+                raise OffsetOutOfRange(message)
+            case 429:
+                raise Throttled(message)
+            case status if status >= 500:
+                raise MetadataUnavailable(message)
+        raise InvalidRequest(message)
 
 
 def _now_s() -> float:

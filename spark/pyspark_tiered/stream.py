@@ -142,7 +142,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not self._task.options.catalog:
             return
         if self._hold is None:
-            self._hold = StreamHold(self._task.options.catalog)
+            self._hold = StreamHold(self._task.options.catalog, self._task.options.client.security)
         self._hold.keep(positions, views)
 
     def _waits(self, offsets: int) -> bool:

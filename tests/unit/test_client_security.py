@@ -1,10 +1,11 @@
 """Kafka's client properties of security: what they mean, and that no secret of theirs is shown."""
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
-from tiered.config.client_security import client_security
+from tiered.config.client_security import client_security, http_login
 from tiered.config.listeners import SecurityProtocol
 from tiered.config.secret import Secret
 from tiered.errors import InvalidConfig
@@ -90,3 +91,12 @@ def test_a_login_without_what_it_needs_is_refused(given: dict[str, str], words: 
     with pytest.raises(InvalidConfig, match=words) as refused:
         client_security({"security.protocol": "SASL_PLAINTEXT", **given})
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "is_told"),
+    [("https://broker:8443", True), ("http://127.0.0.1:8080", True), ("http://broker:8080", False)],
+)
+def test_a_password_crosses_no_network_in_the_clear(url: str, *, is_told: bool) -> None:
+    given = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "a", "sasl.password": "b"}
+    assert bool(http_login(client_security(given), urlsplit(url))) is is_told

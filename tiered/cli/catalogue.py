@@ -7,14 +7,12 @@ broker that was named.
 import http.client
 import json
 import ssl
-from base64 import b64encode
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from tiered.cli.command_config import command_security
 from tiered.cli.failure import CommandFailed, UsageError
-from tiered.config.client_security import ClientSecurity
-from tiered.config.listeners import is_loopback
+from tiered.config.client_security import http_login
 from tiered.errors import InvalidConfig
 from tiered.tls import client_context
 
@@ -38,8 +36,10 @@ class Catalogue:
         self._url = http_url
         security = command_security(command_config).security
         self._tls = client_context(security) if parts.scheme == "https" else None
-        # A password crosses no network in the clear.
-        self._login = _login(security) if self._tls is not None or is_loopback(parts.hostname) else {}
+        try:
+            self._login = http_login(security, parts)
+        except InvalidConfig as error:
+            raise UsageError(str(error)) from error
         self._host, self._port = parts.hostname, port
         self._prefix = parts.path.rstrip("/")
 
@@ -130,19 +130,6 @@ class Catalogue:
         if response.status not in (http.client.OK, http.client.CREATED):
             raise CommandFailed(str(answer.get("message", f"{self._url} answered {response.status}"))[:_SHOWN_CHARS])
         return answer
-
-
-def _login(security: ClientSecurity) -> dict[str, str]:
-    """The header that says who is asking, where the properties do. Raises UsageError."""
-    try:
-        if security.sasl_mechanism == "OAUTHBEARER" and security.sasl_token is not None:
-            return {"Authorization": f"Bearer {security.sasl_token.reveal().strip()}"}
-        if security.sasl_username and security.sasl_password is not None:
-            login = f"{security.sasl_username}:{security.sasl_password.reveal()}"
-            return {"Authorization": f"Basic {b64encode(login.encode()).decode()}"}
-    except InvalidConfig as error:
-        raise UsageError(str(error)) from error
-    return {}
 
 
 def _list_in(answer: dict[str, Any], key: str) -> list[dict[str, Any]]:

@@ -7,11 +7,13 @@ certificate, and never put the value of a secret into an error.
 import dataclasses
 import difflib
 import re
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from urllib.parse import SplitResult
 
 from tiered.config.authentication import BY_PASSWORD, MECHANISMS, AuthenticationSettings
-from tiered.config.listeners import ListenerOptions, SecurityProtocol
+from tiered.config.listeners import ListenerOptions, SecurityProtocol, is_loopback
 from tiered.config.secret import Secret
 from tiered.config.tls import MATERIAL_NAMES, TlsMaterial, tls_material
 from tiered.errors import InvalidConfig
@@ -140,3 +142,16 @@ def inter_broker_security(listener: ListenerOptions, settings: Mapping[str, str]
     assert listener.tls is not None
     algorithm = settings.get("ssl.endpoint.identification.algorithm", "https").strip().lower()
     return ClientSecurity(protocol=listener.protocol, tls=listener.tls.material, checks_host_name=algorithm == "https")
+
+
+def http_login(security: ClientSecurity, url: SplitResult) -> dict[str, str]:
+    """The header by which the client logs in at this HTTP door; none where the properties name nobody, or where the
+    password would cross a network in the clear. Raises InvalidConfig for a password or token that cannot be had."""
+    if url.scheme != "https" and not is_loopback(url.hostname or ""):
+        return {}
+    if security.sasl_mechanism == "OAUTHBEARER" and security.sasl_token is not None:
+        return {"Authorization": f"Bearer {security.sasl_token.reveal().strip()}"}
+    if security.sasl_username and security.sasl_password is not None:
+        login = f"{security.sasl_username}:{security.sasl_password.reveal()}"
+        return {"Authorization": f"Basic {b64encode(login.encode()).decode()}"}
+    return {}

@@ -5,11 +5,20 @@ Owns that context, and the words for what goes wrong before a broker can be spok
 
 import ssl
 
-from tiered.config.client_security import CLIENT_NAMES, ClientSecurity, client_security
+from tiered.config.client_security import CLIENT_NAMES, ClientSecurity, client_security, http_login
 from tiered.peer.answers import ConnectionLost
 from tiered.tls import Reloaded, client_context
 
-__all__ = ["CLIENT_NAMES", "PLAINTEXT", "ClientSecurity", "PeerSecurity", "TlsFailed", "client_security", "tls_failed"]
+__all__ = [
+    "CLIENT_NAMES",
+    "PLAINTEXT",
+    "ClientSecurity",
+    "PeerSecurity",
+    "TlsFailed",
+    "client_security",
+    "http_login",
+    "tls_failed",
+]
 
 PLAINTEXT = ClientSecurity()
 
