@@ -19,7 +19,7 @@ DECODER := tiered/formats/_decode.c
 KERNEL := $(VENV)/.kernel
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test check fix demo bench soak soak-tests sim mutants interop fuzz kcat chromium screenshots install-check clean distclean
+.PHONY: help run install test check fix demo bench soak soak-tests sim mutants interop fuzz terraform kcat chromium screenshots install-check clean distclean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ interop: install kcat ## clients from outside the Python registry; fails where t
 
 fuzz: install ## hostile bytes for long; TIERED_FUZZ_MINUTES=10
 	@$(PY) tests/steps.py fuzz $(TEST_ARGS)
+
+terraform: install ## modules, a cluster applied to moto and destroyed, checkov, brokers from the rendered user data
+	@$(PY) tests/steps.py terraform $(TEST_ARGS)
 
 screenshots: install chromium ## take the console's pictures in docs/images anew
 	@PYTHONPATH=. $(PY) tests/browser/screenshots.py

@@ -17,14 +17,15 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
-LONG_RUNS = "not soak and not interop and not fuzz"
+LONG_RUNS = "not soak and not interop and not fuzz and not terraform"
 SPARK = "tests/spark"
+TERRAFORM = "tests/terraform"
 TESTS_FAILED = 1
 SKIPPED = 75
 """The exit code of a step that could not look. The summary says so, and nobody takes it for a success."""
@@ -64,6 +65,8 @@ LINT = Step(name="lint", argv=(str(BIN / "ruff"), "check", "--no-cache", "--quie
 STYLE = Step(name="format", argv=(str(BIN / "ruff"), "format", "--check", "--quiet", "."))
 TYPES = Step(name="types", argv=(str(BIN / "mypy"),))
 FLOORS = Step(name="floors", argv=(str(BIN / "lint-imports"),))
+# Ends with SKIPPED where Terraform or its provider is missing.
+MODULES = Step(name="terraform", argv=(sys.executable, "-m", "tests.terraform.ladder"))
 # Ends with SKIPPED where nobody can be asked about weaknesses.
 DEPENDENCIES = Step(name="dependencies", argv=(sys.executable, str(ROOT / "tests" / "dependency_scan.py")))
 
@@ -94,8 +97,9 @@ def steps(target: str, extra: list[str]) -> list[tuple[Step, ...]]:
             # Spark gives each Python process that it starts ten seconds, and keeps both cores busy by itself.
             spark = pytest("tests with Spark", SPARK, "-m", LONG_RUNS, *extra)
             # Last, so that the count a reader sees at the end is that of nearly all.
-            others = pytest("tests", *WORKERS, f"--ignore={SPARK}", "-m", f"not alone and {LONG_RUNS}", *extra)
-            return [(LINT,), (STYLE,), (FLOORS,), (TYPES, alone), (spark,), (others,)]
+            elsewhere = (f"--ignore={SPARK}", f"--ignore={TERRAFORM}")
+            others = pytest("tests", *WORKERS, *elsewhere, "-m", f"not alone and {LONG_RUNS}", *extra)
+            return [(LINT,), (STYLE,), (FLOORS,), (TYPES, alone), (MODULES,), (spark,), (others,)]
         case "soak" if not extra:
             # Whoever names tests wants those alone.
             drawn = ("tests/properties", "tests/unit/meta/test_segment_machine.py")
@@ -103,9 +107,11 @@ def steps(target: str, extra: list[str]) -> list[tuple[Step, ...]]:
                 (pytest("soak", "-m", "soak", "-o", "timeout=0"),),
                 (pytest("properties", *drawn, "-o", "timeout=0"),),
             ]
+        case "terraform":
+            return [(replace(MODULES, argv=(*MODULES.argv, "--all", *extra)),)]
         case "soak" | "interop" | "fuzz":
             return [(pytest(target, "-m", target, "-o", "timeout=0", *extra),)]
-    raise SystemExit(f"steps.py: {target!r} is none of check, test, soak, interop, fuzz")
+    raise SystemExit(f"steps.py: {target!r} is none of check, test, soak, interop, fuzz, terraform")
 
 
 def word(code: int) -> str:

@@ -1,0 +1,92 @@
+# With a mocked provider: no endpoint, no credentials.
+mock_provider "aws" {
+  mock_data "aws_iam_policy_document" {
+    defaults = { json = "{\"Version\":\"2012-10-17\",\"Statement\":[]}" }
+  }
+  mock_data "aws_region" {
+    defaults = { name = "eu-west-1" }
+  }
+  mock_data "aws_partition" {
+    defaults = { partition = "aws" }
+  }
+  mock_data "aws_caller_identity" {
+    defaults = { account_id = "123456789012" }
+  }
+  mock_resource "aws_kms_key" {
+    defaults = { arn = "arn:aws:kms:eu-west-1:123456789012:key/11111111-2222-3333-4444-555555555555" }
+  }
+  mock_resource "aws_s3_bucket" {
+    defaults = { arn = "arn:aws:s3:::example-segments" }
+  }
+  mock_resource "aws_iam_policy" {
+    defaults = { arn = "arn:aws:iam::123456789012:policy/example" }
+  }
+  mock_resource "aws_iam_role" {
+    defaults = { arn = "arn:aws:iam::123456789012:role/example" }
+  }
+  mock_resource "aws_iam_instance_profile" {
+    defaults = { arn = "arn:aws:iam::123456789012:instance-profile/example" }
+  }
+  mock_resource "aws_launch_template" {
+    defaults = { id = "lt-0123456789abcdef0" }
+  }
+  mock_resource "aws_lb" {
+    defaults = { arn = "arn:aws:elasticloadbalancing:eu-west-1:123456789012:loadbalancer/net/example/1234567890123456" }
+  }
+  mock_resource "aws_lb_target_group" {
+    defaults = { arn = "arn:aws:elasticloadbalancing:eu-west-1:123456789012:targetgroup/example/1234567890123456" }
+  }
+  mock_resource "aws_network_interface" {
+    defaults = { arn = "arn:aws:ec2:eu-west-1:123456789012:network-interface/eni-0123456789abcdef0", private_ip = "10.60.0.10" }
+  }
+  mock_resource "aws_ebs_volume" {
+    defaults = { id = "vol-0123456789abcdef0", arn = "arn:aws:ec2:eu-west-1:123456789012:volume/vol-0123456789abcdef0" }
+  }
+}
+
+variables {
+  name              = "example"
+  subnet_ids        = ["subnet-1", "subnet-2"]
+  security_group_id = "sg-1"
+  store             = { bucket = "example-segments", prefix = "tiered" }
+  store_policy_arns = { reader = "arn:aws:iam::123456789012:policy/reader", writer = "arn:aws:iam::123456789012:policy/writer", deleter = "arn:aws:iam::123456789012:policy/deleter" }
+  artifacts         = "s3://releases/spark"
+  meta_url          = "postgresql://tiered@db.example:5432/tiered"
+}
+
+run "it_costs_nothing_while_no_job_runs_and_has_a_bound" {
+  command = plan
+  assert {
+    condition     = aws_emrserverless_application.this.auto_stop_configuration[0].enabled && length(aws_emrserverless_application.this.initial_capacity) == 0
+    error_message = "nothing is kept warm"
+  }
+  assert {
+    condition     = aws_emrserverless_application.this.maximum_capacity[0].cpu == "64 vCPU"
+    error_message = "all jobs together have a bound"
+  }
+}
+
+run "only_compact_may_change_the_bucket" {
+  command = apply
+  assert {
+    condition     = toset(keys(aws_iam_role_policy_attachment.store)) == toset(["reader-reader", "rewriter-writer", "rewriter-deleter"])
+    error_message = "readers read"
+  }
+  assert {
+    condition     = jsondecode(output.jobs["verify"].job_driver).sparkSubmit.entryPointArguments == ["s3://example-segments/tiered", "--json"]
+    error_message = "verify looks at this cluster's store"
+  }
+}
+
+run "a_password_in_the_url_is_refused" {
+  command = plan
+  variables {
+    meta_url      = "postgresql://tiered:secret@db.example/tiered"
+    artifacts     = "s3://releases/"
+    subnet_ids    = []
+    release_label = "latest"
+    idle_minutes  = 0
+    maximum       = { vcpus = 1, memory_gib = 1, disk_gib = 1 }
+  }
+  expect_failures = [var.meta_url, var.artifacts, var.subnet_ids, var.release_label, var.idle_minutes, var.maximum]
+}
