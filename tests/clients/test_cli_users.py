@@ -50,7 +50,7 @@ def test_what_is_no_password_is_said_without_it(tiered: Tiered, tmp_path: Path) 
 
 
 def test_the_first_user_is_made_before_any_broker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    meta, password = f"sqlite:///{tmp_path}/meta.db", tmp_path / "password"
+    meta, password = f"sqlite:///{tmp_path}/data/meta.db", tmp_path / "password"
     password.write_text("hunter2\n")
     assert main(["users", "create", "admin", "--meta", meta, "--password-file", str(password)]) == 0
     assert main(["users", "list", "--meta", meta, "--json"]) == 0

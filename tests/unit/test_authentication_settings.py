@@ -48,6 +48,11 @@ def test_a_broker_does_not_start_that_would_keep_out_or_let_in_the_wrong(
     assert "hunter2" not in str(refused.value)
 
 
+def test_a_broker_that_is_alone_needs_no_login_of_its_own() -> None:
+    settings = BrokerSettings.of({"sasl.enabled.mechanisms": "SCRAM-SHA-512"})
+    check_authentication(settings, [GUARDED], GUARDED, is_alone=True)
+
+
 def test_what_is_complete_is_taken() -> None:
     check(GUARDED, GUARDED, BROKERS)
     check(GUARDED, PLAIN, {**TOKENS, "sasl.oauthbearer.expected.audience": "tiered"})

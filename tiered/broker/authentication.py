@@ -80,7 +80,7 @@ class Authentication:
         self.tells_brokers = among_brokers.authenticates
         """Brokers prove to each other who they are."""
         self._brokers = {*parse_super_users(f"{settings.super_users};{settings.tiered_broker_principals};{own}")}
-        if self.tells_brokers and not self._brokers:
+        if self.tells_brokers and not self._brokers and not broker.is_alone:
             raise InvalidConfig(
                 f"brokers show certificates to each other on the listener {among_brokers.name}: say whose are brokers' "
                 'with tiered.broker.principals, such as "User:CN=broker-1,O=Example;User:CN=broker-2,O=Example"'

@@ -97,7 +97,9 @@ class Broker:
         self.topics = Topics()
         self.image = ClusterImage()
         self.security = Security()
-        check_authentication(self.settings, options.listeners, options.inter_broker)
+        self.is_alone = parts.database is None and options.meta_url.startswith("sqlite")
+        """Nobody else can have this catalogue: several brokers need PostgreSQL."""
+        check_authentication(self.settings, options.listeners, options.inter_broker, is_alone=self.is_alone)
         self.authentication = Authentication(self)
         self.credentials = Credentials(self)
         self.access = Access(self, self.settings)
@@ -113,8 +115,6 @@ class Broker:
         self.files = parts.files or RealFileSystem()
         self.cluster_id = ""
         self.broker_epoch = -1
-        self.is_alone = parts.database is None and self.database.dialect == "sqlite"
-        """Nobody else can have this catalogue: several brokers need PostgreSQL."""
         self.started_monotonic_ms = clock.monotonic_ms()
         self.serving = False
         self.waiting_partitions = 0

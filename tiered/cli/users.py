@@ -73,6 +73,7 @@ def run_create(arguments: argparse.Namespace) -> int:
         return [_new(how, password, arguments.iterations) for how in _mechanisms(arguments, users, new=True)]
 
     if arguments.meta is not None:
+        _make_folder(arguments.meta)
         return _with_catalogue(arguments, lambda database: _store(arguments, database, made(_stored(database)), ()))
 
     async def act(cluster: Cluster) -> int:
@@ -152,6 +153,16 @@ def _with_catalogue(arguments: argparse.Namespace, act: Callable[[Database], int
             database.close_sync()
     except TieredError as error:
         raise CommandFailed(str(error)) from error
+
+
+def _make_folder(meta_url: str) -> None:
+    """The first user is often there before the broker's data folder."""
+    scheme, _, path = meta_url.partition(":///")
+    if scheme.startswith("sqlite") and path:
+        try:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CommandFailed(f"cannot make the folder {Path(path).parent}: {error.strerror}") from error
 
 
 def _stored(database: Database) -> Users:

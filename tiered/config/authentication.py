@@ -113,9 +113,14 @@ class AuthenticationSettings(CompactionSettings):
 
 
 def check_authentication(
-    settings: AuthenticationSettings, listeners: Iterable[ListenerOptions], inter_broker: ListenerOptions
+    settings: AuthenticationSettings,
+    listeners: Iterable[ListenerOptions],
+    inter_broker: ListenerOptions,
+    *,
+    is_alone: bool = False,
 ) -> None:
-    """Returns when nobody who should get in would be kept out by what is missing. Raises InvalidConfig."""
+    """Returns when nobody who should get in would be kept out by what is missing. A broker that `is_alone` has nobody
+    to log in to. Raises InvalidConfig."""
     for each in settings.sasl_enabled_mechanisms:
         if each not in MECHANISMS:
             raise InvalidConfig(
@@ -140,7 +145,7 @@ def check_authentication(
         raise InvalidConfig(
             "tiered.sasl.inter.broker.password must be file:PATH or env:NAME: what stands here is seen by others"
         )
-    if inter_broker.protocol.uses_sasl:
+    if inter_broker.protocol.uses_sasl and not is_alone:
         if not settings.tiered_sasl_inter_broker_username or password is None:
             raise InvalidConfig(
                 f"brokers log in to each other on the listener {inter_broker.name}: set "
