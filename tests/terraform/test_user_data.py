@@ -189,6 +189,21 @@ def prepare_alice(site: Site) -> None:
     ]
     for answer in admin.create_acls(rules).values():
         answer.result(30)
+    for broker in BROKERS:
+        wait_until_known(site, broker)
+
+
+def wait_until_known(site: Site, broker: int) -> None:
+    """Until this broker has heard what alice may do: at once where it was asked, a moment later on the others."""
+    address = f"127.0.0.1:{site.inputs[broker]['ports']['clients']}"
+    deadline = time.monotonic() + 60
+    while True:
+        # A new client knows no other broker yet.
+        seen = AdminClient({**site.client("alice"), "bootstrap.servers": address}).list_topics("orders", timeout=30)
+        if seen.topics["orders"].error is None:
+            return
+        assert time.monotonic() < deadline, seen.topics["orders"].error
+        time.sleep(0.1)
 
 
 def produce(site: Site, values: range) -> None:
