@@ -28,6 +28,8 @@ KEY = ECKey.generate_key("P-256", {"kid": "one"})
 PASSWORDS = {"alice": "secret of alice", "brokers": "swordfish of brokers"}
 VALUES = [f"value {number}".encode() for number in range(COUNT)]
 
+TOKEN_AT, ALLOWED = "sasl.oauthbearer.token.endpoint.url", "org.apache.kafka.sasl.oauthbearer.allowed"
+
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
@@ -163,20 +165,32 @@ def test_kcat(three: LocalCluster, authority: Authority, kcat: str, mechanism: s
 
 @pytest.mark.interop
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"])
 def test_the_java_client(three: LocalCluster, authority: Authority, tmp_path: Path, mechanism: str) -> None:
     built = compiled("RoundTrip", tmp_path)
     topic = three.create_topic()
     told = tmp_path / "client.properties"
-    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+    kept = tmp_path / "token"
+    kept.write_text(token())
+    module = {
+        "PLAIN": "plain.PlainLoginModule",
+        "SCRAM-SHA-512": "scram.ScramLoginModule",
+        "OAUTHBEARER": "oauthbearer.OAuthBearerLoginModule",
+    }[mechanism]
+    login = "" if mechanism == "OAUTHBEARER" else f'username="alice" password="{PASSWORDS["alice"]}"'
     told.write_text(
         f"bootstrap.servers={three.bootstrap_at('GUARDED')}\nsecurity.protocol=SASL_SSL\n"
         f"ssl.truststore.type=PEM\nssl.truststore.location={authority.pem}\nsasl.mechanism={mechanism}\n"
-        f"sasl.jaas.config=org.apache.kafka.common.security.{module} required "
-        f'username="alice" password="{PASSWORDS["alice"]}";\n'
+        f"sasl.jaas.config=org.apache.kafka.common.security.{module} required {login};\n"
     )
+    if mechanism == "OAUTHBEARER":
+        handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+        with told.open("a") as file:
+            file.write(f"sasl.login.callback.handler.class={handler}\n{TOKEN_AT}={kept.as_uri()}\n")
+    # The client reads tokens only from where its process may.
+    allowed = [f"-D{ALLOWED}.urls={kept.as_uri()}", f"-D{ALLOWED}.files={kept}"]
     done = subprocess.run(
-        ["java", "-cp", f"{built}/*:{built}", "RoundTrip", told, topic, "100"],
+        ["java", *allowed, "-cp", f"{built}/*:{built}", "RoundTrip", told, topic, "100"],
         capture_output=True,
         text=True,
         timeout=120,
