@@ -49,17 +49,18 @@ printf '#!/bin/bash\\necho "pip $*" >> "$MACHINE/asked"\\n' > "$3/bin/pip"
 printf '#!/bin/bash\\nexec "$PYTHON" -m tiered.cli "$@"\\n' > "$3/bin/tiered"
 chmod +x "$3/bin/pip" "$3/bin/tiered"
 """,
-    # One service after the other as its unit says; a service that stays is left running.
-    "systemctl": """[ "$1" = enable ] || exit 0
+    # One service after the other as its unit says, left running.
+    "systemctl": """[ "$1" = start ] || exit 0
 shift 2
+installed() { sed "s#/usr/local#$MACHINE&#; s#/opt/#$MACHINE&#; s#/etc/#$MACHINE&#"; }
 for unit in "$@"; do
   file="$MACHINE/etc/systemd/system/$unit"
   test -e "$file" || exit 5
-  line=$(sed -n 's/^ExecStart=//p' "$file")
-  line=$(echo "$line" | sed "s#/usr/local#$MACHINE&#; s#/opt/#$MACHINE&#; s#/etc/#$MACHINE&#")
+  before=$(sed -n 's/^ExecStartPre=+//p' "$file" | installed)
+  line=$(sed -n 's/^ExecStart=//p' "$file" | installed)
   [ -n "$line" ] || continue
-  if grep -q '^Type=oneshot' "$file"; then $line || exit 1
-  else setsid $line >> "$MACHINE/var/log/tiered/broker.log" 2>&1 & echo $! > "$MACHINE/$unit.pid"; fi
+  if [ -n "$before" ]; then $before || exit 1; fi
+  setsid $line >> "$MACHINE/var/log/tiered/broker.log" 2>&1 & echo $! > "$MACHINE/$unit.pid"
 done
 """,
 }

@@ -291,6 +291,9 @@ def test_a_new_certificate_is_fetched_and_an_empty_one_leaves_the_old_in_place(
     client.put_secret_value(SecretId="broker-3", SecretString=" ")
     assert machines[3].run(prepare, "secrets").returncode == 1
     assert shown.read_text().strip() == renewed.strip()
+    # A broker that starts again goes on with it.
+    again = machines[3].run(prepare, "all")
+    assert (again.returncode, "the secrets from before stay" in again.stderr) == (0, True)
 
 
 def test_metrics_are_what_the_alarms_look_at(machines: dict[int, Machine]) -> None:

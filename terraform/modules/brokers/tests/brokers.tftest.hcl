@@ -78,6 +78,10 @@ run "each_broker_keeps_its_volume_address_and_name" {
     error_message = "names that stay"
   }
   assert {
+    condition     = [for vpc in aws_route53_zone.private.vpc : vpc.vpc_id] == [var.vpc_id]
+    error_message = "names are answered inside the VPC alone"
+  }
+  assert {
     condition     = alltrue([for template in aws_launch_template.broker : template.metadata_options[0].http_tokens == "required" && template.metadata_options[0].http_put_response_hop_limit == 1])
     error_message = "metadata need a token"
   }

@@ -2,7 +2,7 @@
 
 locals {
   deploy = "${path.module}/../../../../deploy"
-  units  = ["tiered-prepare.service", "tiered.service", "tiered-secrets.service", "tiered-secrets.timer", "tiered-metrics.service", "tiered-metrics.timer"]
+  units  = ["tiered.service", "tiered-secrets.service", "tiered-secrets.timer", "tiered-metrics.service", "tiered-metrics.timer"]
 
   settings = merge({
     "ssl.keystore.location"                  = "${var.root}/run/tiered/broker.pem"
