@@ -1,0 +1,60 @@
+"""The archive that brokers install from: it holds all that is needed, and its hash is the one that is printed.
+
+Asks the package registry, as whoever makes a release does; installing asks nobody.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tests.certificates import Authority
+from tests.terraform.installed import ROOT
+
+pytestmark = [pytest.mark.terraform, pytest.mark.timeout(900)]
+STEP_S = 600
+# Without the path of these tests, on which Tiered is there already.
+ENVIRON = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("release")
+    trusted = Authority(folder).pem
+    done = subprocess.run(
+        [str(ROOT / "deploy/release.sh"), str(folder / "out"), str(trusted)],
+        env={**ENVIRON, "PYTHON": sys.executable}, capture_output=True, text=True, timeout=STEP_S,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (made,) = (folder / "out").iterdir()
+    assert done.stdout.split() == [hashlib.sha256(made.read_bytes()).hexdigest(), made.name]
+    return made
+
+
+def test_a_release_installs_without_asking_anybody(archive: Path, tmp_path: Path) -> None:
+    with tarfile.open(archive) as tar:
+        tar.extractall(tmp_path, filter="data")
+    assert "BEGIN CERTIFICATE" in (tmp_path / "database-ca.pem").read_text()
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=STEP_S)
+    words = ["install", "--quiet", "--no-index", "--find-links", str(tmp_path / "wheels"), "tiered[postgres]"]
+    subprocess.run([str(tmp_path / "venv/bin/pip"), *words], check=True, timeout=STEP_S, env=ENVIRON, cwd=tmp_path)
+    said = subprocess.run(
+        [str(tmp_path / "venv/bin/tiered"), "serve", "--help"],
+        env=ENVIRON, cwd=tmp_path, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert said.returncode == 0, said.stderr
+    assert "--config FILE" in said.stdout
+
+
+def test_a_file_that_is_no_certificate_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("nothing")
+    done = subprocess.run(
+        [str(ROOT / "deploy/release.sh"), str(tmp_path / "out"), str(tmp_path / "ca.pem")],
+        env={**ENVIRON, "PYTHON": sys.executable}, capture_output=True, text=True, timeout=STEP_S,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "holds no certificate" in done.stderr
