@@ -221,3 +221,17 @@ def test_what_is_rendered_holds_no_secret(terraform: WorkingCopy, applied: Appli
     assert "PRIVATE KEY" not in state
     assert applied.outputs["bootstrap"]
     assert Path(terraform.folder / WHERE / "examples/three-brokers.tfvars").exists()
+
+
+def test_the_local_environment_is_applied_and_destroyed(terraform: WorkingCopy, moto_url: str) -> None:
+    where, words = "terraform/envs/local", ("-auto-approve", "-input=false", "-no-color", f"-var=endpoint={moto_url}")
+    terraform.init(where)
+    try:
+        terraform.run(where, "apply", *words)
+        store = terraform.run(where, "output", "-raw", "store_url").stdout
+        assert store == f"s3://tiered-local-segments/tiered?region=us-east-1&endpoint_url={moto_url}"
+        arns = json.loads(terraform.run(where, "output", "-json", "secret_arns").stdout)
+        assert sorted(arns) == ["authority", "broker-1", "broker-2", "broker-3"]
+    finally:
+        terraform.run(where, "destroy", *words)
+    assert json.loads((terraform.folder / where / "terraform.tfstate").read_text())["resources"] == []

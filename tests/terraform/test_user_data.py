@@ -6,8 +6,11 @@ Needs the program terraform and no provider: the user data are rendered by a mod
 import hashlib
 import io
 import json
+import os
 import shutil
 import signal
+import subprocess
+import sys
 import tarfile
 import time
 from collections.abc import Iterator
@@ -308,6 +311,34 @@ def test_metrics_are_what_the_alarms_look_at(machines: dict[int, Machine]) -> No
         {"Name": "Cluster", "Value": "test"},
         {"Name": "Broker", "Value": "3"},
     ]
+
+
+def test_an_operator_makes_topics_users_and_rules_with_the_commands_of_the_handbook(
+    site: Site, machines: dict[int, Machine], tmp_path: Path
+) -> None:
+    assert machines[3].is_running()
+    properties = tmp_path / "operator.properties"
+    properties.write_text(
+        f"security.protocol=SSL\nssl.truststore.location={site.authority.pem}\n"
+        f"ssl.keystore.location={site.operator.both}\n"
+    )
+    (tmp_path / "password").write_text("a password of bob\n")
+    environ = {
+        **os.environ,
+        "TIERED_COMMAND_CONFIG": str(properties),
+        "TIERED_BOOTSTRAP": f"127.0.0.1:{site.inputs[3]['ports']['internal']}",
+    }
+    for words in (
+        ["brokers", "list"],
+        # One of the three machines may be dead by now.
+        ["topics", "create", "payments", "-p", "6", "--replication-factor", "2"],
+        ["users", "create", "bob", "--password-file", str(tmp_path / "password")],
+        ["acls", "add", "--principal", "User:bob", "--producer", "--topic", "payments"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "tiered.cli", *words], env=environ, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, f"{words}: {done.stderr}"
 
 
 def test_an_archive_that_is_not_the_pinned_one_is_not_installed(site: Site) -> None:
