@@ -7,6 +7,9 @@ import pytest
 
 from tests.terraform.installed import ROOT, WorkingCopy
 
+# Terraform starts a provider of 600 MB for each of them.
+pytestmark = pytest.mark.timeout(600)
+
 MODULES = sorted(path.name for path in (ROOT / "terraform/modules").iterdir())
 VARIABLE = re.compile(r'^variable "(\w+)" \{\n(.*?)^\}', re.MULTILINE | re.DOTALL)
 OUTPUT = re.compile(r'^output "(\w+)" \{\n(.*?)^\}', re.MULTILINE | re.DOTALL)
