@@ -89,6 +89,9 @@ def _plain(schema: object) -> object:
 def run(seed: int, runs: int) -> tuple[int, int]:
     random_ = random.Random(seed)
     accepted = refused = 0
+    # What is imported at first use is no batch's doing.
+    for pure in (False, True):
+        rows_of(seed_batch(random.Random(seed)), pure=pure)
     tracemalloc.start()
     try:
         for _ in range(runs):
