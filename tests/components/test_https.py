@@ -1,6 +1,7 @@
 """The HTTP doors over TLS: for programs, for brokers that pass requests on, and for the commands."""
 
 import json
+import socket
 import ssl
 import time
 import urllib.error
@@ -38,6 +39,14 @@ def get(url: str, authority: Authority) -> Any:
         return json.load(answer)
 
 
+def is_answered(url: str, authority: Authority) -> bool:
+    try:
+        get(url, authority)
+    except urllib.error.HTTPError as error:
+        return error.code != 503
+    return True
+
+
 def test_each_broker_answers_for_every_partition_over_tls(two: LocalCluster, authority: Authority) -> None:
     for url in two.http_urls:
         for partition in range(4):
@@ -62,6 +71,23 @@ def test_commands_trust_whom_their_file_names(
     told = tmp_path / "client.properties"
     told.write_text(f"# trust\nssl.truststore.location = {authority.pem}\nlinger.ms=5\n")
     assert main(["segments", "orders", "--http", two.http_url, "--command-config", str(told)]) == 0
+
+
+def test_handshakes_that_fail_take_no_connection_from_others(authority: Authority) -> None:
+    settings = {
+        "ssl.keystore.location": authority.sign("http").both,
+        "tiered.http.max.connections": "5",
+        "tiered.ssl.handshake.timeout.ms": "200",
+    }
+    with cluster(https=True, settings=settings) as c:
+        host, port = c.http_url.removeprefix("https://").split(":")
+        for _ in range(20):
+            with socket.create_connection((host, int(port))) as sock:
+                sock.sendall(b"no TLS\n")
+        deadline = time.monotonic() + 10
+        while not is_answered(f"{c.http_url}/healthz", authority):
+            assert time.monotonic() < deadline, "handshakes that failed long ago still count"
+            time.sleep(0.05)
 
 
 def test_new_certificates_are_shown_and_open_connections_stay(

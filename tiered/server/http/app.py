@@ -19,7 +19,7 @@ from tiered.server.http import limits, logins, openapi, rights, security
 from tiered.server.http.audited import audited
 from tiered.server.http.certificates import MAPPING, known_by_certificate
 from tiered.server.http.cluster_view import VIEWS, ClusterViews
-from tiered.server.http.connection import HttpConnection, Refusal
+from tiered.server.http.connection import HttpConnection, OpenConnections, Refusal
 from tiered.server.http.failures import error_response, response_for
 from tiered.server.http.forward import CONNECTIONS, Connections
 from tiered.server.http.keys import BROKER, SERVICE, Service
@@ -31,6 +31,8 @@ from tiered.tls import Reloaded
 log = logging.getLogger(__name__)
 
 SHUTDOWN_S = 2.0
+DEFAULT_HANDSHAKE_S = 60.0
+"""asyncio's own."""
 
 
 def application(broker: Broker) -> web.Application:
@@ -90,11 +92,12 @@ class HttpServer:
         self._handshake_s: float | None = None
         self._listening: asyncio.Server | None = None
         # aiohttp has a list too, but many connections that come at once are not in it before all are accepted.
-        self._open: set[HttpConnection] = set()
+        self._open = OpenConnections()
 
     async def start(self, sock: socket.socket, tls: Reloaded | None = None, handshake_s: float | None = None) -> None:
         """Takes the socket. With `tls` nothing else is spoken."""
         self._socket, self._tls, self._handshake_s = sock, tls, handshake_s
+        self._open.handshake_s = 0.0 if tls is None else handshake_s or DEFAULT_HANDSHAKE_S
         await self._runner.setup()
         await self.reopen()
 

@@ -24,12 +24,50 @@ LINGER_S = 2.0
 MAX_SHOWN_CHARS = 200
 
 
+class OpenConnections:
+    """Those that count, from the moment that they are accepted.
+
+    asyncio tells a connection nothing of a TLS handshake that fails, so one that has not begun when its handshake must
+    be over has ended.
+    """
+
+    def __init__(self) -> None:
+        self.handshake_s = 0.0
+        """How long one may take; nought where no TLS is spoken."""
+        self._all: set[HttpConnection] = set()
+        self._shaking_hands: dict[HttpConnection, float] = {}
+        """When each of them has ended, by the loop's clock, in the order of these times."""
+
+    def __len__(self) -> int:
+        now_s = asyncio.get_running_loop().time()
+        while self._shaking_hands:
+            first, ends_s = next(iter(self._shaking_hands.items()))
+            if ends_s > now_s:
+                break
+            self.lost(first)
+        return len(self._all)
+
+    def accepted(self, connection: "HttpConnection") -> None:
+        self._all.add(connection)
+        if self.handshake_s:
+            # asyncio gives up at that time; a busy loop is a little late with it.
+            self._shaking_hands[connection] = asyncio.get_running_loop().time() + 2 * self.handshake_s
+
+    def made(self, connection: "HttpConnection") -> None:
+        self._all.add(connection)
+        self._shaking_hands.pop(connection, None)
+
+    def lost(self, connection: "HttpConnection") -> None:
+        self._all.discard(connection)
+        self._shaking_hands.pop(connection, None)
+
+
 class HttpConnection(web.RequestHandler):
     """aiohttp's connection within our limits, with our form of an error."""
 
     __slots__ = ("_open",)
 
-    def __init__(self, server: web.Server, open_: "set[HttpConnection]", *, patience_s: float) -> None:
+    def __init__(self, server: web.Server, open_: OpenConnections, *, patience_s: float) -> None:
         """Is in `open_` from now on until the connection ends."""
         super().__init__(
             server,
@@ -43,17 +81,18 @@ class HttpConnection(web.RequestHandler):
             max_headers=MAX_HEADERS,
         )
         self._open = open_
-        open_.add(self)
+        open_.accepted(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        self._open.made(self)
         sock = transport.get_extra_info("socket")
         if hasattr(socket, "TCP_USER_TIMEOUT") and sock is not None and sock.family != socket.AF_UNIX:
             # Ends the connection of a client that does not read its answer. Source: tcp(7).
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(self.keepalive_timeout * 1000))
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._open.discard(self)
+        self._open.lost(self)
         super().connection_lost(exc)
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
