@@ -3,12 +3,14 @@
 import importlib
 import json
 import random
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.properties.wire.kio_samples import kio_bytes, sample
 from tiered.server.kafka.apis import served_apis
-from tiered.server.kafka.audited import AUDITED, Entry
+from tiered.server.kafka.audited import AUDITED, MAX_LINES_A_REQUEST, Entry, note
 from tiered.wire import messages
 
 VERSIONS = [
@@ -37,3 +39,42 @@ def test_any_request_is_told_of_with_its_answer_and_without(api_key: int, versio
                 assert isinstance(entry, Entry)
                 assert (entry.code is None) is (answer is None)
                 json.dumps(entry.details)
+
+
+class Notes:
+    """An audit log that keeps what it is told."""
+
+    is_on = True
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
+
+    def note(self, **line: Any) -> None:
+        self.lines.append(line)
+
+
+def told(api_key: int, request: object, answer: object) -> list[dict[str, Any]]:
+    audit: Any = Notes()
+    connection: Any = SimpleNamespace(principal="User:mallory", host="10.0.0.7")
+    note(audit, connection, api_key, "A", request, answer)
+    return list(audit.lines)
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_what_was_done_does_not_hide_behind_a_thousand_others(is_answered: bool) -> None:
+    names = [f"none-{number}" for number in range(MAX_LINES_A_REQUEST)] + ["orders", "payments"]
+    request = SimpleNamespace(groups_names=names)
+    codes = [69] * MAX_LINES_A_REQUEST + [0, 0]
+    answer = SimpleNamespace(results=[SimpleNamespace(error_code=code) for code in codes]) if is_answered else None
+    lines = told(42, request, answer)
+    assert len(lines) == MAX_LINES_A_REQUEST + 1
+    assert lines[-1]["outcome"] == ("allowed" if is_answered else "unknown")
+    assert lines[-1]["details"]["resources"] == ["GROUP:orders", "GROUP:payments"]
+
+
+def test_what_fails_beside_it_does_not_make_a_refusal_of_what_was_done() -> None:
+    partitions = [SimpleNamespace(partition_index=number, offset=5) for number in range(2)]
+    request = SimpleNamespace(topics=[SimpleNamespace(name="orders", partitions=partitions)])
+    answers = [SimpleNamespace(error_code=code) for code in (3, 0)]
+    (line,) = told(21, request, SimpleNamespace(topics=[SimpleNamespace(partitions=answers)]))
+    assert (line["outcome"], line["details"]["partly_failed"]) == ("allowed", 3)

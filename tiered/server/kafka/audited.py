@@ -7,12 +7,13 @@ look at a value that may be secret: of settings and credentials only names are t
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from tiered.broker.audit import ALLOWED, DENIED, FAILED, UNKNOWN, AuditLog
+from tiered.broker.audit import ALLOWED, DENIED, FAILED, MAX_NAME, UNKNOWN, AuditLog
 from tiered.rules.acl import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 from tiered.server.kafka.connection import Connection
 from tiered.server.kafka.error_mapping import AUTHORIZATION_FAILED, NONE
 
 MAX_LINES_A_REQUEST = 1_000
+"""Beyond it many resources share a line: none that was changed may hide behind others."""
 MAX_ITEMS = 100
 """Of one kind in one line."""
 _CONFIGURED = {2: "TOPIC", 4: "BROKER"}
@@ -35,24 +36,35 @@ def note(audit: AuditLog, connection: Connection, api_key: int, name: str, reque
     tell = AUDITED.get(api_key)
     if tell is None or not audit.is_on:
         return
+    who = {"principal": str(connection.principal or ""), "host": connection.host, "via": "kafka", "action": name}
     shared: dict[str, object] = {"validate_only": True} if getattr(request, "validate_only", False) else {}
+    together: dict[str, list[str]] = {ALLOWED: [], UNKNOWN: []}
     for number, entry in enumerate(tell(request, answer)):
-        if number == MAX_LINES_A_REQUEST:
-            shared["and_more"] = True
-        code = entry.code
-        outcome = _outcome(code)
-        told = {} if code in (None, NONE) else {"error_code": code}
+        outcome = _outcome(entry.code)
+        if number >= MAX_LINES_A_REQUEST and outcome in together:
+            together[outcome].append(entry.resource[:MAX_NAME])
+            if len(together[outcome]) == MAX_ITEMS:
+                _note_together(audit, who, outcome, together, shared)
+            continue
+        told = {} if entry.code in (None, NONE) else {"error_code": entry.code}
+        # Of what was refused the log itself keeps to a bound.
+        audit.note(**who, outcome=outcome, resource=entry.resource, details={**entry.details, **told, **shared})
+    for outcome in together:
+        _note_together(audit, who, outcome, together, shared)
+
+
+def _note_together(
+    audit: AuditLog,
+    who: Mapping[str, str],
+    outcome: str,
+    together: dict[str, list[str]],
+    shared: Mapping[str, object],
+) -> None:
+    resources, together[outcome] = together[outcome], []
+    if resources:
         audit.note(
-            principal=str(connection.principal or ""),
-            host=connection.host,
-            via="kafka",
-            action=name,
-            outcome=outcome,
-            resource=entry.resource,
-            details={**entry.details, **told, **shared},
+            **who, outcome=outcome, resource=f"{len(resources)} more", details={"resources": resources, **shared}
         )
-        if number == MAX_LINES_A_REQUEST:
-            return
 
 
 def _outcome(code: int | None) -> str:
@@ -71,8 +83,18 @@ def _aligned(asked: Iterable[Any], answers: Iterable[Any] | None) -> list[tuple[
     return list(zip(items, (int(each.error_code) for each in answers), strict=False))
 
 
-def _worst(partitions: Iterable[Any]) -> int:
-    return next((int(each.error_code) for each in partitions if each.error_code), NONE)
+def _sum(codes: Iterable[int]) -> tuple[int, dict[str, object]]:
+    """(one code for all of them, what else is to be told). When anything was done, that is what the line says: one that
+    fails beside it must not make a refusal of it, for of refusals not all have lines."""
+    found = list(codes)
+    failed = next((code for code in found if code != NONE), NONE)
+    if failed != NONE and NONE in found:
+        return NONE, {"partly_failed": failed}
+    return failed, {}
+
+
+def _of_partitions(partitions: Iterable[Any]) -> Iterable[int]:
+    return (int(each.error_code) for each in partitions)
 
 
 def _created_topics(request: Any, answer: Any) -> Iterable[Entry]:
@@ -88,10 +110,12 @@ def _deleted_topics(request: Any, answer: Any) -> Iterable[Entry]:
 
 
 def _deleted_records(request: Any, answer: Any) -> Iterable[Entry]:
-    codes = [None if answer is None else _worst(each.partitions) for each in (answer or request).topics]
-    for topic, code in zip(request.topics, codes, strict=False):
+    sums: list[tuple[int | None, dict[str, object]]] = [(None, {}) for _ in request.topics]
+    if answer is not None:
+        sums = [_sum(_of_partitions(each.partitions)) for each in answer.topics]
+    for topic, (code, partly) in zip(request.topics, sums, strict=False):
         before = {str(each.partition_index): each.offset for each in topic.partitions[:MAX_ITEMS]}
-        yield Entry(f"TOPIC:{topic.name}", code, {"before_offsets": before})
+        yield Entry(f"TOPIC:{topic.name}", code, {"before_offsets": before, **partly})
 
 
 def _created_acls(request: Any, answer: Any) -> Iterable[Entry]:
@@ -143,36 +167,42 @@ def _deleted_groups(request: Any, answer: Any) -> Iterable[Entry]:
 
 
 def _elected(request: Any, answer: Any) -> Iterable[Entry]:
-    code = None
+    code: int | None = None
+    partly: dict[str, object] = {}
     if answer is not None:
-        each = (_worst(topic.partition_result) for topic in answer.replica_election_results)
-        code = int(getattr(answer, "error_code", NONE)) or next((found for found in each if found), NONE)
+        found = [code for each in answer.replica_election_results for code in _of_partitions(each.partition_result)]
+        code, partly = _sum(found or [int(getattr(answer, "error_code", NONE))])
     topics = (
         None
         if request.topic_partitions is None
         else [each.topic[:249] for each in request.topic_partitions[:MAX_ITEMS]]
     )
     kind = "unclean" if getattr(request, "election_type", 0) else "preferred"
-    yield Entry(f"CLUSTER:{CLUSTER_NAME}", code, {"election": kind, "topics": topics})
+    yield Entry(f"CLUSTER:{CLUSTER_NAME}", code, {"election": kind, "topics": topics, **partly})
 
 
 def _reassigned(request: Any, answer: Any) -> Iterable[Entry]:
     whole = NONE if answer is None else int(answer.error_code)
-    codes = {} if answer is None else {each.name: _worst(each.partitions) for each in answer.responses}
+    codes: dict[str, list[int]] = {}
+    for each in () if answer is None else answer.responses:
+        codes.setdefault(each.name, []).extend(_of_partitions(each.partitions))
     for topic in request.topics:
-        code = None if answer is None else whole or codes.get(topic.name, NONE)
+        code, partly = _sum([whole] if whole else codes.get(topic.name, []))
         moved = {
             str(each.partition_index): each.replicas and list(each.replicas[:MAX_ITEMS])
             for each in topic.partitions[:MAX_ITEMS]
         }
-        yield Entry(f"TOPIC:{topic.name}", code, {"replicas": moved})
+        yield Entry(f"TOPIC:{topic.name}", None if answer is None else code, {"replicas": moved, **partly})
 
 
 def _deleted_offsets(request: Any, answer: Any) -> Iterable[Entry]:
-    code = None
+    code: int | None = None
+    partly: dict[str, object] = {}
     if answer is not None:
-        code = int(answer.error_code) or next((_worst(each.partitions) for each in answer.topics), NONE)
-    yield Entry(f"GROUP:{request.group_id}", code, {"topics": [each.name[:249] for each in request.topics[:MAX_ITEMS]]})
+        found = [code for each in answer.topics for code in _of_partitions(each.partitions)]
+        code, partly = _sum([int(answer.error_code)] if answer.error_code or not found else found)
+    topics = [each.name[:249] for each in request.topics[:MAX_ITEMS]]
+    yield Entry(f"GROUP:{request.group_id}", code, {"topics": topics, **partly})
 
 
 def _altered_quotas(request: Any, answer: Any) -> Iterable[Entry]:
