@@ -9,7 +9,7 @@ from aiohttp import web
 from tiered.rules.acl import CLUSTER_NAME, Operation, ResourceType
 from tiered.server.http.cluster_view import VIEWS, health_of
 from tiered.server.http.keys import BROKER
-from tiered.server.http.rights import may
+from tiered.server.http.rights import PRINCIPAL, may
 from tiered.server.http.route import Answer, Route, answers_json
 from tiered.server.http.schema import array, boolean, integer, mapping, record, text
 
@@ -36,7 +36,7 @@ HEALTH = record(
 )
 
 
-# Of partitions: who may not describe the cluster is told how many there are, and not which.
+# Of partitions: who has not logged in, or may not describe the cluster, is told how many there are, and not which.
 _NAMES = ("failed_partitions", "offline", "under_replicated", "under_min_isr")
 
 
@@ -48,7 +48,8 @@ async def _readyz(request: web.Request) -> web.Response:
     broker = request.app[BROKER]
     health = health_of(broker, request.app[VIEWS].of(broker))
     status = 200 if health["serving"] and not health["fenced"] else 503
-    if not may(request, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+    is_stranger = broker.settings.tiered_http_authentication != "none" and PRINCIPAL not in request
+    if is_stranger or not may(request, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         health = {**health, **{name: [] for name in _NAMES}}
     return web.json_response(health, status=status)
 
