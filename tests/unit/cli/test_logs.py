@@ -29,6 +29,15 @@ def test_text_is_a_time_a_level_a_place_and_a_message(record: logging.LogRecord)
     assert TextFormatter().format(record) == "2026-01-31T23:59:59.123Z WARNING tiered.x: lost grüße"
 
 
+def test_no_name_makes_a_line_of_its_own(record: logging.LogRecord) -> None:
+    record.args = ("x\r\n2026-01-31T23:59:59.123Z INFO tiered.x: all is well\x1b[2J\u2028\ud800",)
+    assert (
+        TextFormatter()
+        .format(record)
+        .endswith(r"lost x\r\n2026-01-31T23:59:59.123Z INFO tiered.x: all is well\x1b[2J\u2028\ud800")
+    )
+
+
 def test_json_is_one_object_on_one_line(record: logging.LogRecord) -> None:
     assert json.loads(JsonFormatter().format(record)) == {
         "time": "2026-01-31T23:59:59.123Z", "level": "warning", "logger": "tiered.x", "message": "lost grüße",
