@@ -69,7 +69,10 @@ class TlsDoor:
         The reason is None for a client that went away before it said anything.
         """
         if len(self._in_progress) >= MAX_HANDSHAKES:
-            next(iter(self._in_progress)).cancel()
+            longest = next(iter(self._in_progress))
+            # At once, or of all that come before it has ended none would be broken off but it.
+            del self._in_progress[longest]
+            longest.cancel()
         task = run(self._open(sock, opened, failed))
         self._in_progress[task] = None
         task.add_done_callback(lambda done: self._in_progress.pop(done, None))

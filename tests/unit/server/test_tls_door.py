@@ -1,0 +1,40 @@
+"""The bound on handshakes in progress, which hold memory before anybody has said who they are."""
+
+import asyncio
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.certificates import Authority
+from tiered.config.listeners import ListenerOptions, SecurityProtocol
+from tiered.config.tls import listener_tls
+from tiered.server.kafka.tls_door import TlsDoor
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> ListenerOptions:
+    shown = Authority(tmp_path).sign("server")
+    tls = listener_tls({"ssl.keystore.location": str(shown.both)}, where="")
+    return ListenerOptions(name="SECURE", protocol=SecurityProtocol.SSL, tls=tls)
+
+
+async def test_as_many_handshakes_are_broken_off_as_begin_beyond_the_bound(
+    options: ListenerOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tiered.server.kafka.tls_door.MAX_HANDSHAKES", 3)
+    door = TlsDoor(options)
+    why: list[str | None] = []
+    pairs = [socket.socketpair() for _ in range(6)]
+    for begun in (pairs[:3], pairs[3:]):
+        for ours, _ in begun:
+            ours.setblocking(False)
+            door.begin(ours, asyncio.create_task, lambda *_: None, why.append)
+        await asyncio.sleep(0.01)
+    broken_off = list(why)
+    door.stop()
+    await asyncio.sleep(0.01)
+    for _, theirs in pairs:
+        theirs.close()
+    assert len(broken_off) == 3
+    assert len(why) == 6
