@@ -1,6 +1,7 @@
 """Logins over HTTP: names, passwords and tokens; what is open, and requests that one broker passes on to another."""
 
 import base64
+import http.client
 import json
 import time
 import urllib.error
@@ -73,8 +74,14 @@ def test_without_a_login_nothing_is_shown_and_a_browser_asks_for_one(guarded: Lo
     assert get(guarded.http_url + path, method="DELETE")[0] == 401
 
 
-def test_whether_a_broker_lives_is_open(guarded: LocalCluster) -> None:
+def test_whether_a_broker_lives_is_open_and_no_partition_is_named(
+    guarded: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert get(f"{guarded.http_url}/healthz")[0] == 200
+    named = {"serving": True, "fenced": False, "offline": ["numbers-0"]}
+    monkeypatch.setattr("tiered.server.http.routes_health.health_of", lambda *_: named)
+    status, body, _ = get(f"{guarded.http_url}/readyz")
+    assert (status, json.loads(body)["offline"]) == (200, [])
 
 
 def test_users_and_bearers_of_tokens_get_in(guarded: LocalCluster) -> None:
@@ -104,6 +111,16 @@ def test_a_request_is_passed_on_under_the_name_of_the_broker(guarded: LocalClust
         for number in range(4)
     }
     assert answers == {200}
+
+
+def test_a_request_for_a_whole_url_is_passed_on_by_its_path(guarded: LocalCluster) -> None:
+    host, port = guarded.http_url.removeprefix("http://").split(":")
+    for number in range(4):
+        connection = http.client.HTTPConnection(host, int(port), timeout=20)
+        path = f"{guarded.http_url}/api/v1/topics/numbers/records?partition={number}"
+        connection.request("GET", path, headers={"Authorization": ALICE})
+        assert connection.getresponse().status == 200
+        connection.close()
 
 
 def test_commands_log_in_with_kafkas_properties(

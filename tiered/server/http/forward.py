@@ -20,7 +20,7 @@ from aiohttp import web
 from yarl import URL
 
 from tiered.config.client_security import ClientSecurity
-from tiered.config.listeners import SecurityProtocol
+from tiered.config.listeners import SecurityProtocol, is_loopback
 from tiered.config.tls import ListenerTls
 from tiered.errors import Retriable
 from tiered.peer.security import PeerSecurity
@@ -115,7 +115,9 @@ async def forward(request: web.Request, to: Neighbour) -> web.StreamResponse:
     headers = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
     # What changes nothing may be asked again soon; of a change we want to hear how it ended.
     silent_s = READ_S if request.method in SAFE_METHODS else None
-    asked = asking(request, to, request.method, request.raw_path, headers=headers, body=body, silent_s=silent_s)
+    # A client may name a whole URL, as proxies are asked: its own path is what counts.
+    path = request.raw_path if request.raw_path.startswith("/") else request.rel_url.raw_path_qs
+    asked = asking(request, to, request.method, path, headers=headers, body=body, silent_s=silent_s)
     async with asked as answer:
         return await _passed_back(request, answer)
 
@@ -144,7 +146,7 @@ async def asking(
         SENDER: str(request.app[BROKER].broker_id),
         ORIGIN: origin_of(request),
         **on_behalf_of(request),
-        **request.app[BROKER].authentication.own_http_login(),
+        **_own_login(request, to),
     }
     try:
         async with (
@@ -212,6 +214,19 @@ async def ask_everybody(request: web.Request, neighbours: Sequence[Neighbour], p
     if missing:
         raise Unreachable(f"broker {', '.join(missing)} does not answer, and part of the whole is there; try again")
     return found
+
+
+def _own_login(request: web.Request, to: Neighbour) -> dict[str, str]:
+    """Raises Unreachable where this broker's password would cross the network in the clear."""
+    broker = request.app[BROKER]
+    login = broker.authentication.own_http_login()
+    may_be_heard = is_loopback(to.http_host or "") or broker.settings.tiered_sasl_plain_without_tls
+    if login and not (to.is_secure or may_be_heard):
+        raise Unreachable(
+            f"broker {to.broker_id} must answer this and speaks no https, so this broker's password would cross the "
+            "network in the clear: give that broker --http https://…"
+        )
+    return login
 
 
 def _patience(request: web.Request, silent_s: float | None) -> aiohttp.ClientTimeout:
