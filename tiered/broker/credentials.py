@@ -42,6 +42,8 @@ class Credentials:
         self._secret = self._own_secret = secret_bytes(SECRET_BYTES)
         self._usual: dict[ScramMechanism, tuple[int, int]] = {}
         """(iterations, bytes of the salt) of most users: what an imitation has as well."""
+        self._usual_strongest = ScramMechanism.SHA_512
+        """By which the passwords of most users are checked: for somebody unknown it takes as long."""
         self._proved: dict[bytes, None] = {}
         """Digests, by a key of this process, of logins that were right a moment ago; HTTP logs in each time."""
 
@@ -66,8 +68,8 @@ class Credentials:
 
     async def is_password(self, user_name: str, password: str) -> bool:
         """Whether this is the user's password. Raises Throttled when too many are asked for at once."""
-        theirs = self.users().get(user_name, {})
-        mechanism = next((each for each in reversed(ScramMechanism) if each in theirs), ScramMechanism.SHA_512)
+        theirs = self.users().get(user_name)
+        mechanism = self._usual_strongest if theirs is None else _strongest(theirs)
         return await self._pool.run(scram.is_password, mechanism, self.scram(mechanism, user_name), password)
 
     async def is_password_again(self, user_name: str, password: str) -> bool:
@@ -114,4 +116,11 @@ class Credentials:
             )
         self._rows, self._users = rows, users
         self._usual = {mechanism: counts.most_common(1)[0][0] for mechanism, counts in kinds.items() if counts}
+        strongest = Counter(_strongest(theirs) for theirs in users.values())
+        self._usual_strongest = max(strongest, key=strongest.__getitem__, default=ScramMechanism.SHA_512)
         self._proved.clear()
+
+
+def _strongest(theirs: Iterable[ScramMechanism]) -> ScramMechanism:
+    """The one that a password is checked by which was sent as it is."""
+    return ScramMechanism.SHA_512 if ScramMechanism.SHA_512 in theirs else ScramMechanism.SHA_256
