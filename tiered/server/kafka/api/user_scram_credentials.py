@@ -6,6 +6,7 @@ in a moment. Iterations are 4096 to 16384 as with Kafka, and a user may have one
 mechanisms. PLAIN is checked by the same credentials. Needs ALTER, or DESCRIBE, on the cluster.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -31,11 +32,11 @@ async def describe(context: Context, request: Any, reply: Any) -> Any:
             throttle_time=0, error_code=error_code(error), error_message=str(error), results=[]
         )
     users = context.broker.credentials.users()
-    asked = [each.name for each in request.users or ()]
+    asked = Counter(each.name for each in request.users or ())
     results = []
-    async for name in in_turns(dict.fromkeys(asked or sorted(users))):
+    async for name in in_turns(list(asked) or sorted(users)):
         wrong: TieredError | None = None
-        if asked.count(name) > 1:
+        if asked[name] > 1:
             wrong = DuplicateUser(f"user {name[:80]!r} stands twice in the request")
         elif name not in users:
             wrong = UserNotFound(f"user {name[:80]!r} has no credentials")
