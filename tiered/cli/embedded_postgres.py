@@ -8,6 +8,7 @@ another server.
 import hashlib
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
 from importlib.util import find_spec
@@ -52,7 +53,9 @@ class EmbeddedPostgres:
         self._bin = self._usable_binaries()
         if not (self._data / "PG_VERSION").exists():
             self._run("initdb", "-D", str(self._data), "-U", "postgres", "--auth=trust", "--encoding=utf8")
-        options = f"-c listen_addresses='' -k {self._sockets} -c max_connections={self._connections}"
+        # It believes whoever connects, so nobody else of this machine may.
+        options = f"-c listen_addresses='' -k {self._sockets} -c unix_socket_permissions=0700"
+        options += f" -c max_connections={self._connections}"
         self._run(
             "pg_ctl", "-D", str(self._data), "-w", "-t", str(START_S), "-l", str(self._log), "-o", options, "start"
         )
@@ -75,7 +78,9 @@ class EmbeddedPostgres:
 
     def _prepare_folders(self) -> None:
         for each in (self._folder, self._sockets):
-            each.mkdir(parents=True, exist_ok=True)
+            each.mkdir(mode=0o755 if each == self._folder else 0o700, parents=True, exist_ok=True)
+            if each != self._folder:
+                _require_own(each)
             if self._as_nobody:
                 os.chown(each, NOBODY, NOBODY)
         if self._as_nobody and not self._can_enter():
@@ -147,6 +152,14 @@ def _socket_folder(folder: Path) -> Path:
         return folder
     name = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
     return Path(tempfile.gettempdir()) / f"tiered-{name}"
+
+
+def _require_own(sockets: Path) -> None:
+    """Its name can be guessed: somebody else may have made it, to put a server of theirs in place of ours."""
+    status, own = sockets.lstat(), os.geteuid()
+    is_ours = status.st_uid == own or (own == 0 and status.st_uid == NOBODY)
+    if not (stat.S_ISDIR(status.st_mode) and is_ours) or status.st_mode & 0o022:
+        raise CommandFailed(f"{sockets} belongs to somebody else, or others may write there: remove it first")
 
 
 def _version(binaries: Path) -> int:
