@@ -1,5 +1,6 @@
 """The HTTP door under access control lists: every route has its rights, lists show what may be seen, no name leaks."""
 
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -193,3 +194,18 @@ def test_refusals_are_counted(guarded: GuardedBroker) -> None:
     assert ask(guarded, "GET", "/metrics")[0] == 403
     assert ask(guarded, "DELETE", f"/api/v1/topics/{KNOWN}")[0] == 403
     assert count() == before + 2
+
+
+def test_an_open_stream_of_records_ends_with_the_right_to_write(guarded: GuardedBroker) -> None:
+    guarded.rules([allow("WRITE", "TOPIC", KNOWN)])
+    connection = http.client.HTTPConnection("127.0.0.1", guarded.http_port, timeout=30)
+    connection.putrequest("POST", f"/v3/clusters/{guarded.broker.cluster_id}/topics/{KNOWN}/records")
+    connection.putheader("Transfer-Encoding", "chunked")
+    connection.endheaders()
+    connection.send(b"2\r\n{}\r\n")
+    answer = connection.getresponse()
+    assert json.loads(answer.readline())["error_code"] == 200
+    guarded.rules([])
+    connection.send(b"2\r\n{}\r\n")
+    assert json.loads(answer.readline())["error_code"] == 40301
+    connection.close()

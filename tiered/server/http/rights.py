@@ -214,6 +214,14 @@ def require(
         raise refusal(operation, kind, name)
 
 
+def require_still(request: web.Request, operation: Operation, kind: ResourceType, name: str) -> None:
+    """As `require`, by the rules of now: for a request that may last longer than its rights. Raises NotAuthorized."""
+    request.pop(_RIGHTS, None)
+    rights = rights_of(request)
+    if rights is not None and not rights.may(operation, kind, name):
+        raise refusal(operation, kind, name)
+
+
 def asked_for(request: web.Request) -> list[str]:
     """What was asked about so far, each as KIND:NAME."""
     return list(dict.fromkeys(request.get(_ASKED_FOR, [])))

@@ -20,12 +20,14 @@ from aiohttp.web_protocol import RequestPayloadError
 from tiered.broker.record_writer import NewRecord, Written
 from tiered.errors import InvalidRequest, InvalidTopic, RequestTimedOut, TieredError
 from tiered.ids import TopicId
+from tiered.rules.acl import Operation, ResourceType
 from tiered.server.http.failures import v3_status_and_code
 from tiered.server.http.json_stream import JsonSplitter
 from tiered.server.http.keys import BROKER
 from tiered.server.http.origin import is_forwarded
 from tiered.server.http.parameters import body_of, parsed
 from tiered.server.http.produce_elsewhere import MAX_ADDED_BYTES, ROUTER
+from tiered.server.http.rights import require_still
 from tiered.server.http.route import JSON, Route, answers_json
 from tiered.server.http.routes_v3_topics import TOPIC_PATH, topic_of
 from tiered.server.http.schema import (
@@ -178,8 +180,8 @@ async def _end_with(response: web.StreamResponse, error: TieredError) -> None:
 async def _reports(
     request: web.Request, topic_id: TopicId, objects: Sequence[bytes]
 ) -> AsyncIterator[dict[str, Any] | TieredError]:
-    """What became of each record, whoever wrote it. The topic is looked up anew each time: a stream may outlive what
-    it was."""
+    """What became of each record, whoever wrote it. The topic is looked up anew each time, and so is the right: a
+    stream may outlive what they were."""
     broker = request.app[BROKER]
     for first in range(0, len(objects), MAX_RECORDS_AT_ONCE):
         asked = []
@@ -188,6 +190,7 @@ async def _reports(
                 await asyncio.sleep(0)
             asked.append(_asked(each))
         topic = broker.topics.by_id(topic_id)
+        require_still(request, Operation.WRITE, ResourceType.TOPIC, topic.name)
         wanted = [each[1] for each in asked if not isinstance(each, TieredError)]
         bodies = [each[0] for each in asked if not isinstance(each, TieredError)]
         outcomes = iter(await request.app[ROUTER].write(request, topic, wanted, bodies) if wanted else [])
