@@ -23,7 +23,7 @@ class RequestsState:
     streams: int = 0
 
 
-IS_STREAM = "is_stream"
+IS_STREAM: web.RequestKey[bool] = web.RequestKey("is_stream", bool)
 """Set on a request whose answer may take as long as it likes."""
 REQUESTS: web.AppKey[RequestsState] = web.AppKey("requests", RequestsState)
 
