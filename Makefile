@@ -19,7 +19,7 @@ DECODER := tiered/formats/_decode.c
 KERNEL := $(VENV)/.kernel
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test check fix demo bench soak soak-tests sim mutants interop fuzz terraform kcat chromium screenshots install-check clean distclean
+.PHONY: help run install test check fix demo bench soak soak-tests sim mutants interop fuzz terraform localstack localstack-tests kcat chromium screenshots install-check clean distclean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,8 +64,14 @@ interop: install kcat ## clients from outside the Python registry; fails where t
 fuzz: install ## hostile bytes for long; TIERED_FUZZ_MINUTES=10
 	@$(PY) tests/steps.py fuzz $(TEST_ARGS)
 
-terraform: install ## modules, a cluster applied to moto and destroyed, checkov, brokers from the rendered user data
+terraform: install ## modules, a cluster applied to moto and destroyed, checkov, brokers from rendered user data, LocalStack
 	@$(PY) tests/steps.py terraform $(TEST_ARGS)
+
+localstack: $(PY) ## S3 and more at 127.0.0.1:4566 without Docker; ARGS="--port 14566"
+	@exec $(PY) localstack/run.py $(ARGS)
+
+localstack-tests: install ## the store's contract, a broker and terraform/envs/local on LocalStack
+	@$(PY) tests/steps.py localstack $(TEST_ARGS)
 
 screenshots: install chromium ## take the console's pictures in docs/images anew
 	@PYTHONPATH=. $(PY) tests/browser/screenshots.py
@@ -133,4 +139,4 @@ clean: ## remove what builds, tests and demos leave behind; keeps .venv and data
 	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 distclean: clean ## also remove .venv
-	@rm -rf $(VENV)
+	@rm -rf $(VENV) localstack/.venv

@@ -23,7 +23,7 @@ from typing import IO
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
-LONG_RUNS = "not soak and not interop and not fuzz and not terraform"
+LONG_RUNS = "not soak and not interop and not fuzz and not terraform and not localstack"
 SPARK = "tests/spark"
 TERRAFORM = "tests/terraform"
 TESTS_FAILED = 1
@@ -67,6 +67,8 @@ TYPES = Step(name="types", argv=(str(BIN / "mypy"),))
 FLOORS = Step(name="floors", argv=(str(BIN / "lint-imports"),))
 # Ends with SKIPPED where Terraform or its provider is missing.
 MODULES = Step(name="terraform", argv=(sys.executable, "-m", "tests.terraform.ladder"))
+# Ends with SKIPPED where LocalStack cannot be had.
+EMULATOR = Step(name="localstack", argv=(sys.executable, "-m", "tests.localstack.ladder"))
 # Ends with SKIPPED where nobody can be asked about weaknesses.
 DEPENDENCIES = Step(name="dependencies", argv=(sys.executable, str(ROOT / "tests" / "dependency_scan.py")))
 
@@ -108,10 +110,14 @@ def steps(target: str, extra: list[str]) -> list[tuple[Step, ...]]:
                 (pytest("properties", *drawn, "-o", "timeout=0"),),
             ]
         case "terraform":
-            return [(replace(MODULES, argv=(*MODULES.argv, "--all", *extra)),)]
+            modules = replace(MODULES, argv=(*MODULES.argv, "--all", *extra))
+            # Whoever names tests wants those alone.
+            return [(modules,)] if extra else [(modules,), (EMULATOR,)]
+        case "localstack":
+            return [(replace(EMULATOR, argv=(*EMULATOR.argv, *extra)),)]
         case "soak" | "interop" | "fuzz":
             return [(pytest(target, "-m", target, "-o", "timeout=0", *extra),)]
-    raise SystemExit(f"steps.py: {target!r} is none of check, test, soak, interop, fuzz, terraform")
+    raise SystemExit(f"steps.py: {target!r} is none of check, test, soak, interop, fuzz, terraform, localstack")
 
 
 def word(code: int) -> str:

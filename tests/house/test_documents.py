@@ -10,7 +10,9 @@ import pytest
 from tiered.config.serve import OPTIONS, Option
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("spark/**/*.md")])
+DOCUMENTS = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("spark/**/*.md"), *ROOT.glob("localstack/*.md")]
+)
 ADRS = sorted(path for path in (ROOT / "docs/adr").glob("[0-9][0-9][0-9][0-9]-*.md") if path.name != "0000-template.md")
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)

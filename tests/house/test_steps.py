@@ -36,6 +36,11 @@ def test_properties_are_tried_at_length_with_the_long_tests_unless_some_are_name
     assert [[each.name for each in group] for group in steps("soak", ["-k", "kill"])] == [["soak"]]
 
 
+def test_terraform_goes_on_with_localstack_unless_some_tests_are_named() -> None:
+    assert [[each.name for each in group] for group in steps("terraform", [])] == [["terraform"], ["localstack"]]
+    assert [[each.name for each in group] for group in steps("terraform", ["-k", "moto"])] == [["terraform"]]
+
+
 def test_a_scan_that_could_not_look_is_not_called_passed() -> None:
     unknown: dict[str, Any] = {"name": "a", "skip_reason": "not found"}
     whole: dict[str, Any] = {"name": "b", "version": "1", "vulns": []}
