@@ -22,7 +22,7 @@ def keep_freed_memory() -> bool:
     """Whether the C library could be told to keep what is freed.
 
     A task reads 8 MiB after 8 MiB, and fills Arrow batches of 4 MiB. Given back to the system after each and asked for
-    again, every page is cleared and mapped anew: a fifth of a replay's time at 1 KiB a record.
+    again, every page is cleared and mapped anew: an eighth of a long replay's CPU at 1 KiB a record.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -36,8 +36,8 @@ def keep_freed_memory() -> bool:
 def settle() -> None:
     """What this process has loaded by the end of its first task is looked through no more.
 
-    PySpark collects garbage after each task, which takes as long as many objects are alive: modules above all, a sixth
-    of a replay's CPU. What later tasks make is looked through as before.
+    PySpark collects garbage after each task, which takes as long as many objects are alive: modules above all, a tenth
+    of a long replay's CPU. What later tasks make is looked through as before.
     """
     gc.collect()
     gc.freeze()
