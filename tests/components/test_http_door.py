@@ -4,13 +4,10 @@ import gzip
 import http.client
 import json
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -395,12 +392,3 @@ def test_a_broker_that_stops_does_not_wait_for_slow_clients(make_broker: Callabl
         sock.sendall(b"POST /api/v1/topics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
         assert ask(process, "/healthz").status == 200
         assert process.stop() == 0
-
-
-def test_starting_a_broker_imports_neither_an_http_server_nor_what_another_store_or_database_needs() -> None:
-    slow = "{'aiohttp', 'yarl', 'alembic', 'boto3', 'psycopg', 'sqlalchemy.dialects.postgresql'}"
-    code = f"import sys, tiered.server.serve; print(sorted({slow} & set(sys.modules)))"
-    run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
-    )
-    assert run.stdout.strip() == "[]"
