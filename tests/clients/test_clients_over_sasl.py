@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider as AiokafkaTokens
@@ -21,6 +23,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaPythonTokens
 
 from tests.certificates import Authority
 from tests.clients.java_client import compiled
+from tests.clients.token_endpoint import CLIENT_ID, CLIENT_SECRET, token_endpoint
 from tiered.testing import LocalCluster, cluster
 
 COUNT = 50
@@ -148,19 +151,39 @@ def test_what_a_client_writes_it_reads(
     assert set(client(three, authority, topic, mechanism)) == set(VALUES)
 
 
+def kcat_round_trip(told: dict[str, object], command: list[str], **environment: str) -> list[bytes]:
+    for name, value in told.items():
+        command = [*command, "-X", f"{name}={value}"]
+    env = {**os.environ, **environment}
+    subprocess.run([*command, "-P"], input=b"\n".join(VALUES), check=True, timeout=60, env=env)
+    consume = [*command, "-C", "-e", "-q", "-o", "0"]
+    return subprocess.run(consume, stdout=subprocess.PIPE, check=True, timeout=60, env=env).stdout.splitlines()
+
+
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 def test_kcat(three: LocalCluster, authority: Authority, kcat: str, mechanism: str) -> None:
-    topic = three.create_topic()
     told = {
         "security.protocol": "sasl_ssl", "ssl.ca.location": authority.pem, "sasl.mechanism": mechanism,
         "sasl.username": "alice", "sasl.password": PASSWORDS["alice"],
     }  # fmt: skip
-    command = [kcat, "-b", three.bootstrap_at("GUARDED"), "-t", topic]
-    for name, value in told.items():
-        command += ["-X", f"{name}={value}"]
-    subprocess.run([*command, "-P"], input=b"\n".join(VALUES), check=True, timeout=60)
-    done = subprocess.run([*command, "-C", "-e", "-q", "-o", "0"], capture_output=True, check=True, timeout=60)
-    assert done.stdout.splitlines() == VALUES
+    command = [kcat, "-b", three.bootstrap_at("GUARDED"), "-t", three.create_topic()]
+    assert kcat_round_trip(told, command) == VALUES
+
+
+def test_kcat_with_tokens_of_an_https_address(
+    three: LocalCluster, authority: Authority, kcat: str, tmp_path: Path
+) -> None:
+    # Debian builds librdkafka without OIDC. The one inside confluent-kafka has it, and kcat runs with that as well.
+    (built_with_oidc,) = (Path(confluent_kafka.__file__).parents[1] / "confluent_kafka.libs").glob("librdkafka-*.so.1")
+    (tmp_path / "librdkafka.so.1").symlink_to(built_with_oidc)
+    with token_endpoint(authority.sign("issuer"), token) as url:
+        told = {
+            "security.protocol": "sasl_ssl", "ssl.ca.location": authority.pem, "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.method": "oidc", TOKEN_AT: url, "https.ca.location": authority.pem,
+            "sasl.oauthbearer.client.id": CLIENT_ID, "sasl.oauthbearer.client.secret": CLIENT_SECRET,
+        }  # fmt: skip
+        command = [kcat, "-b", three.bootstrap_at("GUARDED"), "-t", three.create_topic()]
+        assert kcat_round_trip(told, command, LD_LIBRARY_PATH=str(tmp_path)) == VALUES
 
 
 @pytest.mark.interop
