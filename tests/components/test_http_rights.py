@@ -209,3 +209,16 @@ def test_an_open_stream_of_records_ends_with_the_right_to_write(guarded: Guarded
     connection.send(b"2\r\n{}\r\n")
     assert json.loads(answer.readline())["error_code"] == 40301
     connection.close()
+
+
+def test_an_open_tail_ends_with_the_right_to_read(guarded: GuardedBroker) -> None:
+    guarded.rules([allow("READ", "TOPIC", KNOWN)])
+    connection = http.client.HTTPConnection("127.0.0.1", guarded.http_port, timeout=30)
+    connection.request("GET", f"/api/v1/topics/{KNOWN}/tail?from=latest")
+    answer = connection.getresponse()
+    assert answer.status == 200
+    guarded.rules([])
+    said = answer.read().decode()
+    assert "event: record" not in said
+    assert json.loads(said[said.index("event: end") :].partition("data: ")[2])["reason"] == "refused"
+    connection.close()

@@ -108,7 +108,9 @@ class Door(RawConnection):
     def is_closed(self) -> bool:
         try:
             self.receive_frame()
-        except (TimeoutError, ConnectionError):
+        except TimeoutError:
+            return False
+        except ConnectionError:
             return True
         return False
 

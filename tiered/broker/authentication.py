@@ -9,6 +9,7 @@ from base64 import b64encode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tiered.broker.credentials import ProvedPassword
 from tiered.broker.token_keys import TokenKeys
 from tiered.config.listeners import is_loopback
 from tiered.errors import InvalidConfig
@@ -27,10 +28,12 @@ NONCE_BYTES = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """Who it is; `ends_at_ms` is when the proof ends, by the wall clock, and None when it does not."""
+    """Who it is; `ends_at_ms` is when the proof ends, by the wall clock, and None when it does not. `proved_by` is the
+    password's part of it, which ends with a change of the user."""
 
     principal: Principal
     ends_at_ms: float | None = None
+    proved_by: ProvedPassword | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,9 +121,16 @@ class Authentication:
     async def by_password(self, user_name: str, password: str) -> Login:
         """For logins that come with every request. Raises AuthenticationFailed, Throttled."""
         login = plain.read_plain(plain.plain_message(user_name, password))
-        if not await self._broker.credentials.is_password_again(login.user_name, login.password):
-            raise AuthenticationFailed(scram.REFUSED)
-        return Login(principal=Principal(USER, login.user_name))
+        return _login(await self._broker.credentials.by_password_again(login.user_name, login.password))
+
+    def is_revoked(self, login: Login) -> bool:
+        """Whether its user has another password now, or none, or is gone."""
+        return login.proved_by is not None and not self._broker.credentials.holds(login.proved_by)
+
+    def is_over(self, login: Login) -> bool:
+        """Whether it is revoked, or its token has ended."""
+        has_ended = login.ends_at_ms is not None and login.ends_at_ms <= self._broker.clock.now_ms()
+        return has_ended or self.is_revoked(login)
 
     async def by_token(self, text: str) -> Login:
         """Whose token it is. Raises AuthenticationFailed, Throttled."""
@@ -138,9 +148,7 @@ class _Plain(Conversation):
 
     async def hear(self, message: bytes) -> Said:
         login = plain.read_plain(message)
-        if not await self._broker.credentials.is_password(login.user_name, login.password):
-            raise AuthenticationFailed(scram.REFUSED)
-        return Said(login=Login(principal=Principal(USER, login.user_name)))
+        return Said(login=_login(await self._broker.credentials.by_password(login.user_name, login.password)))
 
 
 class _Scram(Conversation):
@@ -155,8 +163,13 @@ class _Scram(Conversation):
             kept = self._broker.credentials.scram(self._mechanism, first.user_name)
             self._asked = scram.challenge(self._mechanism, first, kept, secret_bytes(NONCE_BYTES).hex())
             return Said(answer=self._asked.message.encode())
-        answer = scram.server_final(self._asked, message)
-        return Said(answer=answer, login=Login(principal=Principal(USER, self._asked.client_first.user_name)))
+        asked, credentials = self._asked, self._broker.credentials
+        answer = scram.server_final(asked, message)
+        proved = ProvedPassword(
+            user_name=asked.client_first.user_name, mechanism=self._mechanism, credential=asked.credential
+        )
+        # The user may have been changed between the two messages.
+        return Said(answer=answer, login=_login(proved if credentials.holds(proved) else None))
 
 
 class _Bearer(Conversation):
@@ -176,3 +189,10 @@ class _Bearer(Conversation):
             self._refused = error
             return Said(answer=bearer.refusal())
         return Said(login=found)
+
+
+def _login(proved: ProvedPassword | None) -> Login:
+    """Raises AuthenticationFailed when nothing was proved."""
+    if proved is None:
+        raise AuthenticationFailed(scram.REFUSED)
+    return Login(principal=Principal(USER, proved.user_name), proved_by=proved)

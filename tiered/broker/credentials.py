@@ -7,6 +7,7 @@ which takes milliseconds each. Must never keep a password, and never do less for
 import hmac
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from tiered.meta import scram_credentials
@@ -31,6 +32,15 @@ T = TypeVar("T")
 Users = Mapping[str, Mapping[ScramMechanism, ScramCredential]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvedPassword:
+    """What a login was proved by. It holds for as long as this is kept of the user."""
+
+    user_name: str
+    mechanism: ScramMechanism
+    credential: ScramCredential
+
+
 class Credentials:
     """One broker's view of the users, as of the last change that it has applied."""
 
@@ -44,7 +54,8 @@ class Credentials:
         """(iterations, bytes of the salt) of most users: what an imitation has as well."""
         self._usual_strongest = ScramMechanism.SHA_512
         """By which the passwords of most users are checked: for somebody unknown it takes as long."""
-        self._proved: dict[bytes, None] = {}
+        self._watchers: list[Callable[[], None]] = []
+        self._proved: dict[bytes, ProvedPassword] = {}
         """Digests, by a key of this process, of logins that were right a moment ago; HTTP logs in each time."""
 
     def close(self) -> None:
@@ -66,26 +77,45 @@ class Credentials:
         )
         return found or imitation
 
-    async def is_password(self, user_name: str, password: str) -> bool:
-        """Whether this is the user's password. Raises Throttled when too many are asked for at once."""
+    def holds(self, proved: ProvedPassword) -> bool:
+        """Whether what a login was proved by is still kept: not once the user is deleted or has a new password."""
+        return self.users().get(proved.user_name, {}).get(proved.mechanism) == proved.credential
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Calls it after each change of any user that this broker has applied."""
+        self._watchers.append(watcher)
+
+    def changed(self) -> None:
+        """The catalogue may say something else now. Asks those who watch when it says so of users."""
+        before = self._rows
+        self.users()
+        if before != self._rows:
+            for watcher in self._watchers:
+                watcher()
+
+    async def by_password(self, user_name: str, password: str) -> ProvedPassword | None:
+        """What this is the password to; None when it is not the user's. Raises Throttled when too many are asked for
+        at once."""
         theirs = self.users().get(user_name)
         mechanism = self._usual_strongest if theirs is None else _strongest(theirs)
-        return await self._pool.run(scram.is_password, mechanism, self.scram(mechanism, user_name), password)
+        kept = self.scram(mechanism, user_name)
+        is_right = await self._pool.run(scram.is_password, mechanism, kept, password)
+        proved = ProvedPassword(user_name=user_name, mechanism=mechanism, credential=kept)
+        return proved if is_right and self.holds(proved) else None
 
-    async def is_password_again(self, user_name: str, password: str) -> bool:
-        """As `is_password`, and at once for what was right before and still is."""
+    async def by_password_again(self, user_name: str, password: str) -> ProvedPassword | None:
+        """As `by_password`, and at once for what was right before and still is."""
         self.users()
         login = hmac.digest(self._own_secret, f"{user_name}\x00{password}".encode(), "sha256")
-        if login in self._proved:
-            return True
-        rows = self._rows
-        if not await self.is_password(user_name, password):
-            return False
-        if rows is self._rows:
+        found = self._proved.get(login)
+        if found is not None:
+            return found
+        proved = await self.by_password(user_name, password)
+        if proved is not None:  # It holds by what is known now, and every change empties this.
             if len(self._proved) >= MAX_PROVED:
                 del self._proved[next(iter(self._proved))]
-            self._proved[login] = None
-        return True
+            self._proved[login] = proved
+        return proved
 
     async def in_turn(self, call: Callable[[], T]) -> T:
         """What `call` gives, which works on a proof for a while; in the same few threads. Raises Throttled."""

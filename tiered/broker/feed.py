@@ -185,6 +185,7 @@ class ChangeFeed:
         if found.security is not None:
             broker.security = found.security
             broker.client_quotas.take(found.security.quotas)
+            broker.credentials.changed()
         brokers_changed = image.put_brokers(found.brokers, broker.clock.monotonic_ms())
         if found.broker_ids is not None:
             brokers_changed = image.keep_brokers(found.broker_ids) or brokers_changed

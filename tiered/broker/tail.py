@@ -66,7 +66,7 @@ class Behind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """Nothing comes any more. `reason` is topic_deleted, too_many_partitions, unreadable or shutting_down."""
+    """Nothing comes any more. `reason` is topic_deleted, too_many_partitions, unreadable, shutting_down or refused."""
 
     reason: str
     message: str

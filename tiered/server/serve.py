@@ -45,6 +45,8 @@ class Server:
             settings=lambda: self.broker.settings,
             rate_of=self.broker.client_quotas.of_address,
         )
+        authentication = self.broker.authentication
+        self.broker.credentials.watch(lambda: self._kafka.end_logins(authentication.is_revoked))
         self._http = HttpDoor(self.broker, tls=options.http_tls)
         self.kafka_address = ("", 0)
         """Of the first listener."""

@@ -40,6 +40,6 @@ async def test_somebody_unknown_costs_what_most_users_cost(
     broker: Any = SimpleNamespace(security=SimpleNamespace(credentials=rows))
     credentials = Credentials(broker)
     for name in ("alice", "nobody"):
-        assert not await credentials.is_password(name, "x")
+        assert await credentials.by_password(name, "x") is None
     credentials.close()
     assert asked == [usual, usual]

@@ -7,6 +7,7 @@ traceback or a driver's words out.
 from aiohttp import web
 
 from tiered import errors
+from tiered.rules.sasl.failures import AuthenticationFailed
 from tiered.server.http.schema import Schema, integer, record, text
 
 ERROR: Schema = record(
@@ -53,6 +54,7 @@ _STATUS: dict[type[errors.TieredError], int] = {
     errors.OutOfRange: 416,
     errors.Corrupt: 500,
     NoSuchResource: 404,
+    AuthenticationFailed: 401,
 }
 
 # Under /v3 the codes are those of Confluent's REST Proxy, and so are the statuses, with one exception: what may
@@ -72,6 +74,7 @@ _V3: dict[type[errors.TieredError], tuple[int, int]] = {
     errors.MessageTooLarge: (413, 413),
     errors.Corrupt: (500, 50002),
     NoSuchResource: (404, 404),
+    AuthenticationFailed: (401, 40101),
 }
 V3 = "/v3"
 

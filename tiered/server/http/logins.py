@@ -17,7 +17,7 @@ from tiered.errors import Throttled
 from tiered.rules.sasl.failures import AuthenticationFailed
 from tiered.server.http.failures import error_response
 from tiered.server.http.keys import BROKER, SERVICE
-from tiered.server.http.rights import PRINCIPAL, Handler
+from tiered.server.http.rights import LOGIN, PRINCIPAL, Handler
 
 OPEN_PATHS = ("/healthz", "/readyz")
 CHALLENGE = 'Basic realm="tiered", charset="UTF-8"'
@@ -44,6 +44,7 @@ async def logged_in(request: web.Request, handler: Handler) -> web.StreamRespons
         return await _refused(request, broker, error)
     broker.counters.logins["succeeded"] += 1
     request[PRINCIPAL] = login.principal
+    request[LOGIN] = login
     return await handler(request)
 
 

@@ -15,9 +15,11 @@ from urllib.parse import quote, unquote
 from aiohttp import web
 
 from tiered.broker.access import Rights
+from tiered.broker.authentication import Login
 from tiered.errors import ClusterNotAuthorized, InvalidConfig
 from tiered.rules.acl import CLUSTER_NAME, Operation, ResourceType
 from tiered.rules.principal import ANONYMOUS, Principal, parse_principal
+from tiered.rules.sasl.failures import AuthenticationFailed
 from tiered.server.http.keys import BROKER
 from tiered.server.http.origin import is_forwarded
 from tiered.server.kafka.authorize import refusal
@@ -28,6 +30,8 @@ PRINCIPAL: web.RequestKey[Principal] = web.RequestKey("principal", Principal)
 """Where authentication puts a request's `Principal`; ANONYMOUS where nobody is asked."""
 ON_BEHALF_OF = "X-Tiered-On-Behalf-Of"
 """Of a request between brokers: the client's principal and its address, each percent-encoded."""
+LOGIN: web.RequestKey[Login] = web.RequestKey("login", Login)
+"""What it has proved, where it has logged in."""
 _RIGHTS: web.RequestKey[tuple[Rights | None]] = web.RequestKey("rights", tuple)
 
 _ASKED_FOR: web.RequestKey[list[str]] = web.RequestKey("asked_for", list)
@@ -215,7 +219,11 @@ def require(
 
 
 def require_still(request: web.Request, operation: Operation, kind: ResourceType, name: str) -> None:
-    """As `require`, by the rules of now: for a request that may last longer than its rights. Raises NotAuthorized."""
+    """As `require`, by the users and rules of now: for a request that may last longer than its login and its rights.
+    Raises AuthenticationFailed, NotAuthorized."""
+    login = request.get(LOGIN)
+    if login is not None and request.app[BROKER].authentication.is_over(login):
+        raise AuthenticationFailed("log in again: your token has ended, or your user was changed")
     request.pop(_RIGHTS, None)
     rights = rights_of(request)
     if rights is not None and not rights.may(operation, kind, name):

@@ -17,14 +17,17 @@ from tiered.broker.broker import Broker
 from tiered.broker.record_reader import Render, Wanted
 from tiered.broker.tail import Behind, Ended, Found, Missed, Tail, check_count
 from tiered.broker.topics import Topic
-from tiered.errors import InvalidRequest, NotLeader, UnknownTopicOrPartition
+from tiered.errors import InvalidRequest, NotAuthorized, NotLeader, UnknownTopicOrPartition
 from tiered.formats.record_batch import Record
+from tiered.rules.acl import Operation, ResourceType
+from tiered.rules.sasl.failures import AuthenticationFailed
 from tiered.server.http import schema
 from tiered.server.http.keys import BROKER
 from tiered.server.http.lookups import topic_with_records
 from tiered.server.http.parameters import TOPIC, query_number, query_text
 from tiered.server.http.partition_facts import facts_of
 from tiered.server.http.record_json import renderer
+from tiered.server.http.rights import require_still
 from tiered.server.http.route import Answer, Route
 from tiered.server.http.topic_tail import TopicTail, open_tail
 
@@ -126,6 +129,7 @@ class _Stream:
         alive = await self._send(f"retry: {RECONNECT_AFTER_MS}\n".encode() + self._event("start", start))
         while alive:
             event = await self._tail.next(self._broker.settings.tiered_tail_heartbeat_interval_ms)
+            event = self._refusal() or event
             match event:
                 case None:
                     self._told.update(self._tail.positions)
@@ -141,6 +145,14 @@ class _Stream:
                     assert_never(event)
             if alive and self._waited_ms >= self._slow_after_ms:
                 alive = await self._tell_slow()
+
+    def _refusal(self) -> Ended | None:
+        """Why the listener may not be here any more; before what was found goes out."""
+        try:
+            require_still(self._request, Operation.READ, ResourceType.TOPIC, TOPIC.of(self._request))
+        except (AuthenticationFailed, NotAuthorized) as error:
+            return Ended(reason="refused", message=str(error))
+        return None
 
     async def _tell_slow(self) -> bool:
         """True while the listener is there. Says how far it is behind, and skips that if it wants so."""

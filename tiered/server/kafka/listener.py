@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tiered.broker.authentication import Login
 from tiered.config import BrokerSettings
 from tiered.config.listeners import ListenerOptions
 from tiered.config.setting import INT_MAX
@@ -233,6 +234,13 @@ class KafkaListener:
             if connection.unsent_bytes:
                 self.complain("connection from %s closed: it does not read its answers", connection.host)
                 connection.close()
+
+    def end_logins(self, is_revoked: Callable[[Login], bool]) -> None:
+        """Ends the connections whose login was proved by what does not hold any more."""
+        for connection in list(self._connections):
+            session = connection.sasl
+            if session is not None and session.login is not None and is_revoked(session.login):
+                session.revoke()
 
     def complain(self, text: str, *arguments: object) -> None:
         self._complaints.add(text, *arguments)

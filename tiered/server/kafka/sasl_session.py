@@ -22,6 +22,7 @@ SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 _ALLOWED = (SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE)
 MAX_REQUESTS = 16
 """Of one login: the longest needs six."""
+LAST_ANSWER_S = 1.0
 
 
 class Phase(Enum):
@@ -44,6 +45,7 @@ class SaslSession:
         "_settings",
         "deadline_s",
         "ends_s",
+        "login",
         "mechanism",
         "phase",
     )
@@ -55,6 +57,8 @@ class SaslSession:
         self._conversation: Conversation | None = None
         self.phase = Phase.NEW
         self.mechanism = ""
+        self.login: Login | None = None
+        """The last one that succeeded."""
         self.ends_s = math.inf
         """When the login is too old, by the loop's clock."""
         self.deadline_s = math.inf
@@ -115,6 +119,7 @@ class SaslSession:
         self.deadline_s = math.inf
         self.phase = Phase.OPEN
         self._conversation = None
+        self.login = login
         self._connection.principal = login.principal
         self._connection.frame_limit = self._handler.max_other_frame_bytes
         return lifetime_ms
@@ -126,6 +131,19 @@ class SaslSession:
             "a login from %s to listener %s failed: %s", connection.host, connection.listener.name, why
         )
         self.end()
+
+    def revoke(self) -> None:
+        """What the login was proved by is no more. The connection ends now; a request that is under way has a moment
+        to be answered, for it may be the one that has changed the user."""
+        connection = self._connection
+        self._handler.complain("connection of %s from %s closed: the user was changed", self.principal, connection.host)
+        if not connection.busy:
+            connection.close()
+            return
+        loop = asyncio.get_running_loop()
+        self.phase = Phase.OVER
+        self.deadline_s = loop.time() + LAST_ANSWER_S
+        loop.call_at(self.deadline_s, connection.close)
 
     def end(self) -> None:
         """The connection is closed once its answer is sent."""
