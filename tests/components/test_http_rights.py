@@ -14,6 +14,8 @@ from tests.clients.raw import RawConnection
 from tests.components.batches import batch
 from tests.components.guarded_broker import GuardedBroker, allow
 from tests.components.rights_table import ABSENT, KNOWN, ROWS
+from tiered.rules.acl import Operation, ResourceType
+from tiered.rules.principal import ANONYMOUS
 from tiered.server.http.rights import ON_BEHALF_OF, OPEN, RIGHTS
 from tiered.server.http.routes import ROUTES
 
@@ -151,11 +153,28 @@ def test_a_pin_is_its_topics_readers_and_nobody_elses(guarded: GuardedBroker) ->
     path = f"/api/v1/pins/{pin['pin_id']}"
     guarded.rules([])
     for method, body in (("GET", None), ("PATCH", {}), ("DELETE", None)):
-        status, answer = ask(guarded, method, path, body)
-        assert status == 403
-        assert KNOWN not in answer["message"]
+        for rules, code in (([], 404), ([allow("DESCRIBE", "TOPIC", KNOWN)], 403)):
+            guarded.rules(rules)
+            status, answer = ask(guarded, method, path, body)
+            assert status == code
+            assert KNOWN not in answer["message"]
     guarded.rules([allow("READ", "TOPIC", KNOWN)])
     assert ask(guarded, "DELETE", path)[0] == 204
+
+
+def test_nobody_learns_of_a_snapshot_whose_topic_it_may_not_know(guarded: GuardedBroker) -> None:
+    guarded.rules([allow("ALTER", "TOPIC", KNOWN)])
+    assert ask(guarded, "POST", "/api/v1/snapshots", {"name": "hidden-one", "topic": KNOWN})[0] == 201
+    guarded.rules([])
+    for method in ("GET", "DELETE"):
+        status, there = ask(guarded, method, "/api/v1/snapshots/hidden-one")
+        assert status == 404
+        _, absent = ask(guarded, method, "/api/v1/snapshots/absent-one")
+        assert there["message"].replace("hidden", "absent") == absent["message"]
+    guarded.rules([allow("DESCRIBE", "TOPIC", KNOWN)])
+    assert ask(guarded, "DELETE", "/api/v1/snapshots/hidden-one")[0] == 403
+    guarded.rules([allow("ALTER", "TOPIC", KNOWN)])
+    assert ask(guarded, "DELETE", "/api/v1/snapshots/hidden-one")[0] == 204
 
 
 def test_nobody_but_a_super_user_speaks_for_somebody_else(guarded: GuardedBroker) -> None:
@@ -222,3 +241,14 @@ def test_an_open_tail_ends_with_the_right_to_read(guarded: GuardedBroker) -> Non
     assert "event: record" not in said
     assert json.loads(said[said.index("event: end") :].partition("data: ")[2])["reason"] == "refused"
     connection.close()
+
+
+def test_a_rule_about_an_address_holds_whatever_link_it_is_on(guarded: GuardedBroker) -> None:
+    everybody = allow("READ", "TOPIC", KNOWN)
+    guarded.rules([everybody, allow("READ", "TOPIC", KNOWN, host="fe80::1", permission="DENY")])
+
+    def may(host: str) -> bool:
+        rights = guarded.run(lambda: guarded.broker.access.rights(ANONYMOUS, host))
+        return bool(guarded.run(lambda: rights.may(Operation.READ, ResourceType.TOPIC, KNOWN)))
+
+    assert [may(host) for host in ("fe80::2%eth0", "fe80::1", "fe80::1%eth0")] == [True, False, False]

@@ -128,7 +128,8 @@ class Access:
             self._take(rules)
         found = self._rights.get((principal, host))
         if found is None:
-            address = host.removeprefix(_MAPPED_IPV4)
+            # The zone of an IPv6 address is a link of this machine: no rule can name it.
+            address = host.removeprefix(_MAPPED_IPV4).partition("%")[0]
             found = Rights(self, self._list, "" if principal is None else str(principal), address)
             self.count_decision()
             self._rights[principal, host] = found

@@ -47,9 +47,10 @@ class Watch:
 
     __slots__ = ("_changes", "_lists", "_wake")
 
-    def __init__(self, lists: Iterable[Waiters]) -> None:
+    def __init__(self, lists: Iterable[Waiters], *, changes: int | None = None) -> None:
+        """`changes` is how many all of them had had when they were looked at, where that was earlier."""
         self._lists = list(lists)
-        self._changes = self._count()
+        self._changes = self._count() if changes is None else changes
         self._wake: Callable[[], None] | None = None
 
     def _count(self) -> int:

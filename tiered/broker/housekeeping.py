@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tiered.broker.partition import Partition
 from tiered.errors import LogDirFailed, TieredError
+from tiered.rules.producer_bounds import most_each
 from tiered.runtime import every
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ REPORT_INTERVAL_MS = 5_000
 SETTLE_INTERVAL_MS = 1_000
 RESIGN_INTERVAL_MS = 500
 FORGET_INTERVAL_MS = 3_600_000
+# As fast as anybody can append, they take some 50 MiB more until then.
+PRODUCERS_INTERVAL_MS = 5_000
 STALL_PROBE_MS = 100
 YIELD_EVERY_PARTITIONS = 500
 
@@ -52,6 +55,7 @@ class Housekeeping:
             (SETTLE_INTERVAL_MS, self._broker.changes.settle, "settling unknown outcomes"),
             (RESIGN_INTERVAL_MS, self._broker.failed_replicas.resign, "giving up failed replicas"),
             (settings.producer_id_expiration_check_interval_ms, self._expire_producers, "producer expiry"),
+            (PRODUCERS_INTERVAL_MS, self._bound_producers, "bounding producers"),
             (REPORT_INTERVAL_MS, self._broker.reports.write, "reports"),
             (settings.tiered_lag_sample_interval_ms, self._broker.lag.sample, "sampling the groups' lag"),
         ]
@@ -139,6 +143,18 @@ class Housekeeping:
         now_ms = self._broker.clock.now_ms()
         for partition in list(self._broker.topics.partitions()):
             partition.expire_producers(now_ms, self._broker.settings.producer_id_expiration_ms)
+
+    async def _bound_producers(self) -> None:
+        partitions = list(self._broker.topics.partitions())
+        limit = self._broker.settings.tiered_max_producers
+        if sum(len(each.producers) for each in partitions) <= limit:
+            return
+        most = most_each([len(each.producers) for each in partitions], limit)
+        for partition in partitions:
+            if len(partition.producers) > most:
+                count = partition.forget_producers(most)
+                log.warning("%s: %d idempotent producers were forgotten (tiered.max.producers)", partition.name, count)
+                await asyncio.sleep(0)
 
     async def _probe_stalls(self) -> None:
         """Measures how late the event loop wakes: the one number that tells whether something blocks it."""

@@ -8,6 +8,7 @@ Owns every change of the partition's state; each is one function without an awai
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from tiered.broker import batch_checks
 from tiered.broker.disk_reserve import DiskReserve
@@ -192,9 +193,9 @@ class Partition(Replica):
         )
 
     def _note_producer(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
-        self.producers[header.producer_id] = producer_state.apply(
-            self.producers.get(header.producer_id), header, base_offset
-        )
+        # At the end, so that the order is that of their last batches.
+        entry = self.producers.pop(header.producer_id, None)
+        self.producers[header.producer_id] = producer_state.apply(entry, header, base_offset)
         self._producers_seen_ms[header.producer_id] = now_ms
 
     def foreign_codec(self, attributes: int) -> int | None:
@@ -359,6 +360,14 @@ class Partition(Replica):
             if now_ms - seen.setdefault(producer_id, now_ms) >= expiration_ms:
                 del self.producers[producer_id]
                 del seen[producer_id]
+
+    def forget_producers(self, most: int) -> int:
+        """Forgets those that have been silent for longest, until `most` are left: how many those were."""
+        surplus = list(islice(self.producers, max(0, len(self.producers) - most)))
+        for producer_id in surplus:
+            del self.producers[producer_id]
+            self._producers_seen_ms.pop(producer_id, None)
+        return len(surplus)
 
     def stop(self) -> None:
         """Takes no more writes and wakes everyone who waits. Who waits for followers goes on waiting for them."""

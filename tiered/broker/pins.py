@@ -13,13 +13,13 @@ from tiered.broker.topics import Topic
 from tiered.errors import InvalidRequest, OffsetOutOfRange
 from tiered.ids import is_legal_topic_name
 from tiered.meta import pins
-from tiered.meta.pins import PinRow, WantedRange
+from tiered.meta.pins import PinRow, WantedRange, no_pin, no_snapshot
 from tiered.runtime import new_uuid
 
 if TYPE_CHECKING:
     from tiered.broker.broker import Broker
 
-__all__ = ["MAX_SNAPSHOT_TTL_MS", "AskedRange", "PinRow", "Pins"]
+__all__ = ["MAX_SNAPSHOT_TTL_MS", "AskedRange", "PinRow", "Pins", "no_pin", "no_snapshot"]
 
 DEFAULT_TTL_MS = 300_000
 MAX_SNAPSHOT_TTL_MS = 100 * 366 * 24 * 3_600_000

@@ -40,6 +40,11 @@ class LimitSettings:
     tiered_max_connections_per_user: int = setting(
         ConfigType.INT, INT_MAX, "Connections of one user who has authenticated.", minimum=1,
     )
+    tiered_max_producers: int = setting(
+        ConfigType.INT, 500_000,
+        "Idempotent producers that are remembered, of all partitions; those go first that were silent longest.",
+        minimum=1,
+    )
     tiered_max_topics: int = setting(
         ConfigType.INT, 50_000, "Topics of the cluster; no more are created beyond them.", minimum=1,
     )

@@ -16,6 +16,8 @@ from tiered.rules import producer_state
 
 SNAPSHOT_SUFFIX = ".snapshot"
 MAX_SNAPSHOT_BYTES = 1 << 30
+MAX_PRODUCERS = 500_000
+"""Of one partition: a segment has room for millions of ids, and each takes half a KiB of memory."""
 
 
 def snapshot_path(directory: str, offset: int) -> str:
@@ -65,9 +67,10 @@ def producers_at(
             if header.base_offset >= offset:
                 break
             if header.producer_id >= 0 and header.base_offset >= start:
-                producers[header.producer_id] = producer_state.apply(
-                    producers.get(header.producer_id), header, header.base_offset
-                )
+                entry = producers.pop(header.producer_id, None)  # The order is that of their last batches.
+                producers[header.producer_id] = producer_state.apply(entry, header, header.base_offset)
+                if len(producers) > MAX_PRODUCERS:
+                    del producers[next(iter(producers))]
     return producers
 
 

@@ -169,11 +169,19 @@ def delete_snapshot(conn: Connection, name: str) -> None:
     _remove(conn, pin.c.name == name)
 
 
+def no_pin(pin_id: UUID) -> PinNotFound:
+    return PinNotFound(f"there is no pin {pin_id}: it was given up or has ended; take a new one")
+
+
+def no_snapshot(name: str) -> PinNotFound:
+    return PinNotFound(f"there is no snapshot {name}; `tiered snapshot list` shows those that exist")
+
+
 def load(conn: Connection, pin_id: UUID) -> PinRow:
     """One pin or snapshot. Raises `PinNotFound`, also when it has ended."""
     found = _rows(conn, pin.c.pin_id == pin_id, _is_live(conn))
     if not found:
-        raise PinNotFound(f"there is no pin {pin_id}: it was given up or has ended; take a new one")
+        raise no_pin(pin_id)
     return found[0]
 
 
@@ -181,7 +189,7 @@ def load_snapshot(conn: Connection, name: str) -> PinRow:
     """The snapshot of that name. Raises `PinNotFound`, also when it has ended."""
     found = _rows(conn, pin.c.name == name, _is_live(conn))
     if not found:
-        raise PinNotFound(f"there is no snapshot {name}; `tiered snapshot list` shows those that exist")
+        raise no_snapshot(name)
     return found[0]
 
 

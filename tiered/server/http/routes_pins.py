@@ -9,7 +9,7 @@ from uuid import UUID
 
 from aiohttp import web
 
-from tiered.broker.pins import MAX_SNAPSHOT_TTL_MS, AskedRange, PinRow
+from tiered.broker.pins import MAX_SNAPSHOT_TTL_MS, AskedRange, PinRow, no_pin, no_snapshot
 from tiered.broker.topics import Topic
 from tiered.errors import InvalidRequest, PinNotFound, TopicNotAuthorized
 from tiered.rules.acl import Operation, ResourceType
@@ -110,14 +110,14 @@ async def create_snapshot(request: web.Request) -> web.Response:
 
 async def snapshot(request: web.Request) -> web.Response:
     found = await request.app[BROKER].pins.load_snapshot(_SNAPSHOT_NAME.of(request))
-    _require_of(request, Operation.DESCRIBE, found)
+    _require_of(request, Operation.DESCRIBE, found, no_snapshot(_SNAPSHOT_NAME.of(request)))
     return web.json_response(_fields(found))
 
 
 async def delete_snapshot(request: web.Request) -> web.Response:
     pins, name = request.app[BROKER].pins, _SNAPSHOT_NAME.of(request)
     if rights_of(request) is not None:
-        _require_of(request, Operation.ALTER, await pins.load_snapshot(name))
+        _require_of(request, Operation.ALTER, await pins.load_snapshot(name), no_snapshot(name))
     await pins.delete_snapshot(name)
     return web.Response(status=204)
 
@@ -145,7 +145,7 @@ async def take_pin(request: web.Request) -> web.Response:
 
 async def pin(request: web.Request) -> web.Response:
     found = await request.app[BROKER].pins.load(_pin_id(request))
-    _require_of(request, Operation.READ, found)
+    _require_of(request, Operation.READ, found, no_pin(_pin_id(request)))
     if found.name is not None:
         raise PinNotFound(f"{found.pin_id} is snapshot {found.name}, and no pin")
     return web.json_response(_fields(found))
@@ -167,14 +167,18 @@ async def release_pin(request: web.Request) -> web.Response:
 async def _require_pin(request: web.Request) -> None:
     """Who may read the topic may do with its pins what readers do. Raises NotAuthorized, PinNotFound."""
     if rights_of(request) is not None:
-        _require_of(request, Operation.READ, await request.app[BROKER].pins.load(_pin_id(request)))
+        found = await request.app[BROKER].pins.load(_pin_id(request))
+        _require_of(request, Operation.READ, found, no_pin(_pin_id(request)))
 
 
-def _require_of(request: web.Request, operation: Operation, row: PinRow) -> None:
-    """Raises TopicNotAuthorized, which does not tell the topic's name: who asks may not know it."""
+def _require_of(request: web.Request, operation: Operation, row: PinRow, missing: PinNotFound) -> None:
+    """Raises TopicNotAuthorized, which does not tell the topic's name; and `missing` to who may not know that there is
+    the topic, as if there were nothing."""
     try:
         require(request, operation, ResourceType.TOPIC, row.topic)
     except TopicNotAuthorized:
+        if not may_see_topic(request, row.topic):
+            raise missing from None
         raise TopicNotAuthorized(f"not allowed: the right {operation.name} on its topic is missing") from None
 
 

@@ -6,8 +6,9 @@ and each has an error of its own.
 
 from typing import Any
 
+from tiered.broker.groups.classic import MAX_LEAVING
 from tiered.broker.groups.values import LeavingMember
-from tiered.errors import TieredError
+from tiered.errors import InvalidRequest, TieredError
 from tiered.rules.acl import Operation
 from tiered.server.kafka.authorize import require_group
 from tiered.server.kafka.dispatch import Api, Context
@@ -18,6 +19,9 @@ FIRST_VERSION_WITH_MEMBERS = 3
 
 async def handle(context: Context, request: Any, reply: Any) -> Any:
     in_batch = context.api_version >= FIRST_VERSION_WITH_MEMBERS
+    if in_batch and len(request.members) > MAX_LEAVING:
+        error = InvalidRequest(f"{len(request.members)} members leave with one request; {MAX_LEAVING} at most do")
+        return reply.LeaveGroupResponse(throttle_time=0, error_code=error_code(error), members=[])
     if in_batch:
         leaving = [
             LeavingMember(member_id=each.member_id, instance_id=each.group_instance_id) for each in request.members

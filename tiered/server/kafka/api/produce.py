@@ -9,6 +9,7 @@ Gaps: no transactions; a transactional batch is refused with INVALID_TXN_STATE.
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from tiered.broker.access import Rights
@@ -24,6 +25,7 @@ from tiered.errors import (
     LogDirFailed,
     MalformedRequest,
     NotAuthorized,
+    Throttled,
     TieredError,
     UnsupportedCompression,
 )
@@ -31,7 +33,7 @@ from tiered.formats import record_batch
 from tiered.rules.acl import Operation, ResourceType
 from tiered.server.kafka import throttling
 from tiered.server.kafka.authorize import refusal, rights_of, topic_refusal
-from tiered.server.kafka.dispatch import Api, RawRequest, framed
+from tiered.server.kafka.dispatch import Api, RawRequest, framed, in_turns
 from tiered.server.kafka.error_mapping import error_code
 from tiered.server.kafka.frame_handler import Answer, Overlapping, Waiting
 from tiered.server.kafka.leader_hints import CODES, LeaderHints
@@ -43,6 +45,8 @@ from tiered.wire.produce import PartitionResult, ProduceRequest, ProduceTopic, R
 NO_ACKS = 0
 # More than a client's whole buffer of smallest batches; each costs us more than it costs who sends it.
 MAX_PARTITIONS = 20_000
+# A request of more batches is appended in turns: one of 20,000 would hold everybody up for seconds.
+LONG_PRODUCE_BATCHES = 200
 ALL = -1
 # A longer wait than any client asks for; it bounds how long a vanished client's wait can last.
 MAX_TIMEOUT_MS = 600_000
@@ -63,7 +67,8 @@ def handle(request: RawRequest) -> Answer:
     """The answer: at once where nothing has to wait for disk or followers, nor for a batch to be compressed anew."""
     context = request.context
     asked = produce.decode_produce_request(request.buffer, request.position, request.end, context.api_version)
-    if sum(len(topic.partitions) for topic in asked.topics) > MAX_PARTITIONS:
+    count = sum(len(topic.partitions) for topic in asked.topics)
+    if count > MAX_PARTITIONS:
         raise MalformedRequest(f"a Produce request carries more than {MAX_PARTITIONS} batches; split it")
     if context.broker.topics.have_codecs:
         foreign = list(_long_to_recompress(request, asked))
@@ -71,27 +76,65 @@ def handle(request: RawRequest) -> Answer:
         if foreign and context.broker.recompressing.has_free(request.end):
             own = memoryview(bytearray(request.buffer[: request.end]))
             return _answer_recompressed(request._replace(buffer=own), asked, foreign)
-    return _append_all(request, asked)
+    if count > LONG_PRODUCE_BATCHES:
+        if not context.broker.recompressing.has_free(request.end):
+            raise Throttled("too many requests of many batches wait for their turn; send fewer or smaller ones")
+        own = memoryview(bytearray(request.buffer[: request.end]))
+        return _append_long(request._replace(buffer=own), asked)
+    appending = _begin(request, asked, _NONE_FAILED)
+    for _ in _append_each(appending):
+        pass
+    return _outcome(appending)
 
 
-def _append_all(
-    request: RawRequest, asked: ProduceRequest, failed: Mapping[int, TieredError] = _NONE_FAILED
+async def _append_long(request: RawRequest, asked: ProduceRequest) -> Parts | Overlapping | None:
+    async with request.context.broker.recompressing.taken(request.end):
+        return await _append_in_turns(request, asked, _NONE_FAILED)
+
+
+async def _append_in_turns(
+    request: RawRequest, asked: ProduceRequest, failed: Mapping[int, TieredError]
 ) -> Parts | Overlapping | None:
-    """Appends every batch; `failed` tells of those, by position, that are refused beforehand."""
+    """For requests of many batches: others get their turn meanwhile."""
+    appending = _begin(request, asked, failed)
+    async for _ in in_turns(_append_each(appending)):
+        pass
+    return _outcome(appending)
+
+
+@dataclass(slots=True)
+class _Appending:
+    """A request whose batches are being appended; `failed` tells of those, by position, that are refused beforehand."""
+
+    request: RawRequest
+    asked: ProduceRequest
+    failed: Mapping[int, TieredError]
+    started_ms: float
+    refused: TieredError | None = None
+    waits: list[Wait] = field(default_factory=list)
+    results: list[TopicResult] = field(default_factory=list)
+
+
+def _begin(request: RawRequest, asked: ProduceRequest, failed: Mapping[int, TieredError]) -> _Appending:
     context = request.context
     broker = context.broker
     started_ms = broker.clock.monotonic_ms()
     if broker.client_quotas.limits_produce:
         context = context._replace(throttle_ms=throttling.produced(context, request.end - request.position))
         request = request._replace(context=context)
-    refused: TieredError | None = None
-    rights = rights_of(context)
-    waits: list[Wait] = []
-    results: list[TopicResult] = []
+    return _Appending(request, asked, failed, started_ms)
+
+
+def _append_each(appending: _Appending) -> Iterator[None]:
+    """Appends one batch after the other."""
+    request, asked, failed, waits = appending.request, appending.asked, appending.failed, appending.waits
+    broker = request.context.broker
     for topic in asked.topics:
+        rights = rights_of(request.context)
         answers: list[PartitionResult] = []
         denied = None if rights is None else _denied(request, asked, topic, rights)
         for index, position, end in topic.partitions:
+            yield
             try:
                 if denied is not None:
                     raise denied
@@ -100,7 +143,7 @@ def _append_all(
                 partition, appended = _append(request, topic, index, position, end, asked.acks)
             except TieredError as error:
                 _count(request, error)
-                refused = error
+                appending.refused = error
                 answers.append(_refusal(index, error))
                 continue
             answers.append(_acceptance(index, appended))
@@ -108,7 +151,13 @@ def _append_all(
             broker.counters.produced_batches += 1
             if appended.end_offset > partition.high_watermark and not is_acknowledged(partition, appended, asked.acks):
                 waits.append((partition, appended, answers, len(answers) - 1))
-        results.append(TopicResult(topic.name, topic.topic_id, answers))
+        appending.results.append(TopicResult(topic.name, topic.topic_id, answers))
+
+
+def _outcome(appending: _Appending) -> Parts | Overlapping | None:
+    """The answer, now or once what was appended is stored. Raises what was refused when nobody waits for an answer."""
+    request, asked, results, waits = appending.request, appending.asked, appending.results, appending.waits
+    refused, started_ms, broker = appending.refused, appending.started_ms, request.context.broker
     broker.counters.requests["Produce"] += 1
     if refused is not None and asked.acks == NO_ACKS:
         raise refused  # Nobody waits for an answer: a closed connection is how the client learns of it.
@@ -171,7 +220,7 @@ async def _answer_recompressed(
             for topic in asked.topics
         ]
         whole = memoryview(bytearray().join(pieces))
-        return _append_all(request._replace(buffer=whole), asked._replace(topics=topics), failed)
+        return await _append_in_turns(request._replace(buffer=whole), asked._replace(topics=topics), failed)
 
 
 def _recompressed(buffer: memoryview, position: int, end: int, codec: int) -> bytearray:

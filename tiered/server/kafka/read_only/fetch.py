@@ -27,17 +27,9 @@ from tiered.file_slice import FileSlice
 from tiered.formats import record_batch
 from tiered.rules import read_plan
 from tiered.rules.cold_partition import ColdPartition
-from tiered.server.kafka.api.fetch import (
-    COLD_READS_AT_ONCE,
-    COPY_BYTES,
-    FIRST_VERSION_WITH_ZSTD,
-    LEAST_COLD_BYTES,
-    MAX_WAIT_MS,
-    MAX_WAITING_PARTITIONS,
-    READ_COMMITTED,
-    ZSTD,
-)
+from tiered.server.kafka.api.fetch import COLD_READS_AT_ONCE, LEAST_COLD_BYTES, MAX_WAIT_MS, MAX_WAITING_PARTITIONS
 from tiered.server.kafka.error_mapping import INVALID_REQUEST, NONE, error_code
+from tiered.server.kafka.fetch_answer import COPY_BYTES, FIRST_VERSION_WITH_ZSTD, READ_COMMITTED, ZSTD
 from tiered.server.kafka.fetch_sessions import NO_SESSION, session_error
 from tiered.server.kafka.outbox import Parts
 from tiered.server.kafka.read_only.dispatch import RawRead, too_many_partitions

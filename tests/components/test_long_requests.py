@@ -1,0 +1,64 @@
+"""Requests that are as long as they may be: nobody else waits for them."""
+
+import struct
+import time
+from collections.abc import Callable
+
+from tests.broker_process import BrokerProcess
+from tests.clients.raw import RawConnection
+from tests.components.batches import batch, patched
+from tests.components.test_hostile_clients import MIB, bystander
+from tests.components.test_wire_produce import create
+from tiered.wire import fetch, produce
+
+
+def test_a_fetch_of_as_many_partitions_as_can_be_is_answered_in_turns(broker: BrokerProcess) -> None:
+    create(broker, "long-fetch")
+    count = 49_000
+    with RawConnection(broker, timeout_s=60) as connection:
+        connection.produce("long-fetch", batch())
+        with bystander(broker, longest_s=1.5):
+            body = (
+                struct.pack(">iiiibiiih", -1, 100, 1, MIB, 0, 0, -1, 1, 10) + b"long-fetch" + struct.pack(">i", count)
+            )
+            body += struct.pack(">iiqqi", 0, -1, 0, -1, 100) * count + struct.pack(">ih", 0, 0)
+            answer = connection.call(1, 11, body)
+            told = fetch.decode_fetch_response(answer, 0, len(answer), 11).topics[0].partitions
+            assert len(told) == count
+            assert told[0].records is not None
+
+
+def test_a_produce_request_of_as_many_batches_as_can_be_is_appended_in_turns(broker: BrokerProcess) -> None:
+    create(broker, "long-produce")
+    count = 20_000
+    body = produce.encode_produce_request(
+        [produce.TopicBatches("long-produce", None, [(0, batch())] * count)], 9, acks=1, timeout_ms=60_000
+    )
+    with bystander(broker, longest_s=0.8), RawConnection(broker, timeout_s=60) as connection:
+        answer = connection.call(0, 9, body)
+        told = produce.decode_produce_response(answer, 0, len(answer), 9).topics[0].partitions
+        assert [each.base_offset for each in told] == list(range(count))
+
+
+def test_producers_that_clients_make_up_are_forgotten_and_those_of_other_topics_are_not(
+    make_broker: Callable[..., BrokerProcess],
+) -> None:
+    process = make_broker(settings={"tiered.max.producers": 100}).start()
+    create(process, "honest", partitions=1)
+    create(process, "flooded", partitions=1)
+    first = batch(producer_id=7, producer_epoch=0, base_sequence=0)
+    made_up = [patched(first, 43, struct.pack(">q", number)) for number in range(1000, 2000)]
+    with RawConnection(process) as connection:
+        assert connection.produce("honest", first).base_offset == 0
+        body = produce.encode_produce_request(
+            [produce.TopicBatches("flooded", None, [(0, each) for each in made_up])], 9, acks=1, timeout_ms=5000
+        )
+        connection.call(0, 9, body)
+        deadline = time.monotonic() + 30
+        while "idempotent producers were forgotten" not in process.log():
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert connection.produce("honest", first).base_offset == 0, "it is still known, and so this is a duplicate"
+        assert connection.produce("flooded", made_up[-1]).base_offset == 999
+        assert connection.produce("flooded", made_up[0]).base_offset == 1000, "it is not known any more"
+    assert "901 idempotent" in process.log()

@@ -1,0 +1,182 @@
+"""What a Fetch has found, and its answer: the bytes of a few records copied, of more as ranges of files.
+
+Owns the values of one look, and how they are told. Must never look at a partition's offsets twice, nor wait for disk or
+store: `api.fetch` does. Reading what is small takes time: an answer about many partitions is made in turns.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tiered.broker.partition import Partition
+from tiered.errors import LogDirFailed, TieredError, UnsupportedCompression
+from tiered.file_slice import FileSlice
+from tiered.formats import record_batch
+from tiered.server.kafka import throttling
+from tiered.server.kafka.dispatch import RawRequest, in_turns
+from tiered.server.kafka.error_mapping import NONE, error_code
+from tiered.server.kafka.fetch_sessions import NO_SESSION
+from tiered.server.kafka.leader_hints import CODES, LeaderHints
+from tiered.server.kafka.outbox import Parts
+from tiered.wire import fetch
+from tiered.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchTopicResult
+from tiered.wire.primitives import NodeEndpoint
+
+log = logging.getLogger(__name__)
+
+READ_COMMITTED = 1
+LEADER = -1
+# Up to here copying a range costs less than a system call of its own.
+COPY_BYTES = 16 << 10
+FIRST_VERSION_WITH_ZSTD = 10
+ZSTD = 4
+
+
+@dataclass(slots=True)
+class Entry:
+    """One partition of the request and what was found for it."""
+
+    asked: FetchPartition
+    partition: Partition | None = None
+    error: TieredError | None = None
+    records: FileSlice | bytes | None = None
+    cold_max_bytes: int = 0
+    read_from: int = LEADER
+    """The replica that the consumer should read from, when that is not this one."""
+
+
+@dataclass(slots=True)
+class Found:
+    """One pass over all partitions of a request."""
+
+    topics: list[tuple[fetch.FetchTopic, list[Entry]]] = field(default_factory=list)
+    total_bytes: int = 0
+    has_error: bool = False
+    has_cold: bool = False
+    in_doubt: list[Entry] = field(default_factory=list)
+    """Offsets beyond the ends of logs that others may lead by now, until this broker has asked."""
+    is_confirmed: bool = False
+    """This broker has asked."""
+
+    def entries(self) -> list[Entry]:
+        return [entry for _, entries in self.topics for entry in entries]
+
+
+def disk_error(request: RawRequest, partition: Partition | None, error: Exception) -> LogDirFailed:
+    """What a partition answers whose local file cannot be read; said in the log as well, for it is our disk."""
+    name = partition.name if partition is not None else "a partition"
+    request.context.broker.counters.disk_errors += 1
+    log.error("%s cannot be read: %s", name, error)
+    return LogDirFailed(f"{name} cannot be read from the broker's disk: {error}")
+
+
+@dataclass(slots=True)
+class _Told:
+    """An answer that is being made."""
+
+    results: list[FetchTopicResult] = field(default_factory=list)
+    sent_bytes: int = 0
+
+
+def answer(request: RawRequest, asked: FetchRequest, found: Found) -> Parts:
+    """The answer to a Fetch of few partitions."""
+    told = _Told()
+    for _ in _telling(request, asked, found, told):
+        pass
+    hints, throttle_ms = _finish(request, found, told)
+    return _encoded(request, told, hints, throttle_ms)
+
+
+async def answer_in_turns(request: RawRequest, asked: FetchRequest, found: Found) -> Parts:
+    """The same for one of many: others get their turn meanwhile."""
+    told = _Told()
+    async for _ in in_turns(_telling(request, asked, found, told)):
+        pass
+    hints, throttle_ms = _finish(request, found, told)
+    return await asyncio.to_thread(_encoded, request, told, hints, throttle_ms)
+
+
+def _telling(request: RawRequest, asked: FetchRequest, found: Found, told: _Told) -> Iterator[None]:
+    """Adds what each partition is answered."""
+    version = request.context.api_version
+    counters = request.context.broker.counters
+    for topic, entries in found.topics:
+        answers = []
+        for entry in entries:
+            try:
+                answers.append(_result(entry, asked, version))
+            except (OSError, EOFError) as error:
+                answers.append(_refusal(entry, disk_error(request, entry.partition, error)))
+            except TieredError as error:
+                answers.append(_refusal(entry, error))
+            if entry.records is not None:
+                length = len(entry.records) if isinstance(entry.records, bytes) else entry.records.length
+                told.sent_bytes += length
+                counters.fetched_bytes += length
+                counters.fetched_local_bytes += 0 if entry.cold_max_bytes else length
+                if entry.partition is not None:
+                    entry.partition.traffic.fetched_bytes += length
+            yield
+        told.results.append(FetchTopicResult(topic.name, topic.topic_id, answers))
+
+
+def _finish(request: RawRequest, found: Found, told: _Told) -> tuple[tuple[NodeEndpoint, ...], int]:
+    """Where the leaders of refused partitions listen, and the throttle time."""
+    endpoints: tuple[NodeEndpoint, ...] = ()
+    if found.has_error and request.context.api_version >= fetch.FIRST_FLEXIBLE:
+        endpoints = _name_leaders(told.results, LeaderHints(request))
+    return endpoints, throttling.fetched(request.context, told.sent_bytes)
+
+
+def _encoded(request: RawRequest, told: _Told, endpoints: tuple[NodeEndpoint, ...], throttle_ms: int) -> Parts:
+    version = request.context.api_version
+    return fetch.encode_fetch_response(
+        version, request.correlation_id, NONE, NO_SESSION, told.results, throttle_ms, node_endpoints=endpoints
+    )
+
+
+def _name_leaders(results: list[FetchTopicResult], hints: LeaderHints) -> tuple[NodeEndpoint, ...]:
+    """Completes refusals by who leads; where those listen."""
+    for topic in results:
+        answers = topic.partitions
+        assert isinstance(answers, list)
+        for index, answer in enumerate(answers):
+            if answer.error_code in CODES:
+                leader = hints.leader(topic.name, topic.topic_id, answer.partition_index)
+                answers[index] = answer._replace(current_leader=leader)
+    return hints.endpoints
+
+
+def _result(entry: Entry, asked: FetchRequest, version: int) -> FetchPartitionResult:
+    if entry.error is None and version < FIRST_VERSION_WITH_ZSTD and isinstance(entry.records, FileSlice):
+        _refuse_zstd(entry)
+    if entry.error is not None:
+        return _refusal(entry, entry.error)
+    assert entry.partition is not None
+    if isinstance(entry.records, FileSlice) and entry.records.length <= COPY_BYTES:
+        entry.records = entry.records.read()
+    partition = entry.partition
+    return FetchPartitionResult(
+        entry.asked.partition,
+        NONE,
+        partition.high_watermark,
+        partition.last_stable_offset,
+        partition.log_start_offset,
+        entry.records,
+        [] if asked.isolation_level == READ_COMMITTED else None,
+        entry.read_from,
+    )
+
+
+def _refusal(entry: Entry, error: TieredError) -> FetchPartitionResult:
+    entry.records = None
+    return FetchPartitionResult(entry.asked.partition, error_code(error))
+
+
+def _refuse_zstd(entry: Entry) -> None:
+    """Clients from before KIP-110 cannot read zstd; they are told, instead of being handed it."""
+    assert isinstance(entry.records, FileSlice)
+    data = entry.records.read()
+    if any(header.compression == ZSTD for _, header in record_batch.whole_batches(data, 0, len(data))):
+        entry.error = UnsupportedCompression("zstd records need Fetch version 10 or later; upgrade the client")
