@@ -130,6 +130,16 @@ def test_a_port_that_something_else_has_is_said_with_its_name(doctor: Doctor, tm
     assert f"(process {os.getpid()})" in found["limits", "--kafka"]["message"]
 
 
+def test_every_listener_has_its_port_looked_at(doctor: Doctor, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        two = ("--listener", "A=PLAINTEXT://127.0.0.1:0", "--listener", f"B=PLAINTEXT://127.0.0.1:{port}")
+        found = doctor.checks("--data", str(tmp_path), *two, "--only", "limits")
+    assert found["limits", "--listener A"]["status"] == "ok"
+    assert found["limits", "--listener B"]["status"] == "warn"
+    assert f"127.0.0.1:{port} is in use" in found["limits", "--listener B"]["message"]
+
+
 def test_a_broker_that_must_run_and_does_not_is_a_failure(doctor: Doctor, tmp_path: Path) -> None:
     argv = ("--data", str(tmp_path), "--only", "broker", "-b", "127.0.0.1:1")
     assert "does not answer" in doctor.checks(*argv, code=1)["broker", "kafka"]["message"]

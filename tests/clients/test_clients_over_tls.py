@@ -36,7 +36,7 @@ def three(authority: Authority) -> Iterator[LocalCluster]:
         "ssl.keystore.location": authority.sign("broker").both,
         "ssl.truststore.location": authority.pem,
         "listener.name.mutual.ssl.client.auth": "required",
-        "tiered.broker.principals": "User:CN=broker,O=Example",
+        "tiered.broker.principals": "User:CN=b*,O=Example",
     }
     listeners = {"SECURE": "SSL", "MUTUAL": "SSL"}
     with cluster(brokers=3, listeners=listeners, inter_broker_listener="MUTUAL", settings=settings) as c:

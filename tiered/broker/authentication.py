@@ -14,6 +14,7 @@ from tiered.broker.token_keys import TokenKeys
 from tiered.config.listeners import is_loopback
 from tiered.errors import InvalidConfig
 from tiered.rules.authorization import parse_super_users
+from tiered.rules.broker_principals import BrokerPrincipals
 from tiered.rules.principal import USER, Principal
 from tiered.rules.sasl import bearer, plain, scram, token
 from tiered.rules.sasl.failures import AuthenticationFailed, UnsupportedSaslMechanism
@@ -82,11 +83,12 @@ class Authentication:
             )
         self.tells_brokers = among_brokers.authenticates
         """Brokers prove to each other who they are."""
-        self._brokers = {*parse_super_users(f"{settings.super_users};{settings.tiered_broker_principals};{own}")}
+        others = frozenset((*parse_super_users(settings.super_users), *((own,) if own else ())))
+        self._brokers = BrokerPrincipals.parse(settings.tiered_broker_principals, others=others)
         if self.tells_brokers and not self._brokers and not broker.is_alone:
             raise InvalidConfig(
                 f"brokers show certificates to each other on the listener {among_brokers.name}: say whose are brokers' "
-                'with tiered.broker.principals, such as "User:CN=broker-1,O=Example;User:CN=broker-2,O=Example"'
+                'with tiered.broker.principals, such as "User:CN=broker-*.example.com"'
             )
 
     def begin(self, mechanism: str) -> Conversation:

@@ -14,7 +14,7 @@ from tiered.cli.command_config import command_security
 from tiered.cli.failure import CommandFailed, UsageError
 from tiered.cli.kafka_errors import INVALID_TOPIC_EXCEPTION, NONE, UNKNOWN_TOPIC_OR_PARTITION, is_retriable, reason
 from tiered.cli.names import nearest_names
-from tiered.cli.wrong_port import what_listens
+from tiered.cli.wrong_port import wanted_login, what_listens
 from tiered.errors import InvalidConfig, RequestTimedOut
 from tiered.peer import EARLIEST, LATEST, READ_UNCOMMITTED, Cluster, ConnectionLost, CorruptAnswer, parse_bootstrap
 from tiered.peer.security import NotLetIn, PeerSecurity
@@ -92,11 +92,13 @@ async def _run(addresses: Sequence[tuple[str, int]], bootstrap: str, act: Act, s
         except (ConnectionLost, RequestTimedOut, TimeoutError, CorruptAnswer) as error:
             is_plain = not security.security.protocol.uses_tls
             if is_plain and (wrong := await what_listens(addresses)) is not None:
-                raise CommandFailed(f"{bootstrap} is no Kafka address: {wrong}") from error
+                raise CommandFailed(wrong) from error
             if isinstance(error, CorruptAnswer):
                 raise CommandFailed(
                     f"what answers at {bootstrap} is no Kafka broker: check --bootstrap ({error})"
                 ) from error
+            if not security.security.protocol.uses_sasl and (wanted := await wanted_login(addresses, security)):
+                raise CommandFailed(wanted) from error
             if not is_plain:
                 raise CommandFailed(
                     f"cannot reach {bootstrap} with TLS, as --command-config says: {str(error) or 'no answer in time'}"

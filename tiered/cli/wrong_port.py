@@ -1,12 +1,19 @@
-"""What listens at an address that does not speak Kafka: the usual mistakes, told apart.
+"""What an address wants that did not answer as a broker does: the usual mistakes, told apart.
 
-Owns one question to each address. Called only after a failure, so it may take a moment.
+Owns two questions to each address. Called only after a failure, so it may take a moment.
 """
 
 import asyncio
 from collections.abc import Sequence
 
+from tiered.errors import TieredError
+from tiered.peer import Peer
+from tiered.peer.login import HANDSHAKE, UNSUPPORTED_MECHANISM
+from tiered.peer.security import PeerSecurity
+from tiered.rules.sasl.mechanism import Mechanism
+
 TIMEOUT_S = 1.0
+LOGIN_TIMEOUT_MS = 3000
 _QUESTION = b"GET / HTTP/1.0\r\n\r\n"
 _TLS_ALERT = b"\x15\x03"
 
@@ -17,15 +24,47 @@ async def what_listens(addresses: Sequence[tuple[str, int]]) -> str | None:
         answer = await _first_bytes(host, port)
         if answer.startswith(_TLS_ALERT) or b"HTTPS port" in answer:
             return (
-                f"TLS is spoken at {host}:{port}: give --command-config a file with security.protocol=SSL and "
-                "ssl.truststore.location=FILE"
+                f"TLS is spoken at {host}:{port}: give --command-config a file with ssl.truststore.location=FILE and "
+                "security.protocol=SSL (SASL_SSL where a login is wanted)"
             )
         if answer.startswith(b"HTTP/"):
             return (
-                f"HTTP is spoken at {host}:{port}; name the port of --kafka, which `tiered serve` prints as kafka=... "
-                "(9092 by default)"
+                f"{host}:{port} is no Kafka address: HTTP is spoken at it; name the port of --kafka, which `tiered "
+                "serve` prints as kafka=... (9092 by default)"
             )
     return None
+
+
+async def wanted_login(addresses: Sequence[tuple[str, int]], security: PeerSecurity) -> str | None:
+    """In words, which login the first broker wants that `security` comes as far as; None where none wants one.
+
+    Before a login a broker answers nothing but which logins it takes (KIP-43), and one that wants none says so too.
+    """
+    for host, port in addresses:
+        try:
+            peer = await Peer.connect(host, port, timeout_ms=LOGIN_TIMEOUT_MS, security=security)
+            async with peer:
+                answer = await peer.request(
+                    HANDSHAKE, lambda make: make.SaslHandshakeRequest(mechanism=""), timeout_ms=LOGIN_TIMEOUT_MS
+                )
+        except TieredError:
+            continue
+        if answer.error_code == UNSUPPORTED_MECHANISM:
+            taken = [each.value for each in Mechanism if each.value in answer.mechanisms]
+            protocol = "SASL_SSL" if security.security.protocol.uses_tls else "SASL_PLAINTEXT"
+            return (
+                f"{host}:{port} wants a login, by {' or '.join(taken) or 'a mechanism that is not known here'}: give "
+                f"--command-config a file with security.protocol={protocol}, {_what_a_login_needs(taken)}"
+            )
+    return None
+
+
+def _what_a_login_needs(taken: Sequence[str]) -> str:
+    passwords = [each for each in taken if each != Mechanism.OAUTHBEARER]
+    if passwords or not taken:
+        mechanism = passwords[-1] if passwords else "..."
+        return f"sasl.mechanism={mechanism}, sasl.username=NAME and sasl.password=file:PATH"
+    return "sasl.mechanism=OAUTHBEARER and sasl.oauthbearer.token.endpoint.url=file:///PATH"
 
 
 async def _first_bytes(host: str, port: int) -> bytes:

@@ -73,8 +73,8 @@ class AuthenticationSettings(CompactionSettings):
         ConfigType.INT, 10_000, "A connection that has not logged in after this long is closed.", minimum=50,
     )
     tiered_broker_principals: str = setting(
-        ConfigType.STRING, "", "Who the brokers are besides super.users, as there: User:broker-1;User:broker-2.",
-        read_only=True,
+        ConfigType.STRING, "", "Who the brokers are besides super.users, as there. One * in a name stands for "
+        "letters, digits, - and _: User:CN=broker-*.example.com.", read_only=True,
     )
     tiered_http_authentication: str = setting(
         ConfigType.STRING, "none", "Whether HTTP asks for a login: basic takes names and passwords, and tokens where "

@@ -13,15 +13,16 @@ locals {
   hosts     = { for id, broker in var.brokers : id => "broker-${id}.${var.domain}" }
   bootstrap = "bootstrap.${var.domain}"
 
-  principals = [for host in values(local.hosts) : "User:CN=${host}${var.subject_suffix}"]
+  # A pattern, so that brokers which are added later are known to those that run already. It never reaches over a dot or a comma.
+  broker_principals = "User:CN=broker-*.${var.domain}${var.subject_suffix}"
   settings = merge({
     "default.replication.factor" = "3"
     "min.insync.replicas"        = "2"
     }, var.settings, {
     "sasl.enabled.mechanisms"  = "SCRAM-SHA-512"
-    "tiered.broker.principals" = join(";", local.principals)
+    "tiered.broker.principals" = local.broker_principals
     "tiered.authorizer"        = "acl"
-    "super.users"              = join(";", concat(local.principals, [for name in var.operators : "User:CN=${name}${var.subject_suffix}"]))
+    "super.users"              = join(";", [for name in var.operators : "User:CN=${name}${var.subject_suffix}"])
   })
 }
 

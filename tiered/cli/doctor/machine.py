@@ -64,7 +64,7 @@ def _decoder() -> Finding:
 
 
 def limits(situation: Situation) -> Iterator[Finding]:
-    """Open files, memory, mappings and the two ports."""
+    """Open files, memory, mappings and every port."""
     yield _open_files()
     yield from _memory()
     maps = _number_in("/proc/sys/vm/max_map_count")
@@ -72,7 +72,10 @@ def limits(situation: Situation) -> Iterator[Finding]:
         advice = f"Raise it: `sysctl -w vm.max_map_count={ENOUGH_MAPS}`."
         yield warn("max_map_count", f"vm.max_map_count is {maps}, lower than usual", advice, max_map_count=maps)
     options = situation.options
-    yield _port("--kafka", options.kafka_host, options.kafka_port)
+    for each in options.listeners:
+        # `--kafka` is one; others may come from a file, where `_port`'s advice would be no option.
+        option = each.option if each.option.startswith("--") else "--listener"
+        yield _port(f"{option} {each.name}" if len(options.listeners) > 1 else option, each.host, each.port)
     yield _port("--http", options.http_host, options.http_port)
 
 

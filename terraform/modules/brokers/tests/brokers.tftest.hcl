@@ -61,8 +61,12 @@ run "tls_logins_and_access_control_are_on" {
     error_message = "clients log in, and may do what lists say"
   }
   assert {
-    condition     = local.settings["super.users"] == "User:CN=broker-1.tiered.internal;User:CN=broker-2.tiered.internal;User:CN=broker-3.tiered.internal;User:CN=tiered-operator"
-    error_message = "brokers and operators administer, by their certificates"
+    condition     = local.settings["super.users"] == "User:CN=tiered-operator"
+    error_message = "operators administer, by their certificates"
+  }
+  assert {
+    condition     = local.settings["tiered.broker.principals"] == "User:CN=broker-*.tiered.internal"
+    error_message = "a broker that is added later is one to the others without a restart"
   }
   assert {
     condition     = local.settings["default.replication.factor"] == "3" && local.settings["min.insync.replicas"] == "2"
