@@ -3,6 +3,10 @@
 Owns the order of the steps, and which of them share the time, and nothing of what they check. Every step runs,
 whatever the one before found; the exit code is 0 only when all of them passed.
 
+Tests of processes wait: for brokers, sessions, time-outs. So what only computes (types, Terraform, tests within one
+process) gives way: it runs beside the others from the start, one step after another and with less right to a core, and
+takes the time that they leave.
+
 A cluster of processes beside two other tests on two cores may be starved for longer than any time-out. So up to three
 tests of processes that failed beside others are asked once more, by themselves; the summary names them, and each of
 them is a defect of the test or of the product until somebody has shown that it is not.
@@ -10,6 +14,7 @@ them is a defect of the test or of the product until somebody has shown that it 
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -23,6 +28,7 @@ from typing import IO
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
+OF_ONE_PROCESS = ("tests/unit", "tests/properties", "tests/house", "tests/golden")
 LONG_RUNS = "not soak and not interop and not fuzz and not terraform and not localstack"
 SPARK = "tests/spark"
 TERRAFORM = "tests/terraform"
@@ -30,6 +36,7 @@ TESTS_FAILED = 1
 SKIPPED = 75
 """The exit code of a step that could not look. The summary says so, and nobody takes it for a success."""
 MOST_ASKED_AGAIN = 3
+LAST_WORDS_BYTES = 4096
 OF_PROCESSES = (
     "tests/browser/",
     "tests/clients/",
@@ -49,6 +56,8 @@ class Step:
     argv: tuple[str, ...]
     cache: Path | None = None
     """Where pytest writes down what failed."""
+    gives_way: bool = False
+    """Runs beside those that follow, after the earlier ones that give way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +65,8 @@ class Result:
     name: str
     code: int
     seconds: float
+    passed: int = 0
+    """Tests."""
     asked_again: tuple[str, ...] = ()
     """Tests that failed beside others, and alone decided about `code`."""
 
@@ -85,39 +96,48 @@ def to_ask_again(code: int, failed: Sequence[str]) -> tuple[str, ...]:
     return tuple(failed) if code == TESTS_FAILED and of_processes and len(failed) <= MOST_ASKED_AGAIN else ()
 
 
-def steps(target: str, extra: list[str]) -> list[tuple[Step, ...]]:
-    """The steps of one make target, those together that run at the same time; `extra` goes to pytest."""
+def giving_way(step: Step) -> Step:
+    """A third of what the others have of a busy core: more would slow clusters down, less would starve its tests."""
+    return replace(step, argv=("nice", "-n", "5", *step.argv), gives_way=True)
+
+
+def steps(target: str, extra: list[str]) -> list[Step]:
+    """The steps of one make target in their order; `extra` goes to pytest."""
     match target:
         case "check":
-            quick = ("tests/unit", "tests/properties", "tests/house", "tests/golden")
-            present = [folder for folder in quick if (ROOT / folder).is_dir()]
-            unit_tests = pytest("unit tests", *present, *WORKERS, "-m", f"not slow and {LONG_RUNS}", *extra)
-            return [(LINT,), (STYLE,), (FLOORS,), (TYPES,), (DEPENDENCIES, unit_tests)]
+            unit_tests = pytest("unit tests", *present(), *WORKERS, "-m", f"not slow and {LONG_RUNS}", *extra)
+            return [LINT, STYLE, FLOORS, TYPES, replace(DEPENDENCIES, gives_way=True), unit_tests]
         case "test":
-            # Alone in their process, not on the machine: they and the types have one core each.
-            alone = pytest("tests that are alone", "tests/components", "-m", f"alone and {LONG_RUNS}", *extra)
-            # Spark gives each Python process that it starts ten seconds, and keeps both cores busy by itself.
-            spark = pytest("tests with Spark", SPARK, "-m", LONG_RUNS, *extra)
-            # Last, so that the count a reader sees at the end is that of nearly all.
             elsewhere = (f"--ignore={SPARK}", f"--ignore={TERRAFORM}")
-            others = pytest("tests", *WORKERS, *elsewhere, "-m", f"not alone and {LONG_RUNS}", *extra)
-            return [(LINT,), (STYLE,), (FLOORS,), (TYPES, alone), (MODULES,), (spark,), (others,)]
+            # Alone in their process, not on the machine. Whoever looks for them leaves compiled tests behind: on a new
+            # checkout each worker of the next steps would compile all of them by itself.
+            alone = pytest("tests that are alone", *elsewhere, "-m", f"alone and {LONG_RUNS}", *extra)
+            one_process = pytest(
+                "tests of one process", *present(), "-n", "2", "-m", f"not alone and {LONG_RUNS}", *extra
+            )
+            # Spark gives each Python process that it starts ten seconds: no other processes beside it.
+            spark = pytest("tests with Spark", SPARK, "-m", LONG_RUNS, *extra)
+            not_these = (*elsewhere, *(f"--ignore={folder}" for folder in present()))
+            others = pytest("tests", *WORKERS, *not_these, "-m", f"not alone and {LONG_RUNS}", *extra)
+            beside = [giving_way(each) for each in (TYPES, MODULES, one_process)]
+            return [LINT, STYLE, FLOORS, *beside, alone, spark, others]
         case "soak" if not extra:
             # Whoever names tests wants those alone.
             drawn = ("tests/properties", "tests/unit/meta/test_segment_machine.py")
-            return [
-                (pytest("soak", "-m", "soak", "-o", "timeout=0"),),
-                (pytest("properties", *drawn, "-o", "timeout=0"),),
-            ]
+            return [pytest("soak", "-m", "soak", "-o", "timeout=0"), pytest("properties", *drawn, "-o", "timeout=0")]
         case "terraform":
             modules = replace(MODULES, argv=(*MODULES.argv, "--all", *extra))
             # Whoever names tests wants those alone.
-            return [(modules,)] if extra else [(modules,), (EMULATOR,)]
+            return [modules] if extra else [modules, EMULATOR]
         case "localstack":
-            return [(replace(EMULATOR, argv=(*EMULATOR.argv, *extra)),)]
+            return [replace(EMULATOR, argv=(*EMULATOR.argv, *extra))]
         case "soak" | "interop" | "fuzz":
-            return [(pytest(target, "-m", target, "-o", "timeout=0", *extra),)]
+            return [pytest(target, "-m", target, "-o", "timeout=0", *extra)]
     raise SystemExit(f"steps.py: {target!r} is none of check, test, soak, interop, fuzz, terraform, localstack")
+
+
+def present() -> list[str]:
+    return [folder for folder in OF_ONE_PROCESS if any((ROOT / folder).rglob("test_*.py"))]
 
 
 def word(code: int) -> str:
@@ -125,50 +145,78 @@ def word(code: int) -> str:
     return {0: "passed", SKIPPED: "skipped"}.get(code, "FAILED")
 
 
-def run(step: Step, environment: Mapping[str, str], *, output: IO[bytes] | None) -> Result:
-    """What became of it. What it says goes to `output`, or at once to the reader."""
+def run(step: Step, environment: Mapping[str, str], *, keep: IO[bytes] | None) -> Result:
+    """What became of it. What it says goes to `keep`, or at once to the reader."""
     started = time.monotonic()
     last_failed = None if step.cache is None else step.cache / "v" / "cache" / "lastfailed"
     if last_failed is not None:
         last_failed.unlink(missing_ok=True)
-    code = subprocess.run(step.argv, cwd=ROOT, env=environment, stdout=output, stderr=output).returncode
+    output = keep or sys.stdout.buffer
+    code, passed = listen(step.argv, environment, output)
     again: tuple[str, ...] = ()
     if last_failed is not None and last_failed.exists():
         again = to_ask_again(code, list(json.loads(last_failed.read_text())))
     if again:
         alone = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *again)
-        code = subprocess.run(alone, cwd=ROOT, env=environment, stdout=output, stderr=output).returncode
-    return Result(name=step.name, code=code, seconds=time.monotonic() - started, asked_again=again)
+        code, more = listen(alone, environment, output)
+        passed += more
+    return Result(name=step.name, code=code, seconds=time.monotonic() - started, passed=passed, asked_again=again)
 
 
-def run_together(group: Sequence[Step], environment: Mapping[str, str]) -> list[Result]:
-    """Runs all of a group at once. The last one speaks while it runs, the others when it has ended."""
-    *earlier, last = group
-    with ThreadPoolExecutor() as threads, ExitStack() as stack:
-        kept = [(step, stack.enter_context(tempfile.TemporaryFile())) for step in earlier]
-        running = [threads.submit(run, step, environment, output=output) for step, output in kept]
-        print(f"--- {last.name}", flush=True)
-        end = run(last, environment, output=None)
-        results = [future.result() for future in running]
-        for step, output in kept:
+def listen(argv: Sequence[str], environment: Mapping[str, str], output: IO[bytes]) -> tuple[int, int]:
+    """The exit code of a command whose words go to `output`, and how many tests its last words call passed."""
+    end = b""
+    with subprocess.Popen(
+        argv, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0
+    ) as process:
+        assert process.stdout is not None
+        while said := process.stdout.read(1 << 16):
+            output.write(said)
+            output.flush()
+            end = (end + said)[-LAST_WORDS_BYTES:]
+    return process.returncode, passed_of(end.decode(errors="replace"))
+
+
+def passed_of(words: str) -> int:
+    """What pytest's last line says, or 0 where there is none."""
+    last_line = words.rstrip().rpartition("\n")[2]
+    found = re.search(r"\b(\d+) passed\b", last_line)
+    return int(found[1]) if found else 0
+
+
+def run_all(todo: Sequence[Step], environment: Mapping[str, str]) -> list[Result]:
+    """Runs each step. Those that give way speak when they have ended and nobody else speaks."""
+    with ThreadPoolExecutor(max_workers=1) as lane, ExitStack() as stack:
+        kept = [(step, stack.enter_context(tempfile.TemporaryFile())) for step in todo if step.gives_way]
+        beside = [lane.submit(run, step, environment, keep=output) for step, output in kept]
+        results = []
+        for step in todo:
+            if not step.gives_way:
+                print(f"--- {step.name}", flush=True)
+                results.append(run(step, environment, keep=None))
+        for (step, output), future in zip(kept, beside, strict=True):
+            results.append(future.result())
             output.seek(0)
             print(f"--- {step.name}\n{output.read().decode(errors='replace')}", end="", flush=True)
-    return [*results, end]
+    return results
 
 
 def main(argv: list[str]) -> int:
     target = argv[0] if argv else ""
+    started = time.monotonic()
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "spark")])}
     # Container images like to set it. Tests start hundreds of brokers: without bytecode each compiles all of it anew.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     if profile := {"check": "quick", "soak": "long"}.get(target):
         environment["TIERED_HYPOTHESIS_PROFILE"] = profile
-    results = [each for group in steps(target, argv[1:]) for each in run_together(group, environment)]
+    results = run_all(steps(target, argv[1:]), environment)
     print("\n--- summary")
     for each in results:
         print(f"{word(each.code):8}{each.name:24}{each.seconds:7.1f} s")
         for test in each.asked_again:
             print(f"        asked again by itself ({'one or more failed' if each.code else 'passed'}): {test}")
+    # A line as pytest's: the count that a reader sees at the end is that of all.
+    print(f"{sum(each.passed for each in results)} passed in {time.monotonic() - started:.0f} s")
     return 1 if any(word(each.code) == "FAILED" for each in results) else 0
 
 
