@@ -56,7 +56,10 @@ def brokers(cluster: Brokers) -> Brokers:
 
 
 class Stream(threading.Thread):
-    """One producer that writes a record after the other to partition 0, each once the last one was acknowledged."""
+    """One producer that writes a record after the other to partition 0, each once the last one was acknowledged.
+
+    Not as fast as it could: it is there to find pauses, and would take both cores from those whom it looks at.
+    """
 
     def __init__(self, brokers: Brokers, topic: str) -> None:
         super().__init__(daemon=True)
@@ -77,7 +80,7 @@ class Stream(threading.Thread):
     def _write(self) -> None:
         producer = self._brokers.producer(**{"linger.ms": 0})
         number, last_s = 0, time.monotonic()
-        while not self._ended.is_set():
+        while not self._ended.wait(0.01):
             value = b"%s-%06d" % (self._topic.encode(), number)
             self._told = []
             producer.produce(self._topic, value, partition=0, on_delivery=lambda error, _: self._told.append(error))
