@@ -378,4 +378,4 @@ class Groups(RuleBasedStateMachine):
 
 
 TestGroups = Groups.TestCase
-TestGroups.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestGroups.settings = settings(max_examples=settings().max_examples * 4, stateful_step_count=40, deadline=None)
