@@ -12,6 +12,7 @@ from typing import Any, Self
 from tiered.broker.parts import BrokerParts
 from tiered.cold.object_store import ObjectStore
 from tiered.config import BrokerSettings, ServeOptions
+from tiered.config.listeners import ListenerOptions
 from tiered.server.read_only import ReadOnlyServer
 
 NEVER_MS = "600000"
@@ -21,7 +22,10 @@ WAIT_S = 60.0
 class ReplicaThread:
     """A whole `ReadOnlyServer` on a thread of its own; its doors are on free loopback ports."""
 
-    def __init__(self, data: Path, store: ObjectStore, **settings: object) -> None:
+    def __init__(
+        self, data: Path, store: ObjectStore, *, listeners: tuple[ListenerOptions, ...] = (), **settings: object
+    ) -> None:
+        """Without `listeners` there is a plain one."""
         texts = {"tiered.read.replica.refresh.interval.ms": NEVER_MS}
         texts |= {name.replace("_", "."): str(value) for name, value in settings.items()}
         self._options = ServeOptions(
@@ -33,6 +37,7 @@ class ReplicaThread:
             rack="here",
             settings=BrokerSettings.of(texts),
             read_only=True,
+            named_listeners=listeners,
         )
         self._store = store
         self._ready: Future[None] = Future()

@@ -6,25 +6,29 @@ proved. Must never speak to a client: the doors do.
 
 from abc import ABC, abstractmethod
 from base64 import b64encode
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tiered.broker.credentials import ProvedPassword
 from tiered.broker.token_keys import TokenKeys
+from tiered.config import BrokerSettings, ServeOptions
 from tiered.config.listeners import is_loopback
 from tiered.errors import InvalidConfig
+from tiered.metrics import CountersState
 from tiered.rules.authorization import parse_super_users
 from tiered.rules.broker_principals import BrokerPrincipals
 from tiered.rules.principal import USER, Principal
 from tiered.rules.sasl import bearer, plain, scram, token
 from tiered.rules.sasl.failures import AuthenticationFailed, UnsupportedSaslMechanism
 from tiered.rules.sasl.mechanism import Mechanism, ScramMechanism
-from tiered.runtime import secret_bytes
+from tiered.runtime import Clock, secret_bytes
 
 if TYPE_CHECKING:
     from tiered.broker.broker import Broker
 
 NONCE_BYTES = 24
+InTurn = Callable[[Callable[[], token.TokenOwner]], Awaitable[token.TokenOwner]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +57,30 @@ class Conversation(ABC):
         """What is said to the client's next message. Raises AuthenticationFailed, and Throttled."""
 
 
+class Logins(Protocol):
+    """The ways to log in at one door: a broker's, or a read replica's."""
+
+    def begin(self, mechanism: str) -> Conversation:
+        """A login by this mechanism, which the listener takes. Raises UnsupportedSaslMechanism."""
+
+    async def by_password(self, user_name: str, password: str) -> Login:
+        """For logins that come with every request. Raises AuthenticationFailed, Throttled."""
+
+    async def by_token(self, text: str) -> Login:
+        """Whose token it is. Raises AuthenticationFailed, Throttled."""
+
+
+class Guarded(Protocol):
+    """What has a door, and asks who comes: a broker, or a read replica."""
+
+    settings: BrokerSettings
+    clock: Clock
+    counters: CountersState
+
+    @property
+    def authentication(self) -> Logins: ...
+
+
 class Authentication:
     """The ways to log in to one broker."""
 
@@ -60,27 +88,11 @@ class Authentication:
         """Raises InvalidConfig for principals that are none."""
         settings = broker.settings
         self._broker = broker
-        self._keys = TokenKeys(settings, broker.clock)
-        self._policy = token.TokenPolicy(
-            audiences=settings.sasl_oauthbearer_expected_audience,
-            issuer=settings.sasl_oauthbearer_expected_issuer or None,
-            scopes=settings.tiered_sasl_oauthbearer_required_scopes,
-            subject_claim=settings.sasl_oauthbearer_sub_claim_name,
-            scope_claim=settings.sasl_oauthbearer_scope_claim_name,
-            clock_skew_s=settings.sasl_oauthbearer_clock_skew_seconds,
-        )
-        self._takes_tokens = Mechanism.OAUTHBEARER in settings.sasl_enabled_mechanisms
+        self._tokens = TokenLogins(settings, broker.clock, broker.credentials.in_turn)
         among_brokers = broker.options.inter_broker
         name = settings.tiered_sasl_inter_broker_username
         own = f"{USER}:{name}" if name else ""
-        http_host, needs_tls = broker.options.http_host, settings.tiered_http_authentication != "none"
-        if needs_tls and not (
-            broker.options.http_tls or is_loopback(http_host) or settings.tiered_sasl_plain_without_tls
-        ):
-            raise InvalidConfig(
-                f"tiered.http.authentication=basic would have passwords cross the network in the clear: give --http "
-                f"https://{http_host}:{broker.options.http_port}, or say tiered.sasl.plain.without.tls=true"
-            )
+        check_http_logins(broker.options)
         self.tells_brokers = among_brokers.authenticates
         """Brokers prove to each other who they are."""
         others = frozenset((*parse_super_users(settings.super_users), *((own,) if own else ())))
@@ -99,7 +111,7 @@ class Authentication:
             case Mechanism.SCRAM_SHA_256 | Mechanism.SCRAM_SHA_512:
                 return _Scram(self._broker, ScramMechanism(mechanism))
             case Mechanism.OAUTHBEARER:
-                return _Bearer(self)
+                return self._tokens.begin(mechanism)
             case _:
                 raise UnsupportedSaslMechanism(f"{mechanism[:40]} is not served")
 
@@ -136,12 +148,57 @@ class Authentication:
 
     async def by_token(self, text: str) -> Login:
         """Whose token it is. Raises AuthenticationFailed, Throttled."""
+        return await self._tokens.by_token(text)
+
+
+class TokenLogins:
+    """The one way to log in that needs no users: brokers have it, and read replicas have nothing else."""
+
+    def __init__(self, settings: BrokerSettings, clock: Clock, in_turn: InTurn) -> None:
+        """`in_turn` gives what a call gives that checks a proof, in a thread of a few; it may raise Throttled."""
+        self._clock = clock
+        self._in_turn = in_turn
+        self._keys = TokenKeys(settings, clock)
+        self._policy = token.TokenPolicy(
+            audiences=settings.sasl_oauthbearer_expected_audience,
+            issuer=settings.sasl_oauthbearer_expected_issuer or None,
+            scopes=settings.tiered_sasl_oauthbearer_required_scopes,
+            subject_claim=settings.sasl_oauthbearer_sub_claim_name,
+            scope_claim=settings.sasl_oauthbearer_scope_claim_name,
+            clock_skew_s=settings.sasl_oauthbearer_clock_skew_seconds,
+        )
+        self._takes_tokens = Mechanism.OAUTHBEARER in settings.sasl_enabled_mechanisms
+
+    def begin(self, mechanism: str) -> Conversation:
+        """A login by this mechanism, which the listener takes."""
+        if mechanism != Mechanism.OAUTHBEARER:
+            raise UnsupportedSaslMechanism(f"{mechanism[:40]} is not served")
+        return _Bearer(self)
+
+    async def by_password(self, user_name: str, password: str) -> Login:
+        """Raises AuthenticationFailed: there is nobody who has one."""
+        del user_name, password
+        raise AuthenticationFailed("nobody has a password here: log in with a token (bearer)")
+
+    async def by_token(self, text: str) -> Login:
+        """Whose token it is. Raises AuthenticationFailed, Throttled."""
         if not self._takes_tokens:
             raise AuthenticationFailed("tokens are not taken here: OAUTHBEARER is not in sasl.enabled.mechanisms")
         keys = await self._keys.of(token.key_id(text))
-        now_s = self._broker.clock.now_ms() / 1000.0
-        owner = await self._broker.credentials.in_turn(lambda: token.token_owner(text, keys, self._policy, now_s=now_s))
+        now_s = self._clock.now_ms() / 1000.0
+        owner = await self._in_turn(lambda: token.token_owner(text, keys, self._policy, now_s=now_s))
         return Login(principal=Principal(USER, owner.name), ends_at_ms=owner.expires_at_s * 1000.0)
+
+
+def check_http_logins(options: ServeOptions) -> None:
+    """Returns when nothing secret of a login over HTTP crosses the network in the clear. Raises InvalidConfig."""
+    settings, host = options.settings, options.http_host
+    needs_tls = settings.tiered_http_authentication != "none"
+    if needs_tls and not (options.http_tls or is_loopback(host) or settings.tiered_sasl_plain_without_tls):
+        raise InvalidConfig(
+            f"tiered.http.authentication=basic would have passwords cross the network in the clear: give --http "
+            f"https://{host}:{options.http_port}, or say tiered.sasl.plain.without.tls=true"
+        )
 
 
 class _Plain(Conversation):
@@ -175,8 +232,8 @@ class _Scram(Conversation):
 
 
 class _Bearer(Conversation):
-    def __init__(self, authentication: Authentication) -> None:
-        self._authentication = authentication
+    def __init__(self, tokens: TokenLogins) -> None:
+        self._tokens = tokens
         self._refused: AuthenticationFailed | None = None
 
     async def hear(self, message: bytes) -> Said:
@@ -184,7 +241,7 @@ class _Bearer(Conversation):
             raise self._refused  # RFC 7628: the client has said that it has read the refusal.
         login = bearer.read_bearer(message)
         try:
-            found = await self._authentication.by_token(login.token)
+            found = await self._tokens.by_token(login.token)
             if login.authorization_id not in ("", found.principal.name):
                 raise AuthenticationFailed("the authorization id is not the token's owner: leave it empty")
         except AuthenticationFailed as error:

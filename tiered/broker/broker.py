@@ -100,8 +100,8 @@ class Broker:
         self.is_alone = parts.database is None and options.meta_url.startswith("sqlite")
         """Nobody else can have this catalogue: several brokers need PostgreSQL."""
         check_authentication(self.settings, options.listeners, options.inter_broker, is_alone=self.is_alone)
-        self.authentication = Authentication(self)
         self.credentials = Credentials(self)
+        self.authentication = Authentication(self)
         self.access = Access(self, self.settings)
         self.acls = Acls(self)
         self.audit = AuditLog(self)

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from tiered.broker.authentication import TokenLogins, check_http_logins
 from tiered.broker.data_folder import DataFolder
 from tiered.broker.parts import BrokerParts
 from tiered.broker.read_only.catalogue import BucketCatalogue
@@ -20,6 +21,7 @@ from tiered.cold.read_only_store import ReadOnlyStore
 from tiered.cold.reader import ColdReader
 from tiered.cold.timed_store import TimedStore
 from tiered.config import BrokerSettings, ServeOptions
+from tiered.config.authentication import check_authentication
 from tiered.config.listeners import ListenerOptions
 from tiered.errors import Corrupt, InvalidConfig, ObjectMissing, ReadOnly, StoreUnavailable, Throttled
 from tiered.file_slice import FileSlice
@@ -27,11 +29,14 @@ from tiered.hot import resident
 from tiered.metrics import CountersState
 from tiered.rules import read_plan
 from tiered.rules.cold_partition import ColdPartition
+from tiered.rules.sasl.mechanism import Mechanism
 from tiered.runtime import BlockingPool, Clock
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+MAX_LOGINS_WAITING = 500
+"""For the thread that checks their signatures; more are refused."""
 _READS = 2  # The second one with what the bucket says after the first has failed.
 
 
@@ -48,11 +53,13 @@ class ReadReplica:
             )
         asks_login = options.settings.tiered_http_authentication != "none"
         if asks_login or any(each.protocol.uses_sasl for each in options.listeners):
-            raise InvalidConfig(
-                "a read replica has no database, and so no users who could log in: ask for certificates instead "
-                "(SSL with ssl.client.auth=required, https with http.ssl.client.auth=required), without "
-                "tiered.http.authentication"
-            )
+            if options.settings.sasl_enabled_mechanisms != (Mechanism.OAUTHBEARER,):
+                raise InvalidConfig(
+                    "a read replica has no database, and so no users with passwords: let readers log in by tokens "
+                    "alone (sasl.enabled.mechanisms=OAUTHBEARER), or ask for certificates (ssl.client.auth=required)"
+                )
+            check_authentication(options.settings, options.listeners, options.inter_broker, is_alone=True)
+            check_http_logins(options)
         self.options = options
         self.clock = clock
         self.settings: BrokerSettings = options.settings
@@ -72,6 +79,8 @@ class ReadReplica:
         self._advertised: dict[str, tuple[str, int]] = {}
         self.disk = BlockingPool("disk", threads=self.settings.num_io_threads)
         self._downloads = BlockingPool("download", threads=self.settings.tiered_cold_read_concurrency)
+        self._proofs = BlockingPool("login", threads=1, max_waiting=MAX_LOGINS_WAITING)
+        self.authentication = TokenLogins(self.settings, clock, self._proofs.run)
         self._cache = ChunkCache(
             self.data.cache,
             max_bytes=self.settings.tiered_cache_bytes,
@@ -113,7 +122,7 @@ class ReadReplica:
         # First the store, so that requests to one that is away are not repeated any more.
         self.store.close()
         self.catalogue.close()
-        for pool in (self._downloads, self.disk, self.records):
+        for pool in (self._downloads, self.disk, self.records, self._proofs):
             pool.close()
         self.data.release()
 

@@ -4,20 +4,16 @@ from typing import Protocol
 
 from aiohttp import web
 
+from tiered.broker.authentication import Guarded
 from tiered.broker.broker import Broker
 from tiered.broker.read_only.replica import ReadReplica
-from tiered.config import BrokerSettings, ServeOptions
-from tiered.metrics import CountersState
-from tiered.runtime import Clock
+from tiered.config import ServeOptions
 
 
-class Service(Protocol):
+class Service(Guarded, Protocol):
     """What guards a door needs to know: of a broker as of a read replica."""
 
     options: ServeOptions
-    settings: BrokerSettings
-    clock: Clock
-    counters: CountersState
 
 
 SERVICE: web.AppKey[Service] = web.AppKey("service", Service)

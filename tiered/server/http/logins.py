@@ -11,12 +11,11 @@ import binascii
 
 from aiohttp import web
 
-from tiered.broker.authentication import Login
-from tiered.broker.broker import Broker
+from tiered.broker.authentication import Guarded, Login
 from tiered.errors import Throttled
 from tiered.rules.sasl.failures import AuthenticationFailed
 from tiered.server.http.failures import error_response
-from tiered.server.http.keys import BROKER, SERVICE
+from tiered.server.http.keys import SERVICE
 from tiered.server.http.rights import LOGIN, PRINCIPAL, Handler
 
 OPEN_PATHS = ("/healthz", "/readyz")
@@ -33,9 +32,7 @@ async def logged_in(request: web.Request, handler: Handler) -> web.StreamRespons
     is_asked = request.app[SERVICE].settings.tiered_http_authentication != "none"
     if not is_asked or PRINCIPAL in request or request.path in OPEN_PATHS:
         return await handler(request)
-    if BROKER not in request.app:
-        return error_response(401, "a read replica has no database, and so no users: show it a certificate over https")
-    broker = request.app[BROKER]
+    broker = request.app[SERVICE]
     try:
         login = await _login(broker, request.headers.get("Authorization", ""))
     except Throttled as error:
@@ -48,7 +45,7 @@ async def logged_in(request: web.Request, handler: Handler) -> web.StreamRespons
     return await handler(request)
 
 
-async def _login(broker: Broker, header: str) -> Login:
+async def _login(broker: Guarded, header: str) -> Login:
     scheme, _, given = header.partition(" ")
     match scheme.lower():
         case "basic":
@@ -70,7 +67,7 @@ def _name_and_password(given: str) -> tuple[str, str]:
     return name, password
 
 
-async def _refused(request: web.Request, broker: Broker, why: AuthenticationFailed) -> web.Response:
+async def _refused(request: web.Request, broker: Guarded, why: AuthenticationFailed) -> web.Response:
     waiting = request.app[WAITING]
     if "Authorization" in request.headers:  # A browser's first request is no failed login.
         broker.counters.logins["failed"] += 1

@@ -1,16 +1,19 @@
 """SaslHandshake (key 17), versions 0 to 1, and SaslAuthenticate (key 36), versions 0 to 2 (KIP-43, KIP-152, KIP-368).
 
-Version 0 of the handshake, after which bytes follow without frames, is advertised for old clients that ask for it and
-refused: clients since 2017 use version 1. A login that fails is told so after a moment, and its connection is closed,
-as is one that asks for a mechanism that is not enabled. A connection that has logged in may do so again at any time, by
-the same mechanism and as the same principal; the answer says for how long that is good.
+Version 0 of the handshake, after which tokens follow without headers, is advertised because librdkafka takes its
+absence for a broker without SASL, and answered with UNSUPPORTED_VERSION: clients since 2017 can use version 1. A login
+that fails is told so after a moment, and its connection is closed, as is one that asks for a mechanism that is not
+enabled. A connection that has logged in may do so again at any time, by the same mechanism and as the same principal;
+the answer says for how long that is good.
 """
 
 import asyncio
 from typing import Any
 
-from tiered.errors import TieredError
+from tiered.broker.authentication import Guarded
+from tiered.errors import TieredError, UnsupportedVersion
 from tiered.rules.sasl.failures import AuthenticationFailed, IllegalSaslState, UnsupportedSaslMechanism
+from tiered.server.kafka.connection import Connection
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, error_code
 from tiered.server.kafka.sasl_session import SaslSession
@@ -19,29 +22,40 @@ MAX_MECHANISM = 255
 
 
 async def handshake(context: Context, request: Any, reply: Any) -> Any:
-    broker, connection = context.broker, context.connection
+    return shaken(context.broker, context.connection, context.api_version, request, reply)
+
+
+async def authenticate(context: Context, request: Any, reply: Any) -> Any:
+    return await heard(context.broker, context.connection, request, reply)
+
+
+def shaken(broker: Guarded, connection: Connection, version: int, request: Any, reply: Any) -> Any:
+    """The answer to a SaslHandshake at a broker or a read replica."""
     mechanisms = broker.settings.mechanisms_of(connection.listener)
     session = connection.sasl
     code = NONE
     try:
         if session is None:
             raise IllegalSaslState("this listener asks nobody who they are by SASL")
+        if version == 0:
+            raise UnsupportedVersion("its client speaks version 0 of SaslHandshake; let it use 1, as since Kafka 1.0")
         if request.mechanism not in mechanisms:
             raise UnsupportedSaslMechanism(f"{request.mechanism[:MAX_MECHANISM]} is not enabled here")
         session.begin(request.mechanism, broker.authentication.begin(request.mechanism))
     except TieredError as error:
         code = error_code(error)
         if session is not None:
-            session.end()
+            session.fail(error)
     return reply.SaslHandshakeResponse(error_code=code, mechanisms=list(mechanisms))
 
 
-async def authenticate(context: Context, request: Any, reply: Any) -> Any:
-    broker, session = context.broker, context.connection.sasl
+async def heard(broker: Guarded, connection: Connection, request: Any, reply: Any) -> Any:
+    """The answer to a SaslAuthenticate there."""
+    session = connection.sasl
     try:
         if session is None:
             raise IllegalSaslState("this listener asks nobody who they are by SASL")
-        answer, lifetime_ms = await _said(context, session, request.auth_bytes)
+        answer, lifetime_ms = await _said(broker, session, request.auth_bytes)
     except TieredError as error:
         if session is not None:
             broker.counters.logins["failed"] += 1
@@ -55,14 +69,14 @@ async def authenticate(context: Context, request: Any, reply: Any) -> Any:
     )
 
 
-async def _said(context: Context, session: SaslSession, message: bytes) -> tuple[bytes, int]:
+async def _said(broker: Guarded, session: SaslSession, message: bytes) -> tuple[bytes, int]:
     said = await session.conversation.hear(message)
     if said.login is None:
         return said.answer, 0
-    lifetime_ms = session.open(said.login, now_ms=context.broker.clock.now_ms())
-    context.broker.counters.logins["succeeded"] += 1
+    lifetime_ms = session.open(said.login, now_ms=broker.clock.now_ms())
+    broker.counters.logins["succeeded"] += 1
     return said.answer, lifetime_ms
 
 
-HANDSHAKE_API = Api(key=17, name="SaslHandshake", min_version=0, max_version=1, refuse_below=1, handle=handshake)
+HANDSHAKE_API = Api(key=17, name="SaslHandshake", min_version=0, max_version=1, handle=handshake)
 AUTHENTICATE_API = Api(key=36, name="SaslAuthenticate", min_version=0, max_version=2, handle=authenticate)

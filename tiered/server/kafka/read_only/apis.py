@@ -31,6 +31,7 @@ from tiered.server.kafka.api import (
     offset_delete,
     offset_fetch,
     produce,
+    sasl,
     sync_group,
     unregister_broker,
 )
@@ -48,6 +49,8 @@ _SERVED: tuple[ReadApi, ...] = (
     ReadApi(of=offset_fetch.API, handle=reads.offset_fetch),
     ReadApi(of=list_groups.API, handle=reads.list_groups),
     ReadApi(of=list_partition_reassignments.API, handle=reads.list_partition_reassignments),
+    ReadApi(of=sasl.HANDSHAKE_API, handle=reads.sasl_handshake),
+    ReadApi(of=sasl.AUTHENTICATE_API, handle=reads.sasl_authenticate),
     ReadApi(of=produce.API, raw=refusals.produce),
     ReadApi(of=init_producer_id.API, handle=refusals.init_producer_id),
     ReadApi(of=delete_records.API, handle=refusals.delete_records),

@@ -15,6 +15,7 @@ from tiered.config import ConfigEntry, describe_broker, describe_topic
 from tiered.errors import InvalidRequest, LogDirFailed, TieredError, UnsupportedVersion
 from tiered.formats.checkpoint import TopicEntry
 from tiered.ids import NO_TOPIC_ID
+from tiered.server.kafka.api import sasl
 from tiered.server.kafka.api.describe_cluster import BROKERS
 from tiered.server.kafka.api.describe_configs import BROKER, MAX_ENTRIES, TOPIC, described
 from tiered.server.kafka.api.find_coordinator import GROUP
@@ -210,6 +211,17 @@ def _entries(context: ReadContext, resource_type: int, resource_name: str) -> Se
     if resource_type == BROKER and resource_name in ("", str(replica.broker_id)):
         return describe_broker(replica.settings) if resource_name else ()
     raise InvalidRequest("a read replica knows the configs of topics (2) and its own settings (4)")
+
+
+# Who asks
+
+
+async def sasl_handshake(context: ReadContext, request: Any, reply: Any) -> Any:
+    return sasl.shaken(context.replica, context.connection, context.api_version, request, reply)
+
+
+async def sasl_authenticate(context: ReadContext, request: Any, reply: Any) -> Any:
+    return await sasl.heard(context.replica, context.connection, request, reply)
 
 
 # Groups, of which there are none
