@@ -177,6 +177,12 @@ def test_large_batches_that_are_recompressed_keep_their_order_and_their_own_erro
         assert record_batch.read_header(untouched).compression == Compression.NONE
 
 
+def claiming(count: int, compression: Compression) -> bytes:
+    """A batch of one record that says it has so many."""
+    said = patched(batch(compression=compression), 23, struct.pack(">i", count - 1))
+    return patched(said, 57, struct.pack(">i", count))
+
+
 @pytest.mark.parametrize(
     ("name", "data", "code"),
     [
@@ -189,6 +195,8 @@ def test_large_batches_that_are_recompressed_keep_their_order_and_their_own_erro
         ("transactional batch", batch(transactional=True, producer_id=1, producer_epoch=0, base_sequence=0), 48),
         ("count too large", patched(batch([b"a", b"b"]), 57, struct.pack(">i", 3)), 87),
         ("count zero", patched(batch(), 57, struct.pack(">i", 0)), 87),
+        ("a count beyond its bytes", claiming(2**31 - 1, Compression.NONE), 87),
+        ("a count beyond what may be unfolded", claiming(2**31 - 1, Compression.GZIP), 87),
         ("negative last offset delta", patched(batch(), 23, struct.pack(">i", -1)), 87),
         ("unknown codec", patched(batch(), 21, struct.pack(">h", 5)), 76),
         ("wrong crc", batch()[:-1] + b"\xff", 2),

@@ -12,7 +12,8 @@ from tiered.errors import (
     UnsupportedCompression,
 )
 from tiered.formats import batch_filter, record_batch
-from tiered.formats.record_batch import BatchHeader, Compression
+from tiered.formats.record import MIN_RECORD_BYTES
+from tiered.formats.record_batch import DEFAULT_MAX_DECOMPRESSED_BYTES, BatchHeader, Compression
 
 _ZSTD = int(Compression.ZSTD)
 _CODES = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -41,6 +42,10 @@ def _check_shape(header: BatchHeader, size_bytes: int, config: TopicConfig, name
         )
     if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
         raise InvalidRecord(f"{name}: the batch's record count contradicts its last offset delta")
+    # A batch that claims millions of records takes their offsets, and has readers ask for them for ever.
+    body_bytes = DEFAULT_MAX_DECOMPRESSED_BYTES if header.compression else size_bytes - record_batch.HEADER_BYTES
+    if header.record_count > body_bytes // MIN_RECORD_BYTES:
+        raise InvalidRecord(f"{name}: {header.record_count} records do not fit into a batch of {size_bytes} bytes")
     if header.is_control:
         raise InvalidRecord(f"{name}: clients may not write control batches")
     if header.is_transactional:

@@ -16,7 +16,7 @@ from tiered.errors import TieredError
 from tiered.file_slice import FileSlice
 from tiered.rules.principal import ANONYMOUS, Principal
 from tiered.server.kafka.buffers import BufferPool
-from tiered.server.kafka.frame_handler import FrameHandler
+from tiered.server.kafka.frame_handler import FrameHandler, Held
 from tiered.server.kafka.outbox import Outbox, Parts
 from tiered.server.kafka.receive_buffer import EARNEST_BYTES, LOW_WATER_BYTES, RECEIVE_BYTES, ReceiveBuffer, length_at
 from tiered.server.kafka.requests import Requests
@@ -55,6 +55,7 @@ class Connection(ReceiveBuffer):
         "client_software",
         "closed",
         "gathers_until_ms",
+        "has_produced",
         "host",
         "is_broker",
         "last_active_ms",
@@ -94,6 +95,8 @@ class Connection(ReceiveBuffer):
         self.client_software = ""
         self.gathers_until_ms = 0.0
         """A follower that asks before is answered a little later: see `follower_fetch`."""
+        self.has_produced = False
+        """Its first Produce was looked at: whether its client has to rest before that."""
         self.host = host
         self.is_broker = False
         """A follower fetches here: it has no quota."""
@@ -260,7 +263,10 @@ class Connection(ReceiveBuffer):
         answer = self._handler.handle(self, buffer, position, end)
         if answer is None:
             return
-        if isinstance(answer, list) and not self._requests.waiting:
+        if answer is Held.BACK:
+            assert self._muted is not None
+            self._start = position - 4
+        elif isinstance(answer, list) and not self._requests.waiting:
             self.send(answer)
         else:
             self._requests.take(answer)

@@ -14,7 +14,7 @@ from tiered.broker.broker import Broker
 from tiered.errors import MalformedRequest, Throttled, UnsupportedVersion
 from tiered.server.kafka import audited, throttling
 from tiered.server.kafka.connection import Connection
-from tiered.server.kafka.frame_handler import Answer, Overlapping
+from tiered.server.kafka.frame_handler import Handled, Overlapping
 from tiered.server.kafka.outbox import Parts
 from tiered.wire import frames, messages
 
@@ -59,7 +59,7 @@ class Later(NamedTuple):
     reply: Callable[[], Awaitable[Any]]
 
 
-RawHandler = Callable[[RawRequest], Answer]
+RawHandler = Callable[[RawRequest], Handled]
 MessageHandler = Callable[[Context, Any, Any], Awaitable[Any]]
 
 
@@ -91,7 +91,7 @@ class Dispatch:
         self._large_turns = asyncio.Semaphore(LARGE_AT_ONCE)
         self._large_bytes = 0
 
-    def handle(self, connection: Connection, buffer: memoryview, position: int, end: int) -> Answer:
+    def handle(self, connection: Connection, buffer: memoryview, position: int, end: int) -> Handled:
         """The answer to one frame's request; see `connection.FrameHandler`.
 
         Raises MalformedRequest and UnsupportedVersion for what ends the connection.
@@ -116,7 +116,7 @@ class Dispatch:
 
     def _handle_timed(
         self, api: Api, context: Context, buffer: memoryview, header: frames.RequestHeader, end: int
-    ) -> Answer:
+    ) -> Handled:
         """Counts the time that the request takes of everybody's event loop; waits are not among it."""
         broker, connection = self._broker, context.connection
         context = context._replace(throttle_ms=throttling.request_rest_ms(broker, connection))
@@ -127,7 +127,9 @@ class Dispatch:
             throttling.used(broker, connection, started_ms)
         return throttling.Timed(broker, connection, answer) if asyncio.iscoroutine(answer) else answer
 
-    def _handle(self, api: Api, context: Context, buffer: memoryview, header: frames.RequestHeader, end: int) -> Answer:
+    def _handle(
+        self, api: Api, context: Context, buffer: memoryview, header: frames.RequestHeader, end: int
+    ) -> Handled:
         version = context.api_version
         if api.raw is not None:
             return api.raw(RawRequest(context, buffer, header.body_position, end, header.correlation_id))

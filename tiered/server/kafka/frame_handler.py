@@ -6,6 +6,7 @@ Owns the shape alone; the listener implements it.
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
+from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tiered.server.kafka.outbox import Parts
@@ -57,6 +58,15 @@ What the coroutine gives may be Overlapping: then it held them up for its first 
 """
 
 
+class Held(Enum):
+    """No answer, and nothing was done: the frame is handed over once more."""
+
+    BACK = "its client rests first; the connection is muted already"
+
+
+Handled = Answer | Held
+
+
 class FrameHandler(Protocol):
     """What a connection hands its frames to. Implemented by dispatch."""
 
@@ -68,8 +78,8 @@ class FrameHandler(Protocol):
     unsent_bytes: int
     """Bytes of answers in memory that clients have not taken; connections keep the count."""
 
-    def handle(self, connection: "Connection", buffer: memoryview, position: int, end: int) -> Answer:
-        """The answer, now or later.
+    def handle(self, connection: "Connection", buffer: memoryview, position: int, end: int) -> Handled:
+        """The answer, now or later; or Held.BACK.
 
         The coroutine must not touch `buffer`. Raises TieredError when the connection must end.
         """

@@ -27,7 +27,7 @@ from tiered.server.kafka.admission import Admission, RateOf
 from tiered.server.kafka.buffers import BufferPool
 from tiered.server.kafka.complaints import Complaints
 from tiered.server.kafka.connection import Connection
-from tiered.server.kafka.frame_handler import Answer
+from tiered.server.kafka.frame_handler import Handled
 from tiered.server.kafka.receive_buffer import HARMLESS_BYTES
 from tiered.server.kafka.sasl_session import SaslSession
 from tiered.server.kafka.tls_door import TlsDoor, watched
@@ -56,7 +56,7 @@ _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 class Dispatches(Protocol):
     """What knows the meaning of frames: a broker's dispatch, or a read replica's."""
 
-    def handle(self, connection: Connection, buffer: memoryview, position: int, end: int) -> Answer:
+    def handle(self, connection: Connection, buffer: memoryview, position: int, end: int) -> Handled:
         """See `FrameHandler`."""
 
 
@@ -162,7 +162,7 @@ class KafkaListener:
 
     # connection.FrameHandler
 
-    def handle(self, connection: Connection, buffer: memoryview, position: int, end: int) -> Answer:
+    def handle(self, connection: Connection, buffer: memoryview, position: int, end: int) -> Handled:
         if connection.sasl is not None:
             # Here, so that no table of APIs can forget it.
             connection.sasl.check(int.from_bytes(buffer[position : min(end, position + 2)], "big", signed=True))

@@ -44,6 +44,16 @@ def throttle(broker: "Broker", connection: "Connection", quota: QuotaKey, rest_m
 # Bytes
 
 
+def begins_in_debt(context: "Context") -> bool:
+    """Whether a connection's first Produce has to wait: who owes time cannot have it back by connecting anew."""
+    broker, connection = context.broker, context.connection
+    buckets = buckets_of(broker, connection)
+    if buckets is None or buckets.produce is None:
+        return False
+    rest_ms = buckets.produce.rest_ms(broker.clock.monotonic_ms())
+    return throttle(broker, connection, QuotaKey.PRODUCER_BYTE_RATE, rest_ms) > 0
+
+
 def produced(context: "Context", size_bytes: int) -> int:
     """Counts a Produce request; its throttle time."""
     broker, connection = context.broker, context.connection

@@ -35,7 +35,7 @@ from tiered.server.kafka import throttling
 from tiered.server.kafka.authorize import refusal, rights_of, topic_refusal
 from tiered.server.kafka.dispatch import Api, RawRequest, framed, in_turns
 from tiered.server.kafka.error_mapping import error_code
-from tiered.server.kafka.frame_handler import Answer, Overlapping, Waiting
+from tiered.server.kafka.frame_handler import Handled, Held, Overlapping, Waiting
 from tiered.server.kafka.leader_hints import CODES, LeaderHints
 from tiered.server.kafka.outbox import Parts
 from tiered.wire import produce
@@ -63,9 +63,13 @@ _NONE_FAILED: Mapping[int, TieredError] = MappingProxyType({})
 Wait = tuple[Partition, Appended, list[PartitionResult], int]
 
 
-def handle(request: RawRequest) -> Answer:
+def handle(request: RawRequest) -> Handled:
     """The answer: at once where nothing has to wait for disk or followers, nor for a batch to be compressed anew."""
     context = request.context
+    if context.broker.client_quotas.limits_produce and not context.connection.has_produced:
+        context.connection.has_produced = True
+        if throttling.begins_in_debt(context):
+            return Held.BACK
     asked = produce.decode_produce_request(request.buffer, request.position, request.end, context.api_version)
     count = sum(len(topic.partitions) for topic in asked.topics)
     if count > MAX_PARTITIONS:
