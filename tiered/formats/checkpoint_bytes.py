@@ -6,6 +6,7 @@ Owns the form, the bound on its size and the check of its hash. Never knows what
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -15,6 +16,8 @@ from tiered.formats.json_fields import Fields
 MAX_CHECKPOINT_BYTES: Final = 16 << 20
 """Larger ones are refused unread: a page of 1,000 segments has 0.7 MB, a cluster of 10,000 topics 5 MB.
 Hostile JSON can take up to about 20 times its bytes while it is parsed."""
+_SURROGATE: Final = re.compile(rb"\\ud[89a-f]")
+"""In canonical form, of a pair or alone: rare enough to look twice."""
 
 
 def encode_members(format_name: str, members: dict[str, Any]) -> bytes:
@@ -42,12 +45,23 @@ def read_members(data: bytes | bytearray | memoryview, format_name: str) -> Fiel
         raise CorruptObject(message)
     stored = members.pop("sha256", None)
     try:
-        computed = hashlib.sha256(canonical(members)).hexdigest()
+        form = canonical(members)
     except (ValueError, RecursionError) as error:
         raise CorruptObject(f"a checkpoint has no canonical form: {error}") from None
-    if stored != computed:
+    if stored != hashlib.sha256(form).hexdigest():
         raise CorruptObject("a checkpoint's sha256 is not that of its content: it is altered or cut off")
+    if _SURROGATE.search(form) and not _is_text(members):
+        raise CorruptObject("a checkpoint has half of a surrogate pair, which no text has and no database takes")
     return Fields({**members, "sha256": stored})
+
+
+def _is_text(members: Mapping[str, Any]) -> bool:
+    """Whether every character of them is one. JSON can escape halves of a pair, which nothing else can encode."""
+    try:
+        json.dumps(members, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def canonical(members: Mapping[str, Any]) -> bytes:

@@ -112,6 +112,16 @@ def test_what_is_no_checkpoint_is_refused(data: bytes) -> None:
             decode(data)
 
 
+def test_half_of_a_surrogate_pair_is_refused_and_a_whole_one_is_read() -> None:
+    for name, is_whole in (("\U0001f600", True), ("\ud800", False), ("x\udfff", False)):
+        data = checkpoint_bytes.encode_members("tiered.some/1", {"name": name})
+        if is_whole:
+            assert checkpoint_bytes.read_members(data, "tiered.some/1").text("name", max_chars=9) == name
+        else:
+            with pytest.raises(CorruptObject, match="surrogate"):
+                checkpoint_bytes.read_members(data, "tiered.some/1")
+
+
 def test_one_kind_is_not_read_as_another() -> None:
     for decode, _ in EACH:
         for its_own, data in EACH:
