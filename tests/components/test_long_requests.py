@@ -3,13 +3,20 @@
 import struct
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
 from tests.components.batches import batch, patched
+from tests.components.guarded_broker import GuardedBroker, allow
 from tests.components.test_hostile_clients import MIB, bystander
 from tests.components.test_wire_produce import create
-from tiered.wire import fetch, produce
+from tiered.rules.acl import Operation, ResourceType
+from tiered.rules.principal import ANONYMOUS
+from tiered.wire import fetch, messages, produce
+
+CONSUMER_GROUP_HEARTBEAT = 68
+INVALID_REQUEST = 42
 
 
 def test_a_fetch_of_as_many_partitions_as_can_be_is_answered_in_turns(broker: BrokerProcess) -> None:
@@ -62,3 +69,23 @@ def test_producers_that_clients_make_up_are_forgotten_and_those_of_other_topics_
         assert connection.produce("flooded", made_up[-1]).base_offset == 999
         assert connection.produce("flooded", made_up[0]).base_offset == 1000, "it is not known any more"
     assert "901 idempotent" in process.log()
+
+
+def test_a_heartbeat_with_too_many_topics_is_refused_before_rights_are_asked_for_each(tmp_path: Path) -> None:
+    with GuardedBroker(tmp_path / "data") as guarded, RawConnection(guarded) as connection:
+        guarded.rules([allow("READ", "GROUP", "g"), allow("DESCRIBE", "TOPIC", "t-", pattern_type="PREFIXED")])
+        make = messages.request(CONSUMER_GROUP_HEARTBEAT, 0)
+
+        def beat(count: int) -> tuple[int, int]:
+            """The error code, and how many decisions about rights were new."""
+            request = make.ConsumerGroupHeartbeatRequest(
+                group_id="g", member_id="", member_epoch=0, instance_id=None, rack_id=None, rebalance_timeout=1000,
+                subscribed_topic_names=[f"t-{number}" for number in range(count)], subscribed_topic_regex=None,
+                server_assignor=None, topic_partitions=[],
+            )  # fmt: skip
+            code = connection.ask(CONSUMER_GROUP_HEARTBEAT, 0, request).error_code
+            rights = guarded.broker.access.rights(ANONYMOUS, "127.0.0.1")
+            return code, len(rights.by_name(Operation.DESCRIBE, ResourceType.TOPIC))
+
+        assert beat(10_001) == (INVALID_REQUEST, 0)
+        assert beat(3) == (0, 3)

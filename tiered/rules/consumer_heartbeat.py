@@ -55,6 +55,12 @@ class HeartbeatAnswer:
     assignment: Partitions | None = None
 
 
+def check_count(topics: int) -> None:
+    """Returns when a member may subscribe to so many by name. Raises InvalidRequest."""
+    if topics > MAX_TOPICS:
+        raise InvalidRequest(f"a member subscribes to {MAX_TOPICS} topics by name at most; use a pattern")
+
+
 def check(heartbeat: Heartbeat) -> None:
     """Raises InvalidRequest, or UnsupportedAssignor, for what can never be right."""
     epoch = heartbeat.epoch
@@ -71,8 +77,8 @@ def check(heartbeat: Heartbeat) -> None:
             raise InvalidRequest(f"the {what} has 1 to {MAX_NAME_CHARS} characters; null means none")
     if epoch == LEAVE_FOR_A_WHILE and heartbeat.instance_id is None:
         raise InvalidRequest("only static members leave with epoch -2; send the instance id, or leave with epoch -1")
-    if heartbeat.topics is not None and len(heartbeat.topics) > MAX_TOPICS:
-        raise InvalidRequest(f"a member subscribes to {MAX_TOPICS} topics by name at most; use a pattern")
+    if heartbeat.topics is not None:
+        check_count(len(heartbeat.topics))
     if epoch == JOIN:
         _check_join(heartbeat)
     if heartbeat.assignor is not None:

@@ -13,11 +13,11 @@ from tiered.errors import InvalidRequest, TieredError
 from tiered.ids import NO_TOPIC_ID, TopicId
 from tiered.rules.acl import Operation
 from tiered.rules.assignors import Partitions
-from tiered.rules.consumer_heartbeat import Heartbeat
+from tiered.rules.consumer_heartbeat import Heartbeat, check_count
 from tiered.rules.consumer_member import JOIN
 from tiered.runtime import new_uuid
 from tiered.server.kafka.authorize import require_group, require_topic
-from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 FIRST_VERSION_WITH_PATTERNS = 1
@@ -28,7 +28,8 @@ MAX_PARTITIONS = 100_000
 async def handle(context: Context, request: Any, reply: Any) -> Any:
     try:
         require_group(context, Operation.READ, request.group_id)
-        for name in request.subscribed_topic_names or ():
+        check_count(len(request.subscribed_topic_names or ()))  # Before the rights are asked for each of them.
+        async for name in in_turns(request.subscribed_topic_names or ()):
             require_topic(context, Operation.DESCRIBE, name)
         answer = await context.broker.groups.consumer.heartbeat(_heartbeat(context, request))
     except TieredError as error:
@@ -82,7 +83,7 @@ def _heartbeat(context: Context, request: Any) -> Heartbeat:
 
 
 def _partitions(named: Any) -> Partitions:
-    if sum(len(topic.partitions) for topic in named) > MAX_PARTITIONS:
+    if sum(max(1, len(topic.partitions)) for topic in named) > MAX_PARTITIONS:
         raise InvalidRequest(f"a member names {MAX_PARTITIONS} partitions at most")
     found: dict[TopicId, set[int]] = {}
     for topic in named:
