@@ -56,6 +56,12 @@ def test_a_login_that_is_wanted_is_said_with_what_gives_it(
     assert "is the broker running" not in told
 
 
+def test_doctor_says_it_too(one: LocalCluster, properties: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    del properties
+    assert main(["doctor", "-b", one.bootstrap_at("ASKS"), "--only", "broker"]) == 1
+    assert "wants a login, by SCRAM-SHA-256 or SCRAM-SHA-512" in capsys.readouterr().out
+
+
 def test_a_login_that_is_wanted_over_tls_is_said_too(
     one: LocalCluster, authority: Authority, properties: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from tiered.cli.doctor.findings import Finding, Situation, fail, ok, warn
 from tiered.cli.kafka_errors import reason
 from tiered.cli.output import counted, in_bytes
+from tiered.cli.wrong_port import wanted_login
 from tiered.config.tls import ListenerTls
 from tiered.errors import Corrupt, InvalidConfig, Retriable, TieredError
 from tiered.formats.record_batch import Record, encode_batch, exact_batches, records
@@ -58,6 +59,8 @@ async def _ask(bootstrap: str, security: PeerSecurity, *, must_run: bool, may_wr
         try:
             described = await _metadata(cluster, addresses)
         except Retriable as error:
+            if not security.security.protocol.uses_sasl and (wanted := await wanted_login(addresses, security)):
+                return [fail("kafka", wanted, "Or name a listener that wants none with --bootstrap.")]
             if must_run or not isinstance(error, ConnectionLost):
                 return [fail("kafka", f"{bootstrap} does not answer: {error}", "Start it, or correct --bootstrap.")]
             return [ok("kafka", f"no broker runs at {bootstrap}", running=False)]
