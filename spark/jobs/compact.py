@@ -25,6 +25,7 @@ from tiered.broker.committed_rows import committed_segment
 from tiered.cli.arguments import Parser, positive
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
 from tiered.cli.main import ended
+from tiered.cli.meta_password import meta_url, password_argument
 from tiered.cli.output import counted, print_json
 from tiered.cli.progress import long_work
 from tiered.meta.engine import Database
@@ -48,6 +49,7 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--store", metavar="URL", required=True, help="the object store, as executors see it")
     parser.add_argument("--meta", metavar="URL", required=True, help="the SQL catalogue, as for `tiered serve --meta`")
+    password_argument(parser)
     parser.add_argument("-t", "--topic", metavar="TOPIC", action="append", help="this topic alone; may be repeated")
     parser.add_argument(
         "--all", action="store_true", dest="everything",
@@ -69,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(arguments: argparse.Namespace) -> int:
     clock = SystemClock()
     started_ms = clock.monotonic_ms()
-    database = Database.open(arguments.meta)
+    database = Database.open(meta_url(arguments))
     try:
         job = ColdCompaction(database, store_of(arguments.store))
         found = job.look(arguments.topic)

@@ -31,6 +31,7 @@ from pyspark_tiered.value_schema import ValueFormat, ValueSchema
 from tiered.cli.arguments import Parser
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.main import ended
+from tiered.cli.meta_password import meta_url, password_argument
 from tiered.cli.output import counted, print_json
 from tiered.cli.progress import long_work
 from tiered.runtime import SystemClock
@@ -72,6 +73,7 @@ def build_parser() -> Parser:
     source_arguments(parser)
     table = parser.add_argument_group("where to")
     table.add_argument("--meta", metavar="URL", required=True, help="the SQL catalogue, as for `tiered serve --meta`")
+    password_argument(table)
     table.add_argument("--warehouse", metavar="URL", required=True, help="where new tables go: s3://… or file:///…")
     table.add_argument("--catalog-name", metavar="NAME", default="tiered", help="the Iceberg catalogue's name (tiered)")
     table.add_argument("--table", metavar="SPACE.NAME", required=True, help=f"bad rows go to SPACE.NAME{BAD_SUFFIX}")
@@ -96,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
     schema = _schema_of(arguments)
     clock = SystemClock()
     started_ms = clock.monotonic_ms()
-    catalog = iceberg_table.open_catalog(arguments.meta, arguments.warehouse, name=arguments.catalog_name)
+    catalog = iceberg_table.open_catalog(meta_url(arguments), arguments.warehouse, name=arguments.catalog_name)
     period = None if arguments.partition_by == "none" else arguments.partition_by
     table = iceberg_table.open_table(catalog, arguments.table, fields_of(schema), period=period)
     bad = None

@@ -79,7 +79,8 @@ module "spark" {
     writer  = module.storage.policy_arns["writer"]
     deleter = module.storage.policy_arns["deleter"]
   }
-  artifacts     = var.spark.artifacts
-  release_label = var.spark.release_label
-  meta_url      = "postgresql://${module.database.username}@${module.database.host}:${module.database.port}/${module.database.database}?sslmode=verify-full"
+  artifacts       = var.spark.artifacts
+  release_label   = var.spark.release_label
+  meta_url        = "postgresql://${module.database.username}@${module.database.host}:${module.database.port}/${module.database.database}?sslmode=verify-full&sslrootcert=./environment/database-ca.pem"
+  meta_secret_arn = module.database.secret_arn
 }

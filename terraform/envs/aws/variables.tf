@@ -92,7 +92,7 @@ variable "database" {
 
 variable "spark" {
   description = "Where Spark's jobs and their environment are, s3://BUCKET/PREFIX; null: no Spark."
-  type        = object({ artifacts = string, release_label = optional(string, "emr-spark-8.0") })
+  type        = object({ artifacts = string, release_label = optional(string, "emr-spark-8.0.0") })
   default     = null
 }
 

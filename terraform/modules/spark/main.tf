@@ -13,12 +13,14 @@ locals {
     "--conf spark.emr-serverless.driverEnv.PYSPARK_PYTHON=./environment/bin/python",
     "--conf spark.executorEnv.PYSPARK_PYTHON=./environment/bin/python",
   ])
+  # Where the password is, and never the password: whoever may see a job sees its arguments.
+  catalogue = ["--meta", var.meta_url, "--meta-password", "aws-secret:${var.meta_secret_arn}"]
   # The arguments that are always the same; the rest is the caller's (docs/spark-jobs.md).
   jobs = {
     verify  = { role = "reader", arguments = [local.store, "--json"] }
     replay  = { role = "reader", arguments = ["--store", local.store] }
-    export  = { role = "reader", arguments = ["--store", local.store, "--meta", var.meta_url] }
-    compact = { role = "rewriter", arguments = ["--store", local.store, "--meta", var.meta_url] }
+    export  = { role = "reader", arguments = concat(["--store", local.store], local.catalogue) }
+    compact = { role = "rewriter", arguments = concat(["--store", local.store], local.catalogue) }
   }
   roles = {
     reader   = ["reader"]
@@ -93,4 +95,28 @@ resource "aws_iam_role_policy" "artifacts" {
   name     = "artifacts"
   role     = aws_iam_role.job[each.key].id
   policy   = data.aws_iam_policy_document.artifacts.json
+}
+
+data "aws_iam_policy_document" "catalogue" {
+  statement {
+    sid       = "ReadTheCataloguesPassword"
+    actions   = ["secretsmanager:GetSecretValue"]
+    resources = [var.meta_secret_arn]
+  }
+
+  dynamic "statement" {
+    for_each = length(var.secrets_kms_key_arns) == 0 ? [] : [var.secrets_kms_key_arns]
+    content {
+      sid       = "KeysOfSecrets"
+      actions   = ["kms:Decrypt"]
+      resources = statement.value
+    }
+  }
+}
+
+resource "aws_iam_role_policy" "catalogue" {
+  for_each = local.roles
+  name     = "catalogue"
+  role     = aws_iam_role.job[each.key].id
+  policy   = data.aws_iam_policy_document.catalogue.json
 }

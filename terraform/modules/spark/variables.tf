@@ -35,13 +35,13 @@ variable "security_group_id" {
 }
 
 variable "release_label" {
-  description = "EMR's release, which decides Spark's version. The data source is written against Spark 4."
+  description = "EMR's release, which decides Spark's version. Data sources in Python need Spark 4.0: emr-spark-8.0.0 or newer, and no emr-7."
   type        = string
-  default     = "emr-spark-8.0"
+  default     = "emr-spark-8.0.0"
 
   validation {
-    condition     = can(regex("^emr-(spark-)?[0-9]+\\.[0-9]+(\\.[0-9]+)?(-[a-z0-9]+)?$", var.release_label))
-    error_message = "release_label must be one of EMR's releases, such as emr-spark-8.0: aws emr list-release-labels."
+    condition     = can(regex("^emr-spark-([89]|[1-9][0-9]+)\\.[0-9]+\\.[0-9]+(-[a-z0-9]+)?$", var.release_label))
+    error_message = "release_label must be emr-spark-8.0.0 or newer: those named emr-7 and older have Spark 3, which knows no data sources in Python. aws emr list-release-labels says what there is."
   }
 }
 
@@ -78,7 +78,7 @@ variable "store_policy_arns" {
 }
 
 variable "artifacts" {
-  description = "Where the jobs are: s3://BUCKET/PREFIX with spark/jobs/*.py of the repository and environment.tar.gz, a packed virtual environment with tiered[spark,export]."
+  description = "Where the jobs are: s3://BUCKET/PREFIX with spark/jobs/*.py of the repository and environment.tar.gz, a packed virtual environment with tiered[spark,export,postgres] and database-ca.pem, who signs the database's certificate."
   type        = string
 
   validation {
@@ -95,4 +95,20 @@ variable "meta_url" {
     condition     = startswith(var.meta_url, "postgresql://") && !can(regex("^postgresql://[^@/]*:[^@/]*@", var.meta_url)) && !strcontains(var.meta_url, "password=")
     error_message = "meta_url must be postgresql://USER@HOST/DATABASE without a password: parameters of jobs are shown in the console."
   }
+}
+
+variable "meta_secret_arn" {
+  description = "The secret with the catalogue's password, for compact and export: text, or JSON with `password`, as RDS keeps it."
+  type        = string
+
+  validation {
+    condition     = can(regex("^arn:[^:]+:secretsmanager:[^:]+:[0-9]{12}:secret:.+$", var.meta_secret_arn))
+    error_message = "meta_secret_arn must be the ARN of a secret in Secrets Manager. Never the password itself: it would stand in Terraform's state."
+  }
+}
+
+variable "secrets_kms_key_arns" {
+  description = "Keys of customers' own that this secret is encrypted with. Empty where Secrets Manager's own key is used."
+  type        = list(string)
+  default     = []
 }

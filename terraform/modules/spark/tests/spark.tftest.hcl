@@ -11,6 +11,7 @@ variables {
   store_policy_arns = { reader = "arn:aws:iam::123456789012:policy/reader", writer = "arn:aws:iam::123456789012:policy/writer", deleter = "arn:aws:iam::123456789012:policy/deleter" }
   artifacts         = "s3://releases/spark"
   meta_url          = "postgresql://tiered@db.example:5432/tiered"
+  meta_secret_arn   = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:database-abcdef"
 }
 
 run "it_costs_nothing_while_no_job_runs_and_has_a_bound" {
@@ -37,15 +38,51 @@ run "only_compact_may_change_the_bucket" {
   }
 }
 
+run "jobs_are_told_where_the_password_is" {
+  command = plan
+  assert {
+    condition = alltrue([for name in ["export", "compact"] : strcontains(
+      join(" ", jsondecode(output.jobs[name].job_driver).sparkSubmit.entryPointArguments),
+      "--meta ${var.meta_url} --meta-password aws-secret:${var.meta_secret_arn}",
+    )])
+    error_message = "export and compact are told the secret's name"
+  }
+  assert {
+    condition     = alltrue([for name in ["verify", "replay"] : !contains(jsondecode(output.jobs[name].job_driver).sparkSubmit.entryPointArguments, "--meta-password")])
+    error_message = "verify and replay need no database"
+  }
+  assert {
+    condition     = data.aws_iam_policy_document.catalogue.statement[0].resources == toset([var.meta_secret_arn]) && length(data.aws_iam_policy_document.catalogue.statement) == 1
+    error_message = "jobs may read this one secret"
+  }
+}
+
 run "a_password_in_the_url_is_refused" {
   command = plan
   variables {
-    meta_url      = "postgresql://tiered:secret@db.example/tiered"
-    artifacts     = "s3://releases/"
-    subnet_ids    = []
-    release_label = "latest"
-    idle_minutes  = 0
-    maximum       = { vcpus = 1, memory_gib = 1, disk_gib = 1 }
+    meta_url        = "postgresql://tiered:secret@db.example/tiered"
+    artifacts       = "s3://releases/"
+    meta_secret_arn = "secret"
+    subnet_ids      = []
+    release_label   = "latest"
+    idle_minutes    = 0
+    maximum         = { vcpus = 1, memory_gib = 1, disk_gib = 1 }
   }
-  expect_failures = [var.meta_url, var.artifacts, var.subnet_ids, var.release_label, var.idle_minutes, var.maximum]
+  expect_failures = [var.meta_url, var.meta_secret_arn, var.artifacts, var.subnet_ids, var.release_label, var.idle_minutes, var.maximum]
+}
+
+run "a_release_with_spark_3_is_refused" {
+  command = plan
+  variables {
+    release_label = "emr-7.12.0"
+  }
+  expect_failures = [var.release_label]
+}
+
+run "a_label_without_its_last_number_is_refused" {
+  command = plan
+  variables {
+    release_label = "emr-spark-8.0"
+  }
+  expect_failures = [var.release_label]
 }
