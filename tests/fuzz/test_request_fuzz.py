@@ -37,7 +37,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     create(process, "fuzzed", partitions=2)
     create(process, "fuzzed-gzip", compression_type="gzip")
     create(process, "fuzzed-append-time", message_timestamp_type="LogAppendTime")
-    create(process, "kept")
+    # Records of tests are years old.
+    create(process, "kept", retention_ms="-1")
     yield process
     process.ensure_stopped()
 
