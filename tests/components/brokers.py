@@ -5,9 +5,11 @@ Owns the processes of one cluster, and clients that speak to all of it. For faul
 
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -17,6 +19,9 @@ from tiered.meta import brokers, partitions, topics
 from tiered.meta.brokers import BrokerRow
 from tiered.meta.engine import Database
 from tiered.meta.partitions import PartitionRow
+
+if TYPE_CHECKING:
+    from tests.postgres import PostgresDatabases
 
 WAIT_S = 60.0
 
@@ -185,3 +190,16 @@ class Brokers:
             raise AssertionError(f"{topic}-{partition} was not read to its end\n{self.logs()}")
         finally:
             consumer.close()
+
+
+@contextmanager
+def three_brokers(databases: "PostgresDatabases", root: Path, settings: Mapping[str, object]) -> Iterator[Brokers]:
+    """Three that run, on a database of their own."""
+    url = databases.create()
+    made = Brokers(root, url, settings=settings)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+        databases.drop(url)

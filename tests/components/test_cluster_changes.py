@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
 
-from tests.components.brokers import Brokers
+from tests.components.brokers import Brokers, three_brokers
 
 if TYPE_CHECKING:
     from tests.postgres import PostgresDatabases
@@ -17,14 +17,10 @@ pytest_plugins = ["tests.postgres"]
 
 @pytest.fixture(scope="module")
 def brokers(postgres_databases: "PostgresDatabases", tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
-    url = postgres_databases.create()
-    made = Brokers(tmp_path_factory.mktemp("cluster"), url, settings={"tiered.upload.interval.ms": 100})
-    try:
-        made.start()
+    with three_brokers(
+        postgres_databases, tmp_path_factory.mktemp("cluster"), {"tiered.upload.interval.ms": 100}
+    ) as made:
         yield made
-    finally:
-        made.close()
-        postgres_databases.drop(url)
 
 
 def seen_by_all(brokers: Brokers, claim: Callable[[AdminClient], bool], what: str) -> None:

@@ -16,7 +16,7 @@ from confluent_kafka.admin import NewTopic
 
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
-from tests.components.brokers import Brokers
+from tests.components.brokers import Brokers, three_brokers
 
 if TYPE_CHECKING:
     from tests.postgres import PostgresDatabases, PostgresServer
@@ -36,14 +36,8 @@ def cluster(
     postgres_databases: "PostgresDatabases",
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Brokers]:
-    url = postgres_databases.create()
-    made = Brokers(tmp_path_factory.mktemp("cluster"), url, settings=SETTINGS)
-    try:
-        made.start()
+    with three_brokers(postgres_databases, tmp_path_factory.mktemp("cluster"), SETTINGS) as made:
         yield made
-    finally:
-        made.close()
-        postgres_databases.drop(url)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.broker_process import BrokerProcess
 from tests.clients.http_api import Answer, ask
-from tests.components.brokers import Brokers
+from tests.components.brokers import Brokers, three_brokers
 from tests.postgres import PostgresDatabases
 
 pytest_plugins = ["tests.postgres"]
@@ -36,14 +36,8 @@ FORWARDED: dict[str, Any] = {"X-Tiered-Forwarded-By": "9"}
 
 @pytest.fixture(scope="module")
 def cluster(postgres_databases: PostgresDatabases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
-    url = postgres_databases.create()
-    made = Brokers(tmp_path_factory.mktemp("cluster"), url, settings=SETTINGS)
-    try:
-        made.start()
+    with three_brokers(postgres_databases, tmp_path_factory.mktemp("cluster"), SETTINGS) as made:
         yield made
-    finally:
-        made.close()
-        postgres_databases.drop(url)
 
 
 @pytest.fixture
