@@ -15,8 +15,10 @@ python=${PYTHON:-python3.11}
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$root/pyproject.toml")
 staging=$(mktemp -d)
 trap 'rm -rf "$staging"' EXIT
-mkdir -p "$out" "$staging/wheels"
-"$python" -m pip wheel --quiet --wheel-dir "$staging/wheels" "$root[postgres]"
+mkdir -p "$out" "$staging/wheels" "$staging/source"
+# From a copy: setuptools packs whatever an earlier build left in build/, modules too that are gone since.
+cp -r "$root"/{pyproject.toml,setup.py,README.md,LICENSE,tiered,spark} "$staging/source"
+"$python" -m pip wheel --quiet --wheel-dir "$staging/wheels" "$staging/source[postgres]"
 cp "$authority" "$staging/database-ca.pem"
 tar --sort=name --owner=0 --group=0 --numeric-owner -czf "$out/tiered-$version.tar.gz" -C "$staging" wheels database-ca.pem
 (cd "$out" && sha256sum "tiered-$version.tar.gz")

@@ -7,7 +7,9 @@ import hashlib
 import os
 import subprocess
 import sys
+import sysconfig
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -25,10 +27,18 @@ ENVIRON = {name: value for name, value in os.environ.items() if not name.startsw
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("release")
     trusted = Authority(folder).pem
-    done = subprocess.run(
-        [str(ROOT / "deploy/release.sh"), str(folder / "out"), str(trusted)],
-        env={**ENVIRON, "PYTHON": sys.executable}, capture_output=True, text=True, timeout=STEP_S,
-    )  # fmt: skip
+    # What a build of another version left behind.
+    platform = f"lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
+    left = ROOT / "build" / platform / "tiered" / "gone_since.py"
+    left.parent.mkdir(parents=True, exist_ok=True)
+    left.touch()
+    try:
+        done = subprocess.run(
+            [str(ROOT / "deploy/release.sh"), str(folder / "out"), str(trusted)],
+            env={**ENVIRON, "PYTHON": sys.executable}, capture_output=True, text=True, timeout=STEP_S,
+        )  # fmt: skip
+    finally:
+        left.unlink()
     assert done.returncode == 0, done.stderr
     (made,) = (folder / "out").iterdir()
     assert done.stdout.split() == [hashlib.sha256(made.read_bytes()).hexdigest(), made.name]
@@ -39,6 +49,9 @@ def test_a_release_installs_without_asking_anybody(archive: Path, tmp_path: Path
     with tarfile.open(archive) as tar:
         tar.extractall(tmp_path, filter="data")
     assert "BEGIN CERTIFICATE" in (tmp_path / "database-ca.pem").read_text()
+    (wheel,) = (tmp_path / "wheels").glob("tiered-*.whl")
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("tiered/") and name.endswith(".py")}
+    assert packed == {str(path.relative_to(ROOT)) for path in (ROOT / "tiered").rglob("*.py")}
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=STEP_S)
     words = ["install", "--quiet", "--no-index", "--find-links", str(tmp_path / "wheels"), "tiered[postgres]"]
     subprocess.run([str(tmp_path / "venv/bin/pip"), *words], check=True, timeout=STEP_S, env=ENVIRON, cwd=tmp_path)
