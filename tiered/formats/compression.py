@@ -4,17 +4,19 @@ Owns what leaves and enters a batch's records section. Must never allocate for a
 declare: what is allocated follows from bytes that are there and from the caller's bound.
 
 Which call bounds what (each is tested with bombs):
-- gzip: zlib's own `max_length`; further members are read on, as Java does.
+- gzip: zlib's own `max_length`, a slice at a time; further members are read on, as Java does.
 - snappy: declares its length; it is held against the bound, and against what so few bytes can expand to,
   before anything is allocated. Raw, or in xerial's framing (Java writes 32 KiB blocks behind a 16-byte header).
 - lz4 and zstd: cramjam's `decompress_into` stops at the end of the buffer that we give it, whatever the
   frame declares (python-zstandard's `max_output_size` is ignored when the frame declares a size, and
-  cramjam's `decompress` has no bound). The buffer begins small and grows up to the bound.
+  cramjam's `decompress` has no bound). The buffer begins small; the second one is the bound.
 """
 
+import mmap
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import cramjam
@@ -43,7 +45,9 @@ _LZ4_END_MARK: Final = bytes(4)
 _GZIP_PIECE_BYTES: Final = 16 * 1024
 _FIRST_GUESS_BYTES: Final = 64 * 1024
 _FIRST_GUESS_RATIO: Final = 6
-_GROWTH: Final = 4
+_LARGE_BYTES: Final = 1 << 20
+"""From here on memory comes as pages, see `_Room`."""
+_GZIP_SLICE_BYTES: Final = 128 * 1024
 _U32_BIG = struct.Struct(">I")
 _U32_LITTLE = struct.Struct("<I")
 
@@ -73,47 +77,103 @@ def decompress(code: int, data: Buffer, *, max_bytes: int) -> bytes:
     and for more than `max_bytes`. Memory: about twice the result, and never more than about twice the bound;
     zstd's window comes on top (its decoder refuses windows over 128 MiB).
     """
+    with decompressed(code, data, max_bytes=max_bytes) as plain:
+        return bytes(plain)
+
+
+@contextmanager
+def decompressed(code: int, data: Buffer, *, max_bytes: int) -> Iterator[memoryview]:
+    """What `decompress` gives, and raises, in memory that goes with the block; for code 0 `data` itself.
+
+    For threads beside the event loop: the interpreter's lock is held for no more than a slice of it at a time.
+    """
+    if code == 0:
+        if len(data) > max_bytes:
+            raise _beyond(code, max_bytes)
+        yield memoryview(data)
+        return
+    if code not in _DECODERS:
+        raise CorruptBatch(f"compression codec {code} is unknown")
+    room = _Room(max_bytes)
     try:
-        match code:
-            case 0:
-                result = bytes(data) if len(data) <= max_bytes else None
-            case 1:
-                result = _decompress_gzip(data, max_bytes)
-            case 2:
-                result = _decompress_snappy(memoryview(data), max_bytes)
-            case 3:
-                result = _decompress_into(cramjam.lz4.decompress_into, data, max_bytes)
-            case 4:
-                result = _decompress_into(cramjam.zstd.decompress_into, data, max_bytes)
-            case _:
-                raise CorruptBatch(f"compression codec {code} is unknown")
-    except (cramjam.DecompressionError, zlib.error) as error:
-        raise CorruptBatch(f"the records do not decompress within {max_bytes} bytes (codec {code}): {error}") from None
-    if result is None:
-        raise CorruptBatch(f"the records do not decompress within {max_bytes} bytes (codec {code})")
-    return result
+        try:
+            length = _DECODERS[code](memoryview(data), room)
+        except (cramjam.DecompressionError, zlib.error) as error:
+            raise CorruptBatch(f"{_beyond(code, max_bytes)}: {error}") from None
+        if length is None:
+            raise _beyond(code, max_bytes)
+        with room.view[:length] as plain:
+            yield plain
+    finally:
+        room.close()
 
 
-def _decompress_gzip(data: Buffer, max_bytes: int) -> bytes | None:
-    """Fed in small pieces, because zlib copies what follows a member: many tiny members must not cost a square."""
-    view = memoryview(data)
+def _beyond(code: int, max_bytes: int) -> CorruptBatch:
+    return CorruptBatch(f"the records do not decompress within {max_bytes} bytes (codec {code})")
+
+
+class _Room:
+    """Where a decoder writes: little at first, the whole bound when that does not do.
+
+    The whole bound is pages that the kernel gives when they are written to. Memory of Python's own would be zeroed, or
+    copied, in one piece under the interpreter's lock: a tenth of a second for 64 MiB, in which nobody is answered.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self._pages: mmap.mmap | None = None
+        self.view = memoryview(b"")
+
+    def small(self, size_bytes: int) -> memoryview:
+        self.view = memoryview(bytearray(min(self.max_bytes, size_bytes)))
+        return self.view
+
+    def whole(self) -> memoryview:
+        if self._pages is None:
+            self._pages = mmap.mmap(-1, max(1, self.max_bytes))
+            self.view = memoryview(self._pages)[: self.max_bytes]
+        return self.view
+
+    def fresh(self, size_bytes: int) -> memoryview:
+        """For a decoder that knows how much it needs."""
+        return self.small(size_bytes) if size_bytes <= _LARGE_BYTES else self.whole()
+
+    def close(self) -> None:
+        self.view.release()
+        if self._pages is not None:
+            with suppress(BufferError):  # Who failed may still hold a slice; then they go with that.
+                self._pages.close()
+
+
+def _decompress_gzip(data: memoryview, room: _Room) -> int | None:
+    """Fed in small pieces, because zlib copies what follows a member: many tiny members must not cost a square.
+    What comes out is taken in slices, for each is copied under the interpreter's lock."""
+    output = room.whole() if len(data) > _GZIP_PIECE_BYTES else room.small(_FIRST_GUESS_BYTES)
     decoder = zlib.decompressobj(wbits=_GZIP_WINDOW_BITS)
-    parts: list[bytes] = []
     total = 0
     at = 0
     while True:
-        piece = view[at : at + _GZIP_PIECE_BYTES]
-        part = decoder.decompress(piece, max_bytes - total + 1)
-        total += len(part)
-        if total > max_bytes:
-            return None
-        parts.append(part)
-        at += len(piece) - len(decoder.unused_data)
+        piece: Buffer = data[at : at + _GZIP_PIECE_BYTES]
+        at += len(piece)
+        while True:
+            part = decoder.decompress(piece, _GZIP_SLICE_BYTES)
+            if total + len(part) > len(output):
+                if len(output) == room.max_bytes:
+                    return None
+                begun = output
+                output = room.whole()
+                output[:total] = begun[:total]
+            output[total : total + len(part)] = part
+            total += len(part)
+            piece = decoder.unconsumed_tail
+            if decoder.eof or (not piece and len(part) < _GZIP_SLICE_BYTES):
+                break
+        at -= len(decoder.unused_data)
         if decoder.eof:
-            if at == len(view):
-                return b"".join(parts)
+            if at == len(data):
+                return total
             decoder = zlib.decompressobj(wbits=_GZIP_WINDOW_BITS)
-        elif at == len(view):
+        elif at == len(data):
             raise CorruptBatch("the gzip stream is cut off")
 
 
@@ -125,12 +185,14 @@ def _compress_snappy(data: memoryview) -> bytes:
     return b"".join(parts)
 
 
-def _decompress_snappy(data: memoryview, max_bytes: int) -> bytes | None:
+def _decompress_snappy(data: memoryview, room: _Room) -> int | None:
     if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        return _decompress_snappy_block(data, max_bytes)
+        declared = _declared_length(data)
+        return None if declared > room.max_bytes else _snappy_block(data, room.fresh(declared), declared)
     if len(data) < len(_XERIAL_HEADER):
         raise CorruptBatch("the snappy stream is cut off in its header")
-    parts: list[bytes] = []
+    blocks: list[tuple[memoryview, int]] = []
+    total = 0
     at = len(_XERIAL_HEADER)
     while at < len(data):
         if len(data) - at < _U32_BIG.size:
@@ -139,22 +201,31 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> bytes | None:
         at += _U32_BIG.size
         if length > len(data) - at:
             raise CorruptBatch(f"a snappy block claims {length} bytes, {len(data) - at} are left")
-        part = _decompress_snappy_block(data[at : at + length], max_bytes)
-        if part is None:
+        block = data[at : at + length]
+        blocks.append((block, _declared_length(block)))
+        total += blocks[-1][1]
+        if total > room.max_bytes:
             return None
-        max_bytes -= len(part)
-        parts.append(part)
         at += length
-    return b"".join(parts)
+    output = room.fresh(total)
+    at = 0
+    for block, declared in blocks:
+        at += _snappy_block(block, output[at : at + declared], declared)
+    return total
 
 
-def _decompress_snappy_block(block: memoryview, max_bytes: int) -> bytes | None:
-    declared = cramjam.snappy.decompress_raw_len(block)
-    if declared > max_bytes:
-        return None
+def _declared_length(block: memoryview) -> int:
+    declared: int = cramjam.snappy.decompress_raw_len(block)
     if declared > len(block) * _SNAPPY_MAX_EXPANSION:
         raise CorruptBatch(f"a snappy block of {len(block)} bytes cannot hold the {declared} that it declares")
-    return bytes(cramjam.snappy.decompress_raw(block))
+    return declared
+
+
+def _snappy_block(block: memoryview, output: memoryview, declared: int) -> int:
+    length: int = cramjam.snappy.decompress_raw_into(block, output)
+    if length != declared:
+        raise CorruptBatch(f"a snappy block of {declared} bytes has {length}")
+    return length
 
 
 def _compress_lz4(data: memoryview) -> bytes:
@@ -170,16 +241,29 @@ def _compress_lz4(data: memoryview) -> bytes:
     return b"".join(parts)
 
 
-def _decompress_into(decode: Callable[[Buffer, bytearray], int], data: Buffer, max_bytes: int) -> bytes | None:
-    """The decoders do not tell a full buffer from bad bytes (but in words that may change): larger until it fits."""
-    capacity = min(max_bytes, max(_FIRST_GUESS_BYTES, _FIRST_GUESS_RATIO * len(data)))
-    while True:
-        output = bytearray(capacity)
+def _decompress_lz4(data: memoryview, room: _Room) -> int:
+    return _decompress_into(cramjam.lz4.decompress_into, data, room)
+
+
+def _decompress_zstd(data: memoryview, room: _Room) -> int:
+    return _decompress_into(cramjam.zstd.decompress_into, data, room)
+
+
+def _decompress_into(decode: Callable[[Buffer, memoryview], int], data: memoryview, room: _Room) -> int:
+    """The decoders do not tell a full buffer from bad bytes (but in words that may change): more room, then."""
+    guess = max(_FIRST_GUESS_BYTES, _FIRST_GUESS_RATIO * len(data))
+    if guess <= _LARGE_BYTES:
         try:
-            length = decode(data, output)
+            return decode(data, room.small(guess))
         except cramjam.DecompressionError:
-            if capacity >= max_bytes:
+            if len(room.view) >= room.max_bytes:
                 raise
-            capacity = min(max_bytes, capacity * _GROWTH)
-            continue
-        return bytes(memoryview(output)[:length])
+    return decode(data, room.whole())
+
+
+_DECODERS: Final[dict[int, Callable[[memoryview, _Room], int | None]]] = {
+    _GZIP: _decompress_gzip,
+    _SNAPPY: _decompress_snappy,
+    _LZ4: _decompress_lz4,
+    _ZSTD: _decompress_zstd,
+}

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from fastcrc import crc32
 
 from tiered.errors import CorruptBatch
-from tiered.formats.compression import compress, decompress
+from tiered.formats.compression import compress, decompress, decompressed
 from tiered.formats.record import MIN_RECORD_BYTES, Record, append_record, read_record
 
 __all__ = [
@@ -271,9 +271,9 @@ def recompressed(
     """
     header = read_header(buffer, position, len(buffer))
     packed = memoryview(buffer)[position + HEADER_BYTES : position + header.size_bytes]
-    body = decompress(header.compression, packed, max_bytes=max_decompressed_bytes)
     batch = bytearray(memoryview(buffer)[position : position + HEADER_BYTES])
-    batch += compress(code, body)
+    with decompressed(header.compression, packed, max_bytes=max_decompressed_bytes) as body:
+        batch += compress(code, body)
     _I32.pack_into(batch, 8, len(batch) - _BEFORE_LENGTH_ENDS)
     _I16.pack_into(batch, _CRC_COVERS_FROM, header.attributes & ~0x07 | code)
     _CRC.pack_into(batch, _CRC_POSITION, _crc32c(memoryview(batch)[_CRC_COVERS_FROM:]))

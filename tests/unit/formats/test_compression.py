@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from tiered.errors import CorruptBatch
-from tiered.formats.compression import compress, decompress
+from tiered.formats.compression import compress, decompress, decompressed
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 CODECS = [GZIP, SNAPPY, LZ4, ZSTD]
@@ -105,6 +105,20 @@ BOMBS = [
     pytest.param(ZSTD, zstd_without_size(ZEROS), id="zstd without its size"),
     pytest.param(ZSTD, zstandard.compress(ZEROS[: 1 << 20]) * 64, id="zstd of many frames"),
 ]
+
+
+@pytest.mark.parametrize("code", [GZIP, SNAPPY, LZ4, ZSTD])
+def test_what_is_large_is_not_in_memory_of_pythons_own(code: int) -> None:
+    """That is zeroed and copied in one piece, under the interpreter's lock: nobody else is answered meanwhile."""
+    packed = compress(code, ZEROS)
+    tracemalloc.start()
+    try:
+        with decompressed(code, packed, max_bytes=len(ZEROS)) as plain:
+            assert (len(plain), plain[0], plain[-1]) == (len(ZEROS), 0, 0)
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 2 << 20
 
 
 @pytest.mark.parametrize(("code", "bomb"), BOMBS)
