@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.spark_side import CONNECTOR, DECODER, PARQUET, TIERED
+from benchmarks.spark_side import CONNECTOR, DECODER, PARQUET, READY, TIERED
 
-_COLOURS = {TIERED: "#0b6e4f", CONNECTOR: "#c2410c", PARQUET: "#64748b", DECODER: "#1d4ed8"}
+_COLOURS = {TIERED: "#0b6e4f", CONNECTOR: "#c2410c", PARQUET: "#64748b", READY: "#a16207", DECODER: "#1d4ed8"}
 _LINES = ("#0b6e4f", "#1d4ed8")
 _WIDTH, _LEFT, _RIGHT = 720, 200, 90
 

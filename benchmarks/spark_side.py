@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import cpu_seconds, memory_mb
+from benchmarks.ready_rows import FORMAT, ReadyRows
 
-TIERED, CONNECTOR, PARQUET, DECODER = (
+TIERED, CONNECTOR, PARQUET, READY, DECODER = (
     "tiered, from the bucket",
     "Spark's Kafka connector",
     "Parquet",
+    "Spark alone, rows ready made",
     "the decoder alone",
 )
 Run = dict[str, float]
@@ -101,10 +103,14 @@ def _sides(spark: Any, spec: Spec) -> dict[str, Callable[[], int]]:
     kafka = kafka.option("subscribe", spec.topic).option("startingOffsets", "earliest")
     if kafka.load().count() != spec.records:
         raise SystemExit("Spark's connector does not see the same records")
+    spark.dataSource.register(ReadyRows)
+    tasks = len(_splits(spec)[1])
+    made = {"rows": spec.records // tasks * tasks, "sizeBytes": spec.size_bytes, "tasks": tasks}
     sides = {
         TIERED: noop(cold.load()),
         CONNECTOR: noop(kafka.load()),
         PARQUET: noop(spark.read.parquet(parquet)),
+        READY: noop(spark.read.format(FORMAT).options(**made).load()),
     }
     if spec.cores == 1:
         sides[DECODER] = lambda: _decode(spec)
