@@ -4,9 +4,11 @@ Owns what a URL means, and what each connection is told when it is made. Must ne
 The reasons are in `engine` and in docs/adr/0005.
 """
 
+import os
 import socket
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +100,13 @@ def _sqlite_engine(url: URL, *, deadline_ms: int) -> Engine:
         # The one connection is used by one thread at a time, though not always the same.
         connect_args={"check_same_thread": False, "timeout": deadline_ms / 1000.0, "isolation_level": None},
     )
+
+    @event.listens_for(engine, "do_connect")
+    def keep_from_others(_dialect: object, _record: object, _args: object, _options: object) -> None:
+        """Users' keys are in it. SQLite gives its journals the rights that the file has."""
+        if url.database and Path(url.database).parent.is_dir():
+            with suppress(FileExistsError):
+                os.close(os.open(url.database, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
 
     @event.listens_for(engine, "connect")
     def set_up(connection: sqlite3.Connection, _record: object) -> None:

@@ -57,7 +57,11 @@ class HttpDoor:
         self._opening = tasks.create_task(self._open())
 
     async def _open(self) -> None:
-        """Tries again when the process has no file descriptors left: that must not end a broker that serves."""
+        """Tries again what fails: it must not end a broker that serves Kafka's clients.
+
+        No file descriptors may be left, or the package is being upgraded under a broker that had not imported all of it
+        yet.
+        """
         assert self._socket is not None
         await _until_readable(self._socket)
         while True:
@@ -65,8 +69,11 @@ class HttpDoor:
                 module = await asyncio.to_thread(importlib.import_module, self._module)
                 server = module.HttpServer(module.application(self._service))
                 await server.start(self._socket, self._tls, self._handshake_s)
-            except OSError as error:
-                log.error("the HTTP door could not be opened, it is tried again: %s", error)
+            except Exception as error:  # noqa: BLE001 - the door's boundary: code of another version may fail in any way
+                why = str(error) or type(error).__name__
+                log.error("the HTTP door could not be opened, it is tried again: %s", why)
+                if not isinstance(error, OSError):
+                    log.error("if Tiered was upgraded meanwhile, restart this broker")
                 await asyncio.sleep(RETRY_S)
             else:
                 self._server = server
