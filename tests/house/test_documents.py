@@ -17,7 +17,7 @@ ADRS = sorted(path for path in (ROOT / "docs/adr").glob("[0-9][0-9][0-9][0-9]-*.
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 MAKE = re.compile(r"\bmake\s+(?:-\S+\s+)*([a-z][a-z-]*)")
-COMMAND = re.compile(r"(?:^|[\s`/$])tiered\s+([a-z][a-z-]+)(?:\s+([a-z]+))?")
+COMMAND = re.compile(r"(?:^|[\s`/$])tiered[ \t]+([a-z][a-z-]+)(?:[ \t]+([a-z]+))?")
 NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
 
