@@ -1,16 +1,19 @@
 """Rows that are ready made: a data source for Spark that reads nothing, checks nothing and decodes nothing.
 
 Owns a control for `spark_side`: all that Spark does with the rows of a Python data source and none of what the product
-does. No source of this kind can be faster in the same session.
+does but the care for Spark's workers. No source of this kind can be faster in the same session.
 """
 
 import os
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from pyspark_tiered.columns import ddl
+from pyspark_tiered.worker_memory import keep_freed_memory, settle
+from pyspark_tiered.worker_socket import acknowledge_at_once
 from tiered.formats.arrow import COLUMNS, DEFAULT_BATCH_BYTES, arrow_schema
 
 if TYPE_CHECKING:
@@ -43,6 +46,7 @@ class _Reader(DataSourceReader):
         return [InputPartition(number) for number in range(self._tasks)]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:  # noqa: ARG002 - all are alike
+        keep_freed_memory()
         left = self._rows
         whole = _batch(min(left, DEFAULT_BATCH_BYTES // self._size_bytes), self._size_bytes)
         while left >= whole.num_rows:
@@ -50,8 +54,11 @@ class _Reader(DataSourceReader):
             left -= whole.num_rows
         if left:
             yield _batch(left, self._size_bytes)
+        settle()
+        acknowledge_at_once()
 
 
+@lru_cache(maxsize=8)  # Spark's workers live on between tasks.
 def _batch(rows: int, size_bytes: int) -> "pa.RecordBatch":
     import pyarrow as pa
 

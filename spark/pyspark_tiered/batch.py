@@ -32,6 +32,7 @@ from pyspark_tiered.plan import (
     uncovered,
 )
 from pyspark_tiered.worker_memory import keep_freed_memory, settle
+from pyspark_tiered.worker_socket import acknowledge_at_once
 from tiered.errors import OffsetOutOfRange
 from tiered.formats.checkpoint import CommittedSegment
 
@@ -68,6 +69,7 @@ class TaskOptions:
             yield from self._read(split)
         if is_worker:
             settle()
+            acknowledge_at_once()
 
     def _read(self, split: Split) -> Iterator["pa.RecordBatch"]:
         pure = os.environ.get("TIERED_PURE") == "1"
