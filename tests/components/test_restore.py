@@ -2,8 +2,10 @@
 
 import json
 import shutil
+import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -268,6 +270,10 @@ def test_the_old_cluster_can_write_no_checkpoint_and_delete_no_object_any_more(
     meta_url = f"sqlite:///{tmp_path}/meta.db"
     zombie = tmp_path / "zombie"
     shutil.copytree(lost.first_data, zombie)
+    # Its bucket is a copy for this test alone, so it is moved there as an operator would.
+    (catalogue,) = zombie.rglob("meta.db")
+    with closing(sqlite3.connect(catalogue)) as conn, conn:
+        conn.execute("UPDATE cluster SET store = ?", (bucket,))
     assert restored(bucket, meta_url, "--apply") == 0
     store = open_store(bucket)
     topic_id = lost.topic_ids["plain"]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
+from tiered.cold.store_identity import is_same_store, store_identity
 from tiered.config.listeners import ListenerOptions
 from tiered.errors import InvalidConfig, MetadataOutcomeUnknown
 from tiered.hot.file_system import read_whole, replace_file
@@ -71,6 +72,7 @@ class Registration:
         self._boot_id = boot_id or read_boot_id()
         self._incarnation_id = new_uuid()
         self._path = str(broker.data.root / MARKER_FILE)
+        self._store = store_identity(broker.options.store_url, data_dir=broker.data.root)
         self._is_trusted = True
         self._marking = threading.Lock()
         """A log can fail in any thread."""
@@ -102,6 +104,7 @@ class Registration:
             # Refused before anything is changed: a registration would stop the broker that belongs here.
             broker.data.require_own(cluster_id, broker.broker_id)
             self._check_others(brokers.load_all(conn), reached_at)
+            self._check_store(cluster.claim_store(conn, self._store))
             made = brokers.register(
                 conn,
                 broker_id=broker.broker_id,
@@ -165,6 +168,19 @@ class Registration:
                     f"broker {row.broker_id} cannot be reached by others at {there[0]}: start it with --advertise "
                     "HOST:PORT first"
                 )
+
+    def _check_store(self, recorded: str) -> None:
+        """Returns when this broker's store is the cluster's. Raises InvalidConfig."""
+        own = self._store
+        if is_same_store(own, recorded):
+            return
+        move = f"UPDATE cluster SET store = '{own}'"  # noqa: S608 - shown, never run; an identity holds no quote
+        raise InvalidConfig(
+            f"this broker's object store is {own}, and the cluster's is {recorded}: what it uploads would be where no "
+            "other broker looks. Start it with the cluster's --store, or, for a cluster of its own, with another "
+            "--meta. To move the cluster: stop every broker, copy all objects, then run this in the catalogue's "
+            f"database: {move} (docs/operations.md, Move to another bucket)"
+        )
 
     # The marker
 

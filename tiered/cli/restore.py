@@ -16,6 +16,7 @@ from tiered.cli.output import print_json
 from tiered.cold import restore_claims
 from tiered.cold.bucket_contents import read_bucket
 from tiered.cold.object_store import ObjectStore, open_store
+from tiered.cold.store_identity import store_identity
 from tiered.meta import restore as stored
 from tiered.meta.engine import Database
 from tiered.meta.restore import Target
@@ -64,9 +65,11 @@ def _apply(
             restore_claims.claim(store, plan, found, parallel=arguments.parallel, report=show)
         rows = stored.row_count(plan)
         with _progress("writing the catalogue") as show:
-            now_ms = SystemClock().now_ms()
+            now_ms, identity = SystemClock().now_ms(), store_identity(store.url)
             database.run_sync(
-                lambda conn: stored.write(conn, plan, now_ms=now_ms, report=lambda written: show(written, rows)),
+                lambda conn: stored.write(
+                    conn, plan, now_ms=now_ms, store=identity, report=lambda written: show(written, rows)
+                ),
                 deadline_ms=WRITE_DEADLINE_MS,
             )
         crash_point("restore.committed")

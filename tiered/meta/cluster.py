@@ -67,6 +67,18 @@ def load(conn: Connection) -> ClusterRow:
     return row
 
 
+def claim_store(conn: Connection, identity: str) -> str:
+    """The identity of the cluster's object store: this one from now on, where none is recorded. Two who start at once
+    get the same answer: the second waits for the row.
+    """
+    recorded = select(cluster.c.store).where(cluster.c.id == ONLY_ROW)
+    found = conn.execute(recorded).scalar_one()
+    if found is None:
+        conn.execute(update(cluster).where(cluster.c.id == ONLY_ROW, cluster.c.store.is_(None)).values(store=identity))
+        found = conn.execute(recorded).scalar_one()
+    return str(found)
+
+
 def take_number(conn: Connection) -> int:
     """The number of this transaction's change, and with it the lock that every change takes.
 

@@ -98,10 +98,18 @@ def look(conn: Connection) -> Target:
     return EMPTY
 
 
-def write(conn: Connection, plan: RestorePlan, *, now_ms: int, report: Report = lambda _rows: None) -> None:
+def write(
+    conn: Connection,
+    plan: RestorePlan,
+    *,
+    now_ms: int,
+    store: str | None = None,
+    report: Report = lambda _rows: None,
+) -> None:
     """Writes the plan. Raises InvalidConfig when the database is not empty (any more): nothing is changed then.
 
-    Repeatable as a transaction; what it wrote is seen by nobody before it is whole.
+    `store` is the identity of the one that the cluster has from now on; None leaves it to the first broker. Repeatable
+    as a transaction; what it wrote is seen by nobody before it is whole.
     """
     assert not plan.problems, "whoever applies a plan has looked at its problems"
     if conn.dialect.name == "postgresql":
@@ -119,6 +127,7 @@ def write(conn: Connection, plan: RestorePlan, *, now_ms: int, report: Report = 
             change_number=number,
             settings_change_number=number,
             security_change_number=number,
+            store=store,
         )
     )
     written = 0

@@ -91,6 +91,8 @@ cluster = Table(
     Column("change_number", BigInteger, nullable=False),
     Column("settings_change_number", BigInteger, nullable=False),
     Column("security_change_number", BigInteger, nullable=False, server_default=text("0")),
+    # Whose objects the rows of `segment` are; empty until the first broker starts.
+    Column("store", Text),
     CheckConstraint("id = 1", name="only_row"),
 )
 

@@ -229,9 +229,10 @@ REVISIONS: Mapping[str, tuple[View, ...]] = MappingProxyType(
         "0004": (*_FIRST, _PARTITIONS, _PINS),
         "0005": (*_FIRST, _PARTITIONS, _PINS),
         "0006": (*_FIRST, _PARTITIONS, _PINS),
+        "0007": (*_FIRST, _PARTITIONS, _PINS),
     }
 )
-"""The views as each revision leaves them. 0002 and 0005 change none, 0003 and 0004 add one each."""
+"""The views as each revision leaves them. 0003 and 0004 add one each, the others change none."""
 
 _WORDS = {
     # Without `->>`, which SQLite has only since 3.38.
