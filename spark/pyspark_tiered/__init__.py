@@ -4,8 +4,11 @@ Owns the name and what Spark asks first. Spark imports every module named `pyspa
 session, so nothing heavy is imported here: not pyarrow, not boto3, not asyncio.
 """
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+import pyspark
+from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
@@ -44,6 +47,8 @@ class DefaultSource(DataSource):
         return reader_for(options, columns_of(schema))
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802 - Spark's name
+        if find_spec("pyspark.sql.streaming.datasource") is None:
+            raise _too_old("readStream", "4.2")
         from pyspark_tiered.columns import columns_of
         from pyspark_tiered.options import parse_options
         from pyspark_tiered.stream import StreamReader
@@ -62,7 +67,9 @@ class DefaultSource(DataSource):
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamWriter":  # noqa: N802, ARG002
         # Output mode complete says overwrite: as with Spark's Kafka sink, its rows are appended.
-        from pyspark_tiered.write import StreamWriter
+        if not hasattr(datasource, "DataSourceStreamArrowWriter"):
+            raise _too_old("writeStream", "4.1")
+        from pyspark_tiered.stream_write import StreamWriter
         from pyspark_tiered.write_options import parse_write_options
 
         return StreamWriter(parse_write_options(dict(self.options), schema))
@@ -71,3 +78,12 @@ class DefaultSource(DataSource):
 def register(spark: "SparkSession") -> None:
     """Makes `format("tiered")` known to this session: needed only where the package came with `--py-files`."""
     spark.dataSource.register(DefaultSource)
+
+
+def _too_old(what: str, since: str) -> Exception:
+    from tiered.errors import InvalidConfig
+
+    return InvalidConfig(
+        f'{what} with format("tiered") needs Spark {since} or newer, and this is {pyspark.__version__}: '
+        "reading and writing in batches works here"
+    )

@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_tiered.catalogue import Catalogue, open_catalogue
-from pyspark_tiered.filters import bounds_of
 from pyspark_tiered.holding import NOTHING_HELD, BatchHold, Held, with_snapshot
 from pyspark_tiered.options import Isolation, Options
 from pyspark_tiered.plan import (
@@ -38,6 +37,7 @@ from tiered.formats.checkpoint import CommittedSegment
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
 
 log = logging.getLogger(__name__)
 
@@ -111,9 +111,12 @@ class BatchReader(DataSourceReader):
 
 
 class PushdownReader(BatchReader):
-    """A reader that takes filters as bounds, for sessions that allow it."""
+    """A reader that takes filters as bounds, for sessions that allow it: Spark 4.1 and newer."""
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+    def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":  # noqa: N802 - Spark's name
+        # Spark 4.0 has no filters to import, and asks for none.
+        from pyspark_tiered.filters import bounds_of
+
         self._bounds = bounds_of(filters)
         return filters
 

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from pyspark_tiered.broker_thread import BrokerThread
 from pyspark_tiered.write_options import WriteOptions
@@ -54,20 +54,7 @@ class BatchWriter(DataSourceArrowWriter):
         return write_rows(self._options, iterator)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        _tell_of_remains(messages)
-
-
-class StreamWriter(DataSourceStreamArrowWriter):
-    """The same for each micro-batch of a stream."""
-
-    def __init__(self, options: WriteOptions) -> None:
-        self._options = options
-
-    def write(self, iterator: "Iterator[pa.RecordBatch]") -> Written:
-        return write_rows(self._options, iterator)
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's
-        _tell_of_remains(messages)
+        tell_of_remains(messages)
 
 
 def write_rows(options: WriteOptions, batches: "Iterator[pa.RecordBatch]") -> Written:
@@ -220,7 +207,7 @@ def _headers(found: Sequence[dict[str, Any] | None] | None) -> tuple[tuple[str, 
     return tuple(headers)
 
 
-def _tell_of_remains(messages: Sequence[WriterCommitMessage | None]) -> None:
+def tell_of_remains(messages: Sequence[WriterCommitMessage | None]) -> None:
     """A log takes nothing back: what the tasks that succeeded wrote stays."""
     records = sum(each.records for each in messages if isinstance(each, Written))
     if records:
