@@ -89,7 +89,7 @@ def applied(terraform: WorkingCopy, moto_url: str) -> Iterator[Applied]:
                 },
                 "keep_on_destroy": False,
                 # moto knows no later one.
-                "spark": {"artifacts": "s3://example-releases/spark", "release_label": "emr-7.9.0"},
+                "spark": {"artifacts": "s3://example-releases/spark", "release_label": "emr-spark-8.0.0"},
             }
         )
     )  # fmt: skip

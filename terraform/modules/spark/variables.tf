@@ -35,7 +35,7 @@ variable "security_group_id" {
 }
 
 variable "release_label" {
-  description = "EMR's release, which decides Spark's version. Data sources in Python need Spark 4.0: emr-spark-8.0.0 or newer, and no emr-7."
+  description = "EMR's release, which decides Spark's version: emr-spark-8.0.0 (Spark 4.0) or newer, and no emr-7. On Spark 4.0 the source reads in batches and does not stream."
   type        = string
   default     = "emr-spark-8.0.0"
 
