@@ -4,7 +4,7 @@ Owns how values become bytes. Neighbouring fields of fixed size go out with one 
 send null where the protocol has none: a None there raises, as any value out of its range does.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import UUID
 
@@ -26,7 +26,18 @@ def encode(message: Message) -> bytes:
     return bytes(encoder(message))
 
 
+def encode_in_pieces(message: Message, out: bytearray) -> Iterator[None]:
+    """As `encode`, added to `out` piece by piece: a piece is an item of the outer two levels of arrays."""
+    message_class = type(message)
+    encoder = _piecewise.get(message_class)
+    if encoder is None:
+        encoder = _piecewise[message_class] = _compiled_in_pieces(message_class.plan)
+    return encoder(message, out)
+
+
 _encoders: dict[type[Message], Encoder] = {}
+_piecewise: dict[type[Message], Callable[[Any, bytearray], Iterator[None]]] = {}
+_LEVELS_IN_PIECES = 2
 
 
 def _compiled(plan: MessagePlan) -> Encoder:
@@ -39,14 +50,25 @@ def _compiled(plan: MessagePlan) -> Encoder:
     return encode_one
 
 
-def _write_message(source: Source, plan: MessagePlan, value: str, out: str) -> None:
+def _compiled_in_pieces(plan: MessagePlan) -> Callable[[Any, bytearray], Iterator[None]]:
+    source = Source()
+    with source.block("def encode(message, out):"):
+        _write_message(source, plan, "message", "out", pauses=_LEVELS_IN_PIECES)
+        source.line("yield")
+    encode_one: Callable[[Any, bytearray], Iterator[None]] = source.build(
+        "encode", varint=varint, string_bytes=string_bytes, tagged_field=tagged_field
+    )
+    return encode_one
+
+
+def _write_message(source: Source, plan: MessagePlan, value: str, out: str, pauses: int = 0) -> None:
     run: list[FieldPlan] = []
     for field in plan.untagged:
         if field.format is not None and not field.is_array:
             run.append(field)
             continue
         _write_run(source, run, value, out)
-        _write_field(source, field, plan.flexible, f"{value}.{field.name}", out)
+        _write_field(source, field, plan.flexible, f"{value}.{field.name}", out, pauses)
     _write_run(source, run, value, out)
     if plan.tagged:
         _write_tags(source, plan, value, out)
@@ -63,12 +85,12 @@ def _write_run(source: Source, run: list[FieldPlan], value: str, out: str) -> No
         run.clear()
 
 
-def _write_field(source: Source, field: FieldPlan, flexible: bool, value: str, out: str) -> None:
+def _write_field(source: Source, field: FieldPlan, flexible: bool, value: str, out: str, pauses: int = 0) -> None:
     """One field that is no part of a run: arrays, text, bytes, ids and structures."""
     local = source.name()
     source.line(f"{local} = {value}")
     if field.is_array:
-        _write_array(source, field, flexible, local, out)
+        _write_array(source, field, flexible, local, out, pauses)
     elif field.message is not None:
         if not field.is_nullable or field.tag is not None:
             _write_message(source, field.message, local, out)
@@ -82,17 +104,17 @@ def _write_field(source: Source, field: FieldPlan, flexible: bool, value: str, o
         _write_item(source, field, flexible, local, out)
 
 
-def _write_array(source: Source, field: FieldPlan, flexible: bool, local: str, out: str) -> None:
+def _write_array(source: Source, field: FieldPlan, flexible: bool, local: str, out: str, pauses: int) -> None:
     if not field.is_nullable:
-        _write_items(source, field, flexible, local, out)
+        _write_items(source, field, flexible, local, out, pauses)
         return
     with source.block(f"if {local} is None:"):
         source.line(f"{out}.append(0)" if flexible else f'{out} += b"\\xff\\xff\\xff\\xff"')
     with source.block("else:"):
-        _write_items(source, field, flexible, local, out)
+        _write_items(source, field, flexible, local, out, pauses)
 
 
-def _write_items(source: Source, field: FieldPlan, flexible: bool, local: str, out: str) -> None:
+def _write_items(source: Source, field: FieldPlan, flexible: bool, local: str, out: str, pauses: int) -> None:
     count = source.name("n")
     source.line(f"{count} = len({local})")
     _write_length(source, flexible, count, out)
@@ -104,7 +126,9 @@ def _write_items(source: Source, field: FieldPlan, flexible: bool, local: str, o
         return
     with source.block(f"for {item} in {local}:"):
         if field.message is not None:
-            _write_message(source, field.message, item, out)
+            _write_message(source, field.message, item, out, max(0, pauses - 1))
+            if pauses:
+                source.line("yield")
         else:
             _write_item(source, field, flexible, item, out)
 

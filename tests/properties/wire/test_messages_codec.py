@@ -60,6 +60,9 @@ def test_every_message_is_written_and_read_as_kio_does(api_key: int) -> None:
                 theirs = sample(kio_class(api_key, version, kind), rng)
                 message, data = ours(theirs), kio_bytes(theirs)
                 assert messages.encode(message) == data, (version, kind, message)
+                pieces = bytearray()
+                assert sum(1 for _ in messages.encode_in_pieces(message, pieces)) >= 1
+                assert pieces == data, (version, kind, message)
                 assert decode(b"head" + data + b"tail", 4) == ours(kio_message(type(theirs), data))
                 assert decode(memoryview(data), 0) == decode(data, 0)
 

@@ -16,6 +16,7 @@ from tiered.server.kafka import audited, throttling
 from tiered.server.kafka.connection import Connection
 from tiered.server.kafka.frame_handler import Handled, Overlapping
 from tiered.server.kafka.outbox import Parts
+from tiered.server.kafka.turns import STEP_MS, Turns
 from tiered.wire import frames, messages
 
 API_VERSIONS_KEY = 18
@@ -23,10 +24,10 @@ API_VERSIONS_KEY = 18
 LARGE_BODY_BYTES = 128 << 10
 LARGE_AT_ONCE = 4
 MAX_WAITING_BYTES = 128 << 20
-# An answer that took this long to make is large enough to be encoded in a thread.
-LONG_ANSWER_MS = 20.0
-# Handlers with many items let others go on after this long.
-TURN_S = 0.002
+# An answer that took this long to make may be large: it is encoded in pieces.
+LONG_ANSWER_MS = 1.0
+# Larger bodies are not copied behind their headers.
+LARGE_ANSWER_BYTES = 64 << 10
 MAX_CLIENT_ID = 256
 
 T = TypeVar("T")
@@ -89,6 +90,7 @@ class Dispatch:
         self._broker = broker
         self.apis = {api.key: api for api in apis}
         self._large_turns = asyncio.Semaphore(LARGE_AT_ONCE)
+        self._turns = Turns(broker.clock.monotonic_ms)
         self._large_bytes = 0
 
     def handle(self, connection: Connection, buffer: memoryview, position: int, end: int) -> Handled:
@@ -137,9 +139,11 @@ class Dispatch:
         if len(body) > LARGE_BODY_BYTES:
             if self._large_bytes + len(body) > MAX_WAITING_BYTES:
                 raise Throttled("too many large requests wait for their turn; send fewer or smaller ones")
-            return self._answer_large(api, context, header.correlation_id, body)
-        request = messages.request_decoder(api.key, version)(body, 0)
-        return self._answer(api, context, header.correlation_id, request)
+            work = self._answer_large(api, context, header.correlation_id, body)
+        else:
+            request = messages.request_decoder(api.key, version)(body, 0)
+            work = self._answer(api, context, header.correlation_id, request)
+        return self._turns.taking((context.connection.principal, context.connection.host), work)
 
     async def _answer_large(self, api: Api, context: Context, correlation_id: int, body: bytes) -> Parts | Overlapping:
         self._large_bytes += len(body)
@@ -170,11 +174,12 @@ class Dispatch:
         return await self._framed(api, context, correlation_id, await reply(), started_ms)
 
     async def _framed(self, api: Api, context: Context, correlation_id: int, message: Any, started_ms: float) -> Parts:
+        body: bytes | bytearray
         clock = self._broker.clock
         if context.throttle_ms and hasattr(message, "throttle_time"):
             message.throttle_time = max(message.throttle_time, context.throttle_ms)
         if clock.monotonic_ms() - started_ms > LONG_ANSWER_MS:
-            body = await asyncio.to_thread(messages.encode, message)
+            body = await encoded_in_turns(message)
         else:
             body = messages.encode(message)
         counters = self._broker.counters
@@ -183,13 +188,21 @@ class Dispatch:
         return framed(api.key, context.api_version, correlation_id, body)
 
 
+async def encoded_in_turns(message: Any) -> bytearray:
+    """On the loop, not in a thread: one that computes in Python takes the interpreter's lock for longer."""
+    out = bytearray()
+    async for _ in in_turns(messages.encode_in_pieces(message, out)):
+        pass
+    return out
+
+
 async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
     """The items, with pauses in which other connections get their turn. What the loop looks at may change in them."""
     now = asyncio.get_running_loop().time
     since = now()
     for item in items:
         yield item
-        if now() - since > TURN_S:
+        if now() - since > STEP_MS / 1000.0:
             await asyncio.sleep(0)
             since = now()
 
@@ -198,8 +211,10 @@ _prefix = struct.Struct(">i")
 
 
 def framed(api_key: int, api_version: int, correlation_id: int, body: bytes | bytearray) -> Parts:
-    """One part: length, response header and body."""
+    """Length, response header and body, in one part unless the body is large."""
     head = frames.response_header(correlation_id, api_key, api_version)
     if len(head) + len(body) > 0x7FFFFFFF:
         raise MalformedRequest("the answer would exceed 2 GiB; ask for less")
+    if len(body) > LARGE_ANSWER_BYTES:
+        return [_prefix.pack(len(head) + len(body)) + head, body]
     return [_prefix.pack(len(head) + len(body)) + head + body]

@@ -19,10 +19,12 @@ from tiered.server.kafka.dispatch import (
     MAX_CLIENT_ID,
     MAX_WAITING_BYTES,
     Api,
+    encoded_in_turns,
     framed,
 )
 from tiered.server.kafka.frame_handler import Answer
 from tiered.server.kafka.outbox import Parts
+from tiered.server.kafka.turns import Turns
 from tiered.wire import frames, messages
 
 
@@ -65,6 +67,7 @@ class ReadDispatch:
         self._replica = replica
         self._apis = {api.of.key: api for api in apis}
         self._large_turns = asyncio.Semaphore(LARGE_AT_ONCE)
+        self._turns = Turns(replica.clock.monotonic_ms)
         self._large_bytes = 0
 
     def handle(self, connection: Connection, buffer: memoryview, position: int, end: int) -> Answer:
@@ -90,9 +93,11 @@ class ReadDispatch:
         if len(body) > LARGE_BODY_BYTES:
             if self._large_bytes + len(body) > MAX_WAITING_BYTES:
                 raise Throttled("too many large requests wait for their turn; send fewer or smaller ones")
-            return self._answer_large(api, context, header.correlation_id, body)
+            large = self._answer_large(api, context, header.correlation_id, body)
+            return self._turns.taking((context.connection.principal, context.connection.host), large)
         request = messages.request_decoder(api.of.key, version)(body, 0)
-        return self._answer(api, context, header.correlation_id, request)
+        work = self._answer(api, context, header.correlation_id, request)
+        return self._turns.taking((context.connection.principal, context.connection.host), work)
 
     async def _answer_large(self, api: ReadApi, context: ReadContext, correlation_id: int, body: bytes) -> Parts:
         self._large_bytes += len(body)
@@ -109,8 +114,9 @@ class ReadDispatch:
         clock, counters = self._replica.clock, self._replica.counters
         started_ms = clock.monotonic_ms()
         message = await api.handle(context, request, messages.reply(api.of.key, context.api_version))
+        body: bytes | bytearray
         if clock.monotonic_ms() - started_ms > LONG_ANSWER_MS:
-            body = await asyncio.to_thread(messages.encode, message)
+            body = await encoded_in_turns(message)
         else:
             body = messages.encode(message)
         counters.requests[api.of.name] += 1
