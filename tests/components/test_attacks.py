@@ -133,15 +133,15 @@ async def bombs(broker: BrokerProcess) -> None:
     [
         (half_a_request, BUDGET_MIB + PAGES_MIB, NOISE_MS),
         (slow_loris, PAGES_MIB, NOISE_MS),
-        # What they ask for takes the event loop, of which `request_percentage` gives everybody a part.
-        (deaf, 512, None),
+        # They take turns, two milliseconds at a time: a turn of the loop is no longer for them, but it is never idle.
+        (deaf, 256, 4 * NOISE_MS),
         # One at a time is decompressed beside the loop; copies of its 64 MiB are felt.
         (bombs, 256, 150.0),
     ],
     ids=["half_a_request", "slow_loris", "deaf", "bombs"],
 )
 def test_an_attack_costs_bounded_memory_and_no_one_else_their_answers(  # type: ignore[no-untyped-def]
-    make_broker, attack: Attack, most_mib: int, most_ms: float | None
+    make_broker, attack: Attack, most_mib: int, most_ms: float
 ) -> None:
     settings = {"queued.max.request.bytes": BUDGET_MIB * MIB}
     process: BrokerProcess = make_broker(settings=settings).start()
@@ -166,4 +166,4 @@ def test_an_attack_costs_bounded_memory_and_no_one_else_their_answers(  # type: 
     )
     assert "unforeseen" not in process.log()
     assert peak_mib - before_mib < most_mib
-    assert most_ms is None or p99(beside_it) <= max(2 * p99(alone), most_ms)
+    assert p99(beside_it) <= max(2 * p99(alone), most_ms)
