@@ -5,12 +5,12 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.engine import make_url
 
 from tests.catalogue import create_topic, open_ready
 from tests.contracts.test_meta_engine import names
-from tiered.errors import MetadataOutcomeUnknown, MetadataUnavailable
+from tiered.errors import InvalidConfig, MetadataOutcomeUnknown, MetadataUnavailable
 from tiered.meta.engine import Database
 
 if TYPE_CHECKING:
@@ -31,6 +31,24 @@ async def test_a_user_without_rights_gets_what_the_server_says_and_no_bug(postgr
         await guest.close()
         await owner.run(lambda conn: conn.execute(text("DROP ROLE engine_guest")))
         await owner.close()
+
+
+async def test_a_database_that_is_not_utf8_is_refused_by_name(postgres_url: str) -> None:
+    url = make_url(postgres_url)
+    create = "CREATE DATABASE engine_ascii ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0"
+    server = create_engine(url, isolation_level="AUTOCOMMIT")
+    with server.connect() as conn:
+        conn.execute(text(create))
+    ascii_url = url.set(database="engine_ascii").render_as_string(hide_password=False)
+    database = Database.open(ascii_url)
+    try:
+        with pytest.raises(InvalidConfig, match=r"the database's encoding is SQL_ASCII.*ENCODING 'UTF8'"):
+            await database.run(lambda conn: conn.execute(text("SELECT 1")))
+    finally:
+        await database.close()
+        with server.connect() as conn:
+            conn.execute(text("DROP DATABASE engine_ascii"))
+        server.dispose()
 
 
 async def test_postgres_stopped_is_unavailable_and_heals_when_it_is_back(postgres_server: "PostgresServer") -> None:

@@ -135,6 +135,7 @@ def _postgres_arguments(url: URL, *, deadline_ms: int) -> dict[str, Any]:
     )
     arguments: dict[str, Any] = {
         "application_name": "tiered",
+        "client_encoding": "utf8",
         "connect_timeout": str(connect_timeout_s(deadline_ms)),
         "target_session_attrs": "read-write",  # Control state is never read from a replica
         "tcp_user_timeout": str(deadline_ms),
@@ -164,6 +165,12 @@ def _postgres_engine(url: URL, *, deadline_ms: int) -> Engine:
 
     @event.listens_for(engine, "connect")
     def keep_socket(connection: Any, record: Any) -> None:
+        encoding = connection.info.parameter_status("server_encoding")
+        if encoding != "UTF8":
+            raise InvalidConfig(
+                f"the database's encoding is {encoding}, and names are stored as UTF8: make it anew with "
+                "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
+            )
         record.info[_SOCKET] = socket.fromfd(connection.fileno(), socket.AF_UNIX, socket.SOCK_STREAM)
 
     @event.listens_for(engine, "close")
