@@ -325,5 +325,5 @@ def test_a_template_shows_where_records_are(tiered: Tiered) -> None:
 
 def test_the_wrong_one_of_the_two_ports_is_recognised(tiered: Tiered) -> None:
     http = tiered.broker.http.removeprefix("http://")
-    assert f"HTTP is spoken at {http}" in tiered.failure("topics", "list", "-b", http)
+    assert f"{http} is no Kafka address: HTTP is spoken at it" in tiered.failure("topics", "list", "-b", http)
     assert "is that the Kafka port?" in tiered.failure("segments", "x", "--http", tiered.broker.bootstrap)

@@ -33,16 +33,14 @@ def test_rules_come_back_from_the_bucket_alone(tmp_path: Path, capfd: pytest.Cap
         broker.run(broker.broker.feed.wake)
         while held(broker) != set(RULES):
             time.sleep(0.01)
-    kept = tmp_path / "kept"
-    shutil.copytree(bucket, kept)
     restored = tmp_path / "restored"
-    restored.mkdir()
+    kept = restored / "objects"
+    shutil.copytree(bucket, kept)
     meta = f"sqlite:///{restored}/meta.db"
     capfd.readouterr()
     assert main(["restore", "--from", f"file://{kept}", "--meta", meta, "--brokers", "1", "--plan", "--json"]) == 0
     rules = json.loads(capfd.readouterr().out)["access_rules"]
     assert {AclRow(**each) for each in rules} == set(RULES)
     assert main(["restore", "--from", f"file://{kept}", "--meta", meta, "--brokers", "1", "--apply"]) == 0
-    shutil.copytree(kept, restored / "objects")
     with GuardedBroker(restored, KEPT) as broker:
         assert held(broker) == set(RULES)
