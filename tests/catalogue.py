@@ -14,6 +14,7 @@ from tiered.meta.engine import Database
 from tiered.meta.partitions import PartitionRow
 from tiered.meta.segments import SegmentPlan
 from tiered.meta.topics import TopicRow
+from tiered.rules.number_claim import Claim
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
@@ -34,7 +35,12 @@ def register(conn: Connection, broker_id: int) -> int:
 
 
 def registration(
-    conn: Connection, broker_id: int, *, clean_epoch: int | None = None, incarnation_id: UUID | None = None
+    conn: Connection,
+    broker_id: int,
+    *,
+    clean_epoch: int | None = None,
+    incarnation_id: UUID | None = None,
+    claim: Claim | None = None,
 ) -> Registration:
     """As `register`, with all that the registration gave."""
     return brokers.register(
@@ -46,6 +52,7 @@ def registration(
         clean_epoch=clean_epoch,
         rack="a",
         incarnation_id=incarnation_id,
+        claim=claim,
     )
 
 

@@ -344,17 +344,6 @@ def test_wrong_broker_id_or_foreign_catalogue_is_refused(broker: BrokerProcess, 
     fill(broker, "orders", 1)
 
 
-def test_older_process_of_the_same_id_stops_and_says_why(make_broker: Callable[..., BrokerProcess]) -> None:
-    older = make_broker(name="older").start()
-    newer = make_broker("--meta", meta_url(older), "--store", f"file://{older.data}/objects", name="newer").start()
-    assert older.process is not None
-    assert older.process.wait(20) == 1
-    assert "was registered again" in older.log()
-    assert "Traceback" not in older.log()
-    assert create(newer, "orders") == NONE
-    fill(newer, "orders", 3)
-
-
 def test_checkpoints_that_cannot_be_written_are_one_line_in_the_log_and_one_when_they_can(
     broker: BrokerProcess,
 ) -> None:

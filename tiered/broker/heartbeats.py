@@ -26,6 +26,12 @@ ALONE_INTERVAL_MS = 2_000
 SHORTEST_DEADLINE_MS = 500
 
 
+def interval_ms(broker: "Broker") -> float:
+    """How often a broker with these settings beats."""
+    given_ms = float(broker.settings.broker_heartbeat_interval_ms)
+    return max(given_ms, ALONE_INTERVAL_MS) if broker.is_alone else given_ms
+
+
 class Heartbeats:
     """Beats between `start` and `stop`."""
 
@@ -33,9 +39,7 @@ class Heartbeats:
         settings = broker.settings
         self._broker = broker
         session_ms = float(settings.broker_session_timeout_ms)
-        self._interval_ms = float(settings.broker_heartbeat_interval_ms)
-        if broker.is_alone:
-            self._interval_ms = max(self._interval_ms, ALONE_INTERVAL_MS)
+        self._interval_ms = interval_ms(broker)
         self._lease_ms = int(max(2.0 * self._interval_ms, session_ms - self._interval_ms))
         # As late as it may still prevent that this broker is fenced.
         self._deadline_ms = int(max(SHORTEST_DEADLINE_MS, self._interval_ms, session_ms))

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
+from tiered.broker.heartbeats import interval_ms
+from tiered.broker.number_claim import NumberClaim
 from tiered.cold.store_identity import is_same_store, store_identity
 from tiered.config.listeners import ListenerOptions
 from tiered.errors import InvalidConfig, MetadataOutcomeUnknown
@@ -24,6 +26,7 @@ from tiered.ids import TopicId
 from tiered.meta import brokers, cluster, coordinator_slots, partitions, security, segments, settings, topics
 from tiered.meta.brokers import HTTP_DOOR, HTTPS, BrokerRow, ListenerRow
 from tiered.meta.changes import ChangeSet
+from tiered.rules.number_claim import Claim
 from tiered.runtime import new_uuid
 
 if TYPE_CHECKING:
@@ -84,7 +87,8 @@ class Registration:
     ) -> Registered:
         """This process is the broker of its id from here on; an older one learns of it from its next heartbeat.
 
-        Raises InvalidConfig when the catalogue or the data folder belongs to somebody else, MetadataUnavailable.
+        Waits while another process may still be it. Raises InvalidConfig when that one lives, or the catalogue or the
+        data folder belongs to somebody else, MetadataUnavailable.
         """
         broker = self._broker
         marker = await broker.disk.run(self._read)
@@ -99,7 +103,7 @@ class Registration:
         reached_at = next((row.host for row in rows if row.name == among_brokers), advertised[0])
         new_cluster_id, now_ms = str(new_uuid()), broker.clock.now_ms()
 
-        def register(conn: Connection) -> tuple[str, brokers.Registration]:
+        def register(conn: Connection, claim: Claim) -> tuple[str, brokers.Registration]:
             cluster_id = cluster.ensure(conn, cluster_id=new_cluster_id, now_ms=now_ms).cluster_id
             # Refused before anything is changed: a registration would stop the broker that belongs here.
             broker.data.require_own(cluster_id, broker.broker_id)
@@ -117,10 +121,15 @@ class Registration:
                 clean_epoch=clean_epoch,
                 incarnation_id=self._incarnation_id,
                 listeners=rows,
+                claim=claim,
             )
             return cluster_id, made
 
-        cluster_id, made = await self._answered(register)
+        number = NumberClaim(broker, incarnation_id=self._incarnation_id, interval_ms=interval_ms(broker))
+        cluster_id, made = await number.carry_out(
+            lambda claim: self._answered(lambda conn: register(conn, claim)),
+            marker_epoch=None if marker is None else marker.broker_epoch,
+        )
         broker.data.become_owned(cluster_id, broker.broker_id)
         await self._mark(made.broker_epoch, flushed=False)
         if marker is not None and not made.was_clean:

@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
-from tiered.errors import StaleBrokerEpoch
+from tiered.errors import LostRace, StaleBrokerEpoch
 from tiered.meta import partitions, replica_sets
 from tiered.meta.clock import now_ms
 from tiered.meta.cluster import take_number
@@ -20,6 +20,7 @@ from tiered.meta.partitions import PartitionRow
 from tiered.meta.security_tables import broker_listener
 from tiered.meta.tables import broker
 from tiered.rules import elections
+from tiered.rules.number_claim import Claim, Holder
 from tiered.rules.replica_set import ReplicaSet, Standings
 
 HTTP_DOOR, HTTPS = "http", "HTTPS"
@@ -53,6 +54,11 @@ class BrokerRow:
     incarnation_id: UUID | None
     change_number: int
     listeners: tuple[ListenerRow, ...] = ()
+
+    @property
+    def holder(self) -> Holder:
+        """Who has this number, for who wants it."""
+        return Holder(self.broker_epoch, self.incarnation_id, self.fenced, self.heartbeat_at_ms)
 
     @property
     def http_is_secure(self) -> bool:
@@ -93,19 +99,26 @@ def register(
     http_port: int | None = None,
     incarnation_id: UUID | None = None,
     listeners: Sequence[ListenerRow] = (),
+    claim: Claim | None = None,
 ) -> Registration:
-    """The new registration: its epoch is larger than every earlier one of any broker. The newest one wins.
+    """The new registration: its epoch is larger than every earlier one of any broker.
 
-    An older process with this id learns of it from its next heartbeat. `clean_epoch` is the registration whose
-    logs this process still has in full, as its marker says; clean is who continues the very last one (rule 8).
-    `rules.elections.registered` is applied to every partition in the same transaction.
+    It replaces whom `claim` says that it may, and raises `LostRace` where another process has the number. Without a
+    claim the newest one wins. Who was replaced learns of it from its next heartbeat. `clean_epoch` is the
+    registration whose logs this process still has in full, as its marker says; clean is who continues the very last
+    one (rule 8). `rules.elections.registered` is applied to every partition in the same transaction.
 
     `incarnation_id` is this process's own, for its life. A registration whose answer was lost and that is repeated
     under the same one goes on as it began; without it, its own first try would look like another process, and
     the logs like somebody else's.
     """
     number = take_number(conn)
-    before = conn.execute(select(broker).where(broker.c.broker_id == broker_id)).one_or_none()
+    # Locked, so that no heartbeat comes in between: what the claim is held against is what is replaced.
+    before = conn.execute(select(broker).where(broker.c.broker_id == broker_id).with_for_update()).one_or_none()
+    if before is not None and claim is not None:
+        holder = Holder(before.broker_epoch, before.incarnation_id, before.fenced, before.heartbeat_at_ms)
+        if not claim.may_replace(holder):
+            raise LostRace(f"broker {broker_id} is registered by another process, at epoch {holder.broker_epoch}")
     previous_epoch = None if before is None else int(before.broker_epoch)
     is_repeated = before is not None and incarnation_id is not None and before.incarnation_id == incarnation_id
     was_clean = is_repeated or (clean_epoch is not None and clean_epoch == previous_epoch)
@@ -180,6 +193,11 @@ _CHANGED = _ALL.where(broker.c.change_number > bindparam("number"))
 def load_all(conn: Connection) -> tuple[BrokerRow, ...]:
     """Every registered broker, fenced ones included, by id."""
     return _with_listeners(conn, conn.execute(_ALL).mappings().all())
+
+
+def load(conn: Connection, broker_id: int) -> BrokerRow | None:
+    """One registered broker."""
+    return next((row for row in load_all(conn) if row.broker_id == broker_id), None)
 
 
 def load_ids(conn: Connection) -> frozenset[int]:

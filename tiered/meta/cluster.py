@@ -43,12 +43,12 @@ def ensure(conn: Connection, *, cluster_id: str, now_ms: int) -> ClusterRow:
     Safe when two brokers start at once on PostgreSQL: the loser of the insert gets a unique violation, so
     this takes the table's lock first (once in the life of a cluster).
     """
-    row = _find(conn)
+    row = find(conn)
     if row is not None:
         return row
     if conn.dialect.name == "postgresql":
         conn.exec_driver_sql("LOCK TABLE cluster IN EXCLUSIVE MODE")
-        row = _find(conn)
+        row = find(conn)
         if row is not None:
             return row
     conn.execute(
@@ -61,7 +61,7 @@ def ensure(conn: Connection, *, cluster_id: str, now_ms: int) -> ClusterRow:
 
 def load(conn: Connection) -> ClusterRow:
     """The cluster's row. Raises `CorruptMetadata` before `ensure` was ever called."""
-    row = _find(conn)
+    row = find(conn)
     if row is None:
         raise CorruptMetadata("the metadata database describes no cluster: start a broker on it first")
     return row
@@ -122,6 +122,7 @@ _ROW = select(
 ).where(cluster.c.id == ONLY_ROW)
 
 
-def _find(conn: Connection) -> ClusterRow | None:
+def find(conn: Connection) -> ClusterRow | None:
+    """The cluster's row, if there is one."""
     row = conn.execute(_ROW).mappings().one_or_none()
     return None if row is None else ClusterRow(**row)
