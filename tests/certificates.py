@@ -5,6 +5,7 @@ import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -95,3 +96,9 @@ class Authority:
         shown.key.write_bytes(private)
         shown.both.write_bytes(chain + private)
         return shown
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """One for all the tests of a file."""
+    return Authority(tmp_path_factory.mktemp("ca"))

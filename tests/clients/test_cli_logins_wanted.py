@@ -9,12 +9,9 @@ from tests.certificates import Authority
 from tiered.cli import main
 from tiered.testing import LocalCluster, cluster
 
+pytest_plugins = ["tests.certificates"]
+
 LISTENERS = {"PLAIN": "PLAINTEXT", "ASKS": "SASL_PLAINTEXT", "GUARDED": "SASL_SSL", "MUTUAL": "SSL"}
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("ca"))
 
 
 @pytest.fixture(scope="module")

@@ -26,17 +26,14 @@ from tests.clients.java_client import compiled
 from tests.clients.token_endpoint import CLIENT_ID, CLIENT_SECRET, token_endpoint
 from tiered.testing import LocalCluster, cluster
 
+pytest_plugins = ["tests.certificates"]
+
 COUNT = 50
 KEY = ECKey.generate_key("P-256", {"kid": "one"})
 PASSWORDS = {"alice": "secret of alice", "brokers": "swordfish of brokers"}
 VALUES = [f"value {number}".encode() for number in range(COUNT)]
 
 TOKEN_AT, ALLOWED = "sasl.oauthbearer.token.endpoint.url", "org.apache.kafka.sasl.oauthbearer.allowed"
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("ca"))
 
 
 @pytest.fixture(scope="module")

@@ -16,13 +16,10 @@ from tests.certificates import Authority, Shown
 from tests.clients.java_client import compiled
 from tiered.testing import LocalCluster, cluster
 
+pytest_plugins = ["tests.certificates"]
+
 COUNT = 200
 LISTENERS = ("SECURE", "MUTUAL")
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("ca"))
 
 
 @pytest.fixture(scope="module")

@@ -15,12 +15,9 @@ from tiered.peer.security import PeerSecurity
 from tiered.peer.topic_admin import create_topics
 from tiered.testing import LocalCluster, cluster
 
+pytest_plugins = ["tests.certificates"]
+
 TOPIC_AUTHORIZATION_FAILED = 29
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("ca"))
 
 
 @pytest.fixture(scope="module")

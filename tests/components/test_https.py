@@ -16,10 +16,7 @@ from tests.certificates import Authority
 from tiered.cli.main import main
 from tiered.testing import LocalCluster, cluster
 
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("ca"))
+pytest_plugins = ["tests.certificates"]
 
 
 @pytest.fixture(scope="module")

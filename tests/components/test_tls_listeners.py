@@ -24,12 +24,9 @@ from tiered.peer.connection import Peer
 from tiered.peer.security import PeerSecurity, TlsFailed
 from tiered.testing import LocalCluster, cluster
 
+pytest_plugins = ["tests.certificates"]
+
 HANDSHAKE_MS = 400
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("ca"))
 
 
 @pytest.fixture(scope="module")

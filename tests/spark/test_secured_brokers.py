@@ -21,10 +21,7 @@ from tiered.config.secret import Secret
 from tiered.errors import InvalidConfig, InvalidRequest
 from tiered.testing import LocalCluster, cluster
 
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("ca"))
+pytest_plugins = ["tests.certificates"]
 
 
 @pytest.fixture(scope="module")
