@@ -5,6 +5,7 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from urllib.parse import quote
 
 import pytest
 
@@ -13,6 +14,7 @@ from tiered.config.client_security import client_security
 from tiered.peer import Cluster
 from tiered.peer.security import PeerSecurity
 from tiered.peer.topic_admin import create_topics
+from tiered.server.http.rights import ON_BEHALF_OF
 from tiered.testing import LocalCluster, cluster
 
 pytest_plugins = ["tests.certificates"]
@@ -32,6 +34,33 @@ def guarded(authority: Authority) -> Iterator[LocalCluster]:
     }
     with cluster(listeners={"MUTUAL": "SSL"}, https=True, settings=settings) as c:
         yield c
+
+
+@pytest.fixture(scope="module")
+def among_brokers(authority: Authority) -> Iterator[LocalCluster]:
+    """Brokers show certificates to each other, and stand in no list of super users."""
+    settings = {
+        "ssl.keystore.location": authority.sign("broker").both,
+        "ssl.truststore.location": authority.pem,
+        "ssl.client.auth": "required",
+        "tiered.authorizer": "acl",
+        "tiered.broker.principals": "User:CN=b*,O=Example",
+        "super.users": "User:CN=admin,O=Example",
+    }
+    with cluster(listeners={"MUTUAL": "SSL"}, inter_broker_listener="MUTUAL", https=True, settings=settings) as c:
+        yield c
+
+
+def status(c: LocalCluster, authority: Authority, name: str, path: str, **headers: str) -> int:
+    """Of a GET by the owner of this certificate."""
+    context = ssl.create_default_context(cafile=str(authority.pem))
+    context.load_cert_chain(authority.sign(name).both)
+    request = urllib.request.Request(c.http_url + path, headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=30, context=context) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
 
 
 def security(authority: Authority, shown: Shown) -> PeerSecurity:
@@ -67,3 +96,11 @@ def test_the_same_over_http(guarded: LocalCluster, authority: Authority) -> None
         except urllib.error.HTTPError as error:
             found[name] = (error.code, 0)
     assert found == {"admin": (200, 1), "mallory": (403, 0)}
+
+
+def test_a_broker_that_is_no_super_user_reads_the_metrics(among_brokers: LocalCluster, authority: Authority) -> None:
+    found = {name: status(among_brokers, authority, name, "/metrics") for name in ("admin", "broker", "mallory")}
+    assert found == {"admin": 200, "broker": 200, "mallory": 403}
+    assert status(among_brokers, authority, "broker", "/api/v1/topics/secret") == 403
+    spoken_for = {"X-Tiered-Forwarded-By": "2", ON_BEHALF_OF: f"{quote('User:CN=mallory,O=Example', safe='')} 10.0.0.1"}
+    assert status(among_brokers, authority, "broker", "/metrics", **spoken_for) == 403
