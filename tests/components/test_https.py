@@ -102,3 +102,19 @@ def test_new_certificates_are_shown_and_open_connections_stay(
             assert time.monotonic() < deadline, "the old certificate is still shown"
             time.sleep(0.02)
         get(f"{c.http_url}/readyz", authority)
+
+
+def test_the_first_client_of_a_door_is_shown_the_newest_certificate(authority: Authority) -> None:
+    """The door opens with its first client, long after the broker read its certificates."""
+    shown = authority.sign("http")
+    with cluster(https=True, settings={"ssl.keystore.location": shown.both}) as c:
+        renewed = authority.sign("http").chain.read_text()
+        host, port = c.http_url.removeprefix("https://").split(":")
+        assert ssl.get_server_certificate((host, int(port))) == renewed
+
+
+def test_a_broker_that_is_a_process_of_its_own_speaks_tls_too(authority: Authority) -> None:
+    settings = {"ssl.keystore.location": authority.sign("http").both}
+    with cluster(https=True, in_process=False, settings=settings) as c:
+        assert c.http_url.startswith("https://")
+        assert is_answered(f"{c.http_url}/readyz", authority)

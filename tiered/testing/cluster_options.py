@@ -51,6 +51,11 @@ class Told:
     inter_broker_listener: str | None = None
     http_scheme: str = "http"
 
+    @property
+    def http(self) -> str:
+        """As --http has it."""
+        return f"{self.http_scheme}://127.0.0.1:{self.http_port}".removeprefix("http://")
+
     def serve_options(self) -> "ServeOptions":
         """The same for a broker. Raises InvalidConfig for a setting that is unknown or not allowed."""
         from types import SimpleNamespace
@@ -59,7 +64,7 @@ class Told:
 
         told = SimpleNamespace(
             kafka=f"127.0.0.1:{self.kafka_port}",
-            http=f"{self.http_scheme}://127.0.0.1:{self.http_port}".removeprefix("http://"),
+            http=self.http,
             listener=self.listeners or None,
             inter_broker_listener=self.inter_broker_listener,
             data=self.data,

@@ -6,6 +6,7 @@ Owns the child and the file of its log. Must never leave it running.
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -64,7 +65,10 @@ class ProcessLife:
         self._reap(signal.SIGKILL)
 
     def health(self) -> dict[str, Any]:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._told.http_port}/readyz", timeout=10) as answer:
+        told = self._told
+        url = f"{told.http_scheme}://127.0.0.1:{told.http_port}/readyz"
+        context = _believing(told.settings)
+        with urllib.request.urlopen(url, timeout=10, context=context) as answer:  # noqa: S310 - http or https
             found: dict[str, Any] = json.load(answer)
         return found
 
@@ -86,7 +90,7 @@ class ProcessLife:
     def _command(self) -> list[str]:
         told = self._told
         command = [sys.executable, "-m", "tiered.cli", "serve", "--data", str(told.data)]
-        command += ["--kafka", f"127.0.0.1:{told.kafka_port}", "--http", f"127.0.0.1:{told.http_port}"]
+        command += ["--kafka", f"127.0.0.1:{told.kafka_port}", "--http", told.http]
         command += ["--meta", told.sql_url, "--store", told.store_url]
         command += ["--broker-id", str(told.broker_id), "--rack", told.rack]
         for text in told.listeners:
@@ -99,6 +103,15 @@ class ProcessLife:
 
     def _log_tail(self) -> str:
         return self.log_path.read_text()[-LOG_TAIL_CHARS:] if self.log_path.exists() else ""
+
+
+def _believing(settings: Mapping[str, str]) -> ssl.SSLContext:
+    """For a child of our own on loopback: whoever signed its certificate, and with that one where it asks for one."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if shown := settings.get("ssl.keystore.location"):
+        context.load_cert_chain(shown, password=settings.get("ssl.key.password"))
+    return context
 
 
 def _environment(added: Mapping[str, str]) -> dict[str, str]:

@@ -64,6 +64,9 @@ class HttpDoor:
         """
         assert self._socket is not None
         await _until_readable(self._socket)
+        if self._tls is not None:
+            # They were read when the broker started, which may be long ago.
+            await asyncio.to_thread(self._tls.refresh)
         while True:
             try:
                 module = await asyncio.to_thread(importlib.import_module, self._module)
