@@ -66,6 +66,18 @@ def test_the_last_commits_before_a_stop_are_in_the_bucket() -> None:
         assert in_bucket(c.store_url) == {"billing": [11]}
 
 
+def test_the_last_commits_before_all_brokers_stop_are_in_the_bucket() -> None:
+    """Who stops first hands its groups over, and who gets them may stop before it has written them."""
+    slow = {**QUICK, "tiered.group.checkpoint.interval.ms": "3600000"}
+    groups = {f"group-{number}": number for number in range(1, 7)}
+    with cluster(brokers=2, topics={"orders": 1}, settings=slow) as c:
+        for name, offset in groups.items():
+            commit(c, name, offset)
+        for broker in c.brokers:
+            broker.stop()
+        assert in_bucket(c.store_url) == {name: [offset] for name, offset in groups.items()}
+
+
 def test_a_store_that_is_away_delays_the_copy_and_no_commit() -> None:
     with cluster(topics={"orders": 1}, settings=QUICK, s3="moto") as c:
         c.s3.fail(method="PUT")

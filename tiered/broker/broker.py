@@ -250,7 +250,7 @@ class Broker:
         await self.audit.stop()
         is_flushed = await self.loader.close_all()
         for step in (
-            self.checkpoints.write_stale, self.group_checkpoints.write_changed, self.reports.write, self._leave,
+            self.checkpoints.write_stale, self.group_checkpoints.write_last, self.reports.write, self._leave,
         ):  # fmt: skip
             try:
                 async with asyncio.timeout(LAST_WORDS_MS / 1000.0):

@@ -20,6 +20,11 @@ class SlotOffsets:
     left_out: int
 
 
+def occupied(conn: Connection) -> frozenset[int]:
+    """The slots that have a group."""
+    return frozenset(conn.execute(select(consumer_group.c.slot).distinct()).scalars())
+
+
 def load(conn: Connection, *, slot: int, limit: int) -> SlotOffsets:
     """Groups with up to `limit` offsets together. Offsets of topics that are deleted do not count."""
     rows = conn.execute(
