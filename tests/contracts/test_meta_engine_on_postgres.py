@@ -33,6 +33,30 @@ async def test_a_user_without_rights_gets_what_the_server_says_and_no_bug(postgr
         await owner.close()
 
 
+async def test_a_wrong_password_is_said_with_where_passwords_stand(postgres_server: "PostgresServer") -> None:
+    owner = create_engine(make_url(postgres_server.url()).set(drivername="postgresql+psycopg"))
+    rules = postgres_server.data / "pg_hba.conf"
+    before = rules.read_text()
+    rules.write_text(f"local all engine_clerk scram-sha-256\n{before}")
+    try:
+        with owner.begin() as conn:
+            conn.execute(text("CREATE ROLE engine_clerk LOGIN PASSWORD 'right'"))
+            conn.execute(text("SELECT pg_reload_conf()"))
+        url = make_url(postgres_server.url()).set(username="engine_clerk")
+        for password in ("wrong", None):
+            clerk = Database.open(url.set(password=password).render_as_string(hide_password=False))
+            with pytest.raises(MetadataUnavailable, match=r"refuses the login .*PGPASSWORD.*passfile=") as refused:
+                await clerk.run(lambda conn: conn.execute(text("SELECT 1")))
+            assert "try again later" not in str(refused.value)
+            await clerk.close()
+    finally:
+        rules.write_text(before)
+        with owner.begin() as conn:
+            conn.execute(text("DROP ROLE engine_clerk"))
+            conn.execute(text("SELECT pg_reload_conf()"))
+        owner.dispose()
+
+
 async def test_a_database_that_is_not_utf8_is_refused_by_name(postgres_url: str) -> None:
     url = make_url(postgres_url)
     create = "CREATE DATABASE engine_ascii ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0"

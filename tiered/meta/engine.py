@@ -42,6 +42,8 @@ MAX_TRIES = 6
 FIRST_BACKOFF_MS = 5.0
 MAX_BACKOFF_MS = 200.0
 MAX_CAUSE_CHARS = 300
+REFUSED_LOGINS = ("password authentication failed", "no password supplied")
+"""What PostgreSQL and its library say: an error while connecting has no SQLSTATE."""
 
 SERIALIZATION_FAILURE = "40001"
 DEADLOCK_DETECTED = "40P01"
@@ -263,6 +265,12 @@ class Database:
             return MetadataOutcomeUnknown(
                 f"the metadata database {self.name} did not confirm a commit ({cause}); it may or may not have "
                 "happened: repeat the conditional update to settle it"
+            )
+        if any(words in cause for words in REFUSED_LOGINS):
+            return MetadataUnavailable(
+                f"the metadata database {self.name} refuses the login ({cause}); nothing was changed. Correct the "
+                "password where it stands: in PGPASSWORD, which wins, in the file that passfile= names (mode 600, "
+                "or it is not read), or in the URL"
             )
         return MetadataUnavailable(
             f"the metadata database {self.name} is not available ({cause}); nothing was changed, try again later"
