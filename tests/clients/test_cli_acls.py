@@ -1,6 +1,8 @@
 """`tiered acls` against a broker: what it adds it lists and removes, and what cannot be meant it says."""
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -65,3 +67,17 @@ def test_what_cannot_be_meant_is_said_and_nothing_is_done(tiered: Tiered) -> Non
     assert "no IP address" in tiered.failure(*someone, "--topic", "t", "--operation", "read", "--host", "a.name")
     assert "KIND:NAME" in tiered.failure("acls", "add", "--principal", "x", "--topic", "t", "--operation", "read")
     assert rules(tiered) == set()
+
+
+def test_who_may_see_no_topic_is_told_no_counts_of_replicas(tmp_path: Path) -> None:
+    """A 0 in NOT-IN-SYNC would tell an operator with the wrong certificate to go on."""
+    process = BrokerProcess(tmp_path / "data", "--set", "tiered.authorizer=acl", "--set", "super.users=User:root")
+    nobody = Tiered(process.start())
+    try:
+        done = nobody.run("brokers", "list")
+        assert done.stdout.decode().splitlines()[1].split()[-3:] == ["-", "-", "-"]
+        assert "you may see no topic" in done.stderr.decode()
+        (told,) = json.loads(nobody.run("brokers", "list", "--json").stdout)
+        assert (told["broker"], told["leaders"], told["not_in_sync"]) == (1, None, None)
+    finally:
+        process.ensure_stopped()

@@ -70,8 +70,8 @@ def http_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--http",
         metavar="URL",
-        default=os.environ.get("TIERED_HTTP") or DEFAULT_HTTP,
-        help=f"a broker's HTTP address (TIERED_HTTP, else {DEFAULT_HTTP})",
+        default=os.environ.get("TIERED_HTTP_URL") or os.environ.get("TIERED_HTTP") or DEFAULT_HTTP,
+        help=f"a broker's HTTP address (TIERED_HTTP_URL, else TIERED_HTTP, else {DEFAULT_HTTP})",
     )
     command_config_option(parser)
     json_option(parser)

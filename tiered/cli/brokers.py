@@ -4,6 +4,7 @@ Owns these commands' words. Must never decide where a replica goes: `rules.rebal
 """
 
 import argparse
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -23,14 +24,24 @@ from tiered.peer.broker_admin import (
 )
 from tiered.rules.rebalancing import emptied, evened_out
 
+COUNTS = ("replicas", "leaders", "preferred_leaders", "not_in_sync")
+
 
 def run_list(arguments: argparse.Namespace) -> int:
     """`brokers list`."""
 
     async def act(cluster: Cluster) -> int:
         described = await describe_cluster(cluster)
-        topics = _with_replicas(await all_topics(cluster))
-        found = [_summary(each, described, topics) for each in described.brokers.values()]
+        visible = await all_topics(cluster)
+        found = [_summary(each, described, _with_replicas(visible)) for each in described.brokers.values()]
+        if not visible:
+            # There is always one, of the offsets. A 0 would say that all is in sync.
+            found = [each | dict.fromkeys(COUNTS) for each in found]
+            print(
+                f"{arguments.parser.prog}: you may see no topic, so nothing is counted: give the --command-config of "
+                "an operator",
+                file=sys.stderr,
+            )
         if arguments.json:
             print_json(found)
         elif arguments.quiet:
@@ -225,9 +236,7 @@ def _show_list(found: Sequence[Mapping[str, Any]]) -> None:
             f"{each['host']}:{each['port']}",
             each["rack"] or "",
             _state(each),
-            str(each["leaders"]),
-            str(each["replicas"]),
-            str(each["not_in_sync"]),
+            *("" if each[count] is None else str(each[count]) for count in ("leaders", "replicas", "not_in_sync")),
         ]
         for each in found
     ]

@@ -78,6 +78,8 @@ def test_the_environment_names_brokers_and_options_override_it(monkeypatch: pyte
     assert build_parser().parse_args(["topics", "list"]).bootstrap == "env:1"
     assert build_parser().parse_args(["topics", "list", "-b", "x:3"]).bootstrap == "x:3"
     assert build_parser().parse_args(["segments", "t"]).http == "env:2"
+    monkeypatch.setenv("TIERED_HTTP_URL", "https://env:3")
+    assert build_parser().parse_args(["segments", "t"]).http == "https://env:3"
 
 
 @pytest.mark.parametrize(
