@@ -37,8 +37,8 @@ def opened(path: str) -> ChunkFile:
 
 
 def wiped(directory: Path) -> None:
-    """Makes the folder, and removes what an earlier process left in it."""
-    directory.mkdir(parents=True, exist_ok=True)
+    """Makes the folder, its owner's alone, and removes what an earlier process left in it."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path in directory.iterdir():
         if path.suffix in (FINISHED, _UNFINISHED):
             path.unlink(missing_ok=True)
