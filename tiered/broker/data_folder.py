@@ -26,7 +26,7 @@ class DataFolder:
         """
         self.root = root
         try:
-            # What is in it was said to this broker, not to every user of the machine. A folder that is there is left as it is.
+            # Records were told to this broker, not to every user of the machine. A folder that is there keeps its mode.
             self.log_root.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
