@@ -49,10 +49,11 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     keys = tmp_path_factory.mktemp("keys") / "jwks.json"
     keys.write_text(json.dumps({"keys": [KEY.as_dict(private=False)]}))
     with cluster(
-        listeners={"GUARDED": "SASL_PLAINTEXT"},
+        listeners={"GUARDED": "SASL_PLAINTEXT", "TOKENS": "SASL_PLAINTEXT"},
         topics={"numbers": 1},
         settings={
             "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+            "listener.name.tokens.sasl.enabled.mechanisms": "OAUTHBEARER",
             "tiered.sasl.plain.without.tls": "true",
             "sasl.oauthbearer.jwks.endpoint.url": f"file://{keys}",
             "sasl.oauthbearer.expected.audience": AUDIENCE,
@@ -81,10 +82,11 @@ def bootstrap(c: LocalCluster) -> str:
 
 
 class Door(RawConnection):
-    """A connection to the listener that asks who one is."""
+    """A connection to a listener that asks who one is."""
 
-    def __init__(self, c: LocalCluster) -> None:
-        super().__init__(SimpleNamespace(kafka_port=int(bootstrap(c).rpartition(":")[2])), timeout_s=10)
+    def __init__(self, c: LocalCluster, listener: str = "GUARDED") -> None:
+        port = c.bootstrap_at(listener).rpartition(":")[2]
+        super().__init__(SimpleNamespace(kafka_port=int(port)), timeout_s=10)
 
     def handshake(self, mechanism: str) -> Any:
         make = messages.request(HANDSHAKE, 1)
@@ -361,3 +363,15 @@ def test_whoever_comes_by_another_listener_than_the_brokers_is_none(guarded: Loc
         assert door.login().error_code == 0
         answer = door.call(1, 17, encode_fetch_request(asked, 17))
     assert decode_fetch_response(answer, 0, len(answer), 17).error_code == 31
+
+
+def test_a_listener_with_mechanisms_of_its_own_takes_those_alone(guarded: LocalCluster) -> None:
+    with Door(guarded, "TOKENS") as door:
+        refused = door.handshake("PLAIN")
+        assert (refused.error_code, list(refused.mechanisms)) == (33, ["OAUTHBEARER"])
+    with Door(guarded, "TOKENS") as door:
+        assert door.handshake("OAUTHBEARER").error_code == 0
+        assert door.say(f"n,,\x01auth=Bearer {token()}\x01\x01".encode()).error_code == 0
+        assert door.cluster_id()
+    with Door(guarded) as door:
+        assert set(door.handshake("PLAIN").mechanisms) == set(MECHANISMS)

@@ -1,5 +1,7 @@
 """What must be said together about logins, and that no password can stand in a setting."""
 
+from dataclasses import replace
+
 import pytest
 
 from tiered.config import BrokerSettings
@@ -74,3 +76,14 @@ def test_where_the_password_stands_is_in_no_description() -> None:
     )
     assert (entry.value, entry.is_sensitive) == (None, True)
     assert "env:PASSWORD" not in repr(entry)
+
+
+def test_a_listener_may_have_mechanisms_of_its_own() -> None:
+    settings = BrokerSettings.of({"sasl.enabled.mechanisms": "SCRAM-SHA-512"})
+    own = replace(GUARDED, mechanisms=("SCRAM-SHA-256", "PLAIN"))
+    assert settings.mechanisms_of(own) == ("SCRAM-SHA-256",)
+    assert settings.mechanisms_of(GUARDED) == ("SCRAM-SHA-512",)
+    with pytest.raises(InvalidConfig, match="GSSAPI is not allowed"):
+        check(replace(GUARDED, mechanisms=("GSSAPI",)), PLAIN, {})
+    with pytest.raises(InvalidConfig, match="OAUTHBEARER needs"):
+        check(replace(GUARDED, mechanisms=("OAUTHBEARER",)), PLAIN, {"sasl.enabled.mechanisms": "SCRAM-SHA-512"})

@@ -66,8 +66,8 @@ class Logins(Protocol):
     async def by_password(self, user_name: str, password: str) -> Login:
         """For logins that come with every request. Raises AuthenticationFailed, Throttled."""
 
-    async def by_token(self, text: str) -> Login:
-        """Whose token it is. Raises AuthenticationFailed, Throttled."""
+    async def by_http_token(self, text: str) -> Login:
+        """Whose token it is that came over HTTP. Raises AuthenticationFailed, Throttled."""
 
 
 class Guarded(Protocol):
@@ -146,9 +146,9 @@ class Authentication:
         has_ended = login.ends_at_ms is not None and login.ends_at_ms <= self._broker.clock.now_ms()
         return has_ended or self.is_revoked(login)
 
-    async def by_token(self, text: str) -> Login:
-        """Whose token it is. Raises AuthenticationFailed, Throttled."""
-        return await self._tokens.by_token(text)
+    async def by_http_token(self, text: str) -> Login:
+        """Whose token it is that came over HTTP. Raises AuthenticationFailed, Throttled."""
+        return await self._tokens.by_http_token(text)
 
 
 class TokenLogins:
@@ -167,7 +167,7 @@ class TokenLogins:
             scope_claim=settings.sasl_oauthbearer_scope_claim_name,
             clock_skew_s=settings.sasl_oauthbearer_clock_skew_seconds,
         )
-        self._takes_tokens = Mechanism.OAUTHBEARER in settings.sasl_enabled_mechanisms
+        self._http_takes_tokens = Mechanism.OAUTHBEARER in settings.sasl_enabled_mechanisms
 
     def begin(self, mechanism: str) -> Conversation:
         """A login by this mechanism, which the listener takes."""
@@ -180,10 +180,14 @@ class TokenLogins:
         del user_name, password
         raise AuthenticationFailed("nobody has a password here: log in with a token (bearer)")
 
+    async def by_http_token(self, text: str) -> Login:
+        """Whose token it is that came over HTTP. Raises AuthenticationFailed, Throttled."""
+        if not self._http_takes_tokens:
+            raise AuthenticationFailed("tokens are not taken here: OAUTHBEARER is not in sasl.enabled.mechanisms")
+        return await self.by_token(text)
+
     async def by_token(self, text: str) -> Login:
         """Whose token it is. Raises AuthenticationFailed, Throttled."""
-        if not self._takes_tokens:
-            raise AuthenticationFailed("tokens are not taken here: OAUTHBEARER is not in sasl.enabled.mechanisms")
         keys = await self._keys.of(token.key_id(text))
         now_s = self._clock.now_ms() / 1000.0
         owner = await self._in_turn(lambda: token.token_owner(text, keys, self._policy, now_s=now_s))

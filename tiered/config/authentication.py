@@ -30,8 +30,8 @@ class AuthenticationSettings(CompactionSettings):
         minimum=0,
     )
     sasl_enabled_mechanisms: tuple[str, ...] = setting(
-        ConfigType.LIST, (), "What listeners with SASL take: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER.",
-        read_only=True,
+        ConfigType.LIST, (), "What listeners with SASL take: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. For one "
+        "listener: listener.name.NAME.sasl.enabled.mechanisms.", read_only=True,
     )
     sasl_mechanism_inter_broker_protocol: str = setting(
         ConfigType.STRING, "SCRAM-SHA-512", "The mechanism by which brokers log in to each other.",
@@ -104,7 +104,8 @@ class AuthenticationSettings(CompactionSettings):
         if not listener.protocol.uses_sasl:
             return ()
         may_be_plain = listener.protocol.uses_tls or self.tiered_sasl_plain_without_tls
-        return tuple(each for each in self.sasl_enabled_mechanisms if each != "PLAIN" or may_be_plain)
+        enabled = self.sasl_enabled_mechanisms if listener.mechanisms is None else listener.mechanisms
+        return tuple(each for each in enabled if each != "PLAIN" or may_be_plain)
 
     def inter_broker_password(self) -> Secret | None:
         """Where the password stands; None when there is none."""
@@ -121,7 +122,9 @@ def check_authentication(
 ) -> None:
     """Returns when nobody who should get in would be kept out by what is missing. A broker that `is_alone` has nobody
     to log in to. Raises InvalidConfig."""
-    for each in settings.sasl_enabled_mechanisms:
+    listeners = tuple(listeners)
+    enabled = {*settings.sasl_enabled_mechanisms, *(each for one in listeners for each in one.mechanisms or ())}
+    for each in sorted(enabled):
         if each not in MECHANISMS:
             raise InvalidConfig(
                 f"sasl.enabled.mechanisms={each[:40]} is not allowed: some of {','.join(MECHANISMS)} are"
@@ -132,7 +135,7 @@ def check_authentication(
                 f"the listener {listener.name} has SASL and no mechanism: set sasl.enabled.mechanisms to some of "
                 f"{','.join(MECHANISMS)}; PLAIN needs TLS, or tiered.sasl.plain.without.tls=true"
             )
-    if "OAUTHBEARER" in settings.sasl_enabled_mechanisms:
+    if "OAUTHBEARER" in enabled:
         url = settings.sasl_oauthbearer_jwks_endpoint_url
         if not url.startswith(("https://", "file:///")):
             raise InvalidConfig("OAUTHBEARER needs sasl.oauthbearer.jwks.endpoint.url: an https or a file:/// URL")

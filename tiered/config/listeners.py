@@ -16,6 +16,7 @@ from tiered.errors import InvalidConfig
 PREFIX = "listener.name."
 HTTP_PREFIX = "http."
 HTTPS = "https://"
+MECHANISMS_NAME = "sasl.enabled.mechanisms"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,255}\Z")
 
 
@@ -47,6 +48,8 @@ class ListenerOptions:
     advertise_host: str | None = None
     advertise_port: int | None = None
     tls: ListenerTls | None = None
+    mechanisms: tuple[str, ...] | None = None
+    """Of SASL; None is what `sasl.enabled.mechanisms` says for all listeners."""
     option: str = "--kafka"
     """What names it, for errors."""
 
@@ -126,18 +129,29 @@ def _over(settings: Mapping[str, str], own: str) -> dict[str, str]:
     return shared | {name.removeprefix(own): value for name, value in settings.items() if name.startswith(own)}
 
 
-def with_tls(listeners: Iterable[ListenerOptions], settings: Mapping[str, str]) -> tuple[ListenerOptions, ...]:
+def with_security(listeners: Iterable[ListenerOptions], settings: Mapping[str, str]) -> tuple[ListenerOptions, ...]:
     """The listeners with what their protocols need of `settings`. Raises InvalidConfig, also for what is unknown."""
     listeners = tuple(listeners)
     check_names(settings, listeners)
     return tuple(
-        dataclasses.replace(
-            each, tls=listener_tls(settings_of(settings, each.name), where=f"{PREFIX}{each.name.lower()}.")
-        )
-        if each.protocol.uses_tls
-        else each
+        dataclasses.replace(each, tls=_tls(each, settings), mechanisms=_mechanisms(each, settings))
         for each in listeners
     )
+
+
+def _tls(listener: ListenerOptions, settings: Mapping[str, str]) -> ListenerTls | None:
+    if not listener.protocol.uses_tls:
+        return None
+    return listener_tls(settings_of(settings, listener.name), where=f"{PREFIX}{listener.name.lower()}.")
+
+
+def _mechanisms(listener: ListenerOptions, settings: Mapping[str, str]) -> tuple[str, ...] | None:
+    name = f"{PREFIX}{listener.name.lower()}.{MECHANISMS_NAME}"
+    if name not in settings:
+        return None
+    if not listener.protocol.uses_sasl:
+        raise InvalidConfig(f"{name}: the listener {listener.name} has no SASL, its protocol is {listener.protocol}")
+    return tuple(each.strip() for each in settings[name].split(",") if each.strip())
 
 
 def check_names(settings: Mapping[str, str], listeners: Sequence[ListenerOptions]) -> None:
@@ -150,6 +164,8 @@ def check_names(settings: Mapping[str, str], listeners: Sequence[ListenerOptions
             if prefix is None:
                 raise InvalidConfig(f"{name} is of no listener: there is {', '.join(each.name for each in listeners)}")
             plain = name.removeprefix(prefix)
+            if plain == MECHANISMS_NAME:
+                continue
         if plain not in LISTENER_NAMES:
             import difflib
 

@@ -21,7 +21,7 @@ from tiered.config.listeners import (
     parse_listener,
     require_authentication,
     settings_of,
-    with_tls,
+    with_security,
 )
 from tiered.config.setting import INT_MAX
 from tiered.config.tls import ListenerTls
@@ -300,7 +300,7 @@ def _listeners(
     for each in found:
         if [other.name for other in found].count(each.name) > 1:
             raise InvalidConfig(f"two listeners are named {each.name}: give each a name of its own with NAME=…")
-    return with_tls(advertised(found, *advertise), security)
+    return with_security(advertised(found, *advertise), security)
 
 
 def _settings(arguments: object, environ: Mapping[str, str], toml: Mapping[str, Any]) -> dict[str, str]:

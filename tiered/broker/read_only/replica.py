@@ -51,9 +51,11 @@ class ReadReplica:
                 "a read replica knows no access control lists: leave tiered.authorizer and authorizer.class.name out, "
                 "and say who reaches its ports by other means"
             )
-        asks_login = options.settings.tiered_http_authentication != "none"
-        if asks_login or any(each.protocol.uses_sasl for each in options.listeners):
-            if options.settings.sasl_enabled_mechanisms != (Mechanism.OAUTHBEARER,):
+        taken = [options.settings.mechanisms_of(each) for each in options.listeners if each.protocol.uses_sasl]
+        if options.settings.tiered_http_authentication != "none":
+            taken.append(options.settings.sasl_enabled_mechanisms)
+        if taken:
+            if any(each != (Mechanism.OAUTHBEARER,) for each in taken):
                 raise InvalidConfig(
                     "a read replica has no database, and so no users with passwords: let readers log in by tokens "
                     "alone (sasl.enabled.mechanisms=OAUTHBEARER), or ask for certificates (ssl.client.auth=required)"

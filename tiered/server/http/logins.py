@@ -51,7 +51,7 @@ async def _login(broker: Guarded, header: str) -> Login:
         case "basic":
             return await broker.authentication.by_password(*_name_and_password(given.strip()))
         case "bearer":
-            return await broker.authentication.by_token(given.strip())
+            return await broker.authentication.by_http_token(given.strip())
         case _:
             raise AuthenticationFailed("log in: this broker wants a name and a password (basic), or a token (bearer)")
 
