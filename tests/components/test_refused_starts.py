@@ -21,7 +21,7 @@ def test_a_port_that_is_taken_is_said_with_its_address_and_option(
 ) -> None:
     said = refusal(make_broker(option, broker.bootstrap))
     assert f"cannot listen on {broker.bootstrap}: something listens there already" in said
-    assert f"{option} HOST:PORT" in said
+    assert f"give another HOST:PORT with {option}" in said
 
 
 def test_a_data_folder_that_cannot_be_one_is_said_with_what_is_wrong_with_it(

@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 from tiered.errors import InvalidConfig
 
+HTTP_OPTION = "--http (or TIERED_HTTP, or http in the configuration file)"
+
 
 def bound_socket(host: str, port: int) -> socket.socket:
     """A non-blocking stream socket bound to the address; port 0 takes a free one.
@@ -39,7 +41,7 @@ def bind_or_explain(bind: Callable[[], tuple[str, int]], wanted: tuple[str, int]
     except OSError as error:
         found = "something listens there already" if error.errno == errno.EADDRINUSE else error.strerror
         raise InvalidConfig(
-            f"cannot listen on {shown(wanted)}: {found}; give another address with {option} HOST:PORT"
+            f"cannot listen on {shown(wanted)}: {found}; give another HOST:PORT with {option}"
         ) from error
 
 

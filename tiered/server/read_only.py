@@ -9,7 +9,7 @@ from tiered.broker.parts import BrokerParts
 from tiered.broker.read_only.replica import ReadReplica
 from tiered.config import ServeOptions
 from tiered.runtime import Clock, SystemClock
-from tiered.server.addresses import bind_or_explain
+from tiered.server.addresses import HTTP_OPTION, bind_or_explain
 from tiered.server.bound_listeners import bound_listeners
 from tiered.server.http.door import READ_ONLY, HttpDoor
 from tiered.server.kafka.listener import KafkaListener
@@ -45,7 +45,7 @@ class ReadOnlyServer:
         self.http_address = bind_or_explain(
             lambda: self._http.bind(options.http_host, options.http_port),
             (options.http_host, options.http_port),
-            "--http",
+            HTTP_OPTION,
         )
         await self.replica.start(tasks, listeners=listeners)
         self._kafka.start(tasks)

@@ -17,7 +17,7 @@ from tiered.broker.registration import WILDCARD_ADDRESSES
 from tiered.config import ServeOptions
 from tiered.errors import TieredError
 from tiered.runtime import Clock, SystemClock
-from tiered.server.addresses import bind_or_explain, shown
+from tiered.server.addresses import HTTP_OPTION, bind_or_explain, shown
 from tiered.server.bound_listeners import bound_listeners
 from tiered.server.http.door import HttpDoor
 from tiered.server.kafka.apis import served_apis
@@ -62,7 +62,7 @@ class Server:
         self.http_address = bind_or_explain(
             lambda: self._http.bind(options.http_host, options.http_port),
             (options.http_host, options.http_port),
-            "--http",
+            HTTP_OPTION,
         )
         advertised = listeners[0].advertised
         http_host = advertised[0] if options.http_host in WILDCARD_ADDRESSES else options.http_host
