@@ -11,7 +11,7 @@ from typing import TypeVar
 from tiered.cli.acl_arguments import RESOURCES
 from tiered.cli.cluster import Cluster, run_with_cluster
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
-from tiered.cli.output import Column, print_json, print_table
+from tiered.cli.output import Column, print_json, print_table, say
 from tiered.errors import TieredError
 from tiered.peer.acl_admin import Acl, create_acls, delete_acls, describe_acls
 from tiered.rules.acl import CLUSTER_NAME, WILDCARD, AclFilter, Operation, PatternType, Permission, ResourceType
@@ -76,7 +76,7 @@ def _show(arguments: argparse.Namespace, rules: Sequence[Acl], none: str) -> Non
             [list(astuple(each)) for each in rules],
         )
     else:
-        print(none)
+        say(none)
 
 
 def _filter(arguments: argparse.Namespace) -> AclFilter:

@@ -12,7 +12,7 @@ from tiered.cli.cluster import Cluster, Topic, all_topics, run_with_cluster
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.kafka_errors import reason
 from tiered.cli.moves import carry_out, replicas_of
-from tiered.cli.output import Column, counted, in_bytes, print_json, print_table
+from tiered.cli.output import Column, counted, in_bytes, print_json, print_table, say
 from tiered.errors import InvalidReplicationFactor, TieredError
 from tiered.peer.broker_admin import (
     DescribedBroker,
@@ -37,7 +37,7 @@ def run_list(arguments: argparse.Namespace) -> int:
         if not visible:
             # There is always one, of the offsets. A 0 would say that all is in sync.
             found = [each | dict.fromkeys(COUNTS) for each in found]
-            print(
+            say(
                 f"{arguments.parser.prog}: you may see no topic, so nothing is counted: give the --command-config of "
                 "an operator",
                 file=sys.stderr,
@@ -46,7 +46,7 @@ def run_list(arguments: argparse.Namespace) -> int:
             print_json(found)
         elif arguments.quiet:
             for each in found:
-                print(each["broker"])
+                say(each["broker"])
         else:
             _show_list(found)
         return EXIT_OK
@@ -66,7 +66,7 @@ def run_describe(arguments: argparse.Namespace) -> int:
             print_json(found)
         else:
             for index, each in enumerate(found):
-                print("" if index == 0 else "\n", end="")
+                say("" if index == 0 else "\n", end="")
                 _show(each)
         return EXIT_OK
 
@@ -149,7 +149,7 @@ def run_remove(arguments: argparse.Namespace) -> int:
         if arguments.json:
             print_json({"broker": arguments.broker, "error": None})
         else:
-            print(f"broker {arguments.broker} removed")
+            say(f"broker {arguments.broker} removed")
         return EXIT_OK
 
     return run_with_cluster(arguments, act)
@@ -248,7 +248,7 @@ def _show(broker: Mapping[str, Any]) -> None:
     if broker["disk_usable_bytes"] is not None:
         words.append(f"{in_bytes(broker['disk_usable_bytes'])} of {in_bytes(broker['disk_total_bytes'])} free")
     words.append(f"leads {broker['leaders']} of {counted(broker['replicas'], 'replica')}")
-    print(f"broker {broker['broker']}  {', '.join(words)}")
+    say(f"broker {broker['broker']}  {', '.join(words)}")
     if not broker["partitions"]:
         return
     columns = (Column("TOPIC"), Column("PARTITION", True), Column("ROLE"), Column("IN-SYNC"), Column("LOCAL", True))

@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 from tiered.cli.embedded_postgres import EmbeddedPostgres
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
+from tiered.cli.output import say
 
 LOOPBACK = "127.0.0.1"
 STOP_S = 30.0
@@ -185,7 +186,7 @@ def _last_words(log: Path) -> str:
 
 def _say(words: str) -> None:
     """For people: stdout has the ready lines alone, which programs read."""
-    print(f"tiered cluster: {words}", file=sys.stderr, flush=True)
+    say(f"tiered cluster: {words}", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from tiered.cli.failure import CommandFailed
 from tiered.cli.fetcher import Fetcher
 from tiered.cli.groups import ranges
 from tiered.cli.kafka_errors import reason
+from tiered.cli.output import say
 from tiered.errors import TieredError
 from tiered.peer import BrokerError
 from tiered.peer.group_member import GroupMember
@@ -98,7 +99,7 @@ class Membership:
         numbers = list(assignment.get(self._topic.name, ()))
         if sys.stderr.isatty():
             got = f"partitions {ranges(numbers)}" if numbers else "no partition: others have them all"
-            print(f"group {self._member.group_id}: {got}", file=sys.stderr)
+            say(f"group {self._member.group_id}: {got}", file=sys.stderr)
         committed = {
             partition: each.offset
             for (topic, partition), each in (await self._member.committed()).items()
@@ -132,7 +133,7 @@ class Membership:
         ends = await offsets(self._cluster, self._topic, dict.fromkeys(committed, LATEST))
         found = {number: at for number, at in committed.items() if firsts[number] <= at <= ends[number]}
         for number in committed.keys() - found.keys():
-            print(
+            say(
                 f"partition {number}: the group is at offset {committed[number]}, and the log has {firsts[number]} to "
                 f"{ends[number]}; going on from --offset",
                 file=sys.stderr,

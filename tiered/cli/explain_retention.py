@@ -8,7 +8,7 @@ from typing import Any
 
 from tiered.cli.catalogue import Catalogue
 from tiered.cli.failure import EXIT_OK
-from tiered.cli.output import Column, counted, in_bytes, in_utc, print_json, print_table
+from tiered.cli.output import Column, counted, in_bytes, in_utc, print_json, print_table, say
 from tiered.cli.segments import partitions_of
 
 _COLUMNS = (
@@ -33,9 +33,9 @@ def run(arguments: argparse.Namespace) -> int:
         return EXIT_OK
     _show(found, "runs", "delete", "keep")
     if arguments.local:
-        print("\nLocal copies, of each leader:")
+        say("\nLocal copies, of each leader:")
         _show(found, "local_runs", "remove", "keep")
-    print("\n" + "\n".join(_summary(found)))
+    say("\n" + "\n".join(_summary(found)))
     return EXIT_OK
 
 

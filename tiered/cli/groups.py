@@ -14,7 +14,7 @@ from tiered.cli.cluster import EARLIEST, LATEST, Cluster, run_with_cluster
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
 from tiered.cli.kafka_errors import NONE, reason
 from tiered.cli.names import nearest_names
-from tiered.cli.output import Column, counted, print_json, print_table
+from tiered.cli.output import Column, counted, on_one_line, print_json, print_table, say
 from tiered.errors import GroupNotFound
 from tiered.peer import BrokerError
 from tiered.peer.group_admin import (
@@ -56,7 +56,7 @@ def run_list(arguments: argparse.Namespace) -> int:
             )
         elif arguments.quiet:
             for each in found:
-                print(each.group_id)
+                say(on_one_line(each.group_id))
         else:
             columns = (Column("GROUP"), Column("KIND"), Column("STATE"), Column("PROTOCOL"))
             print_table(columns, [[each.group_id, each.kind, each.state, each.protocol_type] for each in found])
@@ -78,7 +78,7 @@ def run_describe(arguments: argparse.Namespace) -> int:
             print_json(found)
         else:
             for index, each in enumerate(found):
-                print("" if index == 0 else "\n", end="")
+                say("" if index == 0 else "\n", end="")
                 _show(each)
         return EXIT_OK
 
@@ -188,18 +188,18 @@ async def _description(cluster: Cluster, group_id: str) -> dict[str, Any]:
 def _show(group: dict[str, Any]) -> None:
     members, offsets = group["members"], group["offsets"]
     about = [group["kind"], group["state"], counted(len(members), "member")]
-    print("  ".join([group["group"], ", ".join(each for each in [*about, group["assignor"]] if each)]))
+    say("  ".join([group["group"], ", ".join(each for each in [*about, group["assignor"]] if each)]))
     if offsets:
         print_table(_OFFSET_COLUMNS, [_offset_row(each) for each in offsets])
         known = [each for each in offsets if each["lag"] is not None]
         if known:
             behind = counted(group["lag"], "record")
-            print(f"\n{behind} behind, in {counted(len(known), 'partition')}")
+            say(f"\n{behind} behind, in {counted(len(known), 'partition')}")
     if members:
-        print()
+        say()
         print_table(_MEMBER_COLUMNS, [_member_row(each) for each in members])
     for hint in hints(group):
-        print(hint)
+        say(hint)
 
 
 _OFFSET_COLUMNS = (
@@ -282,9 +282,9 @@ def run_delete(arguments: argparse.Namespace) -> int:
             print_json([{"group": name, "changed": changed, "error": error} for name, changed, error in outcomes])
         for name, changed, error in outcomes:
             if error is not None:
-                print(f"{arguments.parser.prog}: {name}: {error}", file=sys.stderr)
+                say(f"{arguments.parser.prog}: {name}: {error}", file=sys.stderr)
             elif not arguments.json:
-                print(f"{name} deleted" if changed else f"{name} needs no change")
+                say(f"{name} deleted" if changed else f"{name} needs no change")
         return EXIT_FAILED if any(error is not None for _, _, error in outcomes) else EXIT_OK
 
     return run_with_cluster(arguments, act)

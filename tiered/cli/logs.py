@@ -8,6 +8,8 @@ import logging
 import sys
 from datetime import UTC, datetime
 
+from tiered.cli.output import on_one_line
+
 LOUDEST_OF_OTHERS = logging.WARNING
 
 
@@ -26,18 +28,11 @@ def _time(record: logging.LogRecord) -> str:
     return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _on_one_line(message: str) -> str:
-    """Clients choose names that stand in messages: none of them ends a line, or moves a terminal's cursor."""
-    if message.isprintable():
-        return message
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in message)
-
-
 class TextFormatter(logging.Formatter):
     """`2026-01-31T23:59:59.123Z INFO tiered.broker.broker: message`; a traceback follows on lines of its own."""
 
     def format(self, record: logging.LogRecord) -> str:
-        text = f"{_time(record)} {record.levelname} {record.name}: {_on_one_line(record.getMessage())}"
+        text = f"{_time(record)} {record.levelname} {record.name}: {on_one_line(record.getMessage())}"
         if record.exc_info:
             text += "\n" + self.formatException(record.exc_info)
         return text

@@ -47,11 +47,13 @@ def ended(name: str, run: Callable[[], int]) -> int:
 
 
 def _failed(name: str, error: Exception, code: int) -> int:
+    from tiered.cli.output import say  # Only commands that fail pay for it.
+
     # What was written before stands before the error when both go to one place.
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.flush()
     with contextlib.suppress(BrokenPipeError):
-        print(f"{name}: {error}", file=sys.stderr, flush=True)
+        say(f"{name}: {error}", file=sys.stderr, flush=True)
     return code
 
 

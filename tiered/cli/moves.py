@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from tiered.cli.cluster import Cluster, Topic
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
 from tiered.cli.kafka_errors import reason
-from tiered.cli.output import Column, counted, in_bytes, print_json, print_table
+from tiered.cli.output import Column, counted, in_bytes, print_json, print_table, say
 from tiered.errors import TieredError
 from tiered.peer.broker_admin import (
     LocalDisk,
@@ -82,14 +82,14 @@ async def carry_out(
             }
         )
     for (topic, number), refusal in refused.items():
-        print(f"{arguments.parser.prog}: {topic}-{number}: {_words(refusal)}", file=sys.stderr)
+        say(f"{arguments.parser.prog}: {topic}-{number}: {_words(refusal)}", file=sys.stderr)
     if not is_complete:
         raise CommandFailed(
             f"not complete after {arguments.timeout} s; the moves go on: `tiered topics reassignments` shows them"
         )
     if not arguments.json and not refused:
         going_on = f"{counted(len(begun), 'move')} begun; `tiered topics reassignments` shows how far they are"
-        print(nothing if not targets else going_on if arguments.no_wait else done)
+        say(nothing if not targets else going_on if arguments.no_wait else done)
     return EXIT_FAILED if refused else EXIT_OK
 
 
@@ -171,7 +171,7 @@ def _show_plan(arguments: argparse.Namespace, before: Targets, targets: Targets,
         print_json({"complete": False, "moves": [{**_move(each, before, targets), "error": None} for each in targets]})
         return
     if not targets:
-        print(nothing)
+        say(nothing)
         return
     columns = (Column("TOPIC"), Column("PARTITION", True), Column("REPLICAS"), Column("TARGET"))
     rows = [
@@ -179,7 +179,7 @@ def _show_plan(arguments: argparse.Namespace, before: Targets, targets: Targets,
         for (topic, number), target in targets.items()
     ]
     print_table(columns, rows)
-    print(f"\n{counted(len(targets), 'partition')} would move; without --plan they do")
+    say(f"\n{counted(len(targets), 'partition')} would move; without --plan they do")
 
 
 # How far it is

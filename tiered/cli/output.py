@@ -1,20 +1,25 @@
 """What commands print: tables for people, JSON for programs, and quantities in words.
 
 Owns the look of output. Tables are drawn on a terminal alone (rich is imported only there); into a pipe go
-plain columns, so that `awk` and `diff` see nothing but text. Must never ask anybody for anything.
+plain columns, so that `awk` and `diff` see nothing but text. Must never ask anybody for anything, and never let
+a name that a client or a broker chose move a terminal's cursor, end a line of a table or turn text around.
 """
 
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TextIO
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _LAST_YEAR_MS = 253_402_300_800_000
 _COLUMN_GAP = "  "
 _WIDEST = 10_000
+_NOT_IN_JSON = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""What a terminal takes for a command, or for the other direction, and JSON leaves as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +32,20 @@ class Column:
 
 def print_json(value: object) -> None:
     """One JSON document on stdout."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    print(_NOT_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+
+
+def say(text: str = "", *, end: str = "\n", file: TextIO | None = None, flush: bool = False) -> None:
+    """Lines of text on stdout or `file`. Names in them were chosen by others: nothing but text reaches a terminal."""
+    print("\n".join(map(on_one_line, text.split("\n"))), end=end, file=file, flush=flush)
+
+
+def on_one_line(text: str) -> str:
+    """The text with what is not printable written out, as in `\\x1b`."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
@@ -41,7 +59,7 @@ def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Non
 
 def plain_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:
     """The table as lines of aligned text, titles first and no space at any line's end."""
-    table = [[column.title for column in columns], *([cell or "-" for cell in row] for row in rows)]
+    table = [[column.title for column in columns], *([on_one_line(cell) or "-" for cell in row] for row in rows)]
     widths = [max(len(row[index]) for row in table) for index in range(len(columns))]
     return [
         _COLUMN_GAP.join(
@@ -61,7 +79,7 @@ def _draw(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
     for column in columns:
         table.add_column(column.title, justify="right" if column.numeric else "left", no_wrap=True)
     for row in rows:
-        table.add_row(*(Text(cell or "-") for cell in row))  # A Text's brackets are brackets, not markup.
+        table.add_row(*(Text(on_one_line(cell) or "-") for cell in row))  # A Text's brackets are brackets, not markup.
     # A row that is too long continues on the next line, as text does: cells that are cut or folded cannot be copied.
     Console(width=_WIDEST, soft_wrap=True).print(table)
 

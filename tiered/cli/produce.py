@@ -15,7 +15,7 @@ from tiered.cli.cluster import Cluster, created_topic, run_with_cluster
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.kafka_errors import NONE, advice
 from tiered.cli.line_reader import LineReader
-from tiered.cli.output import counted, print_json
+from tiered.cli.output import counted, print_json, say
 from tiered.cli.progress import Report, progress_of
 from tiered.cli.record_text import LineFormat, header_of, line_format_of, record_of_json
 from tiered.errors import TieredError
@@ -144,4 +144,4 @@ def _tell(arguments: argparse.Namespace, sender: Sender) -> None:
         print_json({"topic": arguments.topic, "records": sender.records, "partitions": partitions})
     elif sys.stderr.isatty():
         where = counted(len(sender.done), "partition")
-        print(f"{counted(sender.records, 'record')} sent to {where} of {arguments.topic}", file=sys.stderr)
+        say(f"{counted(sender.records, 'record')} sent to {where} of {arguments.topic}", file=sys.stderr)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from tiered.cli.output import say
 from tiered.runtime import SystemClock
 
 Report = Callable[[int, int], None]
@@ -59,7 +60,7 @@ def long_work(total: int, description: str, *, in_bytes: bool = True) -> Iterato
         nonlocal last_ms
         if clock.monotonic_ms() - last_ms >= LINE_MS:
             last_ms = clock.monotonic_ms()
-            print(f"{done / max(1, total):.0%}: {words}", file=sys.stderr, flush=True)
+            say(f"{done / max(1, total):.0%}: {words}", file=sys.stderr, flush=True)
 
     yield line
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from tiered.cli.cluster import Cluster, run_with_cluster
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
-from tiered.cli.output import Column, print_json, print_table
+from tiered.cli.output import Column, print_json, print_table, say
 from tiered.cli.quota_arguments import KINDS
 from tiered.errors import TieredError
 from tiered.peer.quota_admin import Entity, alter_quotas, describe_quotas
@@ -33,7 +33,7 @@ def run_list(arguments: argparse.Namespace) -> int:
         if rows:
             print_table(columns, sorted(rows))
         else:
-            print("no quotas; `tiered quotas set` makes one")
+            say("no quotas; `tiered quotas set` makes one")
         return EXIT_OK
 
     return run_with_cluster(arguments, act)
@@ -66,7 +66,7 @@ def _alter(arguments: argparse.Namespace, values: Mapping[str, float | None], do
             print_json({"entity": dict(entity), "quotas": dict(values)})
         else:
             of_whom = ", ".join(f"{kind} {_name(entity, kind)}" for kind in entity)
-            print(f"{', '.join(values)} of {of_whom} {done}")
+            say(f"{', '.join(values)} of {of_whom} {done}")
         return EXIT_OK
 
     return run_with_cluster(arguments, act)

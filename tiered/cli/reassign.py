@@ -15,7 +15,7 @@ from tiered.cli.cluster import Cluster, Topic, all_topics, existing_topic, run_w
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.kafka_errors import reason
 from tiered.cli.moves import Replicas, begin, carry_out, progress, replicas_of
-from tiered.cli.output import Column, counted, in_bytes, print_json, print_table
+from tiered.cli.output import Column, counted, in_bytes, print_json, print_table, say
 from tiered.cli.reset import Wanted, wanted_of
 from tiered.errors import InvalidReplicationFactor
 from tiered.peer.broker_admin import (
@@ -92,7 +92,7 @@ def run_reassignments(arguments: argparse.Namespace) -> int:
         if arguments.json:
             print_json(found)
         elif not found:
-            print("nothing is being moved")
+            say("nothing is being moved")
         else:
             _show_moving(sorted(moving.items(), key=lambda each: each[0]), found)
         return EXIT_OK
@@ -200,10 +200,10 @@ def _report(
         print_json(rows)
     failed = [each for each in rows if each["error"] is not None]
     for each in failed:
-        print(f"{arguments.parser.prog}: {each['topic']}-{each['partition']}: {each['error']}", file=sys.stderr)
+        say(f"{arguments.parser.prog}: {each['topic']}-{each['partition']}: {each['error']}", file=sys.stderr)
     changed = sum(each["changed"] for each in rows)
     if not arguments.json and (changed or not failed):
-        print(f"{counted(changed, 'partition')} {done}" if changed else nothing)
+        say(f"{counted(changed, 'partition')} {done}" if changed else nothing)
     return EXIT_FAILED if failed else EXIT_OK
 
 

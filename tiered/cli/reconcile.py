@@ -8,7 +8,7 @@ from typing import Any
 
 from tiered.cli.catalogue import Catalogue
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK
-from tiered.cli.output import counted, in_bytes, in_utc, print_json
+from tiered.cli.output import counted, in_bytes, in_utc, print_json, say
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -17,7 +17,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(answer)
     else:
-        print("\n".join([*map(_finding, answer["findings"]), *map(_progress, answer["brokers"]), *_summary(answer)]))
+        say("\n".join([*map(_finding, answer["findings"]), *map(_progress, answer["brokers"]), *_summary(answer)]))
     return EXIT_FAILED if answer["findings"] or answer["silent"] else EXIT_OK
 
 

@@ -13,7 +13,7 @@ from tiered.cli.cluster import Cluster, existing_topic, run_with_cluster
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.groups import Bounds, bounds_of
 from tiered.cli.kafka_errors import NONE, reason
-from tiered.cli.output import Column, counted, print_json, print_table
+from tiered.cli.output import Column, counted, print_json, print_table, say
 from tiered.cli.times import moment_ms
 from tiered.errors import GroupNotFound
 from tiered.peer import BrokerError
@@ -214,11 +214,9 @@ def _tell(arguments: argparse.Namespace, moves: Sequence[Move], codes: Mapping[T
         print_table(columns, [_row(each) for each in moves])
         done = counted(len(moves) - len(failures), "offset")
         verb = "forgotten" if arguments.delete else "moved"
-        print(
-            f"\n{done} {verb}" if arguments.execute else "\nNothing was changed: this is the plan. --execute does it."
-        )
+        say(f"\n{done} {verb}" if arguments.execute else "\nNothing was changed: this is the plan. --execute does it.")
     for (topic, partition), message in failures.items():
-        print(f"{arguments.parser.prog}: {topic}-{partition}: {message}", file=sys.stderr)
+        say(f"{arguments.parser.prog}: {topic}-{partition}: {message}", file=sys.stderr)
     return EXIT_FAILED if failures else EXIT_OK
 
 

@@ -12,7 +12,7 @@ from functools import partial
 
 from tiered.cli import restore_words
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
-from tiered.cli.output import print_json
+from tiered.cli.output import print_json, say
 from tiered.cold import restore_claims
 from tiered.cold.bucket_contents import read_bucket
 from tiered.cold.object_store import ObjectStore, open_store
@@ -87,7 +87,7 @@ def _already_there(target: Target, *, json: bool) -> int:
     if json:
         print_json({"applied": True, "cluster_id": target.cluster_id})
     else:
-        print(f"cluster {target.cluster_id} is restored already: start its brokers")
+        say(f"cluster {target.cluster_id} is restored already: start its brokers")
     return EXIT_OK
 
 
@@ -95,9 +95,9 @@ def _print(plan: RestorePlan, target: Target, *, json: bool, applied: bool) -> N
     if json:
         print_json(restore_words.as_json(plan, target_holds=target.holds, applied=applied))
     elif applied:
-        print(restore_words.done(plan))
+        say(restore_words.done(plan))
     else:
-        print("\n".join(restore_words.lines(plan, target_holds=target.holds)))
+        say("\n".join(restore_words.lines(plan, target_holds=target.holds)))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 from tiered.cli.catalogue import Catalogue
 from tiered.cli.failure import CommandFailed
 from tiered.cli.names import nearest_names
-from tiered.cli.output import Column, counted, in_bytes, in_utc, print_json, print_table
+from tiered.cli.output import Column, counted, in_bytes, in_utc, print_json, print_table, say
 
 _COLUMNS = (
     Column("PARTITION", numeric=True),
@@ -67,7 +67,7 @@ def _show(partitions: list[dict[str, Any]], *, with_objects: bool) -> None:
         sizes = [segment["size_bytes"] for segment in segments if segment["tier"] == tier]
         if sizes:
             totals.append(f"{tier} {in_bytes(sum(sizes))} in {counted(len(sizes), 'segment')}")
-    print("\n" + ("; ".join(totals) or "no segments: nothing was produced yet, or all of it was deleted"))
+    say("\n" + ("; ".join(totals) or "no segments: nothing was produced yet, or all of it was deleted"))
 
 
 def _row(partition: int, segment: dict[str, Any]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tiered.cli.catalogue import Catalogue
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
-from tiered.cli.output import Column, counted, in_utc, print_json, print_table
+from tiered.cli.output import Column, counted, in_utc, print_json, print_table, say
 
 _COLUMNS = (
     Column("SNAPSHOT"),
@@ -32,7 +32,7 @@ def run_create(arguments: argparse.Namespace) -> int:
         ends = made["expires_at_ms"]
         until = "until it is deleted" if ends is None else f"until {in_utc(ends)}"
         offsets = counted(_offsets(made), "offset")
-        print(f"snapshot {made['name']} holds {offsets} of {made['topic']} {until}")
+        say(f"snapshot {made['name']} holds {offsets} of {made['topic']} {until}")
     return EXIT_OK
 
 
@@ -40,13 +40,13 @@ def run_list(arguments: argparse.Namespace) -> int:
     """Shows them all, or those of one topic. Raises CommandFailed."""
     found = Catalogue(arguments.http, arguments.command_config).snapshots(arguments.topic)
     if arguments.quiet:
-        print("\n".join(each["name"] for each in found), end="\n" if found else "")
+        say("\n".join(each["name"] for each in found), end="\n" if found else "")
     elif arguments.json:
         print_json(found)
     elif found:
         print_table(_COLUMNS, [_row(each) for each in found])
     else:
-        print("no snapshots; `tiered snapshot create NAME TOPIC` makes one")
+        say("no snapshots; `tiered snapshot create NAME TOPIC` makes one")
     return EXIT_OK
 
 
@@ -59,9 +59,9 @@ def run_delete(arguments: argparse.Namespace) -> int:
     else:
         for each in done:
             if each["error"] is None:
-                print(f"deleted snapshot {each['snapshot']}")
+                say(f"deleted snapshot {each['snapshot']}")
             else:
-                print(f"{each['snapshot']}: {each['error']}", file=sys.stderr)
+                say(f"{each['snapshot']}: {each['error']}", file=sys.stderr)
     return EXIT_OK if all(each["error"] is None for each in done) else EXIT_FAILED
 
 

@@ -24,7 +24,7 @@ from tiered.cli.cluster import (
 )
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.kafka_errors import NONE, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION, reason
-from tiered.cli.output import Column, counted, print_json, print_table
+from tiered.cli.output import Column, counted, print_json, print_table, say
 from tiered.peer.topic_admin import BROKERS_DEFAULT, alter_configs, create_topics
 
 TIMEOUT_MS = 30_000
@@ -56,7 +56,7 @@ def run_list(arguments: argparse.Namespace) -> int:
             print_json([_summary(each) for each in found])
         elif arguments.quiet:
             for each in found:
-                print(each.name)
+                say(each.name)
         else:
             columns = (Column("TOPIC"), Column("PARTITIONS", True), Column("REPLICAS", True), Column("ID"))
             rows = [[each.name, str(len(each.partitions)), str(each.replicas), str(each.topic_id)] for each in found]
@@ -127,7 +127,7 @@ def run_alter(arguments: argparse.Namespace) -> int:
         if arguments.json:
             print_json({"topic": arguments.topic, "error": None})
         else:
-            print(f"{arguments.topic} altered")
+            say(f"{arguments.topic} altered")
         return EXIT_OK
 
     return run_with_cluster(arguments, act)
@@ -157,7 +157,7 @@ def run_describe(arguments: argparse.Namespace) -> int:
             print_json(found)
         else:
             for index, each in enumerate(found):
-                print("" if index == 0 else "\n", end="")
+                say("" if index == 0 else "\n", end="")
                 _show(each)
         return EXIT_OK
 
@@ -215,7 +215,7 @@ async def _configs(cluster: Cluster, topic: str, *, everything: bool) -> list[di
 def _show(topic: dict[str, Any]) -> None:
     partitions = topic["partitions"]
     shape = f"{counted(len(partitions), 'partition')}, {counted(topic['replicas'], 'replica')}"
-    print(f"{topic['topic']}  id {topic['topic_id']}  {shape}")
+    say(f"{topic['topic']}  id {topic['topic_id']}  {shape}")
     columns = (
         Column("PARTITION", True),
         Column("LEADER", True),
@@ -243,7 +243,7 @@ def _show(topic: dict[str, Any]) -> None:
         ],
     )
     if topic["configs"]:
-        print()
+        say()
         print_table(
             (Column("CONFIG"), Column("VALUE"), Column("SET-BY")),
             [[each["name"], each["value"] or "", each["source"]] for each in topic["configs"]],
@@ -293,7 +293,7 @@ def _report(
         print_json([{"topic": name, "changed": changed, "error": message} for name, message, changed in outcomes])
     for name, message, changed in outcomes:
         if message is not None:
-            print(f"{arguments.parser.prog}: {name}: {message}", file=sys.stderr)
+            say(f"{arguments.parser.prog}: {name}: {message}", file=sys.stderr)
         elif not arguments.json:
-            print(f"{name} {done}" if changed else f"{name} needs no change")
+            say(f"{name} {done}" if changed else f"{name} needs no change")
     return EXIT_FAILED if any(message is not None for _, message, _ in outcomes) else EXIT_OK

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from tiered.cli.cluster import Cluster, run_with_cluster
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
-from tiered.cli.output import Column, print_json, print_table
+from tiered.cli.output import Column, print_json, print_table, say
 from tiered.errors import TieredError
 from tiered.meta import cluster as cluster_row
 from tiered.meta import scram_credentials, security
@@ -49,7 +49,7 @@ def run_list(arguments: argparse.Namespace) -> int:
             columns = (Column("USER"), Column("MECHANISM"), Column("ITERATIONS", True))
             print_table(columns, [[name, how, str(users[name][how])] for name in sorted(users) for how in users[name]])
         else:
-            print("no users; `tiered users create NAME` makes one")
+            say("no users; `tiered users create NAME` makes one")
         return EXIT_OK
 
     if arguments.meta is not None:
@@ -195,5 +195,5 @@ def _done(arguments: argparse.Namespace, what: str) -> int:
         print_json({"user": arguments.user})
     else:
         how = f" by {', '.join(dict.fromkeys(arguments.mechanism))}" if arguments.mechanism else ""
-        print(f"user {arguments.user} {what}{how}")
+        say(f"user {arguments.user} {what}{how}")
     return EXIT_OK

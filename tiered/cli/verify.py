@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK
-from tiered.cli.output import counted, in_bytes, in_utc, print_json
+from tiered.cli.output import counted, in_bytes, in_utc, print_json, say
 from tiered.cli.progress import bar
 from tiered.cold.object_store import open_store
 from tiered.cold.orphans import Orphans
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         show(state, store.url, sample, began_at_ms=began_at_ms)
         if progress is not None and not state.is_whole:
-            print(f"{arguments.progress_file} keeps what is whole: the same command looks at the rest alone")
+            say(f"{arguments.progress_file} keeps what is whole: the same command looks at the rest alone")
     return EXIT_OK if state.is_whole else EXIT_FAILED
 
 
@@ -86,7 +86,7 @@ def _told_how_to_go_on(progress: ProgressFile | None, name: str | None) -> Itera
         yield
     except KeyboardInterrupt:
         if progress is not None:
-            print(f"{counted(len(progress), 'segment')} found whole; --progress-file {name} goes on", file=sys.stderr)
+            say(f"{counted(len(progress), 'segment')} found whole; --progress-file {name} goes on", file=sys.stderr)
         raise
 
 
@@ -96,25 +96,25 @@ def _told_how_to_go_on(progress: ProgressFile | None, name: str | None) -> Itera
 def show(state: VerificationState, url: str, sample: ChunkSample, *, began_at_ms: int = -1) -> None:
     """Prints what was found, in words; `began_at_ms` is when the run began that this one goes on from."""
     for problem in state.problems[:MAX_SHOWN]:
-        print(in_words(problem))
+        say(in_words(problem))
     if state.problem_count > MAX_SHOWN:
-        print(f"and {state.problem_count - MAX_SHOWN:,} more; --json lists up to 1,000")
+        say(f"and {state.problem_count - MAX_SHOWN:,} more; --json lists up to 1,000")
     if state.problems:
-        print()
+        say()
     for note in _notes(state, began_at_ms):
-        print(f"note: {note}")
+        say(f"note: {note}")
     share = "" if sample.is_everything else f", a sample of {sample.fraction:g} with seed {sample.seed},"
-    print(
+    say(
         f"checked {state.checked_segments:,} of {counted(state.segments, 'segment')} in "
         f"{counted(state.partitions, 'partition')}: {counted(state.checked_chunks, 'chunk')}{share} with "
         f"{in_bytes(state.checked_bytes)} of {in_bytes(state.log_bytes)}"
     )
     if state.is_whole:
-        print(f"whole: nothing wrong was found in {url}")
+        say(f"whole: nothing wrong was found in {url}")
     else:
         # A store that does not answer has not lost anything, as far as anybody knows.
         word = "BAD" if any(each.fault.kind not in _UNDECIDED for each in state.problems) else "UNDECIDED"
-        print(f"{word}: {counted(state.problem_count, 'problem')} in {url}; the first: {in_words(state.problems[0])}")
+        say(f"{word}: {counted(state.problem_count, 'problem')} in {url}; the first: {in_words(state.problems[0])}")
 
 
 def in_words(problem: Problem) -> str:

@@ -9,7 +9,9 @@ import sys
 
 import pytest
 
-from tiered.cli.output import Column, counted, in_bytes, in_utc, plain_lines, print_json, print_table
+from tiered.cli.failure import CommandFailed
+from tiered.cli.main import ended
+from tiered.cli.output import Column, counted, in_bytes, in_utc, on_one_line, plain_lines, print_json, print_table, say
 
 COLUMNS = (Column("NAME"), Column("SIZE", numeric=True), Column("NOTE"))
 
@@ -106,3 +108,37 @@ def test_a_dumb_terminal_gets_all_columns_too() -> None:
         term="dumb",
     )
     assert [line.split() for line in shown.splitlines()] == [["A", "B"], [cell, "5"]]
+
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202eg\x7f\r"
+
+
+def _is_harmless(text: str) -> bool:
+    return all(each == "\n" or each.isprintable() for each in text)
+
+
+def test_no_name_in_a_table_or_message_commands_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(COLUMNS, [[HOSTILE, "5", "x"]])
+    say(f"group {HOSTILE} deleted")
+
+    def fails() -> int:
+        raise CommandFailed(f"the broker said {HOSTILE}")
+
+    assert ended("tiered topics list", fails) == 1
+    said = capsys.readouterr()
+    assert _is_harmless(said.out)
+    assert _is_harmless(said.err)
+    assert said.out.count("\\x1b]0;owned") == 2
+
+
+def test_json_commands_no_terminal_and_means_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"group": HOSTILE, "topic": "bücher"})
+    text = capsys.readouterr().out
+    assert _is_harmless(text)
+    assert "bücher" in text
+    assert json.loads(text)["group"] == HOSTILE
+
+
+def test_a_line_feed_in_a_name_makes_no_row_of_its_own() -> None:
+    assert len(plain_lines(COLUMNS, [["a\nprod", "5", "x"]])) == 2
+    assert on_one_line("a\nprod") == "a\\nprod"

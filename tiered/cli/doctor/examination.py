@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from tiered.cli.command_config import command_security
 from tiered.cli.doctor.findings import Area, Finding, Situation, Status, fail
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK
-from tiered.cli.output import counted, print_json
+from tiered.cli.output import counted, print_json, say
 from tiered.config import ServeOptions, load_serve_options
 from tiered.config.client_security import ClientSecurity
 from tiered.errors import TieredError
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         checks = [_as_json(name, each, hide) for name, each in found]
         print_json({"ok": failed == 0, "failed": failed, "warned": warned, "checks": checks})
     else:
-        print(f"\n{_verdict(len(found), failed, warned)}")
+        say(f"\n{_verdict(len(found), failed, warned)}")
     return EXIT_FAILED if failed else EXIT_OK
 
 
@@ -187,7 +187,7 @@ class _Shown:
             return
         for each in results:
             advice = f" -> {self._hide(each.advice)}" if each.advice else ""
-            print(f"{each.status.value:<4}  {name:<7}  {self._hide(each.message)}{advice}")
+            say(f"{each.status.value:<4}  {name:<7}  {self._hide(each.message)}{advice}")
         sys.stdout.flush()
 
     def _draw(self, name: str, results: Sequence[Finding]) -> None:
