@@ -26,6 +26,8 @@ _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)\Z")
 _DIGEST_REFUSED = frozenset({"BadDigest", "InvalidDigest", "XAmzContentChecksumMismatch"})
 _NO_SUCH_ETAG = '"00000000000000000000000000000000"'
 _UPLOADS_PER_PAGE = 1000
+_MOST_UPLOAD_PAGES = 100
+"""A store that always has one more page is not followed for ever: what is left is looked at the next time."""
 
 
 class S3Store:
@@ -195,16 +197,18 @@ class S3Store:
 
     def head(self, key: str) -> ObjectInfo | None:
         name = self._name(check_key(key))
+
+        def look() -> ObjectInfo:
+            answer = self._requests.client.head_object(Bucket=self._bucket, Key=name)
+            return ObjectInfo(size_bytes=answer["ContentLength"], etag=answer["ETag"])
+
         try:
-            answer = self._requests.call(
-                "head", key, lambda: self._requests.client.head_object(Bucket=self._bucket, Key=name)
-            )
+            return self._requests.call("head", key, look)
         except RequestFailedError as failed:
             if failed.meaning is Meaning.MISSING:
                 self._require_bucket(key)
                 return None
             raise self._requests.give_up("head", key, failed) from failed
-        return ObjectInfo(size_bytes=answer["ContentLength"], etag=answer["ETag"])
 
     def list(self, prefix: str, *, start_after: str | None = None, limit: int = 1000) -> list[tuple[str, int]]:
         cut = len(self._name(""))
@@ -251,16 +255,17 @@ class S3Store:
         cut = len(self._name(""))
         aborted: list[str] = []
         marker: dict[str, Any] = {}
-        while True:
+        for _ in range(_MOST_UPLOAD_PAGES):
             wanted = {"Prefix": self._name(prefix), "MaxUploads": _UPLOADS_PER_PAGE, **marker}
             answer = self._page("list_multipart_uploads", prefix, wanted)
             for upload in answer.get("Uploads", []):
                 abandoned = upload["Initiated"].timestamp() * 1000 < started_before_ms
                 if abandoned and self._uploads.abort(upload["Key"], upload["UploadId"]):
                     aborted.append(upload["Key"][cut:])
-            if not answer.get("IsTruncated"):
-                return tuple(aborted)
-            marker = {"KeyMarker": answer["NextKeyMarker"], "UploadIdMarker": answer["NextUploadIdMarker"]}
+            if not answer.get("IsTruncated") or not answer.get("NextKeyMarker"):
+                break
+            marker = {"KeyMarker": answer["NextKeyMarker"], "UploadIdMarker": answer.get("NextUploadIdMarker", "")}
+        return tuple(aborted)
 
     def close(self) -> None:
         self._requests.close()

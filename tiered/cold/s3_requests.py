@@ -127,6 +127,10 @@ class S3Requests:
                     failure = sort_failure(error)
                     if failure is None:
                         raise
+                except (KeyError, ValueError, RecursionError) as error:
+                    # botocore makes of headers what they say: one that is absent, or no number, fails in here. It
+                    # asks the same address again for each redirection without a region, until Python stops it.
+                    failure = Failure(meaning=Meaning.AGAIN, status=0, code=f"no answer of S3: {type(error).__name__}")
                 else:
                     self._limit.succeeded()
                     return answer
