@@ -9,13 +9,14 @@ import random
 import socket
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.broker_process import BrokerProcess
 from tests.components.test_hostile_clients import resident_mib
 from tests.components.test_wire_produce import create
+from tests.fuzz.probe import probing
 from tiered.server.http.routes import ROUTES
 
 MEMORY_LIMIT_MIB = 500
@@ -64,12 +65,13 @@ def request(chance: random.Random) -> bytes:
     return bytes(data)
 
 
-def run(broker: BrokerProcess, *, seconds: float, seed: int) -> int:
-    """How many were sent."""
+def run(broker: BrokerProcess, *, seconds: float, seed: int, rest: Callable[[], float] = lambda: 0.0) -> int:
+    """How many were sent, with pauses of `rest()` seconds."""
     chance = random.Random(seed)
     deadline = time.monotonic() + seconds
     sent = 0
     while time.monotonic() < deadline:
+        time.sleep(rest())
         with socket.create_connection(("127.0.0.1", broker.http_port), 10) as connection:
             connection.settimeout(0.3)
             try:
@@ -95,4 +97,7 @@ def test_hostile_http_requests_hurt_nobody(broker: BrokerProcess) -> None:
 def test_hostile_http_requests_for_long(broker: BrokerProcess) -> None:
     seconds = 60 * float(os.environ.get("TIERED_FUZZ_MINUTES", "10"))
     seed = int.from_bytes(os.urandom(4), "big")
-    print(f"seed {seed}: {run(broker, seconds=seconds, seed=seed)} requests")
+    create(broker, "probed", retention_ms="-1")
+    with probing(broker, "probed") as probe:
+        sent = run(broker, seconds=seconds, seed=seed, rest=probe.seconds_of_rest)
+    probe.check(f"seed {seed}: {sent} requests")

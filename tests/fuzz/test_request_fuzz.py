@@ -8,7 +8,7 @@ import os
 import random
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
 from tests.components.batches import batch
 from tests.components.test_wire_produce import create
+from tests.fuzz.probe import probing
 from tiered.formats.record_batch import Compression
 from tiered.server.kafka.apis import served_apis
 from tiered.wire import fetch, frames, messages, produce
@@ -26,7 +27,7 @@ from tiered.wire.schema import MessagePlan
 MEMORY_LIMIT_MIB = 900
 EDGES = [b"\x00", b"\xff", b"\x7f\xff", b"\x80\x00", b"\xff" * 4, b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00"]
 EDGES += [b"\xff" * 8, b"\x7f" + b"\xff" * 7, b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\xff\x01", b"\x00\x0f\x42\x40"]
-# Names that tests look at must survive whatever deletes topics.
+# Names that tests look at ("kept", "probed") must survive whatever deletes topics.
 TOPICS = ["fuzzed", "fuzzed-gzip", "fuzzed-append-time", "", "missing", "a b", "x" * 300, "é", "__consumer_offsets"]
 
 
@@ -156,8 +157,8 @@ class RequestFuzz:
                 data[at:at] = data[first:at][-200:]
 
 
-def run(broker: BrokerProcess, *, seconds: float, seed: int) -> int:
-    """How many requests went out. Connections are used until the broker ends them."""
+def run(broker: BrokerProcess, *, seconds: float, seed: int, rest: Callable[[], float] = lambda: 0.0) -> int:
+    """How many requests went out, with pauses of `rest()` seconds. Connections are used until the broker ends them."""
     fuzz = RequestFuzz(seed)
     deadline = time.monotonic() + seconds
     sent = 0
@@ -165,6 +166,7 @@ def run(broker: BrokerProcess, *, seconds: float, seed: int) -> int:
     with RawConnection(broker, timeout_s=20) as bystander:
         known = bystander.fetch("kept", 0).high_watermark
         while time.monotonic() < deadline:
+            time.sleep(rest())
             with RawConnection(broker, timeout_s=2) as connection:
                 for _ in range(30):
                     *_, data = fuzz.request()
@@ -208,4 +210,7 @@ def test_mutated_requests_hurt_nobody_else(broker: BrokerProcess) -> None:
 def test_mutated_requests_for_long(broker: BrokerProcess) -> None:
     seconds = 60 * float(os.environ.get("TIERED_FUZZ_MINUTES", "10"))
     seed = int.from_bytes(os.urandom(4), "big")
-    print(f"seed {seed}: {run(broker, seconds=seconds, seed=seed)} requests")
+    create(broker, "probed", retention_ms="-1")
+    with probing(broker, "probed") as probe:
+        sent = run(broker, seconds=seconds, seed=seed, rest=probe.seconds_of_rest)
+    probe.check(f"seed {seed}: {sent} requests")
