@@ -99,7 +99,7 @@ def probing(broker: BrokerProcess, topic: str) -> Iterator[Probe]:
     assert process.returncode == 0, "a request of the probe failed: its last words are above"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Door:
     kafka_port: int
 
@@ -107,7 +107,12 @@ class Door:
 def main(kafka_port: int, topic: str) -> None:
     """Prints a line for each answer, until the reader closes our standard input."""
     over = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
+
+    def wait_for_the_end() -> None:
+        sys.stdin.read()
+        over.set()
+
+    threading.Thread(target=wait_for_the_end, daemon=True).start()
     with RawConnection(Door(kafka_port), timeout_s=60) as connection:
         while not over.is_set():
             asked_s = time.monotonic()
