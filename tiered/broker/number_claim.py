@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from tiered.errors import InvalidConfig, LostRace
 from tiered.hot.file_system import read_whole, replace_file
-from tiered.meta import brokers, cluster
+from tiered.meta import brokers
 from tiered.meta.brokers import BrokerRow
 from tiered.rules.number_claim import MOST_INCARNATIONS, Claim, HolderWatchState, Waiting, with_attempt
 
@@ -35,8 +35,13 @@ MAX_FILE_BYTES = 100 * MOST_INCARNATIONS
 class NumberClaim:
     """The way of one process to its number, once."""
 
-    def __init__(self, broker: "Broker", *, incarnation_id: UUID, interval_ms: float) -> None:
+    def __init__(
+        self, broker: "Broker", *, incarnation_id: UUID, interval_ms: float, check: Callable[[Connection], None]
+    ) -> None:
+        """`check` raises InvalidConfig where this process has no place in the cluster, whoever has the number: that is
+        said at once, and not after a wait."""
         self._broker = broker
+        self._check = check
         self._incarnation_id = incarnation_id
         self._interval_ms = interval_ms
         self._path = str(broker.data.root / INCARNATIONS_FILE)
@@ -76,11 +81,7 @@ class NumberClaim:
             await asyncio.sleep(self._interval_ms / 1000.0)
 
     def _look(self, conn: Connection) -> BrokerRow | None:
-        """Who has the number. A folder of somebody else is refused first, so that it is left as it is."""
-        found = cluster.find(conn)
-        if found is None:
-            return None
-        self._broker.data.require_own(found.cluster_id, self._broker.broker_id)
+        self._check(conn)
         return brokers.load(conn, self._broker.broker_id)
 
     def _watched(self, own: Claim, row: BrokerRow) -> Claim | None:

@@ -125,7 +125,9 @@ class Registration:
             )
             return cluster_id, made
 
-        number = NumberClaim(broker, incarnation_id=self._incarnation_id, interval_ms=interval_ms(broker))
+        number = NumberClaim(
+            broker, incarnation_id=self._incarnation_id, interval_ms=interval_ms(broker), check=self._check_cluster
+        )
         cluster_id, made = await number.carry_out(
             lambda claim: self._answered(lambda conn: register(conn, claim)),
             marker_epoch=None if marker is None else marker.broker_epoch,
@@ -157,6 +159,16 @@ class Registration:
                 # Under the same incarnation it is the same registration.
                 log.warning("whether this broker is registered is not known, it asks again: %s", error)
         return await self._broker.database.run(register)
+
+    def _check_cluster(self, conn: Connection) -> None:
+        """Returns when the catalogue's cluster, if there is one yet, is this data folder's and this store's. Changes
+        nothing. Raises InvalidConfig."""
+        found = cluster.find(conn)
+        if found is not None:
+            self._broker.data.require_own(found.cluster_id, self._broker.broker_id)
+        recorded = cluster.recorded_store(conn)
+        if recorded is not None:
+            self._check_store(recorded)
 
     def _check_others(self, registered: Sequence[BrokerRow], host: str) -> None:
         """Returns when this broker can work together with those that are registered. Raises InvalidConfig."""

@@ -79,6 +79,12 @@ def claim_store(conn: Connection, identity: str) -> str:
     return str(found)
 
 
+def recorded_store(conn: Connection) -> str | None:
+    """The identity of the cluster's object store, where one is recorded."""
+    found = conn.execute(select(cluster.c.store).where(cluster.c.id == ONLY_ROW)).scalar_one_or_none()
+    return None if found is None else str(found)
+
+
 def take_number(conn: Connection) -> int:
     """The number of this transaction's change, and with it the lock that every change takes.
 
