@@ -46,7 +46,7 @@ def run_list(arguments: argparse.Namespace) -> int:
             print_json(found)
         elif arguments.quiet:
             for each in found:
-                say(each["broker"])
+                say(str(each["broker"]))
         else:
             _show_list(found)
         return EXIT_OK
