@@ -79,6 +79,8 @@ class HttpConnection(web.RequestHandler):
             max_line_size=MAX_LINE_BYTES,
             max_field_size=MAX_HEADER_BYTES,
             max_headers=MAX_HEADERS,
+            # Also what nobody reads would be unfolded, in one turn of the loop after the answer (`body`).
+            auto_decompress=False,
         )
         self._open = open_
         open_.accepted(self)

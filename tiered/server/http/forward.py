@@ -24,9 +24,9 @@ from tiered.config.listeners import SecurityProtocol, is_loopback
 from tiered.config.tls import ListenerTls
 from tiered.errors import Retriable
 from tiered.peer.security import PeerSecurity
+from tiered.server.http.body import body_of
 from tiered.server.http.keys import BROKER
 from tiered.server.http.origin import ORIGIN, SENDER, origin_of
-from tiered.server.http.parameters import body_of
 from tiered.server.http.rights import on_behalf_of
 
 log = logging.getLogger(__name__)

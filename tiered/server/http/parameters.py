@@ -14,9 +14,9 @@ from typing import Any
 from aiohttp import web
 
 from tiered.errors import InvalidRequest
+from tiered.server.http.body import MAX_BODY_BYTES, body_of
 from tiered.server.http.schema import INT_MAX, LONG_MAX, Schema, check
 
-MAX_BODY_BYTES = 1 << 20
 MAX_JSON_DEPTH = 100
 _WHOLE_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,18})\Z")
 
@@ -135,19 +135,6 @@ PARTITION = path_number("partition", "The partition's number.")
 GROUP = path_text("group", "The group's id.", max_length=32_767)
 
 
-async def body_of(request: web.Request, max_bytes: int = MAX_BODY_BYTES) -> bytes:
-    """The whole body; 413 when it is larger. The route's deadline bounds how slowly it may come."""
-    if (request.content_length or 0) > max_bytes:
-        raise too_large(max_bytes)
-    body = bytearray()
-    # What is counted is what came out of a Content-Encoding, so that a small body cannot grow large here.
-    async for some in request.content.iter_any():
-        body += some
-        if len(body) > max_bytes:
-            raise too_large(max_bytes)
-    return bytes(body)
-
-
 async def json_of(request: web.Request, schema: Schema, *, max_bytes: int = MAX_BODY_BYTES) -> Any:
     """The body, parsed and as `schema` has it; InvalidRequest says what is wrong with it."""
     value = parsed(await body_of(request, max_bytes))
@@ -171,12 +158,6 @@ def parsed(body: bytes | str) -> Any:
         raise InvalidRequest(f"the body is JSON that is not read here: {error}") from None
     _check_depth(value)
     return value
-
-
-def too_large(max_bytes: int) -> web.HTTPException:
-    return web.HTTPRequestEntityTooLarge(
-        max_size=max_bytes, actual_size=max_bytes + 1, reason=f"the body is larger than {max_bytes} bytes: send less"
-    )
 
 
 def _refuse_constant(name: str) -> Any:

@@ -21,11 +21,12 @@ from tiered.broker.record_writer import NewRecord, Written
 from tiered.errors import InvalidRequest, InvalidTopic, RequestTimedOut, TieredError
 from tiered.ids import TopicId
 from tiered.rules.acl import Operation, ResourceType
+from tiered.server.http.body import body_of, pieces_of
 from tiered.server.http.failures import v3_status_and_code
 from tiered.server.http.json_stream import JsonSplitter
 from tiered.server.http.keys import BROKER
 from tiered.server.http.origin import is_forwarded
-from tiered.server.http.parameters import body_of, parsed
+from tiered.server.http.parameters import parsed
 from tiered.server.http.produce_elsewhere import MAX_ADDED_BYTES, ROUTER
 from tiered.server.http.rights import require_still
 from tiered.server.http.route import JSON, Route, answers_json
@@ -140,10 +141,11 @@ async def _produce_stream(request: web.Request, topic_id: TopicId) -> web.Stream
 
     What ends the stream early is its last line, and then the connection ends.
     """
+    coming = pieces_of(request)
     response = web.StreamResponse(headers={"Content-Type": JSON})
     await response.prepare(request)
     try:
-        await _answer_while_it_comes(request, response, topic_id)
+        await _answer_while_it_comes(request, response, topic_id, coming)
     except RequestPayloadError as error:
         await _end_with(response, InvalidRequest(f"the body cannot be read any further: {error}"))
     except TimeoutError:
@@ -154,10 +156,11 @@ async def _produce_stream(request: web.Request, topic_id: TopicId) -> web.Stream
     return response
 
 
-async def _answer_while_it_comes(request: web.Request, response: web.StreamResponse, topic_id: TopicId) -> None:
+async def _answer_while_it_comes(
+    request: web.Request, response: web.StreamResponse, topic_id: TopicId, coming: AsyncIterator[bytes]
+) -> None:
     patience_s = request.app[BROKER].settings.tiered_http_request_timeout_ms / 1000.0
     splitter = JsonSplitter(MAX_RECORD_BYTES)
-    coming = request.content.iter_any()
     while True:
         async with asyncio.timeout(patience_s):
             data = await anext(coming, None)
@@ -168,7 +171,6 @@ async def _answer_while_it_comes(request: web.Request, response: web.StreamRespo
             async with asyncio.timeout(patience_s):
                 async for report in _reports(request, topic_id, splitter.feed(piece)):
                     await response.write(_line(report))
-            # What comes out of a Content-Encoding may be there for a thousand pieces without any wait.
             await asyncio.sleep(0)
 
 
