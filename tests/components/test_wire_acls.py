@@ -1,12 +1,13 @@
 """Access control lists over Kafka's protocol: made, found, counted at once, and taken away."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.clients.raw import RawConnection
-from tests.components.guarded_broker import GuardedBroker
+from tests.components.guarded_broker import GuardedBroker, allow
 from tiered.rules.acl import Operation, PatternType, Permission, ResourceType
 from tiered.wire import messages
 
@@ -117,6 +118,7 @@ def test_each_rule_of_a_request_is_checked_for_itself(connection: RawConnection)
         rule("x", resource_type=99),
         rule("x", principal="ann"),
         rule("x", host="a.host.name"),
+        rule("x", host="fe80::1%eth0"),
         rule("x" * 300),
         rule("another", resource_type=ResourceType.CLUSTER),
     ]
@@ -143,6 +145,29 @@ def test_a_rule_counts_when_the_answer_is_there_and_not_after_it_is_gone(
     assert may_read()
     delete(connection)
     assert not may_read()
+
+
+@pytest.mark.parametrize("written", ["::ffff:10.0.0.9", "::FFFF:a00:9"])
+def test_a_deny_for_an_ipv4_address_in_its_long_form_denies_it(
+    guarded: GuardedBroker, connection: RawConnection, written: str
+) -> None:
+    from tiered.rules.principal import Principal
+
+    def may_read(host: str) -> bool:
+        rights = guarded.run(lambda: guarded.broker.access.rights(Principal("User", "ann"), host))
+        return bool(guarded.run(lambda: rights.may(Operation.READ, ResourceType.TOPIC, "orders")))
+
+    create(connection, rule("orders"), rule("orders", permission_type=Permission.DENY, host=written))
+    came = ["10.0.0.9", "::ffff:10.0.0.9", "10.0.0.8"]
+    assert [may_read(host) for host in came] == [False, False, True]
+    assert names(describe(connection, host_filter=written)) == {"orders"}
+    assert delete(connection, host_filter=written) == ["orders"]
+    assert may_read("10.0.0.9")
+    delete(connection)
+    kept = allow("READ", "TOPIC", "orders", principal="User:ann")
+    guarded.rules([kept, replace(kept, host="::ffff:a00:9", permission="DENY")])
+    assert [may_read(host) for host in came] == [False, False, True], "a rule from before this was mended"
+    guarded.rules([])
 
 
 def test_rules_count_from_the_first_request_after_a_restart(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tiered.config.addresses import client_address
 from tiered.meta.security import AclRow
 from tiered.rules.acl import Operation, ResourceType
 from tiered.rules.authorization import AccessList, parse_super_users
@@ -24,7 +25,6 @@ MAX_REMEMBERED_NAME = 255
 """Characters. A longer name, which a request may have, is decided anew each time: names are the clients' choice."""
 MAX_DENIED = 1_000
 """Kinds of denied requests that are counted apart between two summaries."""
-_MAPPED_IPV4 = "::ffff:"
 
 Denied = tuple[str, str, Operation, ResourceType]
 """(principal, host, operation, kind of resource)"""
@@ -128,9 +128,7 @@ class Access:
             self._take(rules)
         found = self._rights.get((principal, host))
         if found is None:
-            # The zone of an IPv6 address is a link of this machine: no rule can name it.
-            address = host.removeprefix(_MAPPED_IPV4).partition("%")[0]
-            found = Rights(self, self._list, "" if principal is None else str(principal), address)
+            found = Rights(self, self._list, "" if principal is None else str(principal), client_address(host))
             self.count_decision()
             self._rights[principal, host] = found
         return found

@@ -5,9 +5,9 @@ the call returns. Must never decide what a rule allows: `access` does.
 """
 
 from collections.abc import Sequence
-from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
+from tiered.config.addresses import named_address
 from tiered.errors import InvalidConfig, InvalidRequest, SecurityDisabled
 from tiered.meta import acls
 from tiered.meta.security import AclRow
@@ -103,6 +103,6 @@ def _host(text: str) -> str:
     if text == WILDCARD:
         return text
     try:
-        return str(ip_address(text))
+        return named_address(text)
     except ValueError:
         raise InvalidRequest(f"host {text[:80]!r} is no IP address; {WILDCARD} is every one") from None

@@ -5,8 +5,8 @@ Owns the names, defaults and bounds; `BrokerSettings` has them along with all ot
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address
 
+from tiered.config.addresses import named_address
 from tiered.config.setting import INT_MAX, ConfigType, setting
 from tiered.errors import InvalidConfig
 
@@ -60,7 +60,7 @@ def connections_by_address(texts: Sequence[str]) -> Mapping[str, int]:
     for text in texts:
         host, _, number = text.strip().rpartition(":")
         try:
-            host = str(ip_address(host.strip("[]")))
+            host = named_address(host.strip("[]"))
         except ValueError:
             host = ""
         if not host or not (number.isascii() and number.isdigit()) or int(number) > INT_MAX:

@@ -9,6 +9,7 @@ from enum import IntEnum
 from functools import cache
 from typing import Protocol, TypeVar
 
+from tiered.config.addresses import address_or_word
 from tiered.errors import InvalidRequest
 
 WILDCARD = "*"
@@ -169,7 +170,7 @@ class AclFilter:
             self.resource_type.name in ("ANY", rule.resource_type)
             and self._is_meant(rule.pattern_type, rule.resource_name)
             and self.principal in (None, rule.principal)
-            and self.host in (None, rule.host)
+            and (self.host is None or rule.host in (self.host, address_or_word(self.host)))
             and self.operation.name in ("ANY", rule.operation)
             and self.permission.name in ("ANY", rule.permission)
         )

@@ -8,6 +8,7 @@ no rule names. Immutable: a change of the rules makes another one. Must never re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from tiered.config.addresses import address_or_word
 from tiered.errors import InvalidConfig
 from tiered.rules.acl import (
     SUPPORTED,
@@ -84,7 +85,9 @@ class AccessList:
         is_known = words.pattern_type in PatternType.__members__
         if resource_type is None or operation is None or permission is None or not is_known:
             return
-        rule = _Rule(words.host, spoken_for(operation, permission), operation, is_allow=permission is Permission.ALLOW)
+        # Earlier versions kept the address of an IPv4 client in its long form, in which nobody comes.
+        host = address_or_word(words.host) if ":" in words.host else words.host
+        rule = _Rule(host, spoken_for(operation, permission), operation, is_allow=permission is Permission.ALLOW)
         own = self._of_principal.setdefault((resource_type, words.principal), _Patterns())
         named = self._of_all.setdefault(resource_type, _Patterns())
         for patterns in (own, named):

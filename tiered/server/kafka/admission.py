@@ -6,14 +6,12 @@ Owns these counts. Must never touch a socket: the listener closes, holds or serv
 from collections.abc import Callable, Mapping
 
 from tiered.config import BrokerSettings
+from tiered.config.addresses import client_address
 from tiered.config.limits import connections_by_address
 from tiered.config.setting import INT_MAX
 from tiered.rules.principal import ANONYMOUS, Principal
 from tiered.rules.token_bucket import TokenBucketState
 from tiered.runtime import Clock
-
-# An IPv4 client of a listener on `::` has its address in this form.
-MAPPED_IPV4 = "::ffff:"
 
 RateOf = Callable[[str], TokenBucketState | None]
 """Of an address: the bucket of its connections, or None."""
@@ -42,7 +40,7 @@ class Admission:
         settings = self._settings()
         if is_open >= min(settings.max_connections, self._most_descriptors):
             return "max.connections or the limit of open files allows no more"
-        if self._by_host.get(host, 0) >= self._most_from(settings, host):
+        if self._by_host.get(client_address(host), 0) >= self._most_from(settings, host):
             return "max.connections.per.ip or its overrides allow no more from there"
         return None
 
@@ -50,17 +48,19 @@ class Admission:
         texts = settings.max_connections_per_ip_overrides
         if texts is not self._override_texts:
             self._override_texts, self._overrides = texts, connections_by_address(texts)
-        return self._overrides.get(address(host), settings.max_connections_per_ip)
+        return self._overrides.get(client_address(host), settings.max_connections_per_ip)
 
     def enter(self, host: str) -> None:
-        self._by_host[host] = self._by_host.get(host, 0) + 1
+        address = client_address(host)
+        self._by_host[address] = self._by_host.get(address, 0) + 1
 
     def leave(self, host: str) -> None:
-        left = self._by_host[host] - 1
+        address = client_address(host)
+        left = self._by_host[address] - 1
         if left:
-            self._by_host[host] = left
+            self._by_host[address] = left
         else:
-            del self._by_host[host]
+            del self._by_host[address]
 
     def identify(self, before: Principal | None, after: Principal | None) -> bool:
         """A connection is somebody else's now, or nobody's. False when this user has more than may be."""
@@ -90,7 +90,7 @@ class Admission:
         bucket = self._of_all()
         if bucket is not None:
             bucket.take(1.0, now_ms)
-        of_address = self._rate_of(address(host))
+        of_address = self._rate_of(client_address(host))
         return 0.0 if of_address is None else of_address.take(1.0, now_ms)
 
     def _of_all(self) -> TokenBucketState | None:
@@ -104,8 +104,3 @@ class Admission:
         elif self._all.rate_per_s != rate:
             self._all.change_rate(rate, self._clock.monotonic_ms())
         return self._all
-
-
-def address(host: str) -> str:
-    """The address as quotas and overrides name it."""
-    return host.removeprefix(MAPPED_IPV4)

@@ -7,10 +7,10 @@ nothing. An address is given as it is, and no name of a host. A read replica has
 """
 
 from collections.abc import Sequence
-from ipaddress import ip_address
 from typing import Any
 
 from tiered.broker import client_quotas
+from tiered.config.addresses import named_address
 from tiered.errors import InvalidRequest, TieredError, UnsupportedVersion
 from tiered.rules.acl import Operation
 from tiered.rules.quotas import DEFAULT, MatchType, QuotaChange, QuotaEntity, QuotaFilter
@@ -137,7 +137,7 @@ def _entity(parts: Sequence[Any]) -> QuotaEntity:
 
 def _address(text: str) -> str:
     try:
-        return str(ip_address(text))
+        return named_address(text)
     except ValueError:
         raise InvalidRequest(f"{text[:80]!r} is no IP address") from None
 

@@ -1,0 +1,36 @@
+"""The address of a client, as access control lists and quotas name it: one text for each.
+
+Owns this text. An IPv4 client of a listener on `::` comes as `::ffff:10.0.0.1`, and one of this link as `fe80::1%eth0`:
+what is said of `10.0.0.1` or `fe80::1` is said of these too, and whoever writes the long form means no other client.
+Must never resolve a name.
+"""
+
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+_MAPPED_IPV4 = "::ffff:"
+
+
+def client_address(host: str) -> str:
+    """Of a connection, whose host is as the kernel writes it."""
+    return host.removeprefix(_MAPPED_IPV4).partition("%")[0]
+
+
+def named_address(text: str) -> str:
+    """Of what somebody wrote. Raises ValueError for what is no address, or one on a link alone: no other machine
+    calls its links the same."""
+    found: IPv4Address | IPv6Address = ip_address(text)
+    if isinstance(found, IPv6Address):
+        if found.scope_id is not None:
+            raise ValueError(f"{text!r} is an address on one link of one machine")
+        found = found.ipv4_mapped or found
+    return str(found)
+
+
+@lru_cache(maxsize=1024)
+def address_or_word(text: str) -> str:
+    """As `named_address`, and what is no address, such as `*`, stays as it is."""
+    try:
+        return named_address(text)
+    except ValueError:
+        return text
