@@ -1,6 +1,8 @@
 """Two processes with one broker id: the one that lives keeps it, and the one that is gone is replaced."""
 
 import signal
+import subprocess
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,7 +12,9 @@ import pytest
 
 from tests.broker_process import BrokerProcess
 from tests.components.tiers import create, fill
-from tiered.meta import brokers
+from tiered.errors import MetadataUnavailable
+from tiered.meta import brokers, coordinator_slots
+from tiered.meta.cluster import take_number
 from tiered.meta.engine import Database
 
 if TYPE_CHECKING:
@@ -44,6 +48,28 @@ class Number:
             database.close_sync()
         assert row is not None
         return row.broker_epoch
+
+    def stand_still(self, broker: BrokerProcess) -> None:
+        """Stops the process where it holds no lock: in the middle of a transaction it would keep the others from the
+        catalogue too, for longer than a start waits."""
+        assert broker.process is not None
+        for _ in range(50):
+            broker.process.send_signal(signal.SIGSTOP)
+            if self._is_free():
+                return
+            broker.process.send_signal(signal.SIGCONT)
+            time.sleep(0.1)
+        raise AssertionError("it is always in a transaction")
+
+    def _is_free(self) -> bool:
+        database = Database.open(self._meta_url, deadline_ms=500)
+        try:
+            database.run_sync(lambda conn: (coordinator_slots.lock(conn, range(100), alone=True), take_number(conn)))
+        except MetadataUnavailable:
+            return False
+        finally:
+            database.close_sync()
+        return True
 
     def close(self) -> None:
         for each in self._made:
@@ -121,7 +147,7 @@ def test_a_killed_broker_starts_again_on_its_folder_without_waiting_for_its_own_
 def test_one_that_stood_still_is_replaced_and_stops_when_it_goes_on(number: Number) -> None:
     old = number.process("old").start()
     assert old.process is not None
-    old.process.send_signal(signal.SIGSTOP)
+    number.stand_still(old)
     new = number.process("new").start()
     old.process.send_signal(signal.SIGCONT)
     assert old.process.wait(20) == 1
@@ -145,3 +171,20 @@ def test_of_two_that_wait_for_a_dead_one_exactly_one_gets_the_number(number: Num
         outcomes = sorted(threads.map(outcome, rivals))
     assert outcomes[0] == "ready", outcomes
     assert "no two processes may have one number" in outcomes[1], outcomes
+
+
+def test_who_waits_for_its_number_can_be_told_to_stop(number: Number) -> None:
+    old = number.process("old").start()
+    epoch = number.epoch()
+    words = number.process("new", NO_END).command()
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as new:
+        assert new.stderr is not None
+        said = new.stderr.readline()
+        new.send_signal(signal.SIGTERM)
+        out, after = new.communicate(timeout=30)
+    assert "this process takes its place when it has been silent" in said
+    assert (new.returncode, out) == (0, "")
+    assert after.splitlines()[-1].endswith("stopped")
+    assert "Traceback" not in after
+    assert number.epoch() == epoch
+    assert create(old, "orders") == 0

@@ -95,16 +95,37 @@ class Server:
         await self.broker.abandon()
 
 
+class _AskedToStopAtStart(Exception):
+    """Ends the tasks of a start that is not wanted any more."""
+
+
 async def serve(options: ServeOptions) -> None:
     """Runs one broker, or a read replica, until SIGTERM or SIGINT; prints its ready line to stdout."""
     server = _server(options)
-    broker = server.broker if isinstance(server, Server) else None
     asked_to_stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked_to_stop.set)
+    try:
+        await _serve(server, options, asked_to_stop)
+    except* _AskedToStopAtStart:
+        # Nobody was served yet: what a kill would leave is left.
+        await server.abandon()
+    log.info("stopped")
+    if isinstance(server, Server) and server.broker.replaced is not None:
+        raise server.broker.replaced
+
+
+async def _serve(server: "Server | ReadOnlyServer", options: ServeOptions, asked_to_stop: asyncio.Event) -> None:
+    broker = server.broker if isinstance(server, Server) else None
     async with asyncio.TaskGroup() as tasks:
-        await server.start(tasks)
+        # It may wait for its number or its database, or read a large log: nobody must wait for that to stop it.
+        starting, asked = tasks.create_task(server.start(tasks)), tasks.create_task(asked_to_stop.wait())
+        await asyncio.wait((starting, asked), return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            log.info("stopping before anybody was served")
+            raise _AskedToStopAtStart
+        asked.cancel()
         # What start-up allocated lives as long as the process: the collector need not look at it again.
         gc.freeze()
         gc.enable()
@@ -122,9 +143,6 @@ async def serve(options: ServeOptions) -> None:
             stop.cancel()
         log.info("stopping: no new requests; flushing")
         await server.stop()
-    log.info("stopped")
-    if broker is not None and broker.replaced is not None:
-        raise broker.replaced
 
 
 def _server(options: ServeOptions) -> "Server | ReadOnlyServer":
