@@ -25,11 +25,12 @@ from joserfc.jwk import ECKey
 from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaPythonTokens
 
 from tests.clients.raw import RawConnection
+from tests.components.batches import batch
 from tiered.rules.sasl.plain import plain_message
 from tiered.rules.sasl.scram_client import client_first
 from tiered.testing import LocalCluster, cluster
 from tiered.wire import messages
-from tiered.wire.fetch import FetchRequest, decode_fetch_response, encode_fetch_request
+from tiered.wire.fetch import FetchPartition, FetchRequest, FetchTopic, decode_fetch_response, encode_fetch_request
 
 KEY = ECKey.generate_key("P-256", {"kid": "one"})
 AUDIENCE = "tiered-tests"
@@ -299,6 +300,27 @@ def test_a_session_by_a_token_ends_with_it_and_is_prolonged_by_another(guarded: 
     with Door(guarded) as door:
         say(door, "bob", 0.5)
         time.sleep(0.6)
+        with pytest.raises(ConnectionError):
+            door.cluster_id()
+
+
+def test_a_fetch_that_waits_is_told_nothing_from_after_its_session(guarded: LocalCluster) -> None:
+    plain = SimpleNamespace(kafka_port=int(guarded.bootstrap.rpartition(":")[2]))
+    with Door(guarded) as door, RawConnection(plain) as writer:
+        door.handshake("OAUTHBEARER")
+        lifetime_ms = door.say(f"n,,\x01auth=Bearer {token(lifetime_s=1.5)}\x01\x01".encode()).session_lifetime
+        end = door.fetch("numbers", 0).high_watermark
+        asked = FetchRequest(
+            replica_id=-1, replica_epoch=-1, max_wait_ms=60_000, min_bytes=1, max_bytes=1 << 20, isolation_level=0,
+            session_id=0, session_epoch=-1,
+            topics=[FetchTopic("numbers", None, [FetchPartition(0, -1, end, -1, -1, 1 << 20)])],
+        )  # fmt: skip
+        door.send(1, 11, encode_fetch_request(asked, 11))
+        time.sleep(lifetime_ms / 1000 + 0.2)
+        assert writer.produce("numbers", batch()).error_code == 0
+        _, answer = door.receive(1, 11)
+        told = decode_fetch_response(answer, 0, len(answer), 11).topics[0].partitions[0]
+        assert (told.error_code, told.records or b"") == (0, b"")
         with pytest.raises(ConnectionError):
             door.cluster_id()
 

@@ -74,6 +74,11 @@ class SaslSession:
     def is_over(self) -> bool:
         return self.phase is Phase.OVER
 
+    @property
+    def left_ms(self) -> float:
+        """How long the login is good for: what is asked now must not be told anything of later."""
+        return max(0.0, (self.ends_s - asyncio.get_running_loop().time()) * 1000.0)
+
     def check(self, api_key: int) -> None:
         """Returns when the connection may send this request now. Raises IllegalSaslState: then it ends."""
         if self.phase is Phase.OPEN and (api_key in _ALLOWED or asyncio.get_running_loop().time() < self.ends_s):

@@ -9,6 +9,7 @@ watermark; any other reads from the leader alone. Followers themselves are answe
 """
 
 import asyncio
+import math
 from collections.abc import Iterator
 
 from tiered.broker.fetch_wait import Waiters, Watch
@@ -248,9 +249,10 @@ def _watch(found: Found) -> Watch:
 
 
 async def _wait(request: RawRequest, asked: FetchRequest, found: Found, watch: Watch) -> Found:
-    """What is there when it is enough, or when the client's patience is over."""
-    clock = request.context.broker.clock
-    deadline_ms = clock.monotonic_ms() + min(asked.max_wait_ms, MAX_WAIT_MS)
+    """What is there when it is enough, or when the client's patience, or its session, is over."""
+    clock, session = request.context.broker.clock, request.context.connection.sasl
+    patience_ms = min(asked.max_wait_ms, MAX_WAIT_MS, math.inf if session is None else session.left_ms)
+    deadline_ms = clock.monotonic_ms() + patience_ms
     while request.context.broker.serving and not _is_enough(found, asked):
         changed = await watch.change(deadline_ms - clock.monotonic_ms())
         started_ms = clock.monotonic_ms()

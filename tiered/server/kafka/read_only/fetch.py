@@ -10,6 +10,7 @@ Followers are refused.
 
 import asyncio
 import logging
+import math
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
@@ -70,7 +71,8 @@ def handle(request: RawRead) -> Parts | Coroutine[Any, Any, Parts | None]:
 
 async def _answer(request: RawRead, asked: FetchRequest) -> Parts:
     replica = request.context.replica
-    found = await _wait(replica, asked)
+    session = request.context.connection.sasl
+    found = await _wait(replica, asked, math.inf if session is None else session.left_ms)
     entries = [entry for _, each in found for entry in each]
     places = asyncio.Semaphore(COLD_READS_AT_ONCE)
     await asyncio.gather(*(_read(replica, entry, places) for entry in entries if entry.max_bytes))
@@ -84,10 +86,11 @@ async def _answer(request: RawRead, asked: FetchRequest) -> Parts:
     )
 
 
-async def _wait(replica: ReadReplica, asked: FetchRequest) -> Found:
-    """What there is to answer, once there is something, or when the client's patience is over."""
+async def _wait(replica: ReadReplica, asked: FetchRequest, session_left_ms: float) -> Found:
+    """What there is to answer, once there is something, or when the client's patience, or its session, is over."""
     count = sum(len(topic.partitions) for topic in asked.topics)
-    deadline_ms = replica.clock.monotonic_ms() + min(max(0, asked.max_wait_ms), MAX_WAIT_MS)
+    patience_ms = min(max(0, asked.max_wait_ms), MAX_WAIT_MS, session_left_ms)
+    deadline_ms = replica.clock.monotonic_ms() + patience_ms
     watch = Watch([replica.catalogue.waiters])
     found = _look(replica, asked)
     if _is_enough(found, asked) or replica.waiting_partitions + count > MAX_WAITING_PARTITIONS:
