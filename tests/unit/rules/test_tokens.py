@@ -1,5 +1,6 @@
 """Whose a token is, and the ways in which it is nobody's."""
 
+import base64
 import json
 from typing import Any
 
@@ -80,6 +81,11 @@ def test_of_a_set_of_keys_only_public_ones_that_sign_are_taken() -> None:
         {"kty": "oct", "k": "c2VjcmV0", "kid": "shared"},
         {"kty": "future", "kid": "unknown"},
         {**RSA.as_dict(private=False), "use": "enc"},
+        {
+            **RSA.as_dict(private=False),
+            "n": base64.urlsafe_b64encode(b"\xff" * 2049).decode().rstrip("="),
+            "kid": "long",
+        },
         {**ED.as_dict(private=True), "use": "sig"},
         "no key",
     ]

@@ -22,6 +22,9 @@ ALGORITHMS = (
 )  # fmt: skip
 MAX_KEYS = 100
 MIN_RSA_BITS = 2048
+MAX_RSA_BITS = 16_384
+"""What OpenSSL takes for a signature. A longer one would take its seconds before that is seen."""
+_MAX_RSA_CHARS = -(-MAX_RSA_BITS // 6)
 _PUBLIC_TYPES = ("RSA", "EC", "OKP")
 _PRIVATE_PARTS = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
 
@@ -62,6 +65,8 @@ def read_keys(text: bytes) -> "KeySet":
     keys = []
     for entry in entries:
         if not isinstance(entry, dict) or entry.get("kty") not in _PUBLIC_TYPES or entry.get("use", "sig") != "sig":
+            continue
+        if isinstance(entry.get("n"), str) and len(entry["n"]) > _MAX_RSA_CHARS:
             continue
         try:
             key = JWKRegistry.import_key({name: entry[name] for name in entry.keys() - _PRIVATE_PARTS})
