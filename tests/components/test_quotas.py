@@ -90,6 +90,17 @@ def test_who_produces_too_much_is_answered_at_once_and_not_read_for_the_time_it_
         assert slow.receive(API_VERSIONS, 0)[0] == slow.correlation_id, "read again when the time is over"
 
 
+def test_asking_as_a_broker_frees_nobody_from_quotas(broker: BrokerProcess, limited: str) -> None:
+    topic = create(broker, "asked-as-a-broker")
+    limit(broker, limited, "producer_byte_rate", 1)
+    with Client(broker, limited) as slow:
+        for epoch in range(30):
+            asked = fetch.FetchRequest(1, epoch, 0, 1, 1 << 20, 0, 0, -1, [])
+            answer = slow.call(fetch.API_KEY, 18, fetch.encode_fetch_request(asked, 18))
+            assert fetch.decode_fetch_response(answer, 0, len(answer), 18).error_code in (31, 77)
+        assert slow.produced(topic, 1000).throttle_ms == WINDOW_MS
+
+
 @pytest.mark.parametrize("version", [3, 8, 9, 12])
 def test_the_throttle_time_has_its_place_in_every_version_of_produce(
     broker: BrokerProcess, limited: str, version: int

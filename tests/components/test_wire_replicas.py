@@ -1,6 +1,7 @@
 """What clients are told by brokers that lead a partition, and by those that only hold a replica of it."""
 
 import time
+from uuid import UUID
 
 import pytest
 from confluent_kafka import Consumer
@@ -16,6 +17,7 @@ from tiered.wire import fetch, messages, produce
 pytest_plugins = ["tests.clients.three_brokers"]
 
 NOT_LEADER = 6
+CLUSTER_AUTHORIZATION_FAILED, STALE_BROKER_EPOCH = 31, 77
 LEADER, FOLLOWER = 2, 3
 """Of every topic here: the first and the second of its replicas."""
 
@@ -124,3 +126,30 @@ def test_nobody_follows_with_an_old_version(three_brokers: ThreeBrokers, topic: 
     with RawConnection(three_brokers.broker(LEADER)) as connection:
         connection.send(1, 12, fetch.encode_fetch_request(request, 12))
         assert connection.is_closed_by_broker()
+
+
+def id_of(connection: RawConnection, topic: str) -> UUID:
+    namespace = messages.request(3, 12)
+    wanted = namespace.MetadataRequest(
+        topics=[namespace.MetadataRequestTopic(topic_id=None, name=topic)], include_topic_authorized_operations=False
+    )
+    return UUID(str(connection.ask(3, 12, wanted).topics[0].topic_id))
+
+
+def test_a_client_that_asks_as_a_broker_keeps_none_from_counting(three_brokers: ThreeBrokers, topic: str) -> None:
+    """Nobody is asked who they are here: who knew a broker's number could stop, or make up, its acknowledgements."""
+    leader = three_brokers.broker(LEADER)
+    assert send(leader, topic).topics[0].partitions[0].error_code == 0
+    codes = set()
+    with RawConnection(leader) as connection:
+        topic_id = id_of(connection, topic)
+        for follower in (1, FOLLOWER, 99):
+            for epoch in (*range(1, 60), 1 << 62):
+                asked = fetch.FetchTopic(None, topic_id, [fetch.FetchPartition(0, 0, 2, -1, -1, 1 << 20)])
+                request = fetch.FetchRequest(follower, epoch, 0, 1, 1 << 20, 0, 0, -1, [asked])
+                answer = connection.call(1, 18, fetch.encode_fetch_request(request, 18))
+                found = fetch.decode_fetch_response(answer, 0, len(answer), 18)
+                codes.add(found.error_code)
+                assert not found.topics
+    assert codes == {CLUSTER_AUTHORIZATION_FAILED, STALE_BROKER_EPOCH}
+    assert send(leader, topic).topics[0].partitions[0].error_code == 0

@@ -170,7 +170,7 @@ class Broker:
         self.record_writer = RecordWriter(self)
         self.groups = GroupCoordinator(self)
         self.lag = LagHistory(self)
-        self._registration = Registration(self, boot_id=parts.boot_id)
+        self.registration = Registration(self, boot_id=parts.boot_id)
         self._heartbeats = Heartbeats(self)
         self._housekeeping = Housekeeping(self)
 
@@ -192,7 +192,7 @@ class Broker:
         await asyncio.to_thread(self.reserve.look)
         self.audit.start(tasks)
         await asyncio.to_thread(self.database.migrate)
-        registered = await self._registration.register(advertised=advertised, http=http, listeners=listeners)
+        registered = await self.registration.register(advertised=advertised, http=http, listeners=listeners)
         self.cluster_id, self.broker_epoch = registered.cluster_id, registered.broker_epoch
         self.facts = {
             "broker.id": str(self.broker_id),
@@ -260,7 +260,7 @@ class Broker:
             except TieredError as error:
                 log.warning("at shutdown: %s", error)
         if is_flushed:
-            await self._registration.logs_flushed()
+            await self.registration.logs_flushed()
         else:
             await self.disk.run(self.log_failed)
         await self._cold_pacing.stop()
@@ -313,7 +313,7 @@ class Broker:
 
     def log_failed(self) -> None:
         """A log met an I/O error: the next start of this broker is not a clean one (rule 8). Blocking; any thread."""
-        self._registration.log_failed()
+        self.registration.log_failed()
 
     async def _leave(self) -> None:
         """Out of service until the next registration; the controller's lease is free at once."""

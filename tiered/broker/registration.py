@@ -27,7 +27,8 @@ from tiered.meta import brokers, cluster, coordinator_slots, partitions, securit
 from tiered.meta.brokers import HTTP_DOOR, HTTPS, BrokerRow, ListenerRow
 from tiered.meta.changes import ChangeSet
 from tiered.rules.number_claim import Claim
-from tiered.runtime import new_uuid
+from tiered.rules.registration_proof import ID_BYTES, proving_id
+from tiered.runtime import new_uuid, secret_bytes
 
 if TYPE_CHECKING:
     from tiered.broker.broker import Broker
@@ -73,7 +74,8 @@ class Registration:
     def __init__(self, broker: "Broker", *, boot_id: str | None) -> None:
         self._broker = broker
         self._boot_id = boot_id or read_boot_id()
-        self._incarnation_id = new_uuid()
+        self.incarnation_id = proving_id(secret_bytes(ID_BYTES))
+        """This process's own, for life. Other brokers take who shows it for this broker: a secret of the cluster."""
         self._path = str(broker.data.root / MARKER_FILE)
         self._store = store_identity(broker.options.store_url, data_dir=broker.data.root)
         self._is_trusted = True
@@ -119,14 +121,14 @@ class Registration:
                 rack=broker.rack,
                 boot_id=self._boot_id,
                 clean_epoch=clean_epoch,
-                incarnation_id=self._incarnation_id,
+                incarnation_id=self.incarnation_id,
                 listeners=rows,
                 claim=claim,
             )
             return cluster_id, made
 
         number = NumberClaim(
-            broker, incarnation_id=self._incarnation_id, interval_ms=interval_ms(broker), check=self._check_cluster
+            broker, incarnation_id=self.incarnation_id, interval_ms=interval_ms(broker), check=self._check_cluster
         )
         cluster_id, made = await number.carry_out(
             lambda claim: self._answered(lambda conn: register(conn, claim)),

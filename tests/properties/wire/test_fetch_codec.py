@@ -153,6 +153,20 @@ def joined(segments: list[Any]) -> bytes:
     return b"".join(each.content if isinstance(each, Elsewhere) else bytes(each) for each in segments)
 
 
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= fetch.FIRST_WITH_REPLICA_STATE])
+def test_what_a_follower_shows_comes_back(version: int) -> None:
+    shown = UUID(int=1 << 100)
+    topics = [fetch.FetchTopic(None, UUID(int=7), [fetch.FetchPartition(0, 1, 2, 3, 4, 5)])]
+    asked = fetch.FetchRequest(2, 9, 500, 1, 1 << 20, 0, 0, -1, topics, [], "", "c", replica_incarnation=shown)
+    written = fetch.encode_fetch_request(asked, version)
+    assert fetch.decode_fetch_request(written, 0, len(written), version) == asked
+    without = fetch.encode_fetch_request(asked._replace(replica_incarnation=None), version)
+    assert fetch.decode_fetch_request(without, 0, len(without), version).replica_incarnation is None
+    short = written.replace(b"\x10" + shown.bytes, b"\x0f" + shown.bytes)
+    with pytest.raises(MalformedRequest):
+        fetch.decode_fetch_request(short, 0, len(short), version)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_requests_decode_to_what_kio_decodes(version: int) -> None:
     rng = random.Random(version)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from tiered.broker.fetch_wait import Waiters, Watch
 from tiered.broker.partition import Partition
 from tiered.errors import (
+    ClusterNotAuthorized,
     LogDirFailed,
     OffsetMovedToTieredStorage,
     OffsetOutOfRange,
@@ -27,6 +28,7 @@ from tiered.file_slice import FileSlice
 from tiered.ids import InSyncReplica
 from tiered.rules import read_plan
 from tiered.rules.divergence import divergence
+from tiered.rules.registration_proof import is_proved
 from tiered.wire.fetch import EpochEndOffset, FetchPartition, FetchRequest, FetchTopic
 from tiered.wire.fetch.values import HIGH_WATERMARK_NOT_SENT
 
@@ -73,7 +75,7 @@ class FollowerAnswers:
         """What there is now. The first look at a question also takes over what it says of the follower."""
         broker = self._broker
         follower = InSyncReplica(asked.replica_id, asked.replica_epoch)
-        refusal = self._refusal(follower)
+        refusal = self.refusal(asked)
         budget = asked.max_bytes
         now_ms = broker.clock.monotonic_ms()
         found = Found()
@@ -102,14 +104,23 @@ class FollowerAnswers:
             found.topics.append((topic, entries))
         return found
 
-    def _refusal(self, follower: InSyncReplica) -> TieredError | None:
-        """Why this process gets nothing: a newer one is registered under its id."""
-        known = self._broker.image.brokers.get(follower.broker_id)
-        if known is not None and known.broker_epoch > follower.broker_epoch:
+    def refusal(self, asked: FetchRequest) -> TieredError | None:
+        """Why this process gets nothing and counts for nothing: it is not the broker that it says, as known here.
+
+        A registration that this broker has not heard of is refused as well, for nobody could take back what a made-up
+        one was noted to have. The feed brings a real one within moments, and its process asks again.
+        """
+        broker_id, epoch = asked.replica_id, asked.replica_epoch
+        known = self._broker.image.brokers.get(broker_id)
+        if known is None or known.broker_epoch < epoch:
+            return StaleBrokerEpoch(f"epoch {epoch} of broker {broker_id} is no registration that is known here; retry")
+        if known.broker_epoch > epoch:
             return StaleBrokerEpoch(
-                f"broker {follower.broker_id} has registered again at epoch {known.broker_epoch}; the process of epoch "
-                f"{follower.broker_epoch} must stop"
+                f"broker {broker_id} has registered again at epoch {known.broker_epoch}; the process of epoch "
+                f"{epoch} must stop"
             )
+        if not is_proved(known.incarnation_id, asked.replica_incarnation):
+            return ClusterNotAuthorized(f"not allowed: this is not the process that is broker {broker_id}")
         return None
 
     def _look_at(

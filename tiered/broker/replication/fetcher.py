@@ -236,6 +236,7 @@ class Fetcher:
             session_id=0,
             session_epoch=-1,
             topics=[FetchTopic(None, topic_id, asked) for topic_id, asked, _ in by_topic.values()],
+            replica_incarnation=broker.registration.incarnation_id,
         )
         return Question(request, [followed for _, _, followed in by_topic.values()]), wait_ms
 

@@ -34,8 +34,12 @@ def handle(request: RawRequest, asked: FetchRequest) -> Parts | Coroutine[Any, A
     """The answer: at once when there is something to say."""
     if request.context.api_version < fetch.FIRST_WITH_DIRECTORY_ID:
         raise UnsupportedVersion(f"followers need Fetch version {fetch.FIRST_WITH_DIRECTORY_ID} or later")
-    request.context.connection.is_broker = True
     answers = request.context.broker.replication.answers
+    refusal = answers.refusal(asked)
+    if refusal is not None:
+        code = error_code(refusal)
+        return fetch.encode_fetch_response(request.context.api_version, request.correlation_id, code, NO_SESSION, [])
+    request.context.connection.is_broker = True
     found = answers.look(asked, is_first=True)
     if not answers.is_enough(found, asked):
         return _Parked(request, answers.wait(asked, found))

@@ -4,6 +4,7 @@ Owns the layout of the request and nothing of what it means.
 """
 
 import struct
+from uuid import UUID
 
 from tiered.wire.fetch.values import (
     FIRST_FLEXIBLE,
@@ -16,6 +17,7 @@ from tiered.wire.fetch.values import (
     FIRST_WITH_SESSIONS,
     FIRST_WITH_TOPIC_IDS,
     HIGH_WATERMARK_NOT_SENT,
+    INCARNATION_TAG,
     MAX_VERSION,
     MIN_VERSION,
     FetchPartition,
@@ -46,6 +48,7 @@ _int32_at = struct.Struct(">i").unpack_from
 _pack_int32 = struct.Struct(">i").pack
 _CONSUMER_ASKS = struct.Struct(">iiib").unpack_from
 _SESSION = struct.Struct(">ii").unpack_from
+_REPLICA_STATE = struct.Struct(">iq")
 _PARTITION_V4 = struct.Struct(">iqi")
 _PARTITION_V5 = struct.Struct(">iqqi")
 _PARTITION_V9 = struct.Struct(">iiqqi")
@@ -88,7 +91,7 @@ def _decode_request(view: memoryview, position: int, version: int) -> FetchReque
     forgotten: list[ForgottenTopic] = []
     if version >= FIRST_WITH_SESSIONS:
         forgotten, position = _read_forgotten(view, position, version, left)
-    rack_id, cluster_id = "", None
+    rack_id, cluster_id, incarnation = "", None, None
     if version >= FIRST_WITH_RACK:
         rack_id, position = read_string(view, position, flexible)
     if flexible and view[position]:
@@ -96,11 +99,21 @@ def _decode_request(view: memoryview, position: int, version: int) -> FetchReque
         if 0 in tags:
             cluster_id, _ = read_nullable_string(view[: tags[0][1]], tags[0][0], True)
         if 1 in tags and version >= FIRST_WITH_REPLICA_STATE:
-            replica_id, replica_epoch = struct.unpack_from(">iq", view[: tags[1][1]], tags[1][0])
+            replica_id, replica_epoch, incarnation = _read_replica_state(view[: tags[1][1]], tags[1][0])
     return FetchRequest(
         replica_id, replica_epoch, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch,
-        topics, forgotten, rack_id, cluster_id,
+        topics, forgotten, rack_id, cluster_id, incarnation,
     )  # fmt: skip
+
+
+def _read_replica_state(view: memoryview, position: int) -> tuple[int, int, UUID | None]:
+    replica_id, replica_epoch = _REPLICA_STATE.unpack_from(view, position)
+    position += _REPLICA_STATE.size
+    tags = read_tagged_fields(view, position)[0] if position < len(view) else {}
+    if INCARNATION_TAG not in tags:
+        return replica_id, replica_epoch, None
+    start, end = tags[INCARNATION_TAG]
+    return replica_id, replica_epoch, read_uuid(view[:end], start)[0]
 
 
 def _read_topic(view: memoryview, position: int, version: int, left: int) -> tuple[FetchTopic, int]:
@@ -227,7 +240,10 @@ def encode_fetch_request(request: FetchRequest, version: int) -> bytes:
         if request.cluster_id is not None:
             tags.append(tagged_field(0, string_bytes(request.cluster_id, True)))
         if version >= FIRST_WITH_REPLICA_STATE and (request.replica_id, request.replica_epoch) != (-1, -1):
-            tags.append(tagged_field(1, struct.pack(">iqB", request.replica_id, request.replica_epoch, 0)))
+            shown = request.replica_incarnation
+            own = [] if shown is None else [tagged_field(INCARNATION_TAG, shown.bytes)]
+            state = _REPLICA_STATE.pack(request.replica_id, request.replica_epoch)
+            tags.append(tagged_field(1, state + varint(len(own)) + b"".join(own)))
         out += varint(len(tags)) + b"".join(tags)
     return bytes(out)
 

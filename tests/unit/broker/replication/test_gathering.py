@@ -26,13 +26,17 @@ class Follower:
         self._partition = broker.topics.by_name("t").partition(0)
         other = next(member for member in self._partition.row.isr if member.broker_id != broker.broker_id)
         self._me: InSyncReplica = other
+        self._shown = made.brokers[other.broker_id].registration.incarnation_id
 
     def ask(self, offset: int, *, epoch: int | None = None) -> Any:
         partition = self._partition
         claimed = partition.leader_epoch if epoch is None else epoch
         asked = FetchPartition(0, claimed, offset, claimed if offset else -1, 0, 1 << 20)
         topic = FetchTopic(None, partition.topic_partition.topic_id, [asked])
-        request = FetchRequest(self._me.broker_id, self._me.broker_epoch, MAX_WAIT_MS, 1, 1 << 20, 0, 0, -1, [topic])
+        request = FetchRequest(
+            self._me.broker_id, self._me.broker_epoch, MAX_WAIT_MS, 1, 1 << 20, 0, 0, -1, [topic],
+            replica_incarnation=self._shown,
+        )  # fmt: skip
         context = Context(self._broker, self.connection, 18, "follower")  # type: ignore[arg-type]
         return follower_fetch.handle(RawRequest(context, memoryview(b""), 0, 0, 1), request)
 

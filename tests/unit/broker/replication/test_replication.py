@@ -7,9 +7,9 @@ import pytest
 
 from tests.unit.broker.replication.brokers import Cluster, append, batch, bytes_of, cluster, eventually, produce
 from tiered.broker.acknowledge import acknowledged
+from tiered.broker.broker import Broker
 from tiered.broker.partition import Partition
 from tiered.errors import NotEnoughReplicas, NotEnoughReplicasAfterAppend, NotLeader, RequestTimedOut
-from tiered.ids import InSyncReplica
 from tiered.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 
 
@@ -134,26 +134,28 @@ async def test_a_leader_that_was_replaced_unawares_acknowledges_nothing(tmp_path
         assert leader is not zombie
 
 
-def question(partition: Partition, follower: InSyncReplica, *, epoch: int, offset: int) -> FetchRequest:
+def question(partition: Partition, follower: Broker, *, epoch: int, offset: int) -> FetchRequest:
     asked = FetchPartition(0, epoch, offset, -1, 0, 1 << 20)
     topic = FetchTopic(None, partition.topic_partition.topic_id, [asked])
-    return FetchRequest(follower.broker_id, follower.broker_epoch, 0, 1, 1 << 20, 0, 0, -1, [topic])
+    shown = follower.registration.incarnation_id
+    return FetchRequest(
+        follower.broker_id, follower.broker_epoch, 0, 1, 1 << 20, 0, 0, -1, [topic], replica_incarnation=shown
+    )
 
 
 async def test_a_fetch_of_another_leader_epoch_is_told_so_and_not_noted(tmp_path: Path) -> None:
-    async with cluster(tmp_path, count=1, default_replication_factor="1", min_insync_replicas="1") as made:
+    async with cluster(tmp_path, count=2, default_replication_factor="1", min_insync_replicas="1") as made:
         await made.create("t")
         leader = await made.leader("t")
+        follower = next(each for each in made.brokers.values() if each is not leader)
         partition = leader.topics.by_name("t").partition(0)
         await produce(made, "t", "a")
         for epoch, name in ((partition.leader_epoch + 1, "UnknownLeaderEpoch"), (partition.leader_epoch, None)):
-            found = leader.replication.answers.look(
-                question(partition, InSyncReplica(2, 99), epoch=epoch, offset=1), is_first=True
-            )
+            found = leader.replication.answers.look(question(partition, follower, epoch=epoch, offset=1), is_first=True)
             (entry,) = found.entries()
             assert type(entry.error).__name__ == (name or "ReplicaNotAvailable")
         assert partition.leadership is not None
-        assert partition.leadership.fetched_by(2) is None
+        assert partition.leadership.fetched_by(follower.broker_id) is None
 
 
 async def test_a_follower_whose_leader_changes_under_a_fetch_follows_the_next_one(tmp_path: Path) -> None:
