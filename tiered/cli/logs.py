@@ -3,12 +3,11 @@
 Owns the format alone. Which things are logged, and how loud, is decided where they happen.
 """
 
-import json
 import logging
 import sys
 from datetime import UTC, datetime
 
-from tiered.cli.output import on_one_line
+from tiered.cli.output import json_text, on_one_line
 
 LOUDEST_OF_OTHERS = logging.WARNING
 
@@ -34,7 +33,7 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         text = f"{_time(record)} {record.levelname} {record.name}: {on_one_line(record.getMessage())}"
         if record.exc_info:
-            text += "\n" + self.formatException(record.exc_info)
+            text += "\n" + "\n".join(map(on_one_line, self.formatException(record.exc_info).split("\n")))
         return text
 
 
@@ -50,4 +49,4 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
-        return json.dumps(fields, ensure_ascii=False)
+        return json_text(fields)

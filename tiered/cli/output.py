@@ -32,8 +32,13 @@ class Column:
 
 def print_json(value: object) -> None:
     """One JSON document on stdout."""
-    text = json.dumps(value, indent=2, ensure_ascii=False)
-    print(_NOT_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+    print(json_text(value, indent=2))
+
+
+def json_text(value: object, *, indent: int | None = None) -> str:
+    """JSON with what would command a terminal written out."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    return _NOT_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def say(text: str = "", *, end: str = "\n", file: TextIO | None = None, flush: bool = False) -> None:

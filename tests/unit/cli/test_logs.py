@@ -44,6 +44,16 @@ def test_json_is_one_object_on_one_line(record: logging.LogRecord) -> None:
     }  # fmt: skip
 
 
+def test_no_name_commands_a_terminal(record: logging.LogRecord, failure: logging.LogRecord) -> None:
+    hostile = "\x9b2J\u202e\x1b[2J"
+    record.args = (hostile,)
+    failure.exc_info = (ValueError, ValueError(hostile), None)
+    line = JsonFormatter().format(failure)
+    assert line.isprintable()
+    assert json.loads(line)["message"] == f"lost {hostile}"
+    assert TextFormatter().format(failure).replace("\n", "").isprintable()
+
+
 def test_a_traceback_follows_in_text_and_stays_on_the_line_in_json(failure: logging.LogRecord) -> None:
     assert TextFormatter().format(failure).endswith("\nValueError: why")
     line = JsonFormatter().format(failure)
