@@ -200,7 +200,9 @@ class S3Store:
 
         def look() -> ObjectInfo:
             answer = self._requests.client.head_object(Bucket=self._bucket, Key=name)
-            return ObjectInfo(size_bytes=answer["ContentLength"], etag=answer["ETag"])
+            if (size_bytes := answer["ContentLength"]) < 0:
+                raise WrongAnswerError(f"a length of {size_bytes}")
+            return ObjectInfo(size_bytes=size_bytes, etag=answer["ETag"])
 
         try:
             return self._requests.call("head", key, look)
