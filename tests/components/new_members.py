@@ -4,7 +4,7 @@ from typing import Any, Self
 from uuid import UUID
 
 from tests.broker_process import BrokerProcess
-from tests.clients.raw import RawConnection
+from tests.clients.raw import KafkaDoor, RawConnection
 from tiered.runtime import new_uuid
 from tiered.wire import messages
 
@@ -17,7 +17,7 @@ class NewMember:
 
     def __init__(
         self,
-        broker: BrokerProcess,
+        broker: KafkaDoor,
         group_id: str,
         *,
         version: int = 1,

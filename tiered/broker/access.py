@@ -117,6 +117,8 @@ class Access:
         self.denied: Counter[Denied] = Counter()
         """Since the last summary; see `take_denied`."""
         self.denied_total = 0
+        self.version = 0
+        """Another one when the rules are others, as of the last call of `rights`."""
 
     def rights(self, principal: Principal | None, host: str) -> Rights | None:
         """What `principal` may do that comes from `host`; None where authorization is off. None as a principal, of a
@@ -138,6 +140,7 @@ class Access:
         is_other = rules != self._rules
         self._rules = rules
         if is_other:
+            self.version += 1
             self._list = AccessList(rules, super_users=self._super_users, allow_unnamed=self._allow_unnamed)
             self._forget()
 

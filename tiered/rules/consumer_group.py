@@ -14,7 +14,7 @@ from tiered.errors import FencedInstance, UnknownMember, UnreleasedInstance
 from tiered.ids import TopicId
 from tiered.rules import assignors
 from tiered.rules.assignors import NO_PARTITIONS, Partitions, Subscriber
-from tiered.rules.consumer_member import LEAVE_FOR_A_WHILE, Member, MemberState, minus, reconciled, union
+from tiered.rules.consumer_member import LEAVE_FOR_A_WHILE, Member, MemberState, Pattern, minus, reconciled, union
 
 
 class ConsumerGroupPhase(StrEnum):
@@ -36,8 +36,8 @@ class TopicFacts:
 
 
 Catalogue = Mapping[str, TopicFacts]
-Matches = Mapping[str, frozenset[str]]
-"""Patterns and the names of the topics that each of them matches."""
+Matches = Mapping[Pattern, frozenset[str]]
+"""Patterns and the names of the topics that each of them means."""
 
 
 class ConsumerGroupState:
@@ -97,7 +97,7 @@ class ConsumerGroupState:
         return ConsumerGroupPhase.STABLE if settled else ConsumerGroupPhase.RECONCILING
 
     @property
-    def patterns(self) -> frozenset[str]:
+    def patterns(self) -> frozenset[Pattern]:
         """Every pattern that a member subscribes to."""
         return frozenset(member.pattern for member in self._members.values() if member.pattern)
 
@@ -300,12 +300,12 @@ class ConsumerGroupState:
                 return member.topics
         return topics
 
-    def _subscriptions(self) -> set[tuple[frozenset[str], str]]:
+    def _subscriptions(self) -> set[tuple[frozenset[str], Pattern]]:
         """What members subscribe to: topics by name, and a pattern. Most members have the same."""
         return {(member.topics, member.pattern) for member in self._members.values()}
 
     @staticmethod
-    def _names_of(topics: frozenset[str], pattern: str, matches: Matches) -> frozenset[str]:
+    def _names_of(topics: frozenset[str], pattern: Pattern, matches: Matches) -> frozenset[str]:
         return topics | matches.get(pattern, frozenset()) if pattern else topics
 
     def _facts(self, catalogue: Catalogue | None = None, matches: Matches | None = None) -> dict[str, TopicFacts]:

@@ -11,6 +11,7 @@ from tiered.errors import InvalidRequest
 from tiered.rules import assignors
 from tiered.rules.assignors import Partitions
 from tiered.rules.consumer_member import JOIN, LEAVE_FOR_A_WHILE
+from tiered.rules.principal import Principal
 
 UNCHANGED_MS: Final = -1
 MAX_NAME_CHARS: Final = 1024
@@ -30,6 +31,8 @@ class Heartbeat:
     rack: str | None = None
     client_id: str = ""
     client_host: str = ""
+    principal: Principal | None = None
+    host: str = ""
     rebalance_timeout_ms: int = UNCHANGED_MS
     topics: frozenset[str] | None = None
     pattern: str | None = None

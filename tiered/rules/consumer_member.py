@@ -7,15 +7,31 @@ Owns the member's states and epochs, and whether an epoch that it sends is its o
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from tiered.errors import FencedMemberEpoch
 from tiered.rules.assignors import NO_PARTITIONS, Partitions
+from tiered.rules.principal import Principal
 
 JOIN: Final = 0
 LEAVE: Final = -1
 LEAVE_FOR_A_WHILE: Final = -2
 """A static member that comes back soon: it keeps its partitions until its session times out."""
+
+
+class Pattern(NamedTuple):
+    """A regular expression of topics, and who subscribes by it: it means those that this principal, from this address,
+    may describe."""
+
+    text: str = ""
+    principal: Principal | None = None
+    host: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.text)
+
+
+NO_PATTERN: Final = Pattern()
 
 
 class MemberState(StrEnum):
@@ -50,8 +66,8 @@ class Member:
     client_host: str = ""
     rebalance_timeout_ms: int = 0
     topics: frozenset[str] = frozenset()
-    pattern: str = ""
-    """A regular expression of topics besides `topics`; empty for none."""
+    pattern: Pattern = NO_PATTERN
+    """Of topics besides `topics`."""
     assignor: str | None = None
     epoch: int = 0
     previous_epoch: int = 0

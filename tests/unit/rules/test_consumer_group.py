@@ -12,7 +12,7 @@ from tiered.errors import FencedInstance, FencedMemberEpoch, UnknownMember, Unre
 from tiered.ids import TopicId
 from tiered.rules.assignors import NO_PARTITIONS, Partitions
 from tiered.rules.consumer_group import ConsumerGroupPhase, ConsumerGroupState, TopicFacts
-from tiered.rules.consumer_member import Member, MemberState, check_epoch, common, minus, union
+from tiered.rules.consumer_member import Member, MemberState, Pattern, check_epoch, common, minus, union
 
 A, B = TopicId(UUID(int=1)), TopicId(UUID(int=2))
 
@@ -124,11 +124,11 @@ def test_more_partitions_of_a_topic_are_a_new_epoch_and_an_unrelated_topic_is_no
 
 def test_a_pattern_subscribes_to_the_topics_that_it_matches() -> None:
     group = made(a=2, b=1)
-    group.look_at_topics(catalogue(a=2, b=1), {"^b": frozenset({"b"})})
-    member = joined(group, "m1", "a", pattern="^b")
+    group.look_at_topics(catalogue(a=2, b=1), {Pattern("^b"): frozenset({"b"})})
+    member = joined(group, "m1", "a", pattern=Pattern("^b"))
     assert member.assigned == {A: frozenset({0, 1}), B: frozenset({0})}
     assert group.is_subscribed_to("b")
-    group.look_at_topics(catalogue(a=2, b=1), {"^b": frozenset()})
+    group.look_at_topics(catalogue(a=2, b=1), {Pattern("^b"): frozenset()})
     group.retarget()
     assert group.reconcile("m1", a(0, 1)).assigned == a(0, 1)
 

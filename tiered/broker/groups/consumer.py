@@ -5,7 +5,7 @@ members: `consumer_group` and `consumer_classic` do.
 """
 
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from tiered.broker.groups import consumer_classic, upgrade
@@ -13,6 +13,7 @@ from tiered.broker.groups.classic_group import ClassicGroup
 from tiered.broker.groups.consumer_group import ConsumerGroup
 from tiered.broker.groups.group import Group
 from tiered.broker.groups.patterns import Patterns
+from tiered.broker.groups.shown_topics import ShownTopics
 from tiered.broker.groups.values import JoinRequest, JoinResult, LeavingMember, StoredGroup, SyncRequest, SyncResult
 from tiered.errors import GroupNotFound, UnknownMember
 from tiered.ids import TopicId
@@ -20,7 +21,7 @@ from tiered.rules import consumer_heartbeat
 from tiered.rules.assignors import Partitions
 from tiered.rules.consumer_group import Catalogue, Matches, TopicFacts
 from tiered.rules.consumer_heartbeat import Heartbeat, HeartbeatAnswer
-from tiered.rules.consumer_member import JOIN
+from tiered.rules.consumer_member import JOIN, NO_PATTERN, Pattern
 
 if TYPE_CHECKING:
     from tiered.broker.groups.coordinator import GroupCoordinator
@@ -34,7 +35,8 @@ class ConsumerGroups:
 
     def __init__(self, coordinator: "GroupCoordinator") -> None:
         self._coordinator = coordinator
-        self._patterns = Patterns(coordinator.memory, self._patterns_in_use)
+        self._patterns = Patterns(coordinator.memory, lambda: {each.text for each in self._patterns_in_use()})
+        self._shown = ShownTopics(coordinator.broker.access, coordinator.memory, self._patterns_in_use)
         self._open: set[ConsumerGroup] = set()
         self._catalogue: Catalogue = {}
         self._names: frozenset[str] = frozenset()
@@ -76,11 +78,14 @@ class ConsumerGroups:
         self._coordinator.check_ours(heartbeat.group_id)
         consumer_heartbeat.check(heartbeat)
         self._heard_of(self._coordinator.slot(heartbeat.group_id))
-        pattern = heartbeat.pattern
-        with self._patterns.kept(pattern) if pattern else nullcontext():
+        pattern = self.pattern_of(heartbeat)
+        with ExitStack() as kept:
             if pattern:
+                kept.enter_context(self._patterns.kept(pattern.text))
+                kept.enter_context(self._shown.kept(pattern))
                 self._look_at_topics()
-                await self._patterns.learn(pattern, self._names)
+                await self._patterns.learn(pattern.text, self._names)
+                await self._shown.look(pattern, self._patterns.matches(pattern.text, self._names))
             group = await self._coordinator.load(heartbeat.group_id)
             # From here on nothing waits: what is decided is done.
             return self._group_for(heartbeat, group).heartbeat(heartbeat)
@@ -120,10 +125,25 @@ class ConsumerGroups:
             )
         return group
 
-    def topics_of(self, patterns: Iterable[str]) -> tuple[Catalogue, Matches]:
-        """All topics that there are, and the names of those that each pattern matches."""
+    def pattern_of(self, heartbeat: Heartbeat) -> Pattern:
+        """What the member subscribes by from now on; of one that does not say, what it has said before."""
+        if heartbeat.pattern is not None:
+            return Pattern(heartbeat.pattern, heartbeat.principal, heartbeat.host)
+        group = self._coordinator.find(heartbeat.group_id)
+        member = group.state.find(heartbeat.member_id) if isinstance(group, ConsumerGroup) else None
+        return NO_PATTERN if member is None else member.pattern
+
+    @property
+    def shown_version(self) -> int:
+        """Another one when a pattern means other topics because of other rights."""
+        return self._shown.version
+
+    def topics_of(self, patterns: Iterable[Pattern]) -> tuple[Catalogue, Matches]:
+        """All topics that there are, and the names of those that each pattern means."""
         self._look_at_topics()
-        return self._catalogue, {each: self._patterns.matches(each, self._names) for each in patterns}
+        return self._catalogue, {
+            each: self._shown.of(each, self._patterns.matches(each.text, self._names)) for each in patterns
+        }
 
     def named(self, partitions: Partitions) -> Mapping[str, tuple[int, ...]]:
         """The same by topic names; topics that were deleted are left out."""
@@ -154,7 +174,7 @@ class ConsumerGroups:
         }
         self._names = frozenset(self._catalogue)
 
-    def _patterns_in_use(self) -> set[str]:
+    def _patterns_in_use(self) -> set[Pattern]:
         return {pattern for group in self._open for pattern in group.state.patterns}
 
     def opened(self, group: ConsumerGroup) -> None:

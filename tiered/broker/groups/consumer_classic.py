@@ -19,7 +19,7 @@ from tiered.errors import (
     RebalanceInProgress,
     UnknownMember,
 )
-from tiered.rules.consumer_member import ClassicFacts, Member, MemberState
+from tiered.rules.consumer_member import NO_PATTERN, ClassicFacts, Member, MemberState
 from tiered.runtime import new_uuid
 from tiered.wire import consumer_protocol
 from tiered.wire.consumer_protocol import Assignment, Subscription
@@ -51,7 +51,7 @@ def join(coordinator: "GroupCoordinator", group: ConsumerGroup, request: JoinReq
             client_host=request.client_host,
             rebalance_timeout_ms=request.rebalance_timeout_ms,
             topics=frozenset(subscription.topics),
-            pattern="",
+            pattern=NO_PATTERN,
             assignor=None,
             classic=_facts(request),
         )

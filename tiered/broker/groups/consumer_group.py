@@ -54,7 +54,7 @@ class ConsumerGroup:
         self.state = ConsumerGroupState(epoch=max(0, epoch))
         self._noted = (-1, True)
         self.timers = MemberTimers(coordinator.broker.clock, self._throw_out)
-        self._topics_version = -1
+        self._topics_version = (-1, -1)
         self._next_target_ms = coordinator.broker.clock.monotonic_ms() + wait_ms
         self._late_target = Deadline(self._make_target)
         self._looked_ms, self._was_restless = 0.0, False
@@ -203,7 +203,7 @@ class ConsumerGroup:
                 else heartbeat.rebalance_timeout_ms
             ),
             topics=member.topics if heartbeat.topics is None else heartbeat.topics,
-            pattern=member.pattern if heartbeat.pattern is None else heartbeat.pattern,
+            pattern=member.pattern if heartbeat.pattern is None else self._groups.pattern_of(heartbeat),
             assignor=member.assignor if heartbeat.assignor is None else heartbeat.assignor,
             classic=None,
         )
@@ -319,7 +319,7 @@ class ConsumerGroup:
 
     def look_at_topics(self) -> None:
         """Takes notice of topics that were created, deleted or given more partitions since the last request."""
-        version = self._coordinator.broker.topics.version
+        version = (self._coordinator.broker.topics.version, self._groups.shown_version)
         if version != self._topics_version:
             self._topics_version = version
             self._refresh_topics()
@@ -381,4 +381,4 @@ def _cost_bytes(member: Member) -> int:
     names = sum(len(name) + _NAME_BYTES for name in member.topics)
     offered = member.classic.protocols if member.classic is not None else ()
     protocols = sum(PROTOCOL_BYTES + len(name) + len(metadata) for name, metadata in offered)
-    return MEMBER_BYTES + ids + names + len(member.pattern) + protocols
+    return MEMBER_BYTES + ids + names + len(member.pattern.text) + protocols

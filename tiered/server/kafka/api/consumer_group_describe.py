@@ -8,11 +8,11 @@ A group that uses a topic which the client may not describe is TOPIC_AUTHORIZATI
 from typing import Any
 
 from tiered.broker.groups.consumer_group import ConsumerGroup
-from tiered.errors import TieredError
+from tiered.errors import TieredError, TopicNotAuthorized
 from tiered.rules.acl import Operation, ResourceType
 from tiered.rules.assignors import Partitions
 from tiered.rules.consumer_member import Member
-from tiered.server.kafka.authorize import NOT_ASKED, authorized_operations, require_group, require_topic, rights_of
+from tiered.server.kafka.authorize import NOT_ASKED, authorized_operations, may, require_group, rights_of
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
@@ -66,8 +66,8 @@ def _require_topics(context: Context, group: ConsumerGroup) -> None:
         for held in (member.assigned, group.state.target_of(member.member_id)):
             found = (context.broker.topics.find_id(topic_id) for topic_id in held)
             names.update(topic.name for topic in found if topic is not None)
-    for name in sorted(names):
-        require_topic(context, Operation.DESCRIBE, name)
+    if not all(may(context, Operation.DESCRIBE, ResourceType.TOPIC, name) for name in names):
+        raise TopicNotAuthorized("not allowed: the right DESCRIBE is missing on a topic that the group's members read")
 
 
 def _member(context: Context, reply: Any, group: ConsumerGroup, member: Member) -> Any:
@@ -79,7 +79,7 @@ def _member(context: Context, reply: Any, group: ConsumerGroup, member: Member) 
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topics),
-        subscribed_topic_regex=member.pattern or None,
+        subscribed_topic_regex=member.pattern.text or None,
         assignment=_assignment(context, reply, member.assigned),
         target_assignment=_assignment(context, reply, group.state.target_of(member.member_id)),
         member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,

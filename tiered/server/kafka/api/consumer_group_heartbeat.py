@@ -74,6 +74,8 @@ def _heartbeat(context: Context, request: Any) -> Heartbeat:
         rack=request.rack_id,
         client_id=context.connection.client_id or "",
         client_host=f"/{context.connection.host}",
+        principal=context.connection.principal,
+        host=context.connection.host,
         rebalance_timeout_ms=request.rebalance_timeout,
         topics=None if request.subscribed_topic_names is None else frozenset(request.subscribed_topic_names),
         pattern=getattr(request, "subscribed_topic_regex", None),

@@ -1,0 +1,106 @@
+"""Which of the topics that a pattern matches its subscriber gets: those that it may describe.
+
+Owns what was found out of that, for each pattern and who sent it. Rights are asked for in turns, with the heartbeats
+of that member, for there may be many topics. Must never show a topic before its right was looked at: until then a new
+topic is not among them.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tiered.broker.access import Access
+from tiered.broker.groups.memory import GroupMemory
+from tiered.errors import CoordinatorNotAvailable
+from tiered.rules.acl import Operation, ResourceType
+from tiered.rules.consumer_member import Pattern
+
+MAX_SHOWN = 10_000
+"""Patterns and who sent them, of all groups together."""
+LOOKS_A_TURN = 500
+_ENTRY_BYTES, _NAME_BYTES = 500, 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """What was `allowed` of `matched` by this version of the rules."""
+
+    rules: int
+    matched: frozenset[str]
+    allowed: frozenset[str]
+
+    @property
+    def size_bytes(self) -> int:
+        return _ENTRY_BYTES + (0 if self.allowed is self.matched else _NAME_BYTES * len(self.allowed))
+
+
+class ShownTopics:
+    """Nothing is kept where authorization is off: everybody gets all that matches."""
+
+    def __init__(self, access: Access, memory: GroupMemory, in_use: Callable[[], set[Pattern]]) -> None:
+        self._access = access
+        self._memory = memory
+        self._in_use = in_use
+        self._known: dict[Pattern, _Shown] = {}
+        self._kept: Counter[Pattern] = Counter()
+        self.version = 0
+        """Another one whenever a pattern that was known shows other topics than before."""
+
+    @contextmanager
+    def kept(self, pattern: Pattern) -> Iterator[None]:
+        """Within it the pattern is not forgotten to make room, though no member uses it yet."""
+        self._kept[pattern] += 1
+        try:
+            yield
+        finally:
+            self._kept[pattern] -= 1
+            if not self._kept[pattern]:
+                del self._kept[pattern]
+
+    async def look(self, pattern: Pattern, matched: frozenset[str]) -> None:
+        """Afterwards `of` goes by the rights of now. Raises CoordinatorNotAvailable."""
+        rights = self._access.rights(pattern.principal, pattern.host)
+        if rights is None:
+            return
+        rules, known, found, new = self._access.version, self._known.get(pattern), set[str](), matched
+        if known is not None and known.rules == rules:
+            if known.matched is matched:
+                return
+            found, new = set(known.allowed & matched), matched - known.matched
+        may = rights.by_name(Operation.DESCRIBE, ResourceType.TOPIC)
+        for number, name in enumerate(new, start=1):
+            if may[name]:
+                found.add(name)
+            if not number % LOOKS_A_TURN:
+                await asyncio.sleep(0)
+        allowed = matched if len(found) == len(matched) else frozenset(found)
+        self._put(pattern, _Shown(rules=rules, matched=matched, allowed=allowed))
+
+    def of(self, pattern: Pattern, matched: frozenset[str]) -> frozenset[str]:
+        """Those of `matched` that are shown, as far as was looked."""
+        if not self._access.is_on:
+            return matched
+        known = self._known.get(pattern)
+        if known is None:
+            return frozenset()
+        return known.allowed if known.matched is matched else known.allowed & matched
+
+    def _put(self, pattern: Pattern, shown: _Shown) -> None:
+        before = self._known.get(pattern)
+        if before is None and len(self._known) >= MAX_SHOWN:
+            self._make_room()
+        self._memory.take(shown.size_bytes - (0 if before is None else before.size_bytes))
+        self._known[pattern] = shown
+        if before is not None and before.allowed != shown.allowed:
+            self.version += 1
+
+    def _make_room(self) -> None:
+        used = self._in_use() | self._kept.keys()
+        for pattern in [each for each in self._known if each not in used]:
+            self._memory.take(-self._known.pop(pattern).size_bytes)
+        if len(self._known) >= MAX_SHOWN:
+            raise CoordinatorNotAvailable(
+                f"{MAX_SHOWN} members subscribe by patterns already; subscribe to topics by name, or try again later"
+            )
