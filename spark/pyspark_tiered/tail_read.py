@@ -61,6 +61,8 @@ def _fetched(brokers: Brokers, split: TailSplit, options: Options) -> Iterator[t
             coming = brokers.fetch(split.topic, split.partition, offset)
             continue
         headers = list(whole_batches(answer.records, 0, len(answer.records)))
+        if headers and headers[-1][1].end_offset <= offset:
+            headers = []  # All of it is from before: as good as nothing, or we would ask for it for ever.
         empty_ms = 0 if headers else empty_ms + _EMPTY_FETCH_MS
         if empty_ms >= options.poll_timeout_ms:
             raise RequestTimedOut(

@@ -124,7 +124,7 @@ async def all_topics(cluster: Cluster) -> list[Topic]:
 
 async def existing_topic(cluster: Cluster, name: str) -> Topic:
     """The topic of this name; never creates it. Raises CommandFailed when there is none."""
-    (found,) = await _describe(cluster, [name]) or (None,)
+    found = next((each for each in await _describe(cluster, [name]) if each.name == name), None)
     if found is None or found.error_code == UNKNOWN_TOPIC_OR_PARTITION:
         raise CommandFailed(f"{await missing_topic(cluster, name)}, `tiered topics create {name}` makes it")
     if found.error_code != NONE:
@@ -180,6 +180,8 @@ async def _describe(cluster: Cluster, names: Sequence[str] | None) -> list[Any]:
             include_topic_authorized_operations=False,
         ),
     )
+    if any(each.name is None for each in answer.topics):
+        raise CorruptAnswer("a broker describes a topic without a name")
     return list(answer.topics)
 
 

@@ -18,11 +18,13 @@ from tiered.cli.kafka_errors import NONE, OFFSET_OUT_OF_RANGE, reason
 from tiered.cli.record_text import LineFormat, Template, json_line_of, line_format_of
 from tiered.cli.times import moment_ms
 from tiered.errors import CorruptBatch
-from tiered.formats.record_batch import Record, records, verify_crc, whole_batches
+from tiered.formats.record_batch import BatchHeader, Record, records, verify_crc, whole_batches
 from tiered.peer import READ_COMMITTED, READ_UNCOMMITTED
 from tiered.runtime import SystemClock
 from tiered.wire.fetch import FetchPartitionResult
 
+PATIENCE_S = 60.0
+"""So long brokers may have nothing of what they said is there."""
 ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
 
 
@@ -164,6 +166,7 @@ class Consumption:
         self._ends = ends
         self._lines = lines
         self._turn = 0
+        self._progress_s = asyncio.get_running_loop().time()
         self.left = count
         """How many records may still be shown; None for any number."""
         self.shown: dict[int, int] = {}
@@ -187,10 +190,28 @@ class Consumption:
     async def step(self) -> None:
         """Fetches once and shows what came. Raises CommandFailed."""
         wanted = self._wanted()
-        for result in await self._fetcher.fetch({number: self._positions[number] for number in wanted}):
+        before = {number: self._positions[number] for number in wanted}
+        for result in await self._fetcher.fetch(before):
+            if result.partition_index not in before:
+                raise CommandFailed(f"the broker answers for partition {result.partition_index}, which was not asked")
             self._take(result)
         self._lines.flush()
-        self.shown |= {number: self._positions[number] for number in wanted}
+        after = {number: self._positions[number] for number in wanted}
+        self.shown |= after
+        if self._ends is not None:
+            self._check_progress(before, after)
+
+    def _check_progress(self, before: dict[int, int], after: dict[int, int]) -> None:
+        """Raises CommandFailed when brokers have had nothing for long, though the log went further at the start."""
+        now_s = asyncio.get_running_loop().time()
+        if before != after or self.has_ended:
+            self._progress_s = now_s
+        elif now_s - self._progress_s > PATIENCE_S:
+            number, position = next(iter(after.items()))
+            raise CommandFailed(
+                f"partition {number}: the broker gives nothing from offset {position} on, and said that it has records "
+                "there. Try again; if it lasts, look into the broker's log"
+            )
 
     def _wanted(self) -> list[int]:
         """The partitions that have more to show, each one first in its turn, so that none starves another."""
@@ -215,8 +236,11 @@ class Consumption:
             self._show(number, memoryview(result.records), AbortedState(result.aborted_transactions or ()))
 
     def _show(self, number: int, buffer: memoryview, aborted: AbortedState) -> None:
+        last: BatchHeader | None = None
+        first_wanted = self._positions[number]
         try:
             for position, header in whole_batches(buffer, 0, len(buffer)):
+                last = header
                 is_hidden = aborted.hides(header)
                 if header.end_offset <= self._positions[number]:
                     continue
@@ -228,6 +252,11 @@ class Consumption:
                 self._positions[number] = header.end_offset
         except CorruptBatch as error:
             raise CommandFailed(f"partition {number}, from offset {self._positions[number]} on: {error}") from error
+        if last is not None and last.end_offset <= first_wanted:  # To ask again would go on for ever.
+            raise CommandFailed(
+                f"partition {number}: asked for offset {first_wanted}, the broker gives records up to "
+                f"{last.end_offset - 1}"
+            )
 
     def _show_one(self, number: int, record: Record) -> bool:
         """False when the partition, or everything, ends before this record."""

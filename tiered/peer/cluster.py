@@ -319,7 +319,7 @@ class Cluster:
                     max_frame_bytes=self._max_frame_bytes,
                     security=self.security,
                 )
-            except errors.Retriable as error:
+            except (errors.Retriable, CorruptAnswer) as error:
                 failure = error
                 continue
             self._peers[host, port, long_poll] = peer

@@ -217,6 +217,8 @@ class Peer:
         except OSError as error:
             lost = ConnectionLost(f"{address} cannot be reached ({error}); check address and broker")
             raise (tls_failed(address, error) if tls is not None else None) or lost from None
+        except (ValueError, OverflowError) as error:  # Brokers tell each other's addresses, and may tell anything.
+            raise CorruptAnswer(f"{address[:300]!r} is no address of a broker ({error})") from None
         login = LoginState(PLAINTEXT if security is None else security.security, address)
         peer = cls(connection, address, client_id, timeout_ms, login)
         try:

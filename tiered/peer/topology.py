@@ -9,6 +9,10 @@ from typing import Any
 from uuid import UUID
 
 from tiered.errors import InvalidConfig
+from tiered.peer.answers import CorruptAnswer
+
+MAX_PARTITIONS = 1_000_000
+"""Of one topic: who reads them all asks for each number below the highest one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +71,10 @@ def parse_bootstrap(servers: str) -> list[tuple[str, int]]:
 
 
 def topic_metadata(described: Any) -> TopicMetadata:
-    """A topic as one Metadata answer, of any version, describes it."""
+    """A topic as one Metadata answer, of any version, describes it. Raises CorruptAnswer."""
+    for each in described.partitions:
+        if not 0 <= each.partition_index < MAX_PARTITIONS:
+            raise CorruptAnswer(f"a broker tells of partition {each.partition_index} of topic {described.name}")
     leaders = [
         PartitionLeader(
             partition=each.partition_index,

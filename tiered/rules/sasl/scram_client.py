@@ -15,6 +15,7 @@ from tiered.rules.sasl.scram import MAX_NONCE, decode_base64, salted_password, x
 
 _MOST_ITERATIONS = 64 * MAX_ITERATIONS
 """A server that asks for more wants to keep us busy."""
+_MOST_DIGITS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,8 @@ def client_final(
     server_nonce, iterations_text = attributes.get("r", ""), attributes.get("i", "")
     if not server_nonce.startswith(nonce) or not len(nonce) < len(server_nonce) <= MAX_NONCE + len(nonce):
         raise AuthenticationFailed("the broker's message of SCRAM does not belong to ours: something stands between")
-    iterations = int(iterations_text) if iterations_text.isascii() and iterations_text[:10].isdigit() else 0
+    is_number = iterations_text.isascii() and iterations_text.isdigit() and len(iterations_text) <= _MOST_DIGITS
+    iterations = int(iterations_text) if is_number else 0
     if not MIN_ITERATIONS <= iterations <= _MOST_ITERATIONS:
         raise AuthenticationFailed(
             f"the broker asks for {iterations_text[:20]} iterations; {MIN_ITERATIONS} to {_MOST_ITERATIONS} are given: "
