@@ -9,7 +9,7 @@ import zlib
 import pytest
 
 from tests.broker_process import BrokerProcess
-from tests.components.test_http_door import MIB, TOPICS, ask
+from tests.components.test_http_door import MIB, TOPICS, ask, exchange
 
 BOMB_MIB = 1024
 MOST_CPU_S = 0.3
@@ -30,6 +30,12 @@ def test_a_coding_that_is_not_read_here_is_named_with_those_that_are(broker: Bro
     assert answer.status == 415
     assert "send gzip, deflate or none" in answer.body["message"]
     assert len(answer.content) < 300
+
+
+def test_codings_on_lines_of_their_own_are_one_list(broker: BrokerProcess) -> None:
+    lines = f"POST {TOPICS} HTTP/1.1", "Host: 127.0.0.1", "Content-Encoding: gzip", "Content-Encoding: br"
+    said = exchange(broker, "\r\n".join((*lines, "Connection: close", "Content-Length: 2", "", "{}")).encode())
+    assert said.startswith(b"HTTP/1.1 415 ")
 
 
 @pytest.mark.parametrize("cut_at", [5, -4])

@@ -168,6 +168,7 @@ def test_every_answer_carries_the_security_headers(broker: BrokerProcess, path: 
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["X-Frame-Options"] == "DENY"
     assert "Access-Control-Allow-Origin" not in headers
+    assert headers["Server"] == "tiered"
     if path != "/":
         assert headers["Cache-Control"] == "no-store"
 
@@ -207,6 +208,7 @@ def test_bytes_that_are_no_request_get_400_in_json_and_the_connection_ends(broke
     head, _, content = answer.partition(b"\r\n\r\n")
     assert b" 400 " in head.splitlines()[0], answer[:300]
     assert b"nosniff" in head
+    assert b"aiohttp" not in head
     assert json.loads(content)["error_code"] == 400
     assert ask(broker, "/healthz").status == 200
 

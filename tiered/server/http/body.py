@@ -52,7 +52,7 @@ def pieces_of(request: web.Request) -> AsyncIterator[bytes]:
     Raises 415 at once for a Content-Encoding other than gzip and deflate. The iterator raises InvalidRequest where the
     bytes are not what it says.
     """
-    name = request.headers.get("Content-Encoding", "identity").strip().lower()
+    name = ", ".join(request.headers.getall("Content-Encoding", ["identity"])).strip().lower()
     if name == "identity":
         return request.content.iter_any()
     if name not in _CODINGS:
