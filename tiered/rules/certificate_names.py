@@ -4,7 +4,7 @@ Owns RFC 2253's way of writing a name, as Java writes it, and Kafka's `ssl.princ
 whether a certificate is to be believed: TLS has done that.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,7 +87,20 @@ class _Rule:
         if found is None:
             return None
         text = "".join(each if isinstance(each, str) else found.group(each) or "" for each in self.replacement)
-        return {"L": text.lower(), "U": text.upper()}.get(self.case, text)
+        return {"L": _in_case(text, str.lower), "U": _in_case(text, str.upper)}.get(self.case, text)
+
+
+def _in_case(text: str, change: Callable[[str], str]) -> str:
+    """`text` in small or capital letters, but for letters that would become others of ASCII, which stay: a Kelvin sign
+    is no k, nor a long s an S, or a certificate for such a name would be somebody else's."""
+    if text.isascii():
+        return change(text)
+    pieces, begin = [], 0
+    for at, letter in enumerate(text):
+        if not letter.isascii() and any(each.isascii() for each in change(letter)):
+            pieces += [change(text[begin:at]), letter]
+            begin = at + 1
+    return "".join([*pieces, change(text[begin:])])
 
 
 class PrincipalMapping:

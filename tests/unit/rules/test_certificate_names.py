@@ -37,6 +37,22 @@ def test_the_first_rule_that_matches_the_whole_name_decides(rules: str, name: st
     assert str(PrincipalMapping(rules).principal(ALICE)) == f"User:{name}"
 
 
+@pytest.mark.parametrize(
+    ("case", "shown", "name"),
+    [
+        ("L", "\N{KELVIN SIGN}im", "\N{KELVIN SIGN}im"),
+        ("L", "\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}DA", "\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}da"),
+        ("U", "\N{LATIN SMALL LETTER LONG S}am", "\N{LATIN SMALL LETTER LONG S}AM"),
+        ("U", "wei\N{LATIN SMALL LETTER SHARP S}", "WEI\N{LATIN SMALL LETTER SHARP S}"),
+        ("L", "ÄRGER ΟΔΟΣ", "ärger οδος"),
+        ("U", "ärger", "ÄRGER"),
+    ],
+)
+def test_a_change_of_case_makes_no_name_into_one_of_other_letters(case: str, shown: str, name: str) -> None:
+    found = PrincipalMapping(f"RULE:^CN=(.*)$/$1/{case}").principal(((("commonName", shown),),))
+    assert found.name == name
+
+
 def test_who_no_rule_names_is_nobody() -> None:
     with pytest.raises(NoPrincipal, match="add DEFAULT"):
         PrincipalMapping("RULE:^CN=Bob$/bob/").principal(ALICE)
