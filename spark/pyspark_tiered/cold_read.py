@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from pyspark_tiered.plan import ColdSplit, SegmentPiece
 from tiered.cold.object_store import ObjectStore, open_store
 from tiered.errors import Corrupt, CorruptObject, ObjectMissing
-from tiered.formats.arrow import AbortedRange, decode_chunk
+from tiered.formats.aborted_ranges import AbortedRange
+from tiered.formats.arrow import decode_chunk
 from tiered.formats.segment_footer import MAX_TAIL_BYTES
 from tiered.formats.segment_object import ChunkRow, SegmentTail, read_tail
 

@@ -6,6 +6,7 @@ are an error or a warning, never silence. Must never read beyond the split's end
 
 import logging
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,8 @@ from pyspark_tiered.brokers import Brokers
 from pyspark_tiered.options import EARLIEST_OFFSET, Isolation, Options
 from pyspark_tiered.plan import TailSplit
 from tiered.errors import OffsetOutOfRange, RequestTimedOut
-from tiered.formats.arrow import AbortedRange, decode_chunk
+from tiered.formats.aborted_ranges import AbortedRange
+from tiered.formats.arrow import decode_chunk
 from tiered.formats.record_batch import BatchHeader, records, whole_batches
 from tiered.peer import FetchedRecords
 
@@ -101,18 +103,18 @@ def _after_loss(brokers: Brokers, split: TailSplit, offset: int, *, fail: bool, 
 
 def _aborted_ranges(answer: FetchedRecords, headers: Sequence[tuple[int, BatchHeader]]) -> list[AbortedRange]:
     """What the broker calls aborted, each from its first offset to its marker, or to the end of what was fetched."""
+    if not answer.aborted_transactions:
+        return []
+    markers: dict[int, list[int]] = {}
+    """Offsets of abort markers, by producer: looked up, for there may be very many of both."""
+    for position, header in headers:
+        if header.is_control and _is_abort(answer.records, position):
+            markers.setdefault(header.producer_id, []).append(header.base_offset)
     found = []
-    for aborted in answer.aborted_transactions or ():
-        last_offset = headers[-1][1].last_offset
-        for position, header in headers:
-            if (
-                header.is_control
-                and header.producer_id == aborted.producer_id
-                and header.base_offset >= aborted.first_offset
-                and _is_abort(answer.records, position)
-            ):
-                last_offset = header.base_offset
-                break
+    for aborted in answer.aborted_transactions:
+        theirs = markers.get(aborted.producer_id, [])
+        next_one = bisect_left(theirs, aborted.first_offset)
+        last_offset = theirs[next_one] if next_one < len(theirs) else headers[-1][1].last_offset
         found.append(
             AbortedRange(producer_id=aborted.producer_id, first_offset=aborted.first_offset, last_offset=last_offset)
         )

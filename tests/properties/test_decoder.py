@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from tiered.errors import CorruptBatch
 from tiered.formats import native
+from tiered.formats.aborted_ranges import AbortedRange
 from tiered.formats.arrow import (
     ALL_COLUMNS,
     COLUMNS,
     MAX_OFFSET,
-    AbortedRange,
     arrow_schema,
     decode_chunk,
     to_timestamp_us,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tiered.errors import CorruptBatch, Invalid
 from tiered.formats import native
+from tiered.formats.aborted_ranges import AbortedRange, AbortedRanges
 from tiered.formats.compression import decompress
 from tiered.formats.record_batch import BatchHeader, Record, exact_batches, records, verify_crc
 
@@ -34,15 +35,6 @@ _CODEC_MASK = 0x07
 _TRANSACTIONAL = 1 << 4
 _CONTROL = 1 << 5
 _MOST_MS = (2**63 - 1) // 1000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AbortedRange:
-    """Batches of `producer_id` with `first_offset <= base_offset <= last_offset` belong to an aborted transaction."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
 
 
 @cache
@@ -93,7 +85,7 @@ def decode_chunk(
         start_offset=max(0, start_offset),
         end_offset=min(end_offset, MAX_OFFSET),
         columns=tuple(columns),
-        aborted=tuple(aborted),
+        aborted=AbortedRanges(aborted),
         batch_bytes=batch_bytes,
         max_decompressed_bytes=min(max_decompressed_bytes, native.MAX_CAPACITY),
     )
@@ -111,7 +103,7 @@ class _Wanted:
     start_offset: int
     end_offset: int
     columns: tuple[str, ...]
-    aborted: tuple[AbortedRange, ...]
+    aborted: AbortedRanges
     batch_bytes: int
     max_decompressed_bytes: int
 
@@ -162,10 +154,8 @@ def _select(rows: "np.ndarray", wanted: _Wanted) -> "np.ndarray":
     keep = (base < wanted.end_offset) & (base + rows["last_offset_delta"] >= wanted.start_offset)
     keep &= (attributes & _CONTROL) == 0
     if wanted.aborted and (attributes & _TRANSACTIONAL).any():
-        transactional = (attributes & _TRANSACTIONAL) != 0
-        for gone in wanted.aborted:
-            inside = (base >= gone.first_offset) & (base <= gone.last_offset)
-            keep &= ~(transactional & inside & (rows["producer_id"] == gone.producer_id))
+        for row in (keep & ((attributes & _TRANSACTIONAL) != 0)).nonzero()[0].tolist():
+            keep[row] = not wanted.aborted.hold(int(rows["producer_id"][row]), int(base[row]))
     selected: np.ndarray = rows[keep]
     return selected
 
@@ -355,10 +345,7 @@ def _check_header(header: BatchHeader) -> None:
 def _is_wanted(header: BatchHeader, wanted: _Wanted) -> bool:
     if header.is_control or header.base_offset >= wanted.end_offset or header.last_offset < wanted.start_offset:
         return False
-    return not header.is_transactional or not any(
-        gone.producer_id == header.producer_id and gone.first_offset <= header.base_offset <= gone.last_offset
-        for gone in wanted.aborted
-    )
+    return not (header.is_transactional and wanted.aborted.hold(header.producer_id, header.base_offset))
 
 
 def _assemble_pure(group: list[tuple[Record, int]], wanted: _Wanted) -> "pa.RecordBatch":
