@@ -1,5 +1,7 @@
 """The HTTP doors over TLS: for programs, for brokers that pass requests on, and for the commands."""
 
+import contextlib
+import gc
 import json
 import socket
 import ssl
@@ -14,6 +16,7 @@ import pytest
 
 from tests.certificates import Authority
 from tiered.cli.main import main
+from tiered.server.http.app import REFUSED_AT_ONCE
 from tiered.testing import LocalCluster, cluster
 
 pytest_plugins = ["tests.certificates"]
@@ -85,6 +88,81 @@ def test_handshakes_that_fail_take_no_connection_from_others(authority: Authorit
         while not is_answered(f"{c.http_url}/healthz", authority):
             assert time.monotonic() < deadline, "handshakes that failed long ago still count"
             time.sleep(0.05)
+
+
+def test_handshakes_that_fail_leave_nothing_for_the_collector(authority: Authority) -> None:
+    """Each has buffers of a third of a MiB, and who opens connections and says nothing needs no login for it."""
+
+    def left() -> int:
+        return sum(isinstance(each, ssl.SSLObject) for each in gc.get_objects())
+
+    settings = {"ssl.keystore.location": authority.sign("http").both, "tiered.ssl.handshake.timeout.ms": "200"}
+    with cluster(https=True, settings=settings) as c:
+        assert is_answered(f"{c.http_url}/healthz", authority)
+        address = ("127.0.0.1", int(c.http_url.rpartition(":")[2]))
+        gc.collect()
+        gc.disable()
+        try:
+            before = left()
+            late = [socket.create_connection(address) for _ in range(10)]
+            for said in (b"", b"no TLS\n", b"\x16\x03\x01\x01\x00\x01"):
+                for _ in range(10):
+                    with socket.create_connection(address) as sock:
+                        sock.sendall(said)
+            assert [each.recv(1) for each in late] == [b""] * 10
+            deadline = time.monotonic() + 10
+            while left() > before:
+                assert time.monotonic() < deadline, f"{left() - before} of 40 handshakes are still there"
+                time.sleep(0.05)
+        finally:
+            gc.enable()
+        for each in late:
+            each.close()
+
+
+def test_more_handshakes_than_there_may_be_connections_are_hung_up_on(authority: Authority) -> None:
+    settings = {"ssl.keystore.location": authority.sign("http").both, "tiered.http.max.connections": "5"}
+    with cluster(https=True, settings=settings) as c:
+        assert is_answered(f"{c.http_url}/healthz", authority)
+        address = ("127.0.0.1", int(c.http_url.rpartition(":")[2]))
+        silent = [socket.create_connection(address) for _ in range(5 + REFUSED_AT_ONCE)]
+        with socket.create_connection(address) as one_more:
+            one_more.settimeout(5)
+            assert is_ended(one_more)
+        for each in silent:
+            each.close()
+
+
+def is_ended(sock: socket.socket) -> bool:
+    try:
+        return sock.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_a_request_that_comes_with_the_end_of_the_handshake_is_answered(
+    two: LocalCluster, authority: Authority
+) -> None:
+    received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.create_default_context(cafile=str(authority.pem))
+    client = context.wrap_bio(received, sent, server_hostname="127.0.0.1")
+    with socket.create_connection(("127.0.0.1", int(two.http_url.rpartition(":")[2]))) as sock:
+        while True:
+            try:
+                client.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                sock.sendall(sent.read())
+                received.write(sock.recv(1 << 16))
+        client.write(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        sock.sendall(sent.read())  # The handshake's end and the request, in one segment.
+        sock.settimeout(10)
+        answer = b""
+        while b"\r\n" not in answer:
+            received.write(sock.recv(1 << 16))
+            with contextlib.suppress(ssl.SSLWantReadError):
+                answer += client.read()
+    assert answer.startswith(b"HTTP/1.1 200 ")
 
 
 def test_new_certificates_are_shown_and_open_connections_stay(

@@ -26,13 +26,14 @@ from tiered.server.http.keys import BROKER, SERVICE, Service
 from tiered.server.http.produce_elsewhere import ROUTER, RecordRouter
 from tiered.server.http.route import Handler, Route
 from tiered.server.http.routes import ROUTES
+from tiered.server.http.tls_gate import Hangup, TlsGate
 from tiered.tls import Reloaded
 
 log = logging.getLogger(__name__)
 
 SHUTDOWN_S = 2.0
-DEFAULT_HANDSHAKE_S = 60.0
-"""asyncio's own."""
+REFUSED_AT_ONCE = 50
+"""Beyond the bound of connections so many may shake hands to be told so; more are hung up on."""
 
 
 def application(broker: Broker) -> web.Application:
@@ -87,7 +88,6 @@ class HttpServer:
         self._service = app[SERVICE]
         # A handler whose client has gone is cancelled: nobody waits for its answer any more.
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=SHUTDOWN_S)
-        self._socket: socket.socket | None = None
         self._tls: Reloaded | None = None
         self._handshake_s: float | None = None
         self._listening: asyncio.Server | None = None
@@ -95,32 +95,22 @@ class HttpServer:
         self._open = OpenConnections()
 
     async def start(self, sock: socket.socket, tls: Reloaded | None = None, handshake_s: float | None = None) -> None:
-        """Takes the socket. With `tls` nothing else is spoken."""
-        self._socket, self._tls, self._handshake_s = sock, tls, handshake_s
-        self._open.handshake_s = 0.0 if tls is None else handshake_s or DEFAULT_HANDSHAKE_S
+        """Takes the socket. With `tls` nothing else is spoken; a new connection is shown the newest certificates."""
+        self._tls, self._handshake_s = tls, handshake_s
         await self._runner.setup()
-        await self.reopen()
-
-    async def reopen(self) -> None:
-        """New connections get the newest certificates; those that are open stay as they are."""
-        assert self._socket is not None
-        before = self._listening
-        self._listening = await asyncio.get_running_loop().create_server(
-            self._connection,
-            # A server closes its socket with itself: each has one of its own, with the same queue.
-            sock=self._socket.dup(),
-            ssl=None if self._tls is None else self._tls.current,
-            ssl_handshake_timeout=self._handshake_s,
-        )
-        if before is not None:
-            before.close()
+        self._listening = await asyncio.get_running_loop().create_server(self._accepted, sock=sock)
 
     async def stop(self) -> None:
         if self._listening is not None:
             self._listening.close()
-        if self._socket is not None:
-            self._socket.close()
         await self._runner.cleanup()
+
+    def _accepted(self) -> asyncio.Protocol:
+        if self._tls is None:
+            return self._connection()
+        if len(self._open) >= self._service.settings.tiered_http_max_connections + REFUSED_AT_ONCE:
+            return Hangup()
+        return TlsGate(self._tls.current, self._open, self._connection, handshake_s=self._handshake_s)
 
     def _connection(self) -> asyncio.Protocol:
         server, settings = self._runner.server, self._service.settings

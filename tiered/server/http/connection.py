@@ -25,41 +25,19 @@ MAX_SHOWN_CHARS = 200
 
 
 class OpenConnections:
-    """Those that count, from the moment that they are accepted.
-
-    asyncio tells a connection nothing of a TLS handshake that fails, so one that has not begun when its handshake must
-    be over has ended.
-    """
+    """Those that count, from the moment that they are accepted: they may shake hands first (`tls_gate`)."""
 
     def __init__(self) -> None:
-        self.handshake_s = 0.0
-        """How long one may take; nought where no TLS is spoken."""
-        self._all: set[HttpConnection] = set()
-        self._shaking_hands: dict[HttpConnection, float] = {}
-        """When each of them has ended, by the loop's clock, in the order of these times."""
+        self._all: set[asyncio.Protocol] = set()
 
     def __len__(self) -> int:
-        now_s = asyncio.get_running_loop().time()
-        while self._shaking_hands:
-            first, ends_s = next(iter(self._shaking_hands.items()))
-            if ends_s > now_s:
-                break
-            self.lost(first)
         return len(self._all)
 
-    def accepted(self, connection: "HttpConnection") -> None:
+    def accepted(self, connection: asyncio.Protocol) -> None:
         self._all.add(connection)
-        if self.handshake_s:
-            # asyncio gives up at that time; a busy loop is a little late with it.
-            self._shaking_hands[connection] = asyncio.get_running_loop().time() + 2 * self.handshake_s
 
-    def made(self, connection: "HttpConnection") -> None:
-        self._all.add(connection)
-        self._shaking_hands.pop(connection, None)
-
-    def lost(self, connection: "HttpConnection") -> None:
+    def lost(self, connection: asyncio.Protocol) -> None:
         self._all.discard(connection)
-        self._shaking_hands.pop(connection, None)
 
 
 class HttpConnection(web.RequestHandler):
@@ -87,7 +65,6 @@ class HttpConnection(web.RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._open.made(self)
         sock = transport.get_extra_info("socket")
         if hasattr(socket, "TCP_USER_TIMEOUT") and sock is not None and sock.family != socket.AF_UNIX:
             # Ends the connection of a client that does not read its answer. Source: tcp(7).

@@ -86,8 +86,7 @@ class HttpDoor:
 
     async def _refresh(self) -> None:
         assert self._tls is not None
-        if await asyncio.to_thread(self._tls.refresh) and self._server is not None:
-            await self._server.reopen()
+        await asyncio.to_thread(self._tls.refresh)
 
     async def stop(self) -> None:
         """Answers nothing more. An import in progress goes on in its thread; nobody waits for it."""
