@@ -240,6 +240,15 @@ def test_illegal_key_is_refused(store: ObjectStore, key: str) -> None:
         store.get(key, max_bytes=1)
 
 
+def test_the_beginning_of_other_keys_is_no_object(store: ObjectStore) -> None:
+    store.put("a/b", b"x")
+    assert store.head("a") is None
+    with pytest.raises(ObjectMissing):
+        store.get("a", max_bytes=1)
+    with pytest.raises(ObjectMissing):
+        store.get_range("a", 0, 1)
+
+
 def test_segment_is_the_first_bytes_of_the_file_then_the_tail(
     store: ObjectStore, segment_file: Callable[[bytes], int]
 ) -> None:

@@ -7,6 +7,7 @@ nothing. Must never follow a key out of its folder and never overwrite on a crea
 import fcntl
 import hashlib
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,8 @@ _CONTINUED = "~"
 _MAX_NAME_CHARS = 200  # A key's part may be longer than a file name may be: a long topic and its id.
 _HASHED_BYTES = 4 << 20  # Etags of larger objects come from inode, time and size: only small ones are compared.
 _MKDIR_ATTEMPTS = 20
+_ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+"""A folder is the beginning of other keys: there is no object of its name."""
 
 
 class LocalStore:
@@ -94,7 +97,7 @@ class LocalStore:
         with _disk_errors(key):
             try:
                 return self._info(path)
-            except (FileNotFoundError, NotADirectoryError):
+            except _ABSENT:
                 self._require_root()
                 return None
 
@@ -242,8 +245,8 @@ class LocalStore:
         path = self._path(key)
         with _disk_errors(key):
             try:
-                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            except (FileNotFoundError, NotADirectoryError) as error:
+                fd = _open_file(path)
+            except _ABSENT as error:
                 self._require_root()
                 raise ObjectMissing(f"no object {key} in {self.url}") from error
             try:
@@ -252,19 +255,19 @@ class LocalStore:
                 os.close(fd)
 
     def _info(self, path: Path) -> ObjectInfo:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = _open_file(path)
         try:
             return self._info_of(fd)
         finally:
             os.close(fd)
 
     def _info_of(self, fd: int) -> ObjectInfo:
-        stat = os.fstat(fd)
-        if stat.st_size <= _HASHED_BYTES:
-            etag = hashlib.sha256(_read_all(fd, 0, stat.st_size)).hexdigest()
+        found = os.fstat(fd)
+        if found.st_size <= _HASHED_BYTES:
+            etag = hashlib.sha256(_read_all(fd, 0, found.st_size)).hexdigest()
         else:
-            etag = f"{stat.st_ino:x}-{stat.st_mtime_ns:x}-{stat.st_size:x}"
-        return ObjectInfo(size_bytes=stat.st_size, etag=etag)
+            etag = f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"
+        return ObjectInfo(size_bytes=found.st_size, etag=etag)
 
 
 @contextmanager
@@ -275,6 +278,18 @@ def _disk_errors(key: str) -> Iterator[None]:
         raise Invalid(f"{key} is the beginning of other keys, not an object") from error
     except OSError as error:
         raise StoreUnavailable(f"the disk of the object folder refused {key}: {error.strerror}") from error
+
+
+def _open_file(path: Path) -> int:
+    """Waits for nobody: what opens a pipe would wait until somebody writes to it. Raises CorruptObject for one."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISREG(mode):
+        return fd
+    os.close(fd)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(f"{path} is a folder")
+    raise CorruptObject(f"{path} is no file: whoever can write into the folder has put something else there")
 
 
 def _write_all(fd: int, data: bytes) -> None:
