@@ -4,6 +4,8 @@ Owns the table. A kind without a row of its own takes the row of its nearest bas
 traceback or a driver's words out.
 """
 
+import math
+
 from aiohttp import web
 
 from tiered import errors
@@ -84,12 +86,24 @@ def status_of(error: errors.TieredError) -> int:
     return next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
 
 
+class OverQuota(errors.Throttled):
+    """The client has used up a quota: nothing was done, and it may come again after that time."""
+
+    def __init__(self, quota: str, rest_ms: float) -> None:
+        self.retry_after_s = math.ceil(rest_ms / 1000.0)
+        super().__init__(f"{quota} is used up; try again in {math.ceil(rest_ms)} ms")
+
+
 def response_for(request: web.Request, error: errors.TieredError) -> web.Response:
     """`error` as the client of this path expects it."""
-    if not is_v3(request):
-        return error_response(status_of(error), str(error))
-    status, code = v3_status_and_code(error)
-    return error_response(status, str(error), error_code=code)
+    if is_v3(request):
+        status, code = v3_status_and_code(error)
+        response = error_response(status, str(error), error_code=code)
+    else:
+        response = error_response(status_of(error), str(error))
+    if isinstance(error, OverQuota):
+        response.headers["Retry-After"] = str(error.retry_after_s)
+    return response
 
 
 def v3_status_and_code(error: errors.TieredError) -> tuple[int, int]:

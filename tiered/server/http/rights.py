@@ -149,7 +149,7 @@ async def authorized(request: web.Request, handler: Handler) -> web.StreamRespon
         method = "GET" if request.method == "HEAD" else request.method
         needs = RIGHTS.get(f"{method} {resource.canonical}")
         rights = rights_of(request)
-        if needs == _SEES_CLUSTER and ON_BEHALF_OF not in request.headers and _is_broker(request):
+        if needs == _SEES_CLUSTER and ON_BEHALF_OF not in request.headers and is_broker(request):
             needs = OPEN
         if needs is None and rights is not None and not rights.is_super_user:
             raise ClusterNotAuthorized("not allowed: this is for super users alone (super.users)")
@@ -168,7 +168,7 @@ def rights_of(request: web.Request) -> Rights | None:
     rights = access.rights(principal_of(request), _address(request))
     told = request.headers.get(ON_BEHALF_OF)
     if rights is not None and told is not None and is_forwarded(request):
-        if not (rights.is_super_user or _is_broker(request)):
+        if not (rights.is_super_user or is_broker(request)):
             raise ClusterNotAuthorized(
                 f"{ON_BEHALF_OF} is believed of brokers alone: theirs stand in tiered.broker.principals or super.users"
             )
@@ -177,7 +177,7 @@ def rights_of(request: web.Request) -> Rights | None:
     return rights
 
 
-def _is_broker(request: web.Request) -> bool:
+def is_broker(request: web.Request) -> bool:
     """Whether a broker itself came, by the proof that brokers give each other; for whom it speaks is another matter."""
     authentication = request.app[BROKER].authentication
     return authentication.tells_brokers and authentication.is_broker(principal_of(request))

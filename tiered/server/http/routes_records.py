@@ -14,12 +14,14 @@ from aiohttp import web
 
 from tiered.broker.record_reader import Limits, Page
 from tiered.errors import InvalidRequest
+from tiered.rules.quotas import QuotaKey
 from tiered.server.http import schema
 from tiered.server.http.elsewhere import leader_elsewhere
 from tiered.server.http.forward import forward
 from tiered.server.http.keys import BROKER
 from tiered.server.http.lookups import topic_with_records
 from tiered.server.http.parameters import TOPIC, query_number, query_text
+from tiered.server.http.quotas import count, require_none_owed
 from tiered.server.http.record_json import DEFAULT_FIELD_BYTES, MAX_FIELD_BYTES, renderer
 from tiered.server.http.route import Route, answers_json
 
@@ -92,6 +94,7 @@ async def records(request: web.Request) -> web.StreamResponse:
     to = leader_elsewhere(request, topic, number)
     if to is not None:
         return await forward(request, to)
+    require_none_owed(request, QuotaKey.CONSUMER_BYTE_RATE)
     partition = topic.partition(number)
     committed_only = _ISOLATION.of(request) == READ_COMMITTED
     end_offset = partition.last_stable_offset if committed_only else partition.high_watermark
@@ -132,6 +135,8 @@ async def send_page(request: web.Request, page: Page, fields: Mapping[str, Any])
     """The records are JSON already, made where they were decoded; only the frame of `fields` is put around them."""
     frame = json.dumps(fields).encode()
     body = frame[:-1] + b', "records": [' + b", ".join(rendered for _, rendered in page.records) + b"]}"
+    if BROKER in request.app:  # A read replica has no quotas.
+        count(request, QuotaKey.CONSUMER_BYTE_RATE, len(body))
     return await _sent(request, body)
 
 

@@ -20,12 +20,14 @@ from tiered.broker.topics import Topic
 from tiered.errors import InvalidRequest, NotAuthorized, NotLeader, UnknownTopicOrPartition
 from tiered.formats.record_batch import Record
 from tiered.rules.acl import Operation, ResourceType
+from tiered.rules.quotas import QuotaKey
 from tiered.rules.sasl.failures import AuthenticationFailed
 from tiered.server.http import schema
 from tiered.server.http.keys import BROKER
 from tiered.server.http.lookups import topic_with_records
 from tiered.server.http.parameters import TOPIC, query_number, query_text
 from tiered.server.http.partition_facts import facts_of
+from tiered.server.http.quotas import count_and_rest
 from tiered.server.http.record_json import renderer
 from tiered.server.http.rights import require_still
 from tiered.server.http.route import Answer, Route
@@ -135,7 +137,8 @@ class _Stream:
                     self._told.update(self._tail.positions)
                     alive = await self._send(f": heartbeat\nid: {self._id()}\n\n".encode())
                 case Found():
-                    alive = await self._send(self._records(event))
+                    alive = await self._send(data := self._records(event))
+                    await count_and_rest(self._request, QuotaKey.CONSUMER_BYTE_RATE, len(data))
                 case Behind():
                     alive = await self._send(self._behind(event))
                 case Ended():

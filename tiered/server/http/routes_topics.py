@@ -23,6 +23,7 @@ from tiered.server.http.lookups import topic_of
 from tiered.server.http.origin import is_forwarded
 from tiered.server.http.parameters import TOPIC, json_of, query_flag
 from tiered.server.http.partition_facts import PARTITION, Facts, facts_here, facts_of, is_known_here, merged
+from tiered.server.http.quotas import take_mutations
 from tiered.server.http.rights import may, may_see_topic, require_create
 from tiered.server.http.route import Answer, Route, answers_json
 from tiered.server.kafka.api.create_topics import check_partitions
@@ -134,6 +135,8 @@ async def create(request: web.Request) -> web.Response:
         configs=_config_texts(body.get("configs", {})),
     )
     check_partitions(broker, max(1, new.partition_count))
+    if not validate_only:
+        take_mutations(request, max(1, new.partition_count))
     made = await broker.admin.create_topic(new, validate_only=validate_only)
     return web.json_response(await _with_configs(request, made), status=200 if validate_only else 201)
 
@@ -158,7 +161,9 @@ async def alter_configs(request: web.Request) -> web.Response:
 
 
 async def delete(request: web.Request) -> web.Response:
-    await request.app[BROKER].admin.delete_topic(topic_of(request))
+    deleted = topic_of(request)
+    take_mutations(request, deleted.partition_count)
+    await request.app[BROKER].admin.delete_topic(deleted)
     return web.Response(status=204)
 
 

@@ -21,6 +21,7 @@ from tiered.broker.record_writer import NewRecord, Written
 from tiered.errors import InvalidRequest, InvalidTopic, RequestTimedOut, TieredError
 from tiered.ids import TopicId
 from tiered.rules.acl import Operation, ResourceType
+from tiered.rules.quotas import QuotaKey
 from tiered.server.http.body import body_of, pieces_of
 from tiered.server.http.failures import v3_status_and_code
 from tiered.server.http.json_stream import JsonSplitter
@@ -28,6 +29,7 @@ from tiered.server.http.keys import BROKER
 from tiered.server.http.origin import is_forwarded
 from tiered.server.http.parameters import parsed
 from tiered.server.http.produce_elsewhere import MAX_ADDED_BYTES, ROUTER
+from tiered.server.http.quotas import count, count_and_rest, require_none_owed
 from tiered.server.http.rights import require_still
 from tiered.server.http.route import JSON, Route, answers_json
 from tiered.server.http.routes_v3_topics import TOPIC_PATH, topic_of
@@ -103,11 +105,14 @@ async def _produce(request: web.Request) -> web.StreamResponse:
     _, topic = topic_of(request)
     if topic.is_internal:
         raise InvalidTopic(f"topic {topic.name} is internal: clients may not write to it")
+    require_none_owed(request, QuotaKey.PRODUCER_BYTE_RATE)
     if request.content_length is None and request.can_read_body:
         return await _produce_stream(request, topic.topic_id)
     # What another broker passes on has the numbers of its partitions in it besides.
     max_bytes = MAX_BODY_BYTES + (MAX_ADDED_BYTES if is_forwarded(request) else 0)
-    objects = await _objects(await body_of(request, max_bytes), max_bytes)
+    body = await body_of(request, max_bytes)
+    count(request, QuotaKey.PRODUCER_BYTE_RATE, len(body))
+    objects = await _objects(body, max_bytes)
     reports = [each async for each in _reports(request, topic.topic_id, objects)]
     if len(reports) == 1:
         report = reports[0]
@@ -172,6 +177,7 @@ async def _answer_while_it_comes(
                 async for report in _reports(request, topic_id, splitter.feed(piece)):
                     await response.write(_line(report))
             await asyncio.sleep(0)
+        await count_and_rest(request, QuotaKey.PRODUCER_BYTE_RATE, len(data))
 
 
 async def _end_with(response: web.StreamResponse, error: TieredError) -> None:

@@ -17,6 +17,7 @@ from tiered.errors import InvalidRequest, UnknownTopicOrPartition
 from tiered.ids import TopicPartition
 from tiered.server.http.failures import NoSuchResource
 from tiered.server.http.parameters import json_of
+from tiered.server.http.quotas import take_mutations
 from tiered.server.http.rights import may_see_topic, require_create
 from tiered.server.http.route import Answer, Route, answers_json
 from tiered.server.http.routes_v3_cluster import broker_of
@@ -169,6 +170,8 @@ async def _create(request: web.Request) -> web.Response:
     )
     check_partitions(broker, len(assignments) or max(1, new.partition_count))
     validate_only = body.get("validate_only", False)
+    if not validate_only:
+        take_mutations(request, len(assignments) or max(1, new.partition_count))
     made = await broker.admin.create_topic(new, validate_only=validate_only)
     links = Links(request)
     return web.json_response(
@@ -180,6 +183,7 @@ async def _create(request: web.Request) -> web.Response:
 
 async def _delete(request: web.Request) -> web.Response:
     broker, topic = topic_of(request)
+    take_mutations(request, topic.partition_count)
     await broker.admin.delete_topic(topic)
     return web.Response(status=204)
 
@@ -188,6 +192,7 @@ async def _grow(request: web.Request) -> web.Response:
     broker, topic = topic_of(request)
     count = (await json_of(request, _PARTITIONS_COUNT))["partitions_count"]
     check_partitions(broker, count - topic.partition_count)
+    take_mutations(request, max(0, count - topic.partition_count))
     await broker.admin.create_partitions(topic, count, None, validate_only=False)
     return web.json_response(_topic_fields(broker, Links(request), broker.topics.by_id(topic.topic_id)))
 
