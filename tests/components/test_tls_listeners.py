@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import random
 import socket
@@ -216,6 +217,27 @@ async def test_large_batches_go_both_ways_whole_and_a_slow_reader_is_waited_for(
     assert [read.count(value) for value in values] == [1, 1, 1, 1]
     async with Cluster(secured.bootstrap) as plain:
         assert bytes((await plain.fetch(topic, 0, 0, max_bytes=64 << 20)).records) == read
+
+
+def test_connections_that_ended_leave_no_tls_for_the_collector(secured: LocalCluster, authority: Authority) -> None:
+    def left() -> int:
+        return sum(isinstance(each, ssl.SSLObject) for each in gc.get_objects())
+
+    context = ssl.create_default_context(cafile=str(authority.pem))
+    gc.collect()
+    gc.disable()
+    try:
+        before = left()
+        for number in range(20):
+            with socket.create_connection(address(secured, "SECURE")) as plain:
+                with context.wrap_socket(plain, server_hostname="127.0.0.1") as client:
+                    client.sendall(struct.pack(">i", 1000) + bytes(number))
+        deadline = time.monotonic() + 10
+        while left() > before:
+            assert time.monotonic() < deadline, f"{left() - before} of 20 are still there"
+            time.sleep(0.05)
+    finally:
+        gc.enable()
 
 
 async def test_new_certificates_are_shown_without_a_restart_and_broken_ones_are_not(

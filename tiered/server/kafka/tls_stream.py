@@ -25,6 +25,21 @@ MAX_OUTGOING_BYTES = 256 << 10
 """Answers of TLS itself (a peer may ask for new keys): more than this is an attack."""
 
 
+class _Ended:
+    """In the place of a TLS state that is given back."""
+
+    def pending(self) -> int:
+        return 0
+
+    def read(self, *_: object) -> int:
+        raise BrokenPipeError("the connection is closed")
+
+    write = unwrap = read
+
+
+_ENDED: Any = _Ended()
+
+
 class TlsStream:
     """A socket whose handshake is done. `scratch` is lent for the length of one call."""
 
@@ -73,6 +88,11 @@ class TlsStream:
                 pass  # The other side need not answer.
             self._flush(0)
         self._socket.close()
+        # A connection and its requests hold each other until the collector comes, which is rare: not all of this too.
+        self._tls = _ENDED
+        self._incoming = self._outgoing = ssl.MemoryBIO()
+        self._rest = b""
+        self._unsent.clear()
 
     # Bytes in
 
