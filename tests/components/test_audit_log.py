@@ -14,6 +14,8 @@ from tests.components.rights_table import KNOWN, ROWS
 from tests.components.test_http_rights import ask
 from tiered.broker.audit import MAX_REFUSED_LINES
 from tiered.errors import InvalidConfig
+from tiered.server.http.origin import SENDER
+from tiered.server.http.rights import ON_BEHALF_OF
 from tiered.server.kafka.apis import served_apis
 from tiered.server.kafka.audited import AUDITED
 
@@ -101,6 +103,21 @@ def test_changes_over_http_have_their_lines(guarded: GuardedBroker, log: Lines) 
     assert [each["action"] for each in lines[1:]] == [
         "POST /api/v1/topics", "POST /api/v1/snapshots", "DELETE /api/v1/topics/{topic}",
     ]  # fmt: skip
+
+
+def test_only_brokers_pass_requests_on(guarded: GuardedBroker, log: Lines, tmp_path: Path) -> None:
+    spoken_for = {SENDER: "2", ON_BEHALF_OF: "User%3Aann 10.0.0.7"}
+    guarded.rules(EVERYTHING)
+    assert ask(guarded, "POST", "/api/v1/topics", {"name": "from-a-client"}, {SENDER: "2"})[0] == 201
+    assert ask(guarded, "POST", "/api/v1/topics", {"name": "for-ann"}, spoken_for)[0] == 403
+    told = [(each["principal"], each["outcome"], each.get("passed_on_by")) for each in log.new()]
+    assert told == [("User:ANONYMOUS", "allowed", None), ("User:ANONYMOUS", "denied", None)]
+    path = tmp_path / "audit.log"
+    with GuardedBroker(tmp_path / "data", f"tiered.audit.log={path}", "super.users=User:ANONYMOUS") as trusting:
+        trusting.rules([allow("CREATE", "TOPIC", "for-ann", principal="User:ann")])
+        assert ask(trusting, "POST", "/api/v1/topics", {"name": "for-ann"}, spoken_for)[0] == 201
+        (line,) = [json.loads(each) for each in path.read_text().splitlines()]
+    assert (line["principal"], line["host"], line["passed_on_by"]) == ("User:ann", "10.0.0.7", "2")
 
 
 def test_values_of_settings_are_not_told(guarded: GuardedBroker, log: Lines) -> None:

@@ -10,7 +10,7 @@ from tiered.broker.audit import ALLOWED, DENIED, FAILED, UNKNOWN
 from tiered.errors import NotAuthorized
 from tiered.server.http.keys import BROKER
 from tiered.server.http.origin import SENDER
-from tiered.server.http.rights import Handler, asked_for, principal_of, rights_of
+from tiered.server.http.rights import ON_BEHALF_OF, Handler, asked_for, principal_of, rights_of
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 RECORDS = "/records"
@@ -39,15 +39,18 @@ def _note(request: web.Request, action: str, status: int) -> None:
     outcome = UNKNOWN if not status else ALLOWED if status < 400 else DENIED if status in (401, 403) else FAILED
     peer = request.get_extra_info("peername")
     principal, host = str(principal_of(request)), str(peer[0]) if peer else ""
+    is_passed_on = SENDER in request.headers
     try:
         if (rights := rights_of(request)) is not None:
             principal, host = rights.principal, rights.host
+            # Brokers say for whom they ask, and were believed: anybody else may send the one header.
+            is_passed_on = is_passed_on and ON_BEHALF_OF in request.headers
     except NotAuthorized:
-        pass  # It spoke for somebody else and was not believed: the line names who it was.
+        is_passed_on = False  # It spoke for somebody else and was not believed: the line names who it was.
     details: dict[str, object] = {"path": request.path[:300]}
     if status >= 400:
         details["status"] = status
-    if SENDER in request.headers:
+    if is_passed_on:
         details["passed_on_by"] = request.headers[SENDER][:20]
     audit.note(
         principal=principal,
