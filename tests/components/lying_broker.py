@@ -3,7 +3,7 @@
 import socketserver
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 from tests.components.batches import batch
@@ -18,9 +18,13 @@ class LyingBroker:
     """Leads partition 0 of `topic`, whose records are 0 to 19, unless it says something else:
 
     `host`, `port` and `partitions` in its metadata, `name` for the topic's, `records` in answers to Fetch, by offset.
+    `also` has the answers of other APIs: by key, a version and what makes the answer.
     """
 
-    def __init__(self, topic: str = "numbers", **lies: Any) -> None:
+    def __init__(
+        self, topic: str = "numbers", *, also: Mapping[int, tuple[int, Callable[[Any], Any]]] | None = None, **lies: Any
+    ) -> None:
+        self._also = dict(also or {})
         self._topic = topic
         self._lies = lies
         self.fetches = 0
@@ -55,11 +59,20 @@ class LyingBroker:
         if key == FETCH:
             return self._fetched(request, body, version, correlation_id)
         make = messages.reply(key, version)
-        if key == LIST_OFFSETS:
+        if key in self._also:
+            told = self._also[key][1](make)
+        elif key == LIST_OFFSETS:
             told = self._offsets(make, messages.request_decoder(key, version)(request, body))
         else:
-            told = self._metadata(make) if key == METADATA else _versions(make)
+            told = self._metadata(make) if key == METADATA else self._versions(make)
         return _framed(frames.response_header(correlation_id, key, version) + messages.encode(told))
+
+    def _versions(self, make: Any) -> Any:
+        served = _SERVED | {key: (version, version) for key, (version, _) in self._also.items()}
+        keys = [
+            make.ApiVersion(api_key=key, min_version=first, max_version=last) for key, (first, last) in served.items()
+        ]
+        return make.ApiVersionsResponse(error_code=0, api_keys=keys, throttle_time=0)
 
     def _metadata(self, make: Any) -> Any:
         partitions = [
@@ -116,11 +129,6 @@ class LyingBroker:
 def batch_at(offset: int, values: Sequence[bytes]) -> bytes:
     """One batch of records that begins at `offset`."""
     return struct.pack(">q", offset) + batch(values)[8:] if values else b""
-
-
-def _versions(make: Any) -> Any:
-    keys = [make.ApiVersion(api_key=key, min_version=first, max_version=last) for key, (first, last) in _SERVED.items()]
-    return make.ApiVersionsResponse(error_code=0, api_keys=keys, throttle_time=0)
 
 
 def _framed(data: bytes) -> bytes:

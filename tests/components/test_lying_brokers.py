@@ -1,5 +1,6 @@
 """What the commands and Spark's reader do with brokers that lie: an error that says so, soon, and no stack trace."""
 
+import asyncio
 import subprocess
 import sys
 from typing import Any
@@ -11,9 +12,15 @@ from pyspark_tiered.options import Subscribe, parse_options
 from pyspark_tiered.plan import TailSplit
 from pyspark_tiered.tail_read import read_tail_split
 from tests.components.lying_broker import END, LyingBroker, batch_at
+from tiered.cli import consume
+from tiered.cli.cluster import Cluster
+from tiered.cli.failure import CommandFailed
+from tiered.cli.fetcher import Fetcher
 from tiered.errors import RequestTimedOut
 from tiered.peer import CorruptAnswer
+from tiered.runtime import SystemClock
 
+FIND_COORDINATOR, DELETE_GROUPS, DESCRIBE_QUOTAS = 10, 42, 48
 READ_ALL = ("consume", "numbers", "--exit-at-end")
 
 
@@ -78,3 +85,45 @@ def test_partitions_without_end_are_refused_before_anything_is_planned_for_each(
         pytest.raises(CorruptAnswer, match=f"tells of partition {number}"),
     ):
         brokers.topics(Subscribe(topics=("numbers",)))
+
+
+def coordinators(make: Any, *, port: int) -> Any:
+    found = make.Coordinator(key="g", node_id=1, host="127.0.0.1", port=port, error_code=0, error_message=None)
+    return make.FindCoordinatorResponse(throttle_time=0, coordinators=[found])
+
+
+def test_answers_about_nothing_are_an_error() -> None:
+    nobody = {FIND_COORDINATOR: (4, lambda make: make.FindCoordinatorResponse(throttle_time=0, coordinators=[]))}
+    with LyingBroker(also=nobody) as broker:
+        assert "was asked about one group and answers about 0" in told(broker, "groups", "delete", "g")
+    nothing = {
+        FIND_COORDINATOR: (4, lambda make: coordinators(make, port=broker.port)),
+        DELETE_GROUPS: (2, lambda make: make.DeleteGroupsResponse(throttle_time=0, results=[])),
+    }
+    with LyingBroker(also=nothing) as broker:
+        assert "was asked about one group and answers about 0" in told(broker, "groups", "delete", "g")
+
+
+def test_a_quota_that_is_no_number_is_an_error() -> None:
+    def described(make: Any) -> Any:
+        of = [make.EntityData(entity_type="user", entity_name="a")]
+        entry = make.EntryData(entity=of, values=[make.ValueData(key="producer_byte_rate", value=float("inf"))])
+        return make.DescribeClientQuotasResponse(throttle_time=0, error_code=0, error_message=None, entries=[entry])
+
+    with LyingBroker(also={DESCRIBE_QUOTAS: (1, described)}) as broker:
+        assert "a quota that is no number" in told(broker, "quotas", "list")
+
+
+def test_what_a_broker_never_gives_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consume, "PATIENCE_S", 0.3)
+
+    async def show(broker: LyingBroker) -> None:
+        async with Cluster(broker.bootstrap) as cluster:
+            fetcher = Fetcher(cluster, "numbers", SystemClock())
+            try:
+                await consume.Consumption(fetcher, {0: 0}, {0: END}, None, consume.Lines("numbers", None)).run()
+            finally:
+                fetcher.close()
+
+    with LyingBroker(records=lambda at: b"") as broker, pytest.raises(CommandFailed, match="nothing from offset 0 on"):
+        asyncio.run(asyncio.wait_for(show(broker), 30))

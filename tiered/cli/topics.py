@@ -25,6 +25,7 @@ from tiered.cli.cluster import (
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.kafka_errors import NONE, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION, reason
 from tiered.cli.output import Column, counted, print_json, print_table, say
+from tiered.peer import CorruptAnswer
 from tiered.peer.topic_admin import BROKERS_DEFAULT, alter_configs, create_topics
 
 TIMEOUT_MS = 30_000
@@ -101,6 +102,8 @@ def run_delete(arguments: argparse.Namespace) -> int:
                 timeout=TIMEOUT_MS,
             ),
         )
+        if any(each.name not in names for each in answer.responses):
+            raise CorruptAnswer("a broker answers about a topic that it was not asked to delete")
         fine = {NONE, UNKNOWN_TOPIC_OR_PARTITION} if arguments.if_exists else {NONE}
         missing = [each.name for each in answer.responses if each.error_code == UNKNOWN_TOPIC_OR_PARTITION]
         told = {} if arguments.if_exists else {name: await missing_topic(cluster, name) for name in missing}

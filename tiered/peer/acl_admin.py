@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tiered.peer.answers import broker_error
+from tiered.peer.answers import broker_error, the_only
 from tiered.peer.cluster import Cluster
 from tiered.rules.acl import AclFilter, Operation, PatternType, Permission, ResourceType
 
@@ -76,7 +76,7 @@ async def delete_acls(cluster: Cluster, wanted: AclFilter) -> list[Acl]:
     answer = await cluster.request(
         DELETE_ACLS, lambda make: make.DeleteAclsRequest(filters=[make.DeleteAclsFilter(**_words(wanted))])
     )
-    (found,) = answer.filter_results
+    found = the_only(answer.filter_results, "filter")
     if found.error_code:
         raise broker_error(found.error_code, found.error_message or "the rules were not deleted")
     return sorted(

@@ -3,6 +3,9 @@
 Owns the translation of Kafka's codes into kinds of error, for a client. Must never wait or send.
 """
 
+from collections.abc import Sequence
+from typing import TypeVar
+
 from tiered import errors
 
 OFFSET_OUT_OF_RANGE = 1
@@ -79,6 +82,16 @@ UNKNOWN_HERE = frozenset({UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID})
 # NOT_LEADER_OR_FOLLOWER, REPLICA_NOT_AVAILABLE, NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR, LISTENER_NOT_FOUND,
 # FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_NOT_AVAILABLE, THROTTLING_QUOTA_EXCEEDED.
 NOT_APPENDED = UNKNOWN_HERE | {LEADER_NOT_AVAILABLE, 6, 9, 19, 56, 72, 74, 75, 78, 89}
+
+
+T = TypeVar("T")
+
+
+def the_only(items: Sequence[T] | None, of_what: str) -> T:
+    """The one item of an answer to a question about one thing. Raises CorruptAnswer for none or several."""
+    if items is None or len(items) != 1:
+        raise CorruptAnswer(f"a broker was asked about one {of_what} and answers about {len(items or ())}")
+    return items[0]
 
 
 def broker_error(code: int, message: str) -> BrokerError:

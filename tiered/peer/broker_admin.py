@@ -7,7 +7,7 @@ replica goes.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tiered.peer.answers import broker_error
+from tiered.peer.answers import broker_error, the_only
 from tiered.peer.cluster import Cluster
 
 DESCRIBE_LOG_DIRS, ELECT_LEADERS, INCREMENTAL_ALTER_CONFIGS = 35, 43, 44
@@ -212,7 +212,7 @@ async def throttle_moves(cluster: Cluster, bytes_per_s: int | None) -> Refusal |
             validate_only=False,
         ),
     )
-    (found,) = answer.responses
+    found = the_only(answer.responses, "resource")
     return _refusal(found.error_code, found.error_message)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tiered import errors
-from tiered.peer.answers import BrokerError, ConnectionLost, broker_error
+from tiered.peer.answers import BrokerError, ConnectionLost, broker_error, the_only
 from tiered.peer.cluster import FIRST_BACKOFF_MS, MAX_BACKOFF_MS, Cluster
 from tiered.peer.connection import CLIENT_ID, TIMEOUT_MS, Peer
 from tiered.runtime import jittered_backoff_ms
@@ -98,7 +98,7 @@ class Coordinator:
             ),
         )
         # Up to version 3 the answer is the coordinator itself.
-        found = answer.coordinators[0] if hasattr(answer, "coordinators") else answer
+        found = the_only(answer.coordinators, "group") if hasattr(answer, "coordinators") else answer
         if found.error_code:
             said = getattr(found, "error_message", None)
             raise broker_error(found.error_code, said or f"group {self.group_id} has no coordinator")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tiered import errors
-from tiered.peer.answers import broker_error
+from tiered.peer.answers import broker_error, the_only
 from tiered.peer.cluster import Cluster
 from tiered.peer.coordinator import Coordinator
 from tiered.wire import consumer_protocol
@@ -107,7 +107,7 @@ async def _describe_consumer(coordinator: Coordinator) -> DescribedGroup | None:
         ),
         _codes_of_groups,
     )
-    (found,) = answer.groups
+    found = the_only(answer.groups, "group")
     if found.error_code == GROUP_ID_NOT_FOUND:
         return None
     if found.error_code:
@@ -139,7 +139,7 @@ async def _describe_classic(coordinator: Coordinator) -> DescribedGroup:
         lambda make: make.DescribeGroupsRequest(groups=(coordinator.group_id,), include_authorized_operations=False),
         _codes_of_groups,
     )
-    (found,) = answer.groups
+    found = the_only(answer.groups, "group")
     # Up to version 5 a group that does not exist is Dead.
     if found.error_code == GROUP_ID_NOT_FOUND or (not found.error_code and found.group_state == "Dead"):
         raise errors.GroupNotFound(f"there is no group {coordinator.group_id}")
@@ -219,7 +219,7 @@ async def fetch_committed(coordinator: Coordinator, *, stable: bool = False) -> 
 
 def _of_group(answer: Any) -> Any:
     """Up to version 7 an answer is that of its one group."""
-    return answer.groups[0] if hasattr(answer, "groups") else answer
+    return the_only(answer.groups, "group") if hasattr(answer, "groups") else answer
 
 
 async def commit_offsets(
@@ -309,7 +309,7 @@ async def delete_group(cluster: Cluster, group_id: str) -> int:
         )
     finally:
         coordinator.close()
-    return int(answer.results[0].error_code)
+    return int(the_only(answer.results, "group").error_code)
 
 
 def _by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[int, int]]:

@@ -3,10 +3,11 @@
 Owns how each request is put. Must never judge a value: the broker does.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
-from tiered.peer.answers import broker_error
+from tiered.peer.answers import CorruptAnswer, broker_error, the_only
 from tiered.peer.cluster import Cluster
 
 DESCRIBE_CLIENT_QUOTAS, ALTER_CLIENT_QUOTAS = 48, 49
@@ -30,9 +31,12 @@ async def describe_quotas(cluster: Cluster, entity: Entity) -> list[tuple[Entity
     )
     if answer.error_code:
         raise broker_error(answer.error_code, answer.error_message or "the quotas were not described")
+    entries = answer.entries or ()
+    if not all(math.isfinite(each.value) for entry in entries for each in entry.values):
+        raise CorruptAnswer("a broker tells of a quota that is no number")
     return [
         ({each.entity_type: each.entity_name for each in entry.entity}, {each.key: each.value for each in entry.values})
-        for entry in answer.entries
+        for entry in entries
     ]
 
 
@@ -48,6 +52,6 @@ async def alter_quotas(
             entries=[make.EntryData(entity=parts, ops=changes)], validate_only=validate_only
         )
 
-    (found,) = (await cluster.request(ALTER_CLIENT_QUOTAS, request)).entries
+    found = the_only((await cluster.request(ALTER_CLIENT_QUOTAS, request)).entries, "entity")
     if found.error_code:
         raise broker_error(found.error_code, found.error_message or "the quotas were not changed")
