@@ -27,10 +27,12 @@ STOP_S = 60.0
 OUR_PORTS = range(10_000, 32_000)
 
 
-def free_port() -> int:
-    """One on loopback that nobody has at the moment."""
+def free_port(*, besides: int = 0) -> int:
+    """One on loopback that nobody has at the moment, and not that one."""
     # Not the shared generator: Hypothesis seeds it alike in every worker.
     for port in random.SystemRandom().sample(OUR_PORTS, 100):
+        if port == besides:
+            continue
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
@@ -91,7 +93,7 @@ class BrokerProcess:
         """Raises AssertionError with the broker's own words when it does not get ready."""
         assert self.process is None or self.process.poll() is not None, "it runs already"
         self.kafka_port = self.kafka_port or free_port()
-        self.http_port = self.http_port or free_port()
+        self.http_port = self.http_port or free_port(besides=self.kafka_port)
         log = self.log_path.open("a")
         environ = {**os.environ, **self.environ, **(environ or {})}
         if self.prefix:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker_process import BrokerProcess
+from tests.broker_process import BrokerProcess, free_port
 
 
 def refusal(process: BrokerProcess) -> str:
@@ -22,6 +22,16 @@ def test_a_port_that_is_taken_is_said_with_its_address_and_option(
     said = refusal(make_broker(option, broker.bootstrap))
     assert f"cannot listen on {broker.bootstrap}: something listens there already" in said
     assert f"give another HOST:PORT with {option}" in said
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_two_doors_with_one_address_are_told_apart(make_broker: Callable[..., BrokerProcess], host: str) -> None:
+    port = free_port()
+    broker = make_broker("--kafka", f"127.0.0.1:{port}", "--http", f"{host}:{port}", "--insecure")
+    with pytest.raises(AssertionError, match="did not get ready"):
+        broker.start()
+    said = broker.log().splitlines()[-1]  # Behind the warnings about --insecure.
+    assert f"and listener PLAINTEXT have one address, 127.0.0.1:{port}: give each a port of its own" in said
 
 
 def test_a_data_folder_that_cannot_be_one_is_said_with_what_is_wrong_with_it(

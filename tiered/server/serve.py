@@ -15,7 +15,7 @@ from tiered.broker.broker import Broker
 from tiered.broker.parts import BrokerParts
 from tiered.broker.registration import WILDCARD_ADDRESSES
 from tiered.config import ServeOptions
-from tiered.errors import TieredError
+from tiered.errors import InvalidConfig, TieredError
 from tiered.runtime import Clock, SystemClock
 from tiered.server.addresses import HTTP_OPTION, bind_or_explain, shown
 from tiered.server.bound_listeners import bound_listeners
@@ -64,6 +64,13 @@ class Server:
             (options.http_host, options.http_port),
             HTTP_OPTION,
         )
+        for name, address in self.kafka_addresses.items():
+            # Until they listen, one address can have both.
+            hosts = {address[0], self.http_address[0]}
+            if address[1] == self.http_address[1] and (len(hosts) == 1 or hosts.intersection(WILDCARD_ADDRESSES)):
+                raise InvalidConfig(
+                    f"{HTTP_OPTION} and listener {name} have one address, {shown(address)}: give each a port of its own"
+                )
         advertised = listeners[0].advertised
         http_host = advertised[0] if options.http_host in WILDCARD_ADDRESSES else options.http_host
         await self.broker.start(
