@@ -21,6 +21,8 @@ from tiered.server.http.routes import ROUTES
 
 MEMORY_LIMIT_MIB = 500
 VALUES = ["fuzzed", "missing", "", "..", "%00", "%ff", "é", "a" * 5000, "-1", "0", "99999999999999999999", "null", "{}"]
+VALUES += ["/" * 5000, "a/" * 2500, "%2f" * 1500]
+HOSTS = ["", "", "", "", "", "", "", "http://127.0.0.1", "http://xn--a", "//xn--a.com"]
 BODIES = [b"", b"{}", b"[]", b"null", b'{"records":[{"value":"x"}]}', b"[" * 50_000, b'{"a":' * 2_000, b"\xff\xfe"]
 BODIES += [b'"\\ud800"']
 BODIES += [
@@ -55,7 +57,11 @@ def request(chance: random.Random) -> bytes:
         )
     method = route.method if chance.random() < 0.8 else chance.choice(["GET", "POST", "PUT", "PATCH", "DELETE", "BREW"])
     body = chance.choice(BODIES)
-    lines = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1", *chance.sample(HEADERS, chance.randint(0, 2))]
+    lines = [
+        f"{method} {chance.choice(HOSTS)}{path} HTTP/1.1",
+        "Host: 127.0.0.1",
+        *chance.sample(HEADERS, chance.randint(0, 2)),
+    ]
     if chance.random() < 0.8:
         lines.append(f"Content-Length: {len(body)}")
     data = bytearray("\r\n".join(lines).encode("utf-8", "replace") + b"\r\n\r\n" + body)

@@ -5,6 +5,7 @@ read from the broker, or from another broker that must give it.
 """
 
 import asyncio
+import json
 import logging
 import socket
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ from tiered.server.http.keys import BROKER, SERVICE, Service
 from tiered.server.http.produce_elsewhere import ROUTER, RecordRouter
 from tiered.server.http.route import Handler, Route
 from tiered.server.http.routes import ROUTES
+from tiered.server.http.targets import pattern_of, with_checked_targets
 from tiered.server.http.tls_gate import Hangup, TlsGate
 from tiered.tls import Reloaded
 
@@ -66,14 +68,14 @@ def guarded(service: Service, routes: Sequence[Route]) -> web.Application:
     app[logins.WAITING] = asyncio.Semaphore(logins.MAX_AT_ONCE)
     tls = service.options.http_tls
     app[MAPPING] = PrincipalMapping("DEFAULT" if tls is None else tls.principal_mapping_rules)
-    app[openapi.DOCUMENT] = openapi.document_of(routes)
+    app[openapi.DOCUMENT] = json.dumps(openapi.document_of(routes)).encode()
     app.on_response_prepare.append(security.add_headers)
     for route in routes:
         handler = limits.limited(route)
         if route.method == "GET":
-            app.router.add_get(route.path, handler, allow_head=route.has_deadline)
+            app.router.add_get(pattern_of(route.path), handler, allow_head=route.has_deadline)
         else:
-            app.router.add_route(route.method, route.path, handler)
+            app.router.add_route(route.method, pattern_of(route.path), handler)
     return app
 
 
@@ -98,6 +100,9 @@ class HttpServer:
         """Takes the socket. With `tls` nothing else is spoken; a new connection is shown the newest certificates."""
         self._tls, self._handshake_s = tls, handshake_s
         await self._runner.setup()
+        server = self._runner.server
+        assert server is not None
+        server.request_factory = with_checked_targets(server.request_factory)
         self._listening = await asyncio.get_running_loop().create_server(self._accepted, sock=sock)
 
     async def stop(self) -> None:

@@ -13,7 +13,7 @@ from tiered.server.http.failures import ERROR
 from tiered.server.http.route import JSON, Answer, Route, answers_json
 from tiered.server.http.schema import ANYTHING, mapping
 
-DOCUMENT: web.AppKey[Mapping[str, Any]] = web.AppKey("openapi", Mapping)
+DOCUMENT = web.AppKey("openapi", bytes)
 _ERROR_ANSWER = {"$ref": "#/components/responses/Error"}
 _SAFE = ("GET", "HEAD")
 
@@ -95,7 +95,7 @@ def _answer(answer: Answer) -> Mapping[str, Any]:
 
 
 async def _openapi(request: web.Request) -> web.Response:
-    return web.json_response(request.app[DOCUMENT])
+    return web.Response(body=request.app[DOCUMENT], content_type=JSON)
 
 
 ROUTES = (

@@ -35,7 +35,7 @@ from tiered.server.http.limits import REQUESTS
 from tiered.server.http.long_list import json_with_list
 from tiered.server.http.metric_families import calls, request_families
 from tiered.server.http.parameters import PARTITION, TOPIC
-from tiered.server.http.prometheus import CONTENT_TYPE, Family, counter, gauge, text_of
+from tiered.server.http.prometheus import CONTENT_TYPE, Family, counter, exposition_of, gauge
 from tiered.server.http.record_json import renderer
 from tiered.server.http.route import Answer, Route, answers_json
 from tiered.server.http.routes import ROUTES as OF_A_BROKER
@@ -206,7 +206,7 @@ async def _metrics(request: web.Request) -> web.Response:
     replica = request.app[REPLICA]
     facts = await replica.disk.run(read_process_facts, replica.data.root)
     families = [*_families(replica, facts), *request_families(replica.counters, request.app[REQUESTS])]
-    return web.Response(body=text_of(families).encode(), headers={"Content-Type": CONTENT_TYPE})
+    return web.Response(body=await exposition_of(families), headers={"Content-Type": CONTENT_TYPE})
 
 
 def _families(replica: ReadReplica, facts: ProcessFacts) -> Iterator[Family]:

@@ -3,7 +3,6 @@
 Owns the request alone: `metric_families` has the names. Answers while SQL and the object store are away.
 """
 
-import asyncio
 from itertools import chain
 
 from aiohttp import web
@@ -14,7 +13,7 @@ from tiered.server.http.compaction_families import compaction_families
 from tiered.server.http.keys import BROKER
 from tiered.server.http.limits import REQUESTS
 from tiered.server.http.metric_families import families
-from tiered.server.http.prometheus import CONTENT_TYPE, text_of
+from tiered.server.http.prometheus import CONTENT_TYPE, exposition_of
 from tiered.server.http.reconcile_families import reconcile_families
 from tiered.server.http.route import Answer, Route
 from tiered.server.http.schema import text
@@ -23,14 +22,15 @@ from tiered.server.http.schema import text
 async def _metrics(request: web.Request) -> web.Response:
     broker = request.app[BROKER]
     facts = await broker.disk.run(read_process_facts, broker.data.root)
-    body = bytearray()
     view = request.app[VIEWS].of(broker)
-    for family in chain(
-        families(broker, view, facts, request.app[REQUESTS]), compaction_families(broker), reconcile_families(broker)
-    ):
-        body += text_of([family]).encode("utf-8", "replace")
-        await asyncio.sleep(0)  # There may be many partitions, and somebody else's turn comes in between.
-    return web.Response(body=bytes(body), headers={"Content-Type": CONTENT_TYPE})
+    body = await exposition_of(
+        chain(
+            families(broker, view, facts, request.app[REQUESTS]),
+            compaction_families(broker),
+            reconcile_families(broker),
+        )
+    )
+    return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
 
 ROUTES = (
