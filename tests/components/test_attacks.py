@@ -1,7 +1,7 @@
 """Thousands of hostile connections at once: one memory budget holds, and another client is answered as before.
 
-Each attack goes on beside a client whose 99th percentile must stay within twice what it is alone. It takes minutes and
-a quiet machine: `make soak-tests`.
+Each attack goes on, while it connects too, beside a client whose 99th percentile must stay within twice what it is
+alone. It takes minutes and a quiet machine: `make soak-tests`.
 """
 
 import asyncio
@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 
 from tests.broker_process import BrokerProcess
-from tests.clients.raw import RawConnection
-from tests.components.batches import batch
 from tests.components.test_hostile_clients import DESCRIBE_CONFIGS, MIB, frame, resident_mib
 from tests.components.test_wire_produce import create
+from tests.fuzz.probe import SETTLING_S, probing
 from tiered.formats.record_batch import Compression, Record, encode_batch
 from tiered.wire import produce
 
@@ -72,22 +71,6 @@ async def crowd(broker: BrokerProcess, count: int) -> AsyncIterator[Crowd]:
         yield made
     finally:
         made.close()
-
-
-def latencies_ms(broker: BrokerProcess, until_s: float) -> list[float]:
-    """Of a producer of small batches."""
-    found = []
-    with RawConnection(broker, timeout_s=60) as connection:
-        while time.monotonic() < until_s:
-            started_s = time.monotonic()
-            assert connection.produce("kept", batch([b"x" * 100])).error_code == 0
-            found.append((time.monotonic() - started_s) * 1000.0)
-            time.sleep(0.005)
-    return sorted(found)
-
-
-def p99(found: list[float]) -> float:
-    return found[int(len(found) * 0.99)]
 
 
 # Attacks
@@ -147,23 +130,22 @@ def test_an_attack_costs_bounded_memory_and_no_one_else_their_answers(  # type: 
     process: BrokerProcess = make_broker(settings=settings).start()
     create(process, "kept")
     create(process, "bombed", compression_type="gzip")
-    alone = latencies_ms(process, time.monotonic() + SECONDS / 2)
-    before_mib = resident_mib(process)
-
-    async def beside() -> list[float]:
-        under_way = asyncio.create_task(attack(process))
-        await asyncio.sleep(SECONDS / 4)  # Everybody has connected by then.
-        found = await asyncio.to_thread(latencies_ms, process, time.monotonic() + SECONDS / 2)
-        await under_way
-        return found
-
-    beside_it = asyncio.run(beside())
+    with probing(process, "kept") as probe:
+        time.sleep(SETTLING_S)
+        settled_s = time.monotonic()
+        time.sleep(SECONDS / 2)
+        before_mib = resident_mib(process)
+        begun_s = time.monotonic()
+        asyncio.run(attack(process))
+        ended_s = time.monotonic()
+    alone_ms = probe.p99_ms_between(settled_s, begun_s)
+    beside_it_ms = probe.p99_ms_between(begun_s, ended_s)
     status = Path(f"/proc/{process.pid}/status").read_text()
     peak_mib = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) / 1024
     print(
-        f"\n{attack.__name__}: p99 {p99(alone):.1f} ms alone, {p99(beside_it):.1f} ms beside it; "
+        f"\n{attack.__name__}: p99 {alone_ms:.1f} ms alone, {beside_it_ms:.1f} ms beside it; "
         f"{before_mib:.0f} MiB before, {peak_mib:.0f} MiB at most"
     )
     assert "unforeseen" not in process.log()
     assert peak_mib - before_mib < most_mib
-    assert p99(beside_it) <= max(2 * p99(alone), most_ms)
+    assert beside_it_ms <= max(2 * alone_ms, most_ms)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -49,8 +49,11 @@ class Probe:
             since_s = at_s - REST_S if attacked else at_s
             if SETTLING_S <= since_s < (CYCLE_S if attacked else REST_S):
                 found.append(wait_ms)
-        assert len(found) >= 200, "too short for a p99"
-        return sorted(found)[int(len(found) * 0.99)]
+        return p99(found)
+
+    def p99_ms_between(self, since_s: float, until_s: float) -> float:
+        """Of what was asked then, by the monotonic clock."""
+        return p99([wait_ms for asked_s, wait_ms in self.waits if since_s <= asked_s < until_s])
 
     @property
     def growth_mib(self) -> float:
@@ -71,6 +74,11 @@ class Probe:
         print(said)
         assert attacked_ms <= max(2 * resting_ms, NOISE_MS), said
         assert self.growth_mib < GROWTH_MIB, said
+
+
+def p99(found: Sequence[float]) -> float:
+    assert len(found) >= 200, "too short for a p99"
+    return sorted(found)[int(len(found) * 0.99)]
 
 
 @contextmanager

@@ -34,6 +34,9 @@ from tiered.tls import Reloaded
 log = logging.getLogger(__name__)
 
 SHUTDOWN_S = 2.0
+BACKLOG = 128
+ACCEPTS_A_TURN = 8
+"""Of the event loop. asyncio accepts as many as its `backlog` has at once, and each takes a third of a millisecond."""
 REFUSED_AT_ONCE = 50
 """Beyond the bound of connections so many may shake hands to be told so; more are hung up on."""
 
@@ -103,7 +106,9 @@ class HttpServer:
         server = self._runner.server
         assert server is not None
         server.request_factory = with_checked_targets(server.request_factory)
-        self._listening = await asyncio.get_running_loop().create_server(self._accepted, sock=sock)
+        loop = asyncio.get_running_loop()
+        self._listening = await loop.create_server(self._accepted, sock=sock, backlog=ACCEPTS_A_TURN)
+        sock.listen(BACKLOG)
 
     async def stop(self) -> None:
         if self._listening is not None:

@@ -36,7 +36,8 @@ from tiered.server.kafka.tls_stream import TlsStream
 log = logging.getLogger(__name__)
 
 BACKLOG = 4096
-ACCEPTS_A_TURN = 256
+ACCEPTS_A_TURN = 16
+"""About a millisecond. More would be accepted no sooner, and all others would wait for them."""
 # Large requests over slow lines get this much more time: 16 bytes a millisecond.
 SLOWEST_REQUEST_BYTES_A_MS = 16
 SWEEP_INTERVAL_MS = 5_000
