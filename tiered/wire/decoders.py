@@ -10,7 +10,16 @@ from struct import unpack_from
 from typing import Any, NoReturn
 
 from tiered.errors import MalformedRequest
-from tiered.wire.primitives import MAX_ITEMS, TRUNCATED, crowded, malformed, read_uuid, read_varint, skip_tagged_fields
+from tiered.wire.primitives import (
+    MAX_ITEMS,
+    TRUNCATED,
+    crowded,
+    malformed,
+    read_tag_count,
+    read_uuid,
+    read_varint,
+    skip_tagged_fields,
+)
 from tiered.wire.schema import FieldPlan, Message, MessagePlan
 from tiered.wire.source import Source
 
@@ -51,6 +60,7 @@ def decoder(message_class: type[Message]) -> Decoder:
 def _build(source: Source) -> Any:
     return source.build(
         "decode",
+        read_tag_count=read_tag_count,
         read_varint=read_varint,
         skip_tagged_fields=skip_tagged_fields,
         unpack_from=unpack_from,
@@ -213,7 +223,7 @@ def _read_tags(source: Source, plan: MessagePlan, values: dict[str, str]) -> Non
         values[field.name] = local = source.name()
         source.line(f"{local} = {source.constant(field.default, 'default')}")
     count, tag, size, stop = (source.name(each) for each in ("n", "tag", "size", "stop"))
-    source.line(f"{count}, p = read_varint(b, p)")
+    source.line(f"{count}, p = read_tag_count(b, p)")
     with source.block(f"for _ in range({count}):"):
         source.line(f"{tag}, p = read_varint(b, p)")
         source.line(f"{size}, p = read_varint(b, p)")

@@ -23,6 +23,9 @@ MAX_LENGTH = 0x7FFFFFFF
 MAX_ITEMS = 1_000_000
 """Of one message, in all its arrays together: this many small structures already take 100 to 200 MB of objects."""
 
+MAX_TAGGED_FIELDS = 100
+"""In one place. Kafka has defined a handful; eight MiB of nothing else took their reader seconds."""
+
 _int16_at = struct.Struct(">h").unpack_from
 _int32_at = struct.Struct(">i").unpack_from
 _pack_int16 = struct.Struct(">h").pack
@@ -137,12 +140,20 @@ def skip_tagged_fields(view: Buffer, position: int) -> int:
     position += 1
     if not count:
         return position
-    if count > 0x7F:
-        count, position = read_varint(view, position - 1)
+    if count > MAX_TAGGED_FIELDS:
+        count, position = read_tag_count(view, position - 1)
     for _ in range(count):
         _, position = read_varint(view, position)
         position = tagged_field_end(view, position)[1]
     return position
+
+
+def read_tag_count(view: Buffer, position: int) -> tuple[int, int]:
+    """How many tagged fields follow."""
+    count, position = read_varint(view, position)
+    if count > MAX_TAGGED_FIELDS:
+        raise MalformedRequest(f"{count} tagged fields are in one place; {MAX_TAGGED_FIELDS} are read at the most")
+    return count, position
 
 
 def tagged_field_end(view: Buffer, position: int) -> tuple[int, int]:
@@ -155,7 +166,7 @@ def tagged_field_end(view: Buffer, position: int) -> tuple[int, int]:
 
 def read_tagged_fields(view: Buffer, position: int) -> tuple[dict[int, tuple[int, int]], int]:
     """({tag: (position, end)}, position after the block). The slow twin of `skip_tagged_fields`."""
-    count, position = read_varint(view, position)
+    count, position = read_tag_count(view, position)
     found: dict[int, tuple[int, int]] = {}
     for _ in range(count):
         tag, position = read_varint(view, position)

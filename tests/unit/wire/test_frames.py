@@ -2,6 +2,7 @@
 
 import importlib
 import random
+import struct
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +10,8 @@ from hypothesis import strategies as st
 
 from tests.properties.wire.kio_samples import kio_bytes
 from tiered.errors import MalformedRequest
-from tiered.wire import frames
+from tiered.wire import fetch, frames, messages, produce
+from tiered.wire.primitives import varint
 
 
 def test_flexible_versions_agree_with_kio() -> None:
@@ -47,6 +49,31 @@ def test_request_header_is_what_kio_writes() -> None:
 def test_tagged_fields_of_a_header_are_skipped() -> None:
     data = frames.request_header(0, 9, 1, "c")[:-1] + b"\x02\x00\x01a\x07\x02bc"
     assert frames.read_request_header(data + b"body", 0, len(data) + 4).body_position == len(data)
+
+
+def test_a_hundred_tagged_fields_are_skipped_and_more_are_refused_unread() -> None:
+    """Each takes its sender two bytes: eight MiB of them held up everybody else for seconds."""
+    for count, is_read in ((100, True), (101, False), (127, False), (128, False), (4_000_000, False)):
+        data = struct.pack(">hhih", 18, 3, 1, -1) + varint(count) + b"\x07\x00" * min(count, 200)
+        if is_read:
+            assert frames.read_request_header(data, 0, len(data)).body_position == len(data)
+            continue
+        with pytest.raises(MalformedRequest, match="tagged fields"):
+            frames.read_request_header(data, 0, len(data))
+
+
+def test_messages_with_more_tagged_fields_than_there_may_be_are_refused() -> None:
+    many = varint(101) + b"\x07\x00" * 101
+    asked = struct.pack(">iiiibii", -1, 100, 1, 1000, 0, 0, -1) + b"\x01\x01\x01" + many
+    produced = b"\x00" + struct.pack(">hi", 1, 1000) + b"\x01" + many
+    for decode in (
+        lambda: messages.request_decoder(18, 3)(b"\x02a\x02a" + many, 0),
+        lambda: messages.request_decoder(1, 12)(asked, 0),
+        lambda: fetch.decode_fetch_request(asked, 0, len(asked), 12),
+        lambda: produce.decode_produce_request(produced, 0, len(produced), 9),
+    ):
+        with pytest.raises(MalformedRequest, match="tagged fields"):
+            decode()
 
 
 def test_unknown_api_has_a_header_without_tagged_fields() -> None:
