@@ -1,12 +1,14 @@
 """What clients send is checked against the schema that documents it, and the refusal says where and why."""
 
+import json
+
 import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tiered.errors import InvalidRequest
-from tiered.server.http.parameters import parsed
+from tiered.server.http.parameters import MAX_JSON_PIECES, parsed
 from tiered.server.http.schema import (
     Schema,
     array,
@@ -108,3 +110,22 @@ def type_names(value: object) -> set[str]:
 def test_what_is_no_json_value_is_refused_in_words(body: bytes) -> None:
     with pytest.raises(InvalidRequest):
         parsed(body)
+
+
+@pytest.mark.parametrize("item", [b"1", b"[]", b"{}", b'"a"', b"null"])
+def test_json_of_more_pieces_than_there_may_be_is_refused(item: bytes) -> None:
+    with pytest.raises(InvalidRequest, match="pieces"):
+        parsed(b"[" + b",".join([item] * (MAX_JSON_PIECES + 1)) + b"]")
+
+
+def test_what_stands_in_a_string_is_one_piece() -> None:
+    text = '[{,"\\' * MAX_JSON_PIECES
+    assert parsed(json.dumps([text, 1]).encode()) == [text, 1]
+    assert parsed(b"[" + b",".join([b"1"] * MAX_JSON_PIECES) + b"]") == [1] * MAX_JSON_PIECES
+
+
+def test_a_refusal_shows_little_of_what_is_long() -> None:
+    for value in ([1] * 1000, {str(each): each for each in range(1000)}, "a" * 1000):
+        with pytest.raises(InvalidRequest) as refused:
+            check(value, integer())
+        assert len(str(refused.value)) < 120

@@ -20,8 +20,11 @@ log = logging.getLogger(__name__)
 MAX_LINE_BYTES = 16 << 10
 MAX_HEADER_BYTES = 16 << 10
 MAX_HEADERS = 100
+READ_BYTES = 16 << 10
+"""At once. Of a body, ahead of its reader: twice as many at the most."""
 LINGER_S = 2.0
 MAX_SHOWN_CHARS = 200
+MAX_READ_CHARS = 1000
 
 
 class OpenConnections:
@@ -57,6 +60,8 @@ class HttpConnection(web.RequestHandler):
             max_line_size=MAX_LINE_BYTES,
             max_field_size=MAX_HEADER_BYTES,
             max_headers=MAX_HEADERS,
+            # Also how many chunks of a body are looked at in one turn: a sixteenth as many.
+            read_bufsize=READ_BYTES,
             # Also what nobody reads would be unfolded, in one turn of the loop after the answer (`body`).
             auto_decompress=False,
         )
@@ -65,6 +70,9 @@ class HttpConnection(web.RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        if hasattr(transport, "max_size"):
+            # asyncio's is a quarter of a MiB, whose chunks of one byte each would all be looked at in one turn.
+            transport.max_size = READ_BYTES
         sock = transport.get_extra_info("socket")
         if hasattr(socket, "TCP_USER_TIMEOUT") and sock is not None and sock.family != socket.AF_UNIX:
             # Ends the connection of a client that does not read its answer. Source: tcp(7).
@@ -94,7 +102,8 @@ class HttpConnection(web.RequestHandler):
             log.error("an HTTP connection failed in an unforeseen way", exc_info=exc)
         if request.writer.output_size > 0:
             raise ConnectionError("the answer has begun; nothing can be said any more")
-        what = " ".join((message or HTTPStatus(status).phrase).split())[:MAX_SHOWN_CHARS]
+        # aiohttp's message repeats the bytes, a quarter of a MiB of them, and points at one.
+        what = " ".join((message or HTTPStatus(status).phrase)[:MAX_READ_CHARS].split())[:MAX_SHOWN_CHARS]
         response = error_response(status, f"this cannot be read as an HTTP/1.1 request: {what}")
         response.headers.update(HEADERS)
         response.force_close()

@@ -52,9 +52,11 @@ MAX_BODY_BYTES = 4 << 20
 MAX_RECORD_BYTES = 4 << 20
 MAX_RECORDS_A_BODY = 10_000
 MAX_RECORDS_AT_ONCE = 500
-# The smallest record is two bytes, so that one piece of a body may hold very many: others have their turn in between.
+# What is written together.
 PIECE_BYTES = 16 << 10
-RECORDS_A_TURN = 100
+# The smallest record is two bytes, the largest all there may be: others have their turn in between.
+BYTES_A_TURN = 2 << 10
+TURN_S = 0.001
 MAX_HEADERS = 1000
 _BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _NULL: Schema = {"type": "null"}
@@ -126,19 +128,27 @@ async def _objects(body: bytes, max_bytes: int) -> list[bytes]:
     """The records of a body that is there as a whole."""
     splitter = JsonSplitter(max_bytes)
     found: list[bytes] = []
-    for piece in _pieces(body):
-        found += splitter.feed(piece)
+    for piece in _pieces(body, PIECE_BYTES):
+        found += await _split(splitter, piece)
         if len(found) > MAX_RECORDS_A_BODY:
             raise InvalidRequest(f"there are more than {MAX_RECORDS_A_BODY} records: send fewer, or a chunked body")
-        await asyncio.sleep(0)
     splitter.end()
     if not found:
         raise InvalidRequest("the request has no body: send a record as a JSON object")
     return found
 
 
-def _pieces(data: bytes) -> Iterator[bytes]:
-    return (data[start : start + PIECE_BYTES] for start in range(0, len(data), PIECE_BYTES))
+def _pieces(data: bytes, size: int) -> Iterator[bytes]:
+    return (data[start : start + size] for start in range(0, len(data), size))
+
+
+async def _split(splitter: JsonSplitter, data: bytes) -> list[bytes]:
+    """The records that `data` completes, found in turns."""
+    found: list[bytes] = []
+    for some in _pieces(data, BYTES_A_TURN):
+        found += splitter.feed(some)
+        await asyncio.sleep(0)
+    return found
 
 
 async def _produce_stream(request: web.Request, topic_id: TopicId) -> web.StreamResponse:
@@ -172,11 +182,11 @@ async def _answer_while_it_comes(
         if data is None:
             splitter.end()
             return
-        for piece in _pieces(data):
+        for piece in _pieces(data, PIECE_BYTES):
+            objects = await _split(splitter, piece)
             async with asyncio.timeout(patience_s):
-                async for report in _reports(request, topic_id, splitter.feed(piece)):
+                async for report in _reports(request, topic_id, objects):
                     await response.write(_line(report))
-            await asyncio.sleep(0)
         await count_and_rest(request, QuotaKey.PRODUCER_BYTE_RATE, len(data))
 
 
@@ -190,12 +200,13 @@ async def _reports(
 ) -> AsyncIterator[dict[str, Any] | TieredError]:
     """What became of each record, whoever wrote it. The topic is looked up anew each time, and so is the right: a
     stream may outlive what they were."""
-    broker = request.app[BROKER]
+    broker, now = request.app[BROKER], asyncio.get_running_loop().time
     for first in range(0, len(objects), MAX_RECORDS_AT_ONCE):
-        asked = []
-        for number, each in enumerate(objects[first : first + MAX_RECORDS_AT_ONCE]):
-            if number % RECORDS_A_TURN == RECORDS_A_TURN - 1:
+        asked, since = [], now()
+        for each in objects[first : first + MAX_RECORDS_AT_ONCE]:
+            if now() - since > TURN_S:
                 await asyncio.sleep(0)
+                since = now()
             asked.append(_asked(each))
         topic = broker.topics.by_id(topic_id)
         require_still(request, Operation.WRITE, ResourceType.TOPIC, topic.name)

@@ -27,6 +27,8 @@ CSRF_HEADER = "X-Tiered-CSRF"
 CSRF_TOKEN: web.AppKey[str] = web.AppKey("csrf_token", str)
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 MAX_HOST_CHARS = 255
+MAX_ORIGIN_CHARS = MAX_HOST_CHARS + len("https://")
+"""Python brings the letters of a name that is not ASCII into their order, which takes the square of their number."""
 
 HEADERS = {
     # The console's page needs no inline script and no inline style, so an injected one does not run.
@@ -115,6 +117,8 @@ def _is_address(host: str) -> bool:
 
 
 def _is_own_origin(origin: str, host: str | None) -> bool:
+    if len(origin) > MAX_ORIGIN_CHARS:
+        return False
     try:
         parts = urlsplit(origin)
     except ValueError:
