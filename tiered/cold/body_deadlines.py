@@ -3,6 +3,7 @@
 Owns the answers under way and one thread that looks at them. Must never touch an answer that arrives in time.
 """
 
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,8 +20,21 @@ _AT_ONCE_S = 0.001
 
 @dataclass(slots=True, eq=False)
 class _UnderWay:
-    body: Any
+    sock: Any
     deadline_ms: float
+    is_told: bool = False
+
+    def end(self) -> None:
+        """The wait that has begun lasts as long as any, the next one ends at once. Who never waits, because the store
+        sends without an end, has the connection taken away the second time."""
+        with suppress(OSError):  # It has arrived just now.
+            if not self.is_told:
+                self.is_told = True
+                self.sock.settimeout(_AT_ONCE_S)
+            elif isinstance(self.sock, socket.socket):
+                socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
+            else:
+                self.sock.close()  # TLS within TLS, to a proxy.
 
 
 class BodyDeadlines:
@@ -33,12 +47,28 @@ class BodyDeadlines:
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
+        self._here = threading.local()
 
     @contextmanager
-    def watched(self, body: Any, length: int) -> Iterator[None]:
-        """While `length` bytes are read from botocore's `body`: past the deadline the reader's next wait times out."""
-        allowed_ms = self._wait_ms + length / SLOWEST_BYTES_A_MS
-        entry = _UnderWay(body, self._clock.monotonic_ms() + allowed_ms)
+    def answering(self, sock: Any) -> Iterator[None]:
+        """While this thread waits for the head of an answer on `sock`, over which its body comes too."""
+        self._here.sock = sock
+        with self._until(2 * self._wait_ms):
+            yield
+
+    @contextmanager
+    def watched(self, length: int, *, waits: int = 1) -> Iterator[None]:
+        """While this thread reads a body of `length` bytes, of an answer whose store may be silent so many times."""
+        with self._until(waits * self._wait_ms + length / SLOWEST_BYTES_A_MS):
+            yield
+        self._here.sock = None
+
+    @contextmanager
+    def _until(self, allowed_ms: float) -> Iterator[None]:
+        entry = _UnderWay(getattr(self._here, "sock", None), self._clock.monotonic_ms() + allowed_ms)
+        if entry.sock is None:
+            yield  # The connection was closed with the head: all that comes is here.
+            return
         with self._lock:
             self._under_way.add(entry)
             if self._thread is None and not self._closing.is_set():
@@ -62,9 +92,7 @@ class BodyDeadlines:
         while not self._closing.wait(self._wait_ms / 4000.0):
             now_ms = self._clock.monotonic_ms()
             with self._lock:
-                overdue = [entry for entry in self._under_way if entry.deadline_ms < now_ms]
-                for entry in overdue:
-                    # Under the lock: later the connection could be another answer's. The wait that has begun lasts as
-                    # long as any, the next one ends at once.
-                    with suppress(AttributeError):  # It has arrived just now.
-                        entry.body.set_socket_timeout(_AT_ONCE_S)
+                # Under the lock: later the connection could be another answer's.
+                for entry in self._under_way:
+                    if entry.deadline_ms < now_ms:
+                        entry.end()

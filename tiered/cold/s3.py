@@ -6,15 +6,16 @@ Must never print a credential, take a 200 for a range, or overwrite an object th
 """
 
 import os
-import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
+from functools import partial
 from typing import Any
 
 from tiered.cold.body_deadlines import BodyDeadlines
 from tiered.cold.object_store import Checksum, ObjectInfo, S3Address, StoreCapabilities, check_key, read_joined
 from tiered.cold.request_counts import PART_BYTES
+from tiered.cold.s3_checks import check_listed, check_range, check_uploads
 from tiered.cold.s3_failure import Meaning
 from tiered.cold.s3_requests import RequestFailedError, S3Requests, S3State, WrongAnswerError
 from tiered.cold.s3_uploads import S3Uploads, checksum_header
@@ -22,12 +23,12 @@ from tiered.cold.upload_deadline import UploadDeadline
 from tiered.errors import CorruptObject, InvalidConfig, LostRace, ObjectExists, ObjectMissing, StoreUnavailable
 from tiered.runtime import SystemClock, new_uuid
 
-_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)\Z")
 _DIGEST_REFUSED = frozenset({"BadDigest", "InvalidDigest", "XAmzContentChecksumMismatch"})
 _NO_SUCH_ETAG = '"00000000000000000000000000000000"'
 _UPLOADS_PER_PAGE = 1000
 _MOST_UPLOAD_PAGES = 100
 """A store that always has one more page is not followed for ever: what is left is looked at the next time."""
+_MOST_ABORTS = 10_000
 
 
 class S3Store:
@@ -55,6 +56,7 @@ class S3Store:
         self._deadlines = BodyDeadlines(SystemClock(), wait_ms=read_timeout_ms)
         self._requests = S3Requests(
             address,
+            self._deadlines,
             max_requests=max_requests,
             max_attempts=max_attempts,
             connect_timeout_ms=connect_timeout_ms,
@@ -160,15 +162,11 @@ class S3Store:
 
         def read() -> tuple[bytes, str]:
             answer = self._requests.client.get_object(Bucket=self._bucket, Key=name)
-            with closing(answer["Body"]) as body, self._deadlines.watched(body, answer["ContentLength"]):
-                if answer["ContentLength"] > max_bytes:
-                    raise CorruptObject(
-                        f"object {key} has {answer['ContentLength']} bytes, more than the {max_bytes} it may have"
-                    )
-                data = body.read()
-                if len(data) != answer["ContentLength"]:
-                    raise WrongAnswerError("body shorter than announced")
-                return data, answer["ETag"]
+            length: int = answer["ContentLength"]
+            with closing(answer["Body"]) as body:
+                if length > max_bytes:
+                    raise CorruptObject(f"object {key} has {length} bytes, more than the {max_bytes} it may have")
+                return self._read_body(body, length), answer["ETag"]
 
         try:
             return self._requests.call("get", key, read)
@@ -183,12 +181,9 @@ class S3Store:
         def read() -> bytes:
             wanted = f"bytes={start}-{start + length - 1}"
             answer = self._requests.client.get_object(Bucket=self._bucket, Key=name, Range=wanted)
-            with closing(answer["Body"]) as body, self._deadlines.watched(body, length):
-                _check_range(answer, key, start, length)
-                data: bytes = body.read()
-                if len(data) != length:
-                    raise WrongAnswerError(f"{len(data)} bytes where {length} were announced")
-                return data
+            with closing(answer["Body"]) as body:
+                check_range(answer, key, start, length)
+                return self._read_body(body, length)
 
         try:
             return self._requests.call("get", key, read)
@@ -217,10 +212,12 @@ class S3Store:
         found: list[tuple[str, int]] = []
         after = self._name(start_after) if start_after is not None else ""
         while len(found) < limit:
-            wanted: dict[str, Any] = {"Prefix": self._name(prefix), "MaxKeys": min(1000, limit - len(found))}
+            most = min(1000, limit - len(found))
+            wanted: dict[str, Any] = {"Prefix": self._name(prefix), "MaxKeys": most}
             if after:
                 wanted["StartAfter"] = after
-            answer = self._page("list_objects_v2", prefix, wanted)
+            check = partial(check_listed, prefix=wanted["Prefix"], after=after, most=most)
+            answer = self._page("list_objects_v2", prefix, wanted, check)
             page = answer.get("Contents", [])
             found.extend((entry["Key"][cut:], entry["Size"]) for entry in page)
             if not answer.get("IsTruncated") or not page:
@@ -259,11 +256,14 @@ class S3Store:
         marker: dict[str, Any] = {}
         for _ in range(_MOST_UPLOAD_PAGES):
             wanted = {"Prefix": self._name(prefix), "MaxUploads": _UPLOADS_PER_PAGE, **marker}
-            answer = self._page("list_multipart_uploads", prefix, wanted)
+            check = partial(check_uploads, prefix=wanted["Prefix"])
+            answer = self._page("list_multipart_uploads", prefix, wanted, check)
             for upload in answer.get("Uploads", []):
-                abandoned = upload["Initiated"].timestamp() * 1000 < started_before_ms
-                if abandoned and self._uploads.abort(upload["Key"], upload["UploadId"]):
-                    aborted.append(upload["Key"][cut:])
+                if upload["Initiated"].timestamp() * 1000 >= started_before_ms:
+                    continue
+                if len(aborted) == _MOST_ABORTS or not self._uploads.abort(upload["Key"], upload["UploadId"]):
+                    return tuple(aborted)
+                aborted.append(upload["Key"][cut:])
             if not answer.get("IsTruncated") or not answer.get("NextKeyMarker"):
                 break
             marker = {"KeyMarker": answer["NextKeyMarker"], "UploadIdMarker": answer.get("NextUploadIdMarker", "")}
@@ -274,13 +274,26 @@ class S3Store:
         self._deadlines.close()
         self._uploads.close()
 
+    def _read_body(self, body: Any, length: int) -> bytes:
+        """The body, which has so many bytes: no more than one after them is read, whatever the store sends."""
+        if length < 0:
+            raise WrongAnswerError(f"a length of {length}")
+        with self._deadlines.watched(length):
+            data: bytes = body.read(length + 1)
+        if len(data) != length:
+            raise WrongAnswerError(f"{'more' if len(data) > length else len(data)} bytes where {length} belong")
+        return data
+
     # Conditions
 
-    def _page(self, method: str, prefix: str, wanted: dict[str, Any]) -> Any:
+    def _page(self, method: str, prefix: str, wanted: dict[str, Any], check: Callable[[Any], None]) -> Any:
+        def ask() -> Any:
+            answer = getattr(self._requests.client, method)(Bucket=self._bucket, **wanted)
+            check(answer)
+            return answer
+
         try:
-            return self._requests.call(
-                "list", prefix, lambda: getattr(self._requests.client, method)(Bucket=self._bucket, **wanted)
-            )
+            return self._requests.call("list", prefix, ask)
         except RequestFailedError as failed:
             raise self._requests.give_up("list", prefix, failed) from failed
 
@@ -363,17 +376,3 @@ class S3Store:
 
     def _name(self, key: str) -> str:
         return f"{self._address.prefix}/{key}" if self._address.prefix else key
-
-
-def _check_range(answer: Any, key: str, start: int, length: int) -> None:
-    status = answer["ResponseMetadata"]["HTTPStatusCode"]
-    if status != 206:
-        raise WrongAnswerError(f"status {status} instead of 206 for a range")
-    got = _CONTENT_RANGE.match(answer.get("ContentRange", ""))
-    if got is None:
-        raise WrongAnswerError("no usable Content-Range")
-    first, last, object_bytes = int(got[1]), int(got[2]), int(got[3])
-    if first == start and last == object_bytes - 1 and last < start + length - 1:
-        raise CorruptObject(f"object {key} ends at byte {object_bytes}, before {start + length}: truncated")
-    if (first, last) != (start, start + length - 1):
-        raise WrongAnswerError(f"Content-Range {first}-{last} instead of {start}-{start + length - 1}")

@@ -17,9 +17,11 @@ from botocore.exceptions import (
 )
 from botocore.exceptions import ConnectionError as BotoConnectionError
 from botocore.parsers import ResponseParserError
+from urllib3.exceptions import HTTPError
+from urllib3.exceptions import TimeoutError as SilenceError
 
-_SILENCE = (ConnectTimeoutError, ReadTimeoutError)
-_TRANSPORT = (BotoConnectionError, HTTPClientError, IncompleteReadError, ResponseParserError)
+_SILENCE = (ConnectTimeoutError, ReadTimeoutError, SilenceError)
+_TRANSPORT = (BotoConnectionError, HTTPClientError, IncompleteReadError, ResponseParserError, HTTPError)
 
 
 class Meaning(Enum):

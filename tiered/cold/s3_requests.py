@@ -11,7 +11,9 @@ from typing import Any, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
+from urllib3.exceptions import HTTPError  # botocore's own dependency, whose errors it does not always translate
 
+from tiered.cold.body_deadlines import BodyDeadlines
 from tiered.cold.object_store import S3Address
 from tiered.cold.request_counts import RequestCounts
 from tiered.cold.request_limit import RequestLimit
@@ -60,6 +62,7 @@ class S3Requests:
     def __init__(
         self,
         address: S3Address,
+        deadlines: BodyDeadlines,
         *,
         max_requests: int,
         max_attempts: int,
@@ -69,6 +72,7 @@ class S3Requests:
         max_backoff_ms: float,
     ) -> None:
         self._address = address
+        self._deadlines = deadlines
         self._max_requests = max_requests
         self._max_attempts = max_attempts
         self._connect_timeout_ms = connect_timeout_ms
@@ -123,7 +127,7 @@ class S3Requests:
                     answer = request()
                 except WrongAnswerError as error:
                     failure = Failure(meaning=Meaning.AGAIN, status=0, code=str(error))
-                except (BotoCoreError, ClientError, ResponseParserError) as error:
+                except (BotoCoreError, ClientError, ResponseParserError, HTTPError) as error:
                     failure = sort_failure(error)
                     if failure is None:
                         raise
@@ -184,6 +188,8 @@ class S3Requests:
         import boto3  # 0.2 s that only the first request pays
         from botocore.config import Config
 
+        from tiered.cold.s3_answers import bound_answers
+
         session = boto3.session.Session()
         region: str | None = self._address.region or session.region_name
         if region is None:
@@ -201,4 +207,6 @@ class S3Requests:
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
         )
-        return session.client("s3", region_name=region, endpoint_url=self._address.endpoint_url, config=config)
+        client = session.client("s3", region_name=region, endpoint_url=self._address.endpoint_url, config=config)
+        bound_answers(client, self._deadlines)
+        return client

@@ -1,0 +1,182 @@
+"""Who answers in the place of S3 takes neither memory nor threads for good, and has nothing deleted by a listing."""
+
+import socket
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.unit.cold.hostile_s3 import Answer, HostileS3, hostile_s3, listing, uploads, whole
+from tiered.cold.s3 import S3Store
+from tiered.errors import StoreUnavailable
+
+Ask = Callable[[S3Store], object]
+
+GET: Ask = lambda store: store.get_range("key", 0, 3)  # noqa: E731
+GET_ALL: Ask = lambda store: store.get("key", max_bytes=1 << 20)  # noqa: E731
+LIST: Ask = lambda store: store.list("segments/")  # noqa: E731
+PUT: Ask = lambda store: store.put("key", b"abc")  # noqa: E731
+HEAD: Ask = lambda store: store.head("key")  # noqa: E731
+UPLOADS: Ask = lambda store: store.abort_abandoned_uploads("segments/", started_before_ms=10**13)  # noqa: E731
+
+RANGE = "Content-Range: bytes 0-2/9\r\n"
+ENDLESS = "Transfer-Encoding: chunked\r\n"
+CHUNK = b"10000\r\n" + b"x" * 65536 + b"\r\n"
+MUCH = 64 << 20
+PAUSE_S, PAUSES = 0.05, 400
+"""Twenty seconds, ten times what is allowed to an answer here, without a wait that is long."""
+
+
+@pytest.mark.parametrize(
+    ("ask", "head"),
+    [
+        (GET, f"HTTP/1.1 206 Partial\r\n{RANGE}{ENDLESS}"),
+        (GET, f"HTTP/1.1 206 Partial\r\n{RANGE}Content-Length: 999999999999\r\n"),
+        (GET_ALL, f'HTTP/1.1 200 OK\r\nContent-Length: 3\r\nETag: "x"\r\n{ENDLESS}'),
+        (LIST, f"HTTP/1.1 200 OK\r\n{ENDLESS}"),
+        (LIST, f"HTTP/1.1 500 Oh\r\n{ENDLESS}"),
+        (GET, f"HTTP/1.1 404 Not Found\r\n{ENDLESS}"),
+        (PUT, f"HTTP/1.1 200 OK\r\n{ENDLESS}"),
+    ],
+    ids=["range", "long range", "object", "list", "error", "no object", "put"],
+)
+def test_an_answer_without_an_end_is_left_where_it_may_end(ask: Ask, head: str) -> None:
+    servers: list[HostileS3] = []
+
+    def pour(connection: socket.socket, request: bytes) -> None:
+        connection.sendall(head.encode() + b"\r\n")
+        servers[0].pour(connection, CHUNK if ENDLESS in head else b"x" * 65536, MUCH)
+
+    with hostile_s3(pour) as (store, server):
+        servers.append(server)
+        with pytest.raises(StoreUnavailable):
+            ask(store)
+        # Twice what is read, and what sockets hold.
+        assert server.sent_bytes < MUCH // 2
+
+
+def drip(whole_answer: bytes, start: int) -> Answer:
+    """`whole_answer`, a byte now and then from `start` on; the rest at once when that has lasted too long."""
+
+    def answer(connection: socket.socket, request: bytes) -> None:
+        connection.sendall(whole_answer[:start])
+        for at in range(start, min(start + PAUSES, len(whole_answer))):
+            connection.sendall(whole_answer[at : at + 1])
+            time.sleep(PAUSE_S)
+        connection.sendall(whole_answer[start + PAUSES :])
+
+    return answer
+
+
+PADDED = listing() + b" " * 600
+
+
+@pytest.mark.parametrize(
+    ("ask", "answer"),
+    [
+        (LIST, drip(whole(PADDED), len(whole(PADDED)) - 590)),
+        (LIST, drip(whole(PADDED, headers=f"X-Long: {'x' * 600}\r\n"), 20)),
+        (HEAD, drip(whole(b"", headers=f"X-Long: {'x' * 600}\r\n"), 20)),
+        (PUT, drip(whole(b"", headers=f"X-Long: {'x' * 600}\r\n"), 20)),
+    ],
+    ids=["list", "head of a list", "head", "put"],
+)
+def test_an_answer_that_drips_is_left_and_its_thread_is_free_again(ask: Ask, answer: Answer) -> None:
+    with hostile_s3(answer, read_timeout_ms=300) as (store, server):
+        with pytest.raises(StoreUnavailable, match="2 times"):
+            ask(store)
+        assert len(server.asked) == 2
+
+
+def test_a_store_that_only_says_go_on_is_left() -> None:
+    def interim(connection: socket.socket, request: bytes) -> None:
+        connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000 + whole(listing()))
+
+    with hostile_s3(interim) as (store, _), pytest.raises(StoreUnavailable):
+        LIST(store)
+
+
+@pytest.mark.parametrize("ask", [GET, LIST])
+def test_an_error_that_breaks_off_is_a_store_that_is_away(ask: Ask) -> None:
+    def broken(connection: socket.socket, request: bytes) -> None:
+        connection.sendall(f"HTTP/1.1 404 Not Found\r\n{ENDLESS}\r\n10\r\nabc".encode())
+
+    with hostile_s3(broken) as (store, _), pytest.raises(StoreUnavailable, match="2 times"):
+        ask(store)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        listing("theirs/object"),
+        listing("mine/checkpoints/cluster.json"),
+        listing("mine/segments/b", "mine/segments/a"),
+        listing("mine/segments/a", "mine/segments/a"),
+        listing("mine/segments/"),
+        listing(*(f"mine/segments/{number:04}" for number in range(1001))),
+        b"<ListBucketResult><Contents><Key>mine/segments/a</Key></Contents></ListBucketResult>",
+        b"<ListBucketResult><Contents><Key>mine/segments/a</Key><Size>-3</Size></Contents></ListBucketResult>",
+    ],
+    ids=["other prefix", "other kind", "order", "twice", "too early", "too many", "no size", "less than nothing"],
+)
+def test_a_listing_of_what_was_not_asked_for_is_no_answer(page: bytes) -> None:
+    def answer(connection: socket.socket, request: bytes) -> bool:
+        connection.sendall(whole(page))
+        return True
+
+    with hostile_s3(answer) as (store, _), pytest.raises(StoreUnavailable, match=r"a listing|no answer of S3"):
+        store.list("segments/", start_after="segments/")
+
+
+def test_uploads_of_others_are_not_ended() -> None:
+    def answer(connection: socket.socket, request: bytes) -> bool:
+        connection.sendall(whole(uploads("mine/segments/a", "theirs/object")))
+        return True
+
+    with hostile_s3(answer) as (store, server):
+        with pytest.raises(StoreUnavailable, match="a listing of other uploads"):
+            UPLOADS(store)
+        assert not [each for each in server.asked if each.startswith("DELETE")]
+
+
+def test_uploads_that_cannot_be_ended_are_left_for_the_next_time() -> None:
+    def answer(connection: socket.socket, request: bytes) -> bool:
+        found = uploads(*(f"mine/segments/{number}" for number in range(50)))
+        connection.sendall(whole(b"", status="500 Oh") if request.startswith(b"DELETE") else whole(found))
+        return True
+
+    with hostile_s3(answer) as (store, server):
+        assert UPLOADS(store) == ()
+        assert len(server.asked) == 3
+
+
+def test_one_connection_serves_answers_of_every_kind() -> None:
+    def answer(connection: socket.socket, request: bytes) -> bool:
+        if request.startswith(b"HEAD"):
+            connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 3\r\nETag: "x"\r\n\r\n')
+        elif b"list-type" in request.split(b"\r\n")[0]:
+            connection.sendall(whole(listing("mine/segments/a")))
+        elif b"\r\nRange:" in request:
+            connection.sendall(whole(b"abc", status="206 Partial", headers=RANGE))
+        else:
+            connection.sendall(whole(b""))
+        return True
+
+    with hostile_s3(answer) as (store, server):
+        for _ in range(2):
+            assert LIST(store) == [("segments/a", 3)]
+            assert GET(store) == b"abc"
+            HEAD(store)
+            PUT(store)
+            GET_ALL(store)
+        assert server.connections == 1
+
+
+def test_headers_that_are_none_leave_no_stack_trace(caplog: pytest.LogCaptureFixture) -> None:
+    def answer(connection: socket.socket, request: bytes) -> None:
+        connection.sendall(whole(listing(), headers="no header\r\n"))
+
+    with hostile_s3(answer) as (store, _):
+        LIST(store)
+    assert "Traceback" not in caplog.text
+    assert not caplog.records
