@@ -18,6 +18,9 @@ from tiered.cold.object_store import ObjectStore, open_store
 from tiered.errors import Corrupt, CorruptObject, ObjectMissing
 from tiered.formats.aborted_ranges import AbortedRange
 from tiered.formats.arrow import decode_chunk
+from tiered.formats.chunk_table import base_offset_of
+from tiered.formats.record_batch import exact_batches
+from tiered.formats.segment_check import check_table
 from tiered.formats.segment_footer import MAX_TAIL_BYTES
 from tiered.formats.segment_object import ChunkRow, SegmentTail, read_tail
 
@@ -171,6 +174,9 @@ class _SplitReader:
         said = (footer.topic_id, footer.partition, footer.base_offset, footer.end_offset)
         if said != (split.topic_id, split.partition, piece.base_offset, piece.end_offset):
             raise self.corrupt(piece, "its footer is that of another segment: the object was swapped")
+        fault = next(check_table(piece.base_offset, tail.chunks), None)
+        if fault is not None:
+            raise self.corrupt(piece, fault.message)
         return _OpenPiece(piece=piece, tail=tail)
 
     def _fetch(self, run: _Run) -> bytes:
@@ -191,7 +197,18 @@ class _SplitReader:
                     f"the chunk at position {chunk.position}, offsets {chunk.first_offset} to {chunk.last_offset}, "
                     "does not match its SHA-256",
                 )
+            if base_offset_of(view[start : start + 8]) != chunk.first_offset:
+                raise self._other_offsets(piece, chunk)
+        # By the next one's first offset its last one is proven too, but for the one that nobody reads on from.
+        chunk = run.chunks[-1]
+        *_, (_, last) = exact_batches(data, chunk.position - run.position, run.length)
+        if last.last_offset != chunk.last_offset:
+            raise self._other_offsets(piece, chunk)
         return data
+
+    def _other_offsets(self, piece: SegmentPiece, chunk: ChunkRow) -> CorruptObject:
+        """Which chunks a split needs is told by their offsets in the table, which the checkpoint does not vouch for."""
+        return self.corrupt(piece, f"the chunk at position {chunk.position} has other offsets than its table says")
 
     def corrupt(self, piece: SegmentPiece, reason: str) -> CorruptObject:
         return CorruptObject(f"{self._name(piece)}: {reason}; restore the object, or read around these offsets")

@@ -5,6 +5,7 @@ import itertools
 import pickle
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -13,9 +14,11 @@ import pytest
 from pyspark_tiered.cold_read import read_cold
 from pyspark_tiered.plan import ColdSplit, SegmentPiece
 from tests.spark.bucket import Bucket, batches_of, records
+from tests.unit.cold.forged_tables import Change, boundary_moved, forged, gap_made
 from tiered.errors import CorruptObject, ObjectMissing
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.record_batch import Record, encode_batch
+from tiered.formats.segment_object import read_tail
 
 MIB = 1 << 20
 
@@ -151,3 +154,25 @@ def test_a_large_object_is_read_with_little_memory(tmp_path: Path) -> None:
 
 if __name__ == "__main__":
     print("rows, MiB at the peak:", *peak_of_a_read(Path(sys.argv[1]), int(sys.argv[2])))
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [
+        (partial(boundary_moved, number=1, offsets=-5), "before"),
+        (partial(boundary_moved, number=1, offsets=5), "behind"),
+        (partial(boundary_moved, number=1, offsets=5), "before"),
+        (partial(gap_made, number=1, offsets=5), "before"),
+    ],
+)
+def test_a_table_with_other_offsets_leaves_no_record_out(bucket: Bucket, change: Change, wanted: str) -> None:
+    """The chunks and their root are right. By their offsets a split takes those that it needs."""
+    segment = bucket.add_segment("orders", 0, batches_of(records(0, 1500)))
+    data, _ = bucket.store.get(segment.object_key, max_bytes=1 << 22)
+    third = read_tail(data, len(data)).chunks[2].first_offset
+    start, end = (third - 5, third) if wanted == "before" else (third, third + 5)
+    assert offsets(bucket, split_of(bucket, segment, start=start, end=end)) == list(range(start, end))
+    bucket.store.delete(segment.object_key)
+    bucket.store.put(segment.object_key, forged(data, change, chunk_bytes=bucket.chunk_bytes))
+    with pytest.raises(CorruptObject, match="offsets"):
+        offsets(bucket, split_of(bucket, segment, start=start, end=end))

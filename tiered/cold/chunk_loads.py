@@ -14,7 +14,7 @@ from tiered.cold.chunk_cache import Loaded
 from tiered.cold.object_store import ObjectStore
 from tiered.errors import Corrupt, CorruptObject, ObjectMissing, TieredError
 from tiered.formats.checkpoint import CommittedSegment
-from tiered.formats.chunk_table import ChunkRow
+from tiered.formats.chunk_table import ChunkRow, base_offset_of
 
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ class ChunkLoads:
 
     def _of(self, where: Where, row: ChunkRow, data: memoryview) -> Loaded:
         """The chunk that came with its neighbours, or what came of asking for it alone."""
-        if hashlib.sha256(data).digest() == row.sha256:
+        if is_chunk(row, data):
             return data
         try:
             return self._second(where, partial(load_chunk, self._store, where.segment.object_key, row))
@@ -115,9 +115,15 @@ class ChunkLoads:
 def load_chunk(store: ObjectStore, key: str, row: ChunkRow) -> bytes:
     """The chunk in one request. Raises CorruptObject when it is another one."""
     data = store.get_range(key, row.position, row.length)
-    if hashlib.sha256(data).digest() != row.sha256:
+    if not is_chunk(row, data):
         raise CorruptObject(
             f"the chunk of offsets {row.first_offset} to {row.last_offset} (bytes {row.position} to "
-            f"{row.position + row.length - 1}) fails its SHA-256"
+            f"{row.position + row.length - 1}) fails its SHA-256, or begins with another offset than its table says"
         )
     return data
+
+
+def is_chunk(row: ChunkRow, data: bytes | memoryview) -> bool:
+    """Whether this is the chunk of that row. The catalogue's root proves the hashes in their order, and nothing else of
+    the table: with other offsets beside them, whoever looks up one would be given what comes later."""
+    return hashlib.sha256(data).digest() == row.sha256 and base_offset_of(data) == row.first_offset

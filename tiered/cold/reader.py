@@ -105,6 +105,10 @@ class ColdReader:
         tail = await self._open(where)
         index = chunk_table.chunk_for_offset(tail.chunks, offset)
         row = tail.chunks[index]
+        if not row.first_offset <= offset <= row.last_offset:
+            # Each offset of a log is in a batch: this is not the table that was uploaded.
+            self.state.corrupt += 1
+            raise where.named(CorruptObject(f"its chunk table leaves offset {offset} out"))
         chunk = await self._chunk_in_order(where, tail.chunks, index, following)
         if offset <= row.first_offset and row.length <= max_bytes:
             return chunk

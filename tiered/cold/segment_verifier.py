@@ -74,7 +74,7 @@ class SegmentVerifier:
         opened = self._open_twice(place)
         if isinstance(opened, Fault):
             return CheckedSegment(chunks=0, size_bytes=0, faults=(opened,))
-        faults = list(segment_check.check_table(place.segment, opened))
+        faults = list(segment_check.check_table(place.segment.base_offset, opened))
         chosen = [index for index in range(len(opened)) if self._sample.has(place.segment.object_id, index)]
         read_bytes = 0
         for run in _runs(opened, chosen):

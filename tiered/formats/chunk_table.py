@@ -293,3 +293,8 @@ def chunks_for_timestamp(chunks: Sequence[ChunkRow], timestamp_ms: int) -> int |
         if row.max_timestamp_ms >= timestamp_ms and row.record_count:
             return index
     return None
+
+
+def base_offset_of(chunk: bytes | memoryview) -> int:
+    """The offset that a chunk begins with, by its first batch."""
+    return int.from_bytes(chunk[:8], "big")

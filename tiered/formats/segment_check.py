@@ -153,9 +153,9 @@ def check_footer(
     return None
 
 
-def check_table(segment: CommittedSegment, chunks: Sequence[ChunkRow]) -> Iterator[Fault]:
-    """The offsets that lie between the chunks of a whole table."""
-    expected = segment.base_offset
+def check_table(base_offset: int, chunks: Sequence[ChunkRow]) -> Iterator[Fault]:
+    """The offsets that lie between the chunks of a whole table, which begins with `base_offset`."""
+    expected = base_offset
     for row in chunks:
         if row.first_offset > expected:
             yield _gap(expected, row.first_offset, "the segment's chunks do not hold them")

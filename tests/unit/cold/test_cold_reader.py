@@ -3,16 +3,19 @@
 import asyncio
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.unit.cold.forged_tables import Change, boundary_moved, forged, gap_made
 from tests.unit.cold.reader_lab import Lab
 from tests.unit.cold.stored_segments import PARTITION, TOPIC, StoredSegment, store_segment
 from tiered.errors import CorruptObject, ObjectMissing
 from tiered.formats import record_batch
+from tiered.formats.segment_object import read_tail
 
 NAMED = r"topic orders partition 3 offsets 0 to 399, object segments/\S+"
 
@@ -244,5 +247,28 @@ def test_first_offset_at_a_time_is_that_of_a_scan(
 
     async def test() -> None:
         assert await lab.at_time(stored, asked, start_offset) == expected
+
+    lab.run(test)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [partial(boundary_moved, number=0, offsets=-5), partial(gap_made, number=0, offsets=5)],
+    ids=["boundary moved", "gap"],
+)
+def test_a_table_with_other_offsets_leaves_no_record_out(lab: Lab, change: Change) -> None:
+    """The hashes of the chunks are right, and so is their root: who may write to the bucket can have readers go on
+    behind records that are there."""
+    stored = stored_in(lab)
+    key = stored.committed.object_key
+    data, _ = lab.store.get(key, max_bytes=1 << 20)
+    second = read_tail(data, len(data)).chunks[1].first_offset
+    lab.store.delete(key)
+    lab.store.put(key, forged(data, change, chunk_bytes=8192))
+
+    async def test() -> None:
+        for offset in range(second - 5, second):
+            with pytest.raises(CorruptObject, match=NAMED):
+                await lab.read(stored, offset, max_bytes=1 << 20)
 
     lab.run(test)

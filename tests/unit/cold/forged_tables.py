@@ -1,0 +1,47 @@
+"""Objects whose chunk table says something else of the same chunks: which the catalogue's roots allow."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from tiered.formats.chunk_table import ChunkRow, ChunkTableBuilder
+from tiered.formats.segment_object import build_tail, read_tail
+
+Change = Callable[[Sequence[ChunkRow]], Sequence[ChunkRow]]
+
+
+def forged(data: bytes, change: Change, *, chunk_bytes: int) -> bytes:
+    """The object with the rows that `change` makes of its table's; each checksum is right, and the root is the same."""
+    tail = read_tail(data, len(data))
+    footer = tail.footer
+    builder = ChunkTableBuilder(chunk_bytes=chunk_bytes)
+    builder.feed(data[: footer.log_bytes])
+    table = builder.finish()
+    assert table.chunks == tail.chunks
+    made = data[: footer.log_bytes] + build_tail(
+        replace(table, chunks=tuple(change(tail.chunks))),
+        cluster_id=footer.cluster_id,
+        topic_id=footer.topic_id,
+        topic=footer.topic,
+        partition=footer.partition,
+        leader_epochs=tail.leader_epochs,
+        aborted=tail.aborted,
+        producer_snapshot=tail.producer_snapshot,
+        previous_root_sha256=footer.previous_root_sha256,
+    )
+    assert len(made) == len(data)
+    return made
+
+
+def boundary_moved(rows: Sequence[ChunkRow], *, number: int, offsets: int) -> Sequence[ChunkRow]:
+    """The chunk of that number ends so many offsets later than it does, and the next one begins there."""
+    changed = list(rows)
+    changed[number] = replace(rows[number], last_offset=rows[number].last_offset + offsets)
+    changed[number + 1] = replace(rows[number + 1], first_offset=rows[number + 1].first_offset + offsets)
+    return changed
+
+
+def gap_made(rows: Sequence[ChunkRow], *, number: int, offsets: int) -> Sequence[ChunkRow]:
+    """The chunk of that number ends so many offsets earlier than it does."""
+    changed = list(rows)
+    changed[number] = replace(rows[number], last_offset=rows[number].last_offset - offsets)
+    return changed
