@@ -5,11 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.fault_s3.tiering_broker import NEVER_MS, eventually, fill, make_topic, tiering_broker
+from tests.fault_s3.tiering_broker import (
+    NEVER_MS,
+    committed,
+    eventually,
+    fill,
+    make_topic,
+    read_everything,
+    tiering_broker,
+)
 from tiered.broker.broker import Broker
 from tiered.broker.partition import Partition
 from tiered.broker.reconcile.findings import Finding, FindingKind
 from tiered.config import BrokerSettings
+from tiered.config.setting import ConfigChange, ConfigOperation
 from tiered.testing.faulty_s3 import FaultKind, FaultyS3
 
 SEGMENTS = 4
@@ -122,3 +131,23 @@ async def test_scrubbing_stands_back_while_the_store_asks_to_slow_down(broker: B
     assert broker.counters.scrubbed_chunks == 0
     await broker.reconciler.scrub.round()
     assert broker.counters.scrubbed_chunks > 0
+
+
+async def test_what_the_store_has_lost_stays_on_the_local_disk(broker: Broker, faults: FaultyS3) -> None:
+    """A store that took an object, showed it, and does not have it: local retention must not take the last copy."""
+    partition = await uploaded(broker)
+    lost = (await committed(broker, partition))[1]
+    broker.store.delete(lost.object_key)
+    assert [each.kind for each in await found(broker)] == [FindingKind.MISSING]
+    name = ConfigChange(name="local.retention.bytes", operation=ConfigOperation.SET, value="1")
+    topic = broker.topics.by_name("orders")
+    await broker.admin.alter_topic(topic, [name], keep_others=True, validate_only=False)
+    await broker.retention.round()
+    assert partition.log.local_log_start_offset == 1
+    assert await read_everything(broker, partition) == list(range(SEGMENTS + 1))
+    # It is held no longer than it is lost.
+    await broker.lifecycle.move_log_start(partition, 2, is_explicit=True)
+    await eventually(lambda: partition.log_start_offset == 2)
+    await found(broker)
+    await broker.retention.round()
+    assert partition.log.local_log_start_offset == SEGMENTS

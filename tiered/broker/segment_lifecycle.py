@@ -263,8 +263,12 @@ class SegmentLifecycle:
         crash_point("retire.committed")
 
     async def delete_local(self, partition: Partition) -> None:
-        """Removes the local segments that local retention gives up; open readers keep their files."""
+        """Removes the local segments that local retention gives up; open readers keep their files. What the store is
+        known to have lost stays: consumers are served from here, and it may be the last copy."""
         before = tier_plan.local_delete_before(partition, self._broker.clock.now_ms())
+        lost = self._broker.reconciler.findings.first_lost_offset(partition.topic_partition)
+        if lost is not None:
+            before = min(before, lost)
         if before:
             removed = await self._broker.disk.run(partition.log.delete_local_before, before)
             self._broker.counters.local_segments_deleted += len(removed)

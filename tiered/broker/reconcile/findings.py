@@ -45,6 +45,8 @@ class FindingKind(StrEnum):
 
 
 OF_OBJECTS = frozenset({FindingKind.MISSING, FindingKind.WRONG_SIZE, FindingKind.DAMAGED, FindingKind.CATALOGUE})
+LOST = OF_OBJECTS - {FindingKind.CATALOGUE}
+"""The store does not hold what was committed: a local copy may be the last one."""
 OF_COMPARISON = frozenset(
     {FindingKind.MISSING, FindingKind.WRONG_SIZE, FindingKind.UNKNOWN_OBJECT, FindingKind.CATALOGUE}
 )
@@ -119,6 +121,11 @@ class Findings:
         """How many there are of each kind, those of which there are none included."""
         counts = Counter(each.kind for each in self._each())
         return {kind.value: counts[kind] for kind in FindingKind}
+
+    def first_lost_offset(self, where: TopicPartition) -> int | None:
+        """From where on the store lacks records of that partition; None where it is not known to lack any."""
+        found = self._found.get(where, {}).values()
+        return min((each.first_offset for each in found if each.kind in LOST), default=None)
 
     def begin_round(self) -> None:
         """The log may be told a few lines again."""
