@@ -251,7 +251,11 @@ class ChunkCache:
         self, keys: Sequence[ChunkKey], lengths: Sequence[int], loaded: Sequence[Loaded]
     ) -> Sequence[FileSlice | Exception]:
         """Each chunk in an open file: one of the cache, or a nameless one where the cache has no room for it."""
-        kept = _Kept(self._path(keys[0]))
+        there = [key for key, data in zip(keys, loaded, strict=True) if not isinstance(data, Exception)]
+        if not there:
+            return [each for each in loaded if isinstance(each, Exception)]
+        # Named for a chunk that is in it: one that failed is loaded again, and its file would take this one's place.
+        kept = _Kept(self._path(there[0]))
         pieces: list[bytes | memoryview] = []
         for key, length, data in zip(keys, lengths, loaded, strict=True):
             if isinstance(data, Exception):
@@ -260,8 +264,6 @@ class ChunkCache:
             kept.places[key] = (kept.size_bytes, length)
             kept.size_bytes += length
             pieces.append(data)
-        if not pieces:
-            return [each for each in loaded if isinstance(each, Exception)]
         self.state.loaded_bytes += kept.size_bytes
         file = await self._written(kept, pieces)
         return [

@@ -84,6 +84,23 @@ def test_a_bad_chunk_in_a_run_is_told_to_those_who_want_it_and_the_others_are_se
     with_cache(tmp_path, test)
 
 
+def test_a_chunk_that_failed_first_and_is_loaded_again_leaves_its_neighbours_as_they_are(tmp_path: Path) -> None:
+    async def test(cache: ChunkCache, loads: Loads) -> None:
+        loads.bad[0] = CorruptObject("not what was uploaded")
+        with pytest.raises(CorruptObject):
+            await cache.loading(loads.run((OBJECT, 0), FOUR))
+        loads.bad.clear()
+        alone = await cache.get((OBJECT, 0), loads.of((OBJECT, 0), 1000), length=1000)
+        assert alone.read() == content((OBJECT, 0), 1000)
+        for index, length in enumerate(FOUR):
+            held = cache.held((OBJECT, index))
+            assert held is not None
+            assert held.read() == content((OBJECT, index), length)
+        assert on_disk(tmp_path) == cache.state.held_bytes == sum(FOUR)
+
+    with_cache(tmp_path, test)
+
+
 def test_a_request_that_fails_fails_for_all_its_chunks_and_is_not_remembered(tmp_path: Path) -> None:
     async def test(cache: ChunkCache, loads: Loads) -> None:
         other = (uuid4(), 0)
