@@ -43,6 +43,7 @@ from tiered.formats.checkpoint import (
 )
 from tiered.formats.checkpoint_bytes import MAX_CHECKPOINT_BYTES
 from tiered.formats.object_key import cluster_checkpoint_key, partition_checkpoint_key
+from tiered.formats.segment_check import check_key
 
 if TYPE_CHECKING:
     from pyspark_tiered.brokers import Brokers
@@ -159,9 +160,17 @@ class Catalogue:
             if page.first_base_offset < wanted.end_offset and page.end_offset > wanted.start_offset:
                 found += _read_page(self._store.url, page).segments
         found += head.segments
-        return tuple(
+        touching = [
             each for each in found if each.base_offset < wanted.end_offset and each.end_offset > wanted.start_offset
-        )
+        ]
+        for each in touching:
+            foreign = check_key(each, head.topic_id, head.partition)
+            if foreign is not None:
+                raise CorruptObject(
+                    f"the checkpoint of {head.topic}-{head.partition} has a fault at offsets {foreign.first_offset} to "
+                    f"{foreign.last_offset}: {foreign.message}; `tiered verify` tells more"
+                )
+        return tuple(touching)
 
     # Positions
 

@@ -288,6 +288,17 @@ def test_a_swapped_object_is_an_error_that_names_it(spark: SparkSession, bucket:
     assert second.object_key in said
 
 
+def test_a_checkpoint_that_names_an_object_of_another_topic_is_refused(spark: SparkSession, bucket: Bucket) -> None:
+    """Who may write to the bucket could else show one topic's records to who reads another."""
+    bucket.add_segment("secrets", 0, batches_of(records(0, 100)))
+    bucket.add_segment("orders", 0, batches_of(records(0, 100)))
+    bucket.partitions["orders", 0].segments[:] = bucket.partitions["secrets", 0].segments
+    bucket.publish()
+    said = failure(read(spark, bucket))
+    assert "CorruptObject" in said
+    assert "the checkpoint gives it the key of another segment" in said
+
+
 def test_a_truncated_object_is_an_error_that_names_it(spark: SparkSession, bucket: Bucket) -> None:
     bucket.add_segment("orders", 0, batches_of(records(0, 100)), keep_bytes=500)
     bucket.publish()

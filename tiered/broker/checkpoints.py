@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -18,7 +19,7 @@ from tiered.broker.partition import Partition
 from tiered.cold import checkpoints
 from tiered.errors import TieredError
 from tiered.formats.acl_entries import AclEntry
-from tiered.formats.checkpoint import ClusterCheckpoint, PartitionCheckpoint, TopicEntry
+from tiered.formats.checkpoint import ClusterCheckpoint, PageRef, PartitionCheckpoint, TopicEntry
 from tiered.formats.pin_entries import PinEntry, PinnedOffsets
 from tiered.meta import pins
 from tiered.meta.pins import PinRow
@@ -42,6 +43,8 @@ class CheckpointWriter:
         self._cluster_changes = 0
         self._settings: dict[str, dict[str, str]] = {}
         self._pins: frozenset[UUID] = frozenset()
+        self._pages: dict[tuple[UUID, int], frozenset[PageRef]] = {}
+        """Of each partition that is led here, the pages that hold what SQL says: it costs much to compare them."""
         self._turn = asyncio.Lock()
         self._is_failing = False
 
@@ -98,6 +101,7 @@ class CheckpointWriter:
             for key, partition in list(self._stale.items()):
                 if not self._broker.leads(partition):
                     del self._stale[key]  # Its leader writes it, and begins with that when it is elected.
+                    self._pages.pop(key, None)
             for key, partition in list(self._stale.items())[:MAX_WRITES_A_ROUND]:
                 # Stale until it is written: whoever is about to delete an object asks meanwhile.
                 segments, log_start_offset = partition.committed, partition.log_start_offset
@@ -115,6 +119,7 @@ class CheckpointWriter:
         async with self._turn:
             for partition in range(partition_count):
                 self._stale.pop((topic_id, partition), None)
+                self._pages.pop((topic_id, partition), None)
                 await self._broker.uploads.run(
                     checkpoints.delete_partition_checkpoint, self._broker.store, topic_id, partition
                 )
@@ -173,13 +178,17 @@ class CheckpointWriter:
             segments=partition.committed,
             high_watermark=partition.high_watermark,
         )
+        key = where.topic_id, where.partition
+        write = partial(checkpoints.write_partition_checkpoint, known=self._pages.get(key, frozenset()))
         try:
             crash_point("checkpoint.before")
-            await self._broker.uploads.run(checkpoints.write_partition_checkpoint, self._broker.store, checkpoint)
+            written = await self._broker.uploads.run(write, self._broker.store, checkpoint)
             crash_point("checkpoint.written")
         except TieredError as error:
             self._failed(partition.name, error)
             return False
+        if written.pages:
+            self._pages[key] = frozenset(written.pages)
         return True
 
     def _failed(self, name: str, error: TieredError) -> None:

@@ -13,6 +13,7 @@ from tiered.cold import checkpoints, group_checkpoints
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.reader import load_tail
 from tiered.errors import Corrupt, CorruptObject, InvalidConfig, ObjectMissing
+from tiered.formats import segment_check
 from tiered.formats.checkpoint import CommittedSegment, PartitionCheckpoint
 from tiered.formats.json_fields import MAX_NUMBER
 from tiered.formats.producer_snapshot import decode_producers
@@ -95,7 +96,13 @@ def _segments_of(store: ObjectStore, head: PartitionCheckpoint) -> tuple[Committ
         if reference.end_offset > head.log_start_offset:
             segments.extend(checkpoints.read_page(store, reference.key, head).segments)
     segments.extend(head.segments)
-    return tuple(each for each in segments if each.end_offset > head.log_start_offset)
+    kept = tuple(each for each in segments if each.end_offset > head.log_start_offset)
+    for segment in kept:
+        # What the catalogue names under one topic is deleted with that topic's retention.
+        foreign = segment_check.check_key(segment, head.topic_id, head.partition)
+        if foreign is not None:
+            raise CorruptObject(f"offsets {foreign.first_offset} to {foreign.last_offset}: {foreign.message}")
+    return kept
 
 
 def _with_producers(

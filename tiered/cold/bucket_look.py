@@ -11,12 +11,13 @@ from uuid import UUID
 
 from tiered.cold import checkpoints
 from tiered.cold.object_store import ObjectStore
-from tiered.errors import ObjectMissing
+from tiered.errors import CorruptObject, ObjectMissing
 from tiered.formats import object_key
 from tiered.formats.checkpoint import ClusterCheckpoint, CommittedSegment, PartitionCheckpoint
 from tiered.rules.cold_partition import ColdPartition, cold_partition
 
 _ATTEMPTS = 3
+_RESTART = "put the newest back, or restart this read replica to take it as it is"
 _NO_PAGES: Mapping[str, tuple[CommittedSegment, ...]] = MappingProxyType({})
 
 
@@ -30,31 +31,43 @@ class ClusterLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLook:
-    """A partition, the etag of its head ("" where there was none), and its sealed pages by their keys."""
+    """A partition, the etag of its head ("" where there was none), the cluster that wrote it, and its sealed pages by
+    their keys."""
 
     partition: ColdPartition
     etag: str
+    cluster_id: str = ""
     pages: Mapping[str, tuple[CommittedSegment, ...]] = field(default_factory=lambda: _NO_PAGES)
 
 
 def look_at_cluster(store: ObjectStore, before: ClusterLook | None) -> ClusterLook | None:
     """The cluster as it is now, `before` itself when nothing has changed; None when there is no checkpoint.
 
-    Raises CorruptObject, StoreUnavailable.
+    Raises CorruptObject, also where an older checkpoint of the same cluster has come back, and StoreUnavailable.
     """
     if before is not None:
         info = store.head(object_key.cluster_checkpoint_key())
         if info is not None and info.etag == before.etag:
             return before
     found = checkpoints.read_stored_cluster_checkpoint(store)
-    return None if found is None else ClusterLook(checkpoint=found[0], etag=found[1])
+    if found is None:
+        return None
+    checkpoint, etag = found
+    if before is not None and checkpoint.cluster_id == before.checkpoint.cluster_id:
+        seen = before.checkpoint.version
+        if checkpoint.version < seen:
+            raise CorruptObject(
+                f"checkpoint {object_key.cluster_checkpoint_key()} has version {checkpoint.version}, and had {seen}: "
+                f"an older one was put in its place; {_RESTART}"
+            )
+    return ClusterLook(checkpoint=checkpoint, etag=etag)
 
 
 def look_at_partition(
     store: ObjectStore, topic: str, topic_id: UUID, partition: int, before: PartitionLook | None
 ) -> PartitionLook:
     """The partition as it is now, `before` itself when nothing has changed; without any records where it has no head
-    yet. Raises CorruptObject, ObjectMissing, StoreUnavailable."""
+    yet. Raises CorruptObject, also where it would go back behind `before`, ObjectMissing, StoreUnavailable."""
     for attempt in range(_ATTEMPTS):
         if before is not None:
             info = store.head(object_key.partition_checkpoint_key(topic_id, partition))
@@ -62,7 +75,8 @@ def look_at_partition(
                 return before
         stored = checkpoints.read_partition_checkpoint(store, topic_id, partition)
         if stored is None:
-            return PartitionLook(partition=ColdPartition(topic=topic, topic_id=topic_id, partition=partition), etag="")
+            found_none = ColdPartition(topic=topic, topic_id=topic_id, partition=partition)
+            return _onwards(before, PartitionLook(partition=found_none, etag=""))
         try:
             pages = _pages(store, stored.checkpoint, _NO_PAGES if before is None else before.pages)
         except ObjectMissing:
@@ -72,8 +86,25 @@ def look_at_partition(
         found = [segment for page in pages.values() for segment in page]
         found.extend(stored.checkpoint.segments)
         above = [segment for segment in found if segment.end_offset > stored.checkpoint.log_start_offset]
-        return PartitionLook(partition=cold_partition(stored.checkpoint, above), etag=stored.etag, pages=pages)
+        now = cold_partition(stored.checkpoint, above)
+        cluster_id = stored.checkpoint.cluster_id
+        return _onwards(before, PartitionLook(partition=now, etag=stored.etag, cluster_id=cluster_id, pages=pages))
     raise AssertionError("unreachable")
+
+
+def _onwards(before: PartitionLook | None, after: PartitionLook) -> PartitionLook:
+    """`after`, unless it goes back behind `before`: a log's ends only grow. Readers who are further would be told that
+    their offsets are out of range, and begin anew or leave records out. A cluster that was restored begins where it
+    likes."""
+    if before is None or after.cluster_id not in ("", before.cluster_id):
+        return after
+    was, now = before.partition, after.partition
+    if now.log_start_offset >= was.log_start_offset and now.cold_end_offset >= was.cold_end_offset:
+        return after
+    raise CorruptObject(
+        f"the checkpoint of {was.name} goes back from offsets {was.log_start_offset} to {was.cold_end_offset} to "
+        f"{now.log_start_offset} to {now.cold_end_offset}: it is gone, or an older one was put in its place; {_RESTART}"
+    )
 
 
 def _pages(

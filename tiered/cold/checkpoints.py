@@ -5,6 +5,7 @@ that is not there; the head last, by compare-and-swap, because a stale writer mu
 Every function blocks. Must never know a broker or an event loop.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import partial
 from uuid import UUID
@@ -18,9 +19,11 @@ from tiered.errors import (
     LostRace,
     ObjectExists,
     ObjectMissing,
+    StoreUnavailable,
 )
 from tiered.formats import object_key
 from tiered.formats.checkpoint import (
+    MAX_PARTITIONS,
     PAGE_ENTRIES,
     CheckpointPage,
     ClusterCheckpoint,
@@ -36,10 +39,13 @@ from tiered.formats.checkpoint import (
 )
 from tiered.formats.checkpoint_bytes import MAX_CHECKPOINT_BYTES
 from tiered.formats.checkpoint_pages import with_pages_of
+from tiered.formats.json_fields import MAX_VERSION
 
 _WRITE_ATTEMPTS = 3
 _READ_ATTEMPTS = 3
 _KEYS_PER_PAGE = 1000
+_MOST_LISTINGS = 1000
+"""Of one partition's checkpoints: each names a thousand segments, so that no partition has as many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,20 +73,29 @@ def read_partition_checkpoint(store: ObjectStore, topic_id: UUID, partition: int
 
 
 def write_partition_checkpoint(
-    store: ObjectStore, checkpoint: PartitionCheckpoint, *, page_entries: int = PAGE_ENTRIES
+    store: ObjectStore,
+    checkpoint: PartitionCheckpoint,
+    *,
+    page_entries: int = PAGE_ENTRIES,
+    known: Collection[PageRef] = (),
 ) -> PartitionCheckpoint:
     """Writes the head that says what `checkpoint` does, and the pages it needs; answers with it as written.
 
     `checkpoint` holds all committed segments and no pages. Its `version` is raised above that of the head it
-    replaces; nothing is written when the head says the same already. Raises FencedLeaderEpoch when the head comes
-    from a newer leader, LostRace when others keep writing it, InvalidConfig when another cluster owns it.
+    replaces; nothing is written when the head says the same already. `known` are the pages of what was written last:
+    others that the head names are compared with the segments. Raises FencedLeaderEpoch when the head comes from a newer
+    leader, LostRace when others keep writing it, InvalidConfig when another cluster owns it.
     """
     for _ in range(_WRITE_ATTEMPTS):
         # A head that cannot be read is replaced: SQL, not the bucket, is the authority.
         before, etag = _head_to_replace(store, checkpoint)
         _require_own(before, checkpoint)
-        version = max(checkpoint.version, before.version + 1 if before is not None else 1)
-        taken_over = with_pages_of(before, replace(checkpoint, version=version), partial(_page_of, store, before))
+        # Nobody counts so far: who wrote that would have our next one be unreadable.
+        seen = 0 if before is None or before.version >= MAX_VERSION else before.version
+        version = max(checkpoint.version, seen + 1)
+        taken_over = with_pages_of(
+            before, replace(checkpoint, version=version), partial(_page_of, store, before), known=known
+        )
         result = sealed(taken_over, page_entries)
         if before is not None and _says_the_same(before, result.checkpoint):
             return before
@@ -186,12 +201,19 @@ def read_page(store: ObjectStore, key: str, head: PartitionCheckpoint) -> Checkp
 
 
 def delete_partition_checkpoint(store: ObjectStore, topic_id: UUID, partition: int) -> None:
-    """Removes the head, then its pages: of a deleted topic nothing stays behind. Idempotent."""
+    """Removes the head, then its pages: of a deleted topic nothing stays behind. Idempotent.
+
+    Raises StoreUnavailable, also where the store lists more after each deletion: it would never be done.
+    """
     store.delete(object_key.partition_checkpoint_key(topic_id, partition))
     prefix = object_key.partition_checkpoint_prefix(topic_id, partition)
-    while keys := store.list(prefix, limit=_KEYS_PER_PAGE):
+    for _ in range(_MOST_LISTINGS):
+        keys = store.list(prefix, limit=_KEYS_PER_PAGE)
+        if not keys:
+            return
         for key, _ in keys:
             store.delete(key)
+    raise StoreUnavailable(f"the store has ever more objects below {prefix}; look what writes them")
 
 
 def list_partitions(store: ObjectStore, topic_id: UUID | None = None) -> list[tuple[UUID, int]]:
@@ -202,6 +224,8 @@ def list_partitions(store: ObjectStore, topic_id: UUID | None = None) -> list[tu
     while keys := store.list(prefix, start_after=after, limit=_KEYS_PER_PAGE):
         found.extend(parsed for key, _ in keys if (parsed := object_key.parse_partition_checkpoint_key(key)))
         after = keys[-1][0]
+        if len(found) > MAX_PARTITIONS:
+            raise CorruptObject(f"the store has checkpoints of more than {MAX_PARTITIONS} partitions")
     return sorted(found)
 
 

@@ -6,7 +6,7 @@ object than the catalogue does.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from tiered.formats.checkpoint import (
@@ -25,13 +25,16 @@ def with_pages_of(
     previous: PartitionCheckpoint | None,
     checkpoint: PartitionCheckpoint,
     read_page: ReadPage = lambda _reference: (),
+    *,
+    known: Collection[PageRef] = (),
 ) -> PartitionCheckpoint:
     """`checkpoint` with the sealed pages of the head before it, and without the segments that these hold.
 
     So a head made from all committed rows does not seal them anew each time. Pages below the log start are
     left out, and all from the first on that names other objects than the rows do. Where the pages do not meet the
     segments that are given, none is taken over. `read_page` is asked for one page at the most: that across which the
-    log starts, once compaction has replaced something in it.
+    log starts. `known` are pages that this writer made of the rows or compared with them; any other may have come into
+    the bucket by somebody else's hand.
     """
     if previous is None or (previous.topic_id, previous.partition) != (checkpoint.topic_id, checkpoint.partition):
         return checkpoint
@@ -41,7 +44,7 @@ def with_pages_of(
     for page in previous.pages:
         if page.end_offset <= checkpoint.log_start_offset:
             continue
-        if not _is_right(page, checkpoint, read_page):
+        if not _is_right(page, checkpoint, read_page, is_known=page in known):
             break
         pages.append(page)
     if not pages:
@@ -52,12 +55,12 @@ def with_pages_of(
     return replace(checkpoint, pages=tuple(pages), segments=newer) if meets else checkpoint
 
 
-def _is_right(page: PageRef, checkpoint: PartitionCheckpoint, read_page: ReadPage) -> bool:
+def _is_right(page: PageRef, checkpoint: PartitionCheckpoint, read_page: ReadPage, *, is_known: bool) -> bool:
     segments = checkpoint.segments
     first = bisect_left(segments, page.first_base_offset, key=lambda each: each.base_offset)
     end = bisect_left(segments, page.end_offset, key=lambda each: each.base_offset)
     rows = segments[first:end]
-    if all(row.uploaded_root_sha256 is None for row in rows):
+    if is_known and all(row.uploaded_root_sha256 is None for row in rows):
         return True  # What was replaced once is never again what was uploaded.
     if len(rows) == page.count:
         return (

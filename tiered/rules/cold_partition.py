@@ -60,6 +60,9 @@ def cold_partition(head: PartitionCheckpoint, segments: Sequence[CommittedSegmen
     """
     before: CommittedSegment | None = None
     for segment in segments:
+        foreign = segment_check.check_key(segment, head.topic_id, head.partition)
+        if foreign is not None:
+            raise _corrupt(head, foreign)
         for fault in segment_check.check_follows(before, segment, head.log_start_offset):
             raise _corrupt(head, fault)
         before = segment

@@ -1,5 +1,6 @@
 """Looks at a bucket that somebody else writes: each sees what has changed, and pays for no more than that."""
 
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -11,7 +12,9 @@ from tiered.cold.bucket_look import PartitionLook, look_at_cluster, look_at_part
 from tiered.cold.local import LocalStore
 from tiered.cold.object_store import ObjectInfo
 from tiered.cold.read_only_store import ReadOnlyStore
-from tiered.errors import ObjectMissing
+from tiered.errors import CorruptObject, ObjectMissing
+from tiered.formats import object_key
+from tiered.formats.checkpoint import encode_cluster_checkpoint, encode_partition_checkpoint
 
 
 class Counted(LocalStore):
@@ -88,6 +91,51 @@ def test_a_page_that_stays_missing_is_told(made: VerifiedStore, store: Counted) 
     head = made.write_head(page_entries=2)
     (made.root / head.pages[0].key).unlink()
     with pytest.raises(ObjectMissing):
+        look(store)
+
+
+def test_an_older_head_that_comes_back_is_not_taken_over(made: VerifiedStore, store: Counted) -> None:
+    """A copy from before, the whole of which is right: who reads on at the end would be out of range."""
+    key = object_key.partition_checkpoint_key(TOPIC_ID, PARTITION)
+    made.write_head(made.rows[:3])
+    older = (made.root / key).read_bytes()
+    made.write_head(log_start_offset=RECORDS)
+    before = look(store)
+    (made.root / key).write_bytes(older)
+    with pytest.raises(CorruptObject, match="goes back from offsets 240 to 1200 to 0 to 720"):
+        look(store, before)
+    (made.root / key).unlink()
+    with pytest.raises(CorruptObject, match=r"goes back .* it is gone"):
+        look(store, before)
+    made.write_head(log_start_offset=2 * RECORDS)
+    assert look(store, before).partition.log_start_offset == 2 * RECORDS
+
+
+def test_a_restored_cluster_begins_where_it_likes(made: VerifiedStore, store: Counted) -> None:
+    before = look(store)
+    key = object_key.partition_checkpoint_key(TOPIC_ID, PARTITION)
+    head = made.write_head(made.rows[:3])
+    (made.root / key).write_bytes(encode_partition_checkpoint(replace(head, cluster_id="restored")))
+    assert look(store, before).partition.cold_end_offset == 3 * RECORDS
+
+
+def test_an_older_checkpoint_of_the_cluster_is_not_taken_over(made: VerifiedStore, store: Counted) -> None:
+    path = made.root / object_key.cluster_checkpoint_key()
+    first = look_at_cluster(store, None)
+    assert first is not None
+    older = replace(first.checkpoint, version=first.checkpoint.version - 1, topics=())
+    path.write_bytes(encode_cluster_checkpoint(older))
+    with pytest.raises(CorruptObject, match="has version 6, and had 7"):
+        look_at_cluster(store, first)
+
+
+def test_a_checkpoint_that_names_an_object_of_another_topic_is_refused(made: VerifiedStore, store: Counted) -> None:
+    row = made.rows[0]
+    key = object_key.segment_key(
+        "secrets", UUID(int=9), 0, row.base_offset, row.end_offset, row.leader_epoch, row.object_id
+    )
+    made.write_head([replace(row, object_key=key), *made.rows[1:]])
+    with pytest.raises(CorruptObject, match="the key of another segment"):
         look(store)
 
 

@@ -1,5 +1,6 @@
 """Checkpoints in the bucket: pages before heads, newer before older, and enough to find every segment."""
 
+import builtins
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,17 @@ from tiered.errors import (
     StoreUnavailable,
 )
 from tiered.formats import object_key
-from tiered.formats.checkpoint import ClusterCheckpoint, CommittedSegment, PartitionCheckpoint, TopicEntry
+from tiered.formats.checkpoint import (
+    CheckpointPage,
+    ClusterCheckpoint,
+    CommittedSegment,
+    PartitionCheckpoint,
+    TopicEntry,
+    encode_checkpoint_page,
+    encode_partition_checkpoint,
+    page_ref,
+)
+from tiered.formats.json_fields import MAX_VERSION
 
 TOPIC_ID = UUID("6f1d2c1e-0000-4000-8000-00000000cafe")
 
@@ -92,6 +103,44 @@ def test_every_segment_is_found_again_through_pages_and_head(store: LocalStore) 
         assert bases(store) == list(range(count))
     pages = [key for key, _ in store.list("") if "/pages/" in key]
     assert len(pages) == 4, "sealed pages are written once"
+
+
+def test_a_head_of_somebody_else_is_replaced_with_its_pages(store: LocalStore) -> None:
+    """Who may write to the bucket can forge a head and a page whose hashes are right. The next leader that writes
+    compares them with SQL's rows: else it would carry the forgery on for good."""
+    written = write(store, head(12))
+    stored = checkpoints.read_partition_checkpoint(store, TOPIC_ID, 0)
+    assert stored is not None
+    evil = tuple(replace(segment(index), root_sha256="e" * 64) for index in range(5))
+    page = CheckpointPage(topic_id=TOPIC_ID, partition=0, segments=evil)
+    reference = page_ref(page)
+    store.put(reference.key, encode_checkpoint_page(page))
+    forged = replace(written, pages=(reference, *written.pages[1:]))
+    store.put(object_key.partition_checkpoint_key(TOPIC_ID, 0), encode_partition_checkpoint(forged))
+    write(store, head(13))
+    found = checkpoints.read_all_segments(store, TOPIC_ID, 0)
+    assert found is not None
+    assert tuple(found[1]) == head(13).segments
+
+
+def test_a_head_whose_version_is_the_last_leaves_the_next_one_readable(store: LocalStore) -> None:
+    written = write(store, head(2))
+    key = object_key.partition_checkpoint_key(TOPIC_ID, 0)
+    store.put(key, encode_partition_checkpoint(replace(written, version=MAX_VERSION)))
+    write(store, head(3))
+    assert bases(store) == [0, 1, 2]
+
+
+class EverMore(LocalStore):
+    """Lists another object each time."""
+
+    def list(self, prefix: str, *, start_after: str | None = None, limit: int = 1000) -> builtins.list[tuple[str, int]]:
+        return [(f"{prefix}pages/{uuid4()}.json", 3)]
+
+
+def test_the_removal_of_a_partition_ends_where_the_store_lists_ever_more(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="ever more objects"):
+        checkpoints.delete_partition_checkpoint(EverMore(tmp_path), TOPIC_ID, 0)
 
 
 def test_the_same_again_writes_nothing(store: LocalStore) -> None:

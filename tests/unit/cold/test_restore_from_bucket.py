@@ -91,6 +91,16 @@ def test_a_newest_object_that_is_gone_is_a_problem_of_the_plan(bucket: Bucket) -
     assert problem.startswith("orders-3: its newest object")
 
 
+def test_a_checkpoint_that_names_an_object_of_another_topic_is_a_problem_of_the_plan(bucket: Bucket) -> None:
+    """Restored like that, the retention of one topic would delete the records of the other."""
+    data, _ = bucket.store.get(bucket.segment.object_key, max_bytes=1 << 20)
+    theirs = object_key.segment_key("theirs", UUID(int=9), 0, 0, 50, 0, bucket.segment.object_id)
+    bucket.store.put(theirs, data)
+    bucket.write(replace(bucket.head, segments=(replace(bucket.segment, object_key=theirs),)))
+    (problem,) = bucket.plan().problems
+    assert "the key of another segment" in problem
+
+
 def test_a_topic_that_is_left_out_stays_in_the_bucket_and_is_none_of_the_clusters(bucket: Bucket) -> None:
     bucket.store.delete(bucket.segment.object_key)
     found = read_bucket(bucket.store, parallel=PARALLEL)

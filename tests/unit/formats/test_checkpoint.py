@@ -280,7 +280,7 @@ def test_a_head_made_anew_keeps_the_pages_of_the_one_before() -> None:
 def test_retention_drops_pages_and_leaves_the_cuts_of_others_where_they_are() -> None:
     before = sealed(checkpoint_of(35), 10).checkpoint
     retained = checkpoint_of(36 - 12, first=12, log_start_offset=1200)
-    after = with_pages_of(before, retained)
+    after = with_pages_of(before, retained, known=frozenset(before.pages))
     assert after.pages == before.pages[1:]
     assert [segment.base_offset for segment in after.segments] == [3000 + 100 * index for index in range(6)]
     gone = replace(before, log_start_offset=2000)

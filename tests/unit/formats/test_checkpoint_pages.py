@@ -88,6 +88,29 @@ def test_a_page_across_the_log_start_is_looked_into_once_something_in_it_was_rep
     assert with_pages_of(first.checkpoint, retained) == retained
 
 
+def test_a_page_that_somebody_else_put_into_the_head_is_not_taken_over() -> None:
+    """Of all pages that this writer did not write, whatever they claim: their offsets and counts are easily right."""
+    wanted = checkpoint_of(38)
+    first = sealed(wanted, 10).checkpoint
+    forged = replace(first.pages[1], key=first.pages[1].key[:-10] + "aaaaa.json", sha256="a" * 64)
+    hostile = replace(first, pages=(first.pages[0], forged, first.pages[2]))
+    after = sealed(with_pages_of(hostile, wanted), 10)
+    assert after.checkpoint.pages == first.pages
+    # It is no better across the log's start, nor for being known of another time.
+    retained = checkpoint_of(38, log_start_offset=1250)
+    assert forged not in with_pages_of(hostile, retained, known=frozenset(first.pages)).pages
+    assert with_pages_of(hostile, wanted, known=frozenset(first.pages)).pages == first.pages[:1]
+
+
+def test_a_page_that_its_writer_vouches_for_is_not_compared_again() -> None:
+    """Shown by one that it would not take over: comparing costs the encoding of a thousand rows each time."""
+    wanted = checkpoint_of(38)
+    first = sealed(wanted, 10).checkpoint
+    other = replace(first.pages[1], sha256="a" * 64)
+    head = replace(first, pages=(first.pages[0], other, first.pages[2]))
+    assert with_pages_of(head, wanted, known=frozenset(head.pages)).pages == head.pages
+
+
 def test_a_head_tells_which_objects_were_replaced_and_says_nothing_of_others() -> None:
     head = checkpoint_of(3, replaced=[1])
     data = encode_partition_checkpoint(head)

@@ -7,6 +7,7 @@ import pytest
 
 from tiered.errors import CorruptObject
 from tiered.formats.checkpoint import CommittedSegment, PartitionCheckpoint
+from tiered.formats.object_key import segment_key
 from tiered.rules.cold_partition import cold_partition
 from tiered.rules.read_plan import CaughtUp, Cold, OutOfRange
 
@@ -18,7 +19,7 @@ def segment(base_offset: int, end_offset: int) -> CommittedSegment:
         base_offset=base_offset,
         end_offset=end_offset,
         leader_epoch=1,
-        object_key=f"segments/{base_offset}",
+        object_key=segment_key("orders", TOPIC_ID, 2, base_offset, end_offset, 1, UUID(int=base_offset + 1)),
         object_id=UUID(int=base_offset + 1),
         size_bytes=100,
         log_bytes=90,

@@ -155,18 +155,18 @@ class BucketCatalogue:
                 "`--store`? A broker writes it when it starts"
             )
         topics = {topic.topic_id: topic for topic in cluster.checkpoint.topics}
-        wanted = [
+        # One after the other: a checkpoint may name a million.
+        left = (
             (topic, TopicPartition(TopicId(topic.topic_id), number))
             for topic in topics.values()
             for number in range(topic.partition_count)
-        ]
-        left = iter(wanted)
+        )
 
         async def look() -> None:
             for topic, key in left:
                 await self._flights.result(key, partial(self._look, topic.name, key))
 
-        await asyncio.gather(*(look() for _ in range(min(LOOKS_AT_ONCE, len(wanted)))))
+        await asyncio.gather(*(look() for _ in range(LOOKS_AT_ONCE)))
         self._take(cluster, topics)
         away = next((error for error in self._faults.values() if not isinstance(error, Corrupt)), None)
         if away is not None:
