@@ -53,9 +53,9 @@ def malformed(what: str, reason: object) -> MalformedRequest:
     return MalformedRequest(f"{what} does not parse ({reason}); send it as the protocol guide describes")
 
 
-def crowded() -> NoReturn:
-    """Refuses a message of more than `MAX_ITEMS`."""
-    raise MalformedRequest(f"a message holds more than {MAX_ITEMS} items; split the request")
+def crowded(most: int = MAX_ITEMS) -> NoReturn:
+    """Refuses a message of more items than `most`."""
+    raise MalformedRequest(f"a message holds more than {most} items; split the request")
 
 
 # Reading. Each answers (value, position after it).

@@ -11,7 +11,6 @@ from uuid import UUID
 
 from tiered.errors import MalformedRequest
 from tiered.wire.primitives import (
-    MAX_ITEMS,
     TRUNCATED,
     Buffer,
     CurrentLeader,
@@ -37,6 +36,8 @@ from tiered.wire.primitives import (
 )
 
 API_KEY = 0
+MAX_REQUEST_ITEMS = 50_000
+"""Topics and batches. A broker takes fewer batches; topics without any would keep it busy for seconds."""
 MIN_VERSION = 3
 MAX_VERSION = 13
 FIRST_FLEXIBLE = 9
@@ -140,7 +141,7 @@ def _decode_flexible(view: memoryview, position: int, with_ids: bool) -> Produce
         position += 1
     acks, timeout_ms = _acks_and_timeout(view, position)
     topic_count, position = read_count(view, position + 6, True, 3)
-    left = MAX_ITEMS - topic_count
+    left = MAX_REQUEST_ITEMS - topic_count
     topics = []
     for _ in range(topic_count):
         name = topic_id = None
@@ -154,7 +155,7 @@ def _decode_flexible(view: memoryview, position: int, with_ids: bool) -> Produce
             partition_count, position = read_count(view, position, True, 6)
         left -= partition_count
         if left < 0:
-            crowded()
+            crowded(MAX_REQUEST_ITEMS)
         partitions = []
         for _ in range(partition_count):
             (index,) = _int32_at(view, position)
@@ -179,14 +180,14 @@ def _decode_legacy(view: memoryview, position: int) -> ProduceRequest:
     transactional_id, position = read_nullable_string(view, position, False)
     acks, timeout_ms = _acks_and_timeout(view, position)
     topic_count, position = read_count(view, position + 6, False, 6)
-    left = MAX_ITEMS - topic_count
+    left = MAX_REQUEST_ITEMS - topic_count
     topics = []
     for _ in range(topic_count):
         name, position = read_string(view, position, False)
         partition_count, position = read_count(view, position, False, 8)
         left -= partition_count
         if left < 0:
-            crowded()
+            crowded(MAX_REQUEST_ITEMS)
         partitions = []
         for _ in range(partition_count):
             (index,) = _int32_at(view, position)

@@ -76,6 +76,21 @@ def test_messages_with_more_tagged_fields_than_there_may_be_are_refused() -> Non
             decode()
 
 
+@pytest.mark.parametrize("version", [3, 9, 13])
+def test_topics_without_batches_are_refused_before_they_are_read(version: int) -> None:
+    """A million of them, in 18 MB, were five seconds of the event loop."""
+    topic = {3: b"\x00\x01a" + bytes(4), 9: b"\x02a\x01\x00", 13: bytes(16) + b"\x01\x00"}[version]
+    for count, is_read in ((50_000, True), (50_001, False)):
+        length = struct.pack(">i", count) if version == 3 else varint(count + 1)
+        body = (b"\xff\xff" if version == 3 else b"\x00") + struct.pack(">hi", 1, 1000) + length
+        body += topic * count + b"\x00"
+        if is_read:
+            assert len(produce.decode_produce_request(body, 0, len(body), version).topics) == count
+            continue
+        with pytest.raises(MalformedRequest, match="items"):
+            produce.decode_produce_request(body, 0, len(body), version)
+
+
 def test_unknown_api_has_a_header_without_tagged_fields() -> None:
     data = frames.request_header(999, 9, 1, "c")
     assert frames.read_request_header(data + b"\xff" * 9, 0, len(data) + 9).body_position == len(data)
