@@ -78,3 +78,13 @@ def test_a_body_costs_no_more_than_what_of_it_is_read(
 def bomb() -> bytes:
     packer = zlib.compressobj(1, wbits=31)
     return b"".join(packer.compress(bytes(MIB)) for _ in range(BOMB_MIB)) + packer.flush()
+
+
+@pytest.mark.parametrize("path", ["/api/v1/topics", "/healthz", "/missing"])
+def test_a_trailer_is_no_header_of_the_next_request(broker: BrokerProcess, path: str) -> None:
+    """It was, and a proxy may send somebody else's request over the same connection."""
+    first = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{{}}\r\n0\r\n".encode()
+    trailer = b"Sec-Fetch-Site: cross-site\r\n\r\n"
+    second = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    found = exchange(broker, first + trailer + second)
+    assert found.count(b"HTTP/1.1 ") == 1

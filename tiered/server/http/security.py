@@ -65,6 +65,11 @@ async def add_headers(request: web.Request, response: web.StreamResponse) -> Non
     """Gives every answer its security headers; nothing is kept in caches unless the route says how."""
     response.headers.update(HEADERS)
     response.headers.setdefault("Cache-Control", "no-store")
+    if "Transfer-Encoding" in request.headers:
+        # aiohttp takes the last field behind a chunked body for the next request's first header, be it somebody
+        # else's, whom a proxy sends over the same connection: there is no next one. Not announced in the head, at which
+        # some clients would stop to send what is to follow.
+        response.force_close()
     if response.status >= 400 and not request.content.is_eof():
         # What is left of the body is not read, so the connection cannot be used for another request.
         response.force_close()
