@@ -91,6 +91,22 @@ def test_topics_without_batches_are_refused_before_they_are_read(version: int) -
             produce.decode_produce_request(body, 0, len(body), version)
 
 
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_a_fetch_of_more_topics_than_there_can_be_is_refused_before_they_are_read(is_forgotten: bool) -> None:
+    """Topics by their ids, without partitions: 8 MiB of them were two seconds of the event loop."""
+    topic, none = bytes(16) + b"\x01\x00", varint(1)
+
+    def decoded(count: int) -> fetch.FetchRequest:
+        many = varint(count + 1) + topic * count
+        body = struct.pack(">iiibii", 100, 1, 1000, 0, 0, -1) + (none + many if is_forgotten else many + none)
+        return fetch.decode_fetch_request(body + b"\x01\x00", 0, len(body) + 2, 15, max_items=1000)
+
+    found = decoded(1000)
+    assert len(found.forgotten_topics if is_forgotten else found.topics) == 1000
+    with pytest.raises(MalformedRequest, match="items"):
+        decoded(1001)
+
+
 def test_unknown_api_has_a_header_without_tagged_fields() -> None:
     data = frames.request_header(999, 9, 1, "c")
     assert frames.read_request_header(data + b"\xff" * 9, 0, len(data) + 9).body_position == len(data)

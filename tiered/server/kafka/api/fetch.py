@@ -46,23 +46,25 @@ LONG_LOOK_MS = 5.0
 def handle(request: RawRequest) -> Answer:
     """The answer: at once when there is enough in memory, else later."""
     broker = request.context.broker
-    asked = fetch.decode_fetch_request(request.buffer, request.position, request.end, request.context.api_version)
+    limit = broker.settings.tiered_max_partitions
+    version = request.context.api_version
+    # A topic for each partition.
+    asked = fetch.decode_fetch_request(request.buffer, request.position, request.end, version, max_items=2 * limit)
     broker.counters.requests["Fetch"] += 1
-    limit, count = broker.settings.tiered_max_partitions, _count(asked)
+    count = _count(asked)
     if count > limit:
         raise MalformedRequest(f"a Fetch asks for more than {limit} partitions; more cannot be (tiered.max.partitions)")
     refusal = session_error(asked)
     if refusal != NONE:
-        return fetch.encode_fetch_response(request.context.api_version, request.correlation_id, refusal, NO_SESSION, [])
+        return fetch.encode_fetch_response(version, request.correlation_id, refusal, NO_SESSION, [])
     if asked.replica_id >= 0:
         if not may_replicate(request.context):
-            refusal, version = CLUSTER_AUTHORIZATION_FAILED, request.context.api_version
+            refusal = CLUSTER_AUTHORIZATION_FAILED
             return fetch.encode_fetch_response(version, request.correlation_id, refusal, NO_SESSION, [])
         return follower_fetch.handle(request, asked)
     if request.context.throttle_ms or broker.client_quotas.limits_fetch:
         throttle_ms, most_bytes = throttling.fetch_allowance(request.context)
         if throttle_ms:
-            version = request.context.api_version
             return fetch.encode_fetch_response(version, request.correlation_id, NONE, NO_SESSION, [], throttle_ms)
         if most_bytes is not None:
             asked = asked._replace(max_bytes=min(asked.max_bytes, most_bytes))

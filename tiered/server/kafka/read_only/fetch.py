@@ -58,14 +58,16 @@ Found = list[tuple[FetchTopic, list[_Entry]]]
 def handle(request: RawRead) -> Parts | Coroutine[Any, Any, Parts | None]:
     """The answer: at once where it is a refusal, else later."""
     replica = request.context.replica
-    asked = fetch.decode_fetch_request(request.buffer, request.position, request.end, request.context.api_version)
-    replica.counters.requests["Fetch"] += 1
     limit = replica.settings.tiered_max_partitions
+    version = request.context.api_version
+    # A topic for each partition.
+    asked = fetch.decode_fetch_request(request.buffer, request.position, request.end, version, max_items=2 * limit)
+    replica.counters.requests["Fetch"] += 1
     if sum(len(topic.partitions) for topic in asked.topics) > limit:
         raise too_many_partitions(limit)
     refusal = INVALID_REQUEST if asked.replica_id >= 0 else session_error(asked)
     if refusal != NONE:
-        return fetch.encode_fetch_response(request.context.api_version, request.correlation_id, refusal, NO_SESSION, [])
+        return fetch.encode_fetch_response(version, request.correlation_id, refusal, NO_SESSION, [])
     return _answer(request, asked)
 
 
