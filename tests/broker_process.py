@@ -24,7 +24,8 @@ STOP_S = 60.0
 
 
 # Below those that the system gives to outgoing connections: one of them must not have a broker's port when it restarts.
-OUR_PORTS = range(10_000, 32_000)
+# Browsers go to no port 10080.
+OUR_PORTS = range(10_100, 32_000)
 
 
 def free_port(*, besides: int = 0) -> int:
