@@ -103,7 +103,7 @@ def test_a_fetch_of_more_topics_than_there_can_be_is_refused_before_they_are_rea
 
     found = decoded(1000)
     assert len(found.forgotten_topics if is_forgotten else found.topics) == 1000
-    with pytest.raises(MalformedRequest, match="items"):
+    with pytest.raises(MalformedRequest, match="more than 1000 items"):
         decoded(1001)
 
 

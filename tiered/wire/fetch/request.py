@@ -87,10 +87,10 @@ def _decode_request(view: memoryview, position: int, version: int, max_items: in
     topic_count, position = read_count(view, position, flexible, 3)
     left = max_items - topic_count
     if left < 0:
-        crowded()
+        crowded(max_items)
     topics = []
     for _ in range(topic_count):
-        topic, position = _read_topic(view, position, version, left)
+        topic, position = _read_topic(view, position, version, left, max_items)
         left -= len(topic.partitions)
         topics.append(topic)
     forgotten: list[ForgottenTopic] = []
@@ -121,19 +121,19 @@ def _read_replica_state(view: memoryview, position: int) -> tuple[int, int, UUID
     return replica_id, replica_epoch, read_uuid(view[:end], start)[0]
 
 
-def _read_topic(view: memoryview, position: int, version: int, left: int) -> tuple[FetchTopic, int]:
+def _read_topic(view: memoryview, position: int, version: int, left: int, max_items: int) -> tuple[FetchTopic, int]:
     name = topic_id = None
     if version >= FIRST_WITH_TOPIC_IDS:
         topic_id, position = read_uuid(view, position)
     else:
         name, position = read_string(view, position, version >= FIRST_FLEXIBLE)
     if version < FIRST_FLEXIBLE:
-        partitions, position = _read_legacy_partitions(view, position, version, left)
+        partitions, position = _read_legacy_partitions(view, position, version, left, max_items)
         return FetchTopic(name, topic_id, partitions), position
     size = _PARTITION_V12_UNTAGGED.size
     count, position = read_count(view, position, True, size)
     if count > left:
-        crowded()
+        crowded(max_items)
     end = position + count * size
     # The usual request has no tagged fields: every partition takes 33 bytes, of which the last is 0.
     if not any(view[position + size - 1 : end : size]):
@@ -161,12 +161,12 @@ def _read_tagged_partition(view: memoryview, position: int, version: int) -> tup
 
 
 def _read_legacy_partitions(
-    view: memoryview, position: int, version: int, left: int
+    view: memoryview, position: int, version: int, left: int, max_items: int
 ) -> tuple[list[FetchPartition], int]:
     layout = _layout(version)
     count, position = read_count(view, position, False, layout.size)
     if count > left:
-        crowded()
+        crowded(max_items)
     end = position + count * layout.size
     partitions = []
     for row in layout.iter_unpack(view[position:end]):
@@ -191,12 +191,12 @@ def _layout(version: int) -> struct.Struct:
     return _PARTITION_V5 if version >= FIRST_WITH_LOG_START_OFFSET else _PARTITION_V4
 
 
-def _read_forgotten(view: memoryview, position: int, version: int, left: int) -> tuple[list[ForgottenTopic], int]:
+def _read_forgotten(view: memoryview, position: int, version: int, max_items: int) -> tuple[list[ForgottenTopic], int]:
     flexible = version >= FIRST_FLEXIBLE
     topic_count, position = read_count(view, position, flexible, 3)
-    left -= topic_count
+    left = max_items - topic_count
     if left < 0:
-        crowded()
+        crowded(max_items)
     topics = []
     for _ in range(topic_count):
         name = topic_id = None
@@ -207,7 +207,7 @@ def _read_forgotten(view: memoryview, position: int, version: int, left: int) ->
         count, position = read_count(view, position, flexible, 4)
         left -= count
         if left < 0:
-            crowded()
+            crowded(max_items)
         partitions = list(struct.unpack_from(f">{count}i", view, position))
         position += 4 * count
         if flexible:
