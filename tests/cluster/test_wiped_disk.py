@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.cluster.processes import ClusterProcesses
-from tests.cluster.traffic import Traffic, create_topic, read_values
+from tests.cluster.traffic import Traffic, create_topic, read_values, wait_until_clients_find
 
 TOPIC = "tiered"
 CONFIG = {"segment.bytes": "60000", "local.retention.bytes": "1", "retention.ms": "-1"}
@@ -66,7 +66,7 @@ def test_a_wiped_broker_rejoins_without_its_leader_reading_the_store(
     for broker_id in cluster.ids:
         if broker_id != wiped:
             cluster.kill(broker_id)
-    cluster.wait_until(lambda: cluster.leader_of(TOPIC, 0) == wiped, "the wiped broker leads")
+    wait_until_clients_find(cluster, TOPIC, 0, leader=wiped)
     (log,) = read_values(cluster.bootstrap, [(TOPIC, 0)]).values()
     # With one of two in-sync replicas left the high watermark stands still; what was acknowledged is below it.
     assert len(log) >= len(traffic.acknowledged())

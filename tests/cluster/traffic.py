@@ -33,6 +33,17 @@ def create_topic(
     cluster.wait_until(lambda: cluster.is_in_sync(topic), f"the replicas of {topic} are in sync")
 
 
+def wait_until_clients_find(cluster: ClusterProcesses, topic: str, partition: int, leader: int) -> None:
+    """Returns when clients are told of this leader. Brokers hear of what SQL has a moment later; who asks librdkafka
+    for offsets in between is sent to the old leader, and stays there until the call's time-out."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+
+    def is_found() -> bool:
+        return admin.list_topics(topic, timeout=DEADLINE_S).topics[topic].partitions[partition].leader == leader
+
+    cluster.wait_until(is_found, f"clients are told that broker {leader} leads {topic}-{partition}")
+
+
 class Traffic:
     """Probes to every partition of one topic with acks=all. Used as a context."""
 
