@@ -136,8 +136,8 @@ async def _serve(server: "Server | ReadOnlyServer", options: ServeOptions, asked
         # What start-up allocated lives as long as the process: the collector need not look at it again.
         gc.freeze()
         gc.enable()
-        # Every request over HTTP leaves cycles: a collection looks at few objects, for all wait for it.
-        gc.set_threshold(2_000, 20, 50)
+        # Every request over HTTP leaves cycles: most collections look at few objects, for all wait.
+        gc.set_threshold(2_000, 5, 200)
         kafka, http = shown(server.kafka_address), shown(server.http_address)
         others = "".join(
             f" listener.{name}={shown(address)}" for name, address in list(server.kafka_addresses.items())[1:]
