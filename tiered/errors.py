@@ -5,9 +5,16 @@ the request), `OutOfRange` (ask for other offsets), `Corrupt` (the bytes are not
 Owns no error codes: Kafka's are given in `server.kafka.error_mapping` alone. Every message says what to do.
 """
 
+from typing import Self
+
 
 class TieredError(Exception):
     """The root of every error that this project raises about the world. Bugs raise AssertionError."""
+
+    def without_frames(self) -> Self:
+        """The error, to be kept beyond its `except`. Its frames hold what keeps it: a circle for the collector."""
+        self.__cause__ = self.__context__ = None
+        return self.with_traceback(None)
 
 
 class Retriable(TieredError):

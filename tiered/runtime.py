@@ -109,10 +109,14 @@ class BlockingPool:
     async def run(self, call: Callable[..., T], *args: object) -> T:
         if self._pending >= self._max_pending:
             raise Throttled(f"too many calls wait for the {self._name} threads; try again later")
+        # In no name: what a call raises holds this frame, which then would hold the future that has it.
+        return await asyncio.shield(self._begun(call, *args))
+
+    def _begun(self, call: Callable[..., T], *args: object) -> "asyncio.Future[T]":
         self._pending += 1
         future = asyncio.get_running_loop().run_in_executor(self._executor, call, *args)
         future.add_done_callback(self._finished)
-        return await asyncio.shield(future)
+        return future
 
     def _finished(self, future: "asyncio.Future[T]") -> None:
         self._pending -= 1

@@ -35,12 +35,16 @@ class Changes:
     async def run(self, change: Callable[[], Awaitable[T]]) -> T:
         """What `change` returns or raises, once all changes before it have ended. Cancelling this wait does not
         cancel the change. Raises MetadataUnavailable when an unknown outcome cannot be settled first."""
+        # In no name: what a change raises holds this frame, which then would hold the future that has it.
+        return await asyncio.shield(self._begun(change))
+
+    def _begun(self, change: Callable[[], Awaitable[T]]) -> "asyncio.Future[T]":
         if self._group is None:
             raise ShuttingDown("the broker is not up; ask again")
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         result.add_done_callback(_retrieve)
         self._group.create_task(self._carry_out(change, result))
-        return await asyncio.shield(result)
+        return result
 
     async def settle(self) -> None:
         """Takes over what SQL holds, if that is in doubt. Raises MetadataUnavailable while SQL is away."""
@@ -61,6 +65,8 @@ class Changes:
             result.set_exception(error)
         else:
             result.set_result(value)
+        finally:
+            del result  # As in `run`.
 
     async def _take_over(self) -> None:
         # Whatever may still be committed holds the feed's lock. Behind it the outcome is known; a read alone could

@@ -102,7 +102,7 @@ class RecordWriter:
             try:
                 partition = topic.partition(index if record.partition is None else record.partition)
             except TieredError as error:
-                outcomes[place] = error
+                outcomes[place] = error.without_frames()
                 continue
             number = partition.topic_partition.partition
             batch, size_bytes = open_.get(number, (None, 0))
@@ -120,14 +120,14 @@ class RecordWriter:
             written = await self._append(batch)
         except Invalid as error:
             if len(batch.places) == 1:
-                outcomes[batch.places[0]] = error
+                outcomes[batch.places[0]] = error.without_frames()
                 return
             for place, record in zip(batch.places, batch.records, strict=True):
                 await self._write(_Batch(partition=batch.partition, places=[place], records=[record]), outcomes)
             return
         except TieredError as error:
             for place in batch.places:
-                outcomes[place] = error
+                outcomes[place] = error.without_frames()
             return
         for place, each in zip(batch.places, written, strict=True):
             outcomes[place] = each

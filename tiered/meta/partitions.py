@@ -348,7 +348,7 @@ def _refusal(
     try:
         require_leader_epoch(row, change.leader_epoch)
     except (FencedLeaderEpoch, CorruptMetadata) as error:
-        return error
+        return error.without_frames()
     if row.leader != leader.broker_id:
         return FencedLeaderEpoch(f"{where} is led by broker {row.leader}, not by {leader.broker_id}: stop leading it")
     if row.partition_epoch < change.expected_partition_epoch:

@@ -155,7 +155,7 @@ def _each(
         try:
             return step(row, standings)
         except TieredError as error:
-            errors[row.topic_partition] = error
+            errors[row.topic_partition] = error.without_frames()
             return None
 
     done = change_replica_sets(conn, decide, only=only)

@@ -91,7 +91,7 @@ class ClassicGroups:
         try:
             group = self._existing(group_id)
         except UnknownMember as error:
-            return [error] * len(members)
+            return [error.without_frames()] * len(members)
         if isinstance(group, ClassicGroup):
             return group.leave(members)
         answers: list[TieredError | None] = []
@@ -100,7 +100,7 @@ class ClassicGroups:
                 self._coordinator.consumer.classic_leave(group, member)
                 answers.append(None)
             except TieredError as error:
-                answers.append(error)
+                answers.append(error.without_frames())
         return answers
 
     def _existing(self, group_id: str) -> Group:

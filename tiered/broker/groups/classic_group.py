@@ -278,7 +278,7 @@ class ClassicGroup:
                 has_left = self._leave(each) or has_left
                 answers.append(None)
             except TieredError as error:
-                answers.append(error)
+                answers.append(error.without_frames())
         if has_left:
             self._rebalance.changed(GroupEvent.MEMBER_REMOVED, "members left")
         else:

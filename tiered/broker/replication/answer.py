@@ -91,7 +91,7 @@ class FollowerAnswers:
                     entry.partition = broker.topics.by_id(topic.topic_id).partition(each.partition)
                     self._look_at(entry, entry.partition, follower, budget, found, now_ms if is_first else None)
                 except TieredError as error:
-                    entry.error = error
+                    entry.error = error.without_frames()
                     found.is_urgent = True
                 except OSError as error:
                     name = "a partition" if entry.partition is None else entry.partition.name

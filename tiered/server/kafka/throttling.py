@@ -155,19 +155,23 @@ class Timed(Coroutine[Any, Any, T]):
 
     def _run(self) -> Generator[Any, Any, T]:
         step = partial(self._work.send, None)
-        while True:
-            started_ms = self._broker.clock.monotonic_ms()
-            try:
-                waited_for = step()
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            finally:
-                used(self._broker, self._connection, started_ms)
-            try:
-                step = partial(self._work.send, (yield waited_for))
-            except BaseException as error:  # noqa: BLE001 - cancellation and the like: the work's to see, not swallowed
-                step = partial(self._work.throw, error)
+        waited_for: Any = None
+        try:
+            while True:
+                started_ms = self._broker.clock.monotonic_ms()
+                try:
+                    waited_for = step()
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+                finally:
+                    used(self._broker, self._connection, started_ms)
+                try:
+                    step = partial(self._work.send, (yield waited_for))
+                except BaseException as error:  # noqa: BLE001 - cancellation and the like: the work's to see, not swallowed
+                    step = partial(self._work.throw, error)
+        finally:
+            del step, waited_for  # What was thrown holds this frame, and must not be held by it.
 
     def __await__(self) -> Generator[Any, Any, T]:
         return self._steps

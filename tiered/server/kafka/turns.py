@@ -119,25 +119,29 @@ class _Turned(Coroutine[Any, Any, T]):
     def _run(self) -> Generator[Any, Any, T]:
         turns, pauses = self._turns, 0
         step: Callable[[], Any] = partial(self._work.send, None)
+        waited_for: Any = None
         try:
-            yield from turns.turn(self._asker, pauses)
-        except BaseException as error:  # noqa: BLE001 - cancellation and the like: the work's to see, not swallowed
-            step = partial(self._work.throw, error)
-        while True:
             try:
-                waited_for = turns.step(step)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            try:
-                if waited_for is None:
-                    pauses += 1
-                    yield from turns.turn(self._asker, pauses)
-                    step = partial(self._work.send, None)
-                else:
-                    step = partial(self._work.send, (yield waited_for))
-            except BaseException as error:  # noqa: BLE001 - as above
+                yield from turns.turn(self._asker, pauses)
+            except BaseException as error:  # noqa: BLE001 - cancellation and the like: the work's to see, not swallowed
                 step = partial(self._work.throw, error)
+            while True:
+                try:
+                    waited_for = turns.step(step)
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+                try:
+                    if waited_for is None:
+                        pauses += 1
+                        yield from turns.turn(self._asker, pauses)
+                        step = partial(self._work.send, None)
+                    else:
+                        step = partial(self._work.send, (yield waited_for))
+                except BaseException as error:  # noqa: BLE001 - as above
+                    step = partial(self._work.throw, error)
+        finally:
+            del step, waited_for  # What was thrown holds this frame, and must not be held by it.
 
     def __await__(self) -> Generator[Any, Any, T]:
         return self._steps

@@ -61,12 +61,12 @@ async def create(context: Context, request: Any, reply: Any) -> Any:
             )
             errors.append(None)
         except TieredError as error:
-            errors.append(error)
+            errors.append(error.without_frames())
     if rules:
         try:
             await acls.create(rules)
         except TieredError as error:
-            errors = [each or error for each in errors]
+            errors = [each or error.without_frames() for each in errors]
     return reply.CreateAclsResponse(
         throttle_time=0,
         results=[
@@ -88,13 +88,13 @@ async def delete(context: Context, request: Any, reply: Any) -> Any:
             filters.append(_filter(asked))
             errors.append(None)
         except TieredError as error:
-            errors.append(error)
+            errors.append(error.without_frames())
     found: list[Any] = []
     if filters:
         try:
             found = await context.broker.acls.delete(filters)
         except TieredError as error:
-            errors = [each or error for each in errors]
+            errors = [each or error.without_frames() for each in errors]
     gone = iter(found)
     return reply.DeleteAclsResponse(
         throttle_time=0,

@@ -46,7 +46,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
                     )
                 found = reassignments.named(broker.topics, *name)
             except TieredError as error:
-                errors[name] = error
+                errors[name] = error.without_frames()
                 continue
             targets[found] = None if each.replicas is None else tuple(each.replicas)
             names[found] = name
@@ -55,7 +55,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
         outcomes = await reassignments.alter(broker, targets, may_resize=may_resize)
     except TieredError as error:
         code, message = error_code(error), str(error)
-        errors |= dict.fromkeys(names.values(), error)
+        errors |= dict.fromkeys(names.values(), error.without_frames())
     else:
         errors |= {names[found]: error for found, error in outcomes.items()}
     return reply.AlterPartitionReassignmentsResponse(

@@ -82,7 +82,7 @@ async def alter(context: Context, request: Any, reply: Any) -> Any:
                 raise InvalidRequest("a quota stands twice for this entity")
             quotas.check(entity, values)
         except TieredError as error:
-            errors.append(error)
+            errors.append(error.without_frames())
             continue
         errors.append(None)
         changed.add(at)
@@ -91,7 +91,7 @@ async def alter(context: Context, request: Any, reply: Any) -> Any:
         try:
             await client_quotas.alter(context.broker, changes)
         except TieredError as error:
-            errors = [error if at in changed else each for at, each in enumerate(errors)]
+            errors = [error.without_frames() if at in changed else each for at, each in enumerate(errors)]
     return reply.AlterClientQuotasResponse(
         entries=[
             reply.EntryData(

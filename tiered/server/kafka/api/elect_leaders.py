@@ -40,7 +40,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
             raise InvalidRequest(f"election type {election_type} is not known: 0 is preferred, 1 unclean")
     except TieredError as error:
         code = error_code(error)
-        errors |= dict.fromkeys(found.values(), error)
+        errors |= dict.fromkeys(found.values(), error.without_frames())
     else:
         errors |= {found[each]: error for each, error in outcomes.items()}
     if everything:
@@ -91,7 +91,7 @@ def _asked(broker: Broker, request: Any) -> tuple[dict[TopicPartition, Name], di
             try:
                 found[reassignments.named(broker.topics, asked.topic, index)] = (asked.topic, index)
             except TieredError as error:
-                errors[asked.topic, index] = error
+                errors[asked.topic, index] = error.without_frames()
     return found, errors
 
 

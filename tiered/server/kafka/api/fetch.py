@@ -141,7 +141,7 @@ def _looking(request: RawRequest, asked: FetchRequest, found: Found) -> Iterator
                         continue
                 budget -= _look_at(entry, entry.partition, min(budget, each.partition_max_bytes), committed_only, found)
             except TieredError as error:
-                entry.error = error
+                entry.error = error.without_frames()
                 found.has_error = True
             except OSError as error:
                 entry.error = disk_error(request, entry.partition, error)
@@ -239,7 +239,7 @@ async def _look_once_sure(request: RawRequest, asked: FetchRequest, found: Found
         await request.context.broker.leadership_check.confirm()
     except NotLeader as error:
         for entry in found.in_doubt:
-            entry.error = error
+            entry.error = error.without_frames()
         found.has_error = True
         return found
     return (await _look_again(request, asked, is_confirmed=True))[0]
@@ -279,7 +279,7 @@ async def _read_cold(request: RawRequest, asked: FetchRequest, entry: Entry, pla
             _look_at(entry, partition, entry.cold_max_bytes, asked.isolation_level == READ_COMMITTED, again)
     except TieredError as error:
         request.context.broker.counters.cold_read_errors += 1
-        entry.error = error
+        entry.error = error.without_frames()
     except OSError as error:
         request.context.broker.counters.cold_read_errors += 1
         entry.error = disk_error(request, partition, error)

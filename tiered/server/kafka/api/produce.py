@@ -139,17 +139,17 @@ def _append_each(appending: _Appending) -> Iterator[None]:
         denied = None if rights is None else _denied(request, asked, topic, rights)
         for index, position, end in topic.partitions:
             yield
-            try:
-                if denied is not None:
-                    raise denied
-                if position in failed:
-                    raise failed[position]
-                partition, appended = _append(request, topic, index, position, end, asked.acks)
-            except TieredError as error:
-                _count(request, error)
-                appending.refused = error
-                answers.append(_refusal(index, error))
+            outcome: TieredError | tuple[Partition, Appended] | None = denied or failed.get(position)
+            if outcome is None:
+                try:
+                    outcome = _append(request, topic, index, position, end, asked.acks)
+                except TieredError as error:
+                    outcome = error.without_frames()
+            if isinstance(outcome, TieredError):
+                appending.refused = outcome
+                answers.append(_refusal(request, index, outcome))
                 continue
+            partition, appended = outcome
             answers.append(_acceptance(index, appended))
             broker.counters.produced_bytes += end - position
             broker.counters.produced_batches += 1
@@ -214,7 +214,7 @@ async def _answer_recompressed(
                 async with request.context.broker.recompress_turns:
                     batch = await asyncio.to_thread(_recompressed, request.buffer, position, end, codec)
             except TieredError as error:
-                failed[position] = error
+                failed[position] = error.without_frames()
                 continue
             pieces.append(batch)
             moved[position] = (length, length + len(batch))
@@ -266,13 +266,6 @@ def _append(
     return partition, partition.append(request.buffer, position, end, acks=acks, now_ms=now_ms)
 
 
-def _count(request: RawRequest, error: TieredError) -> None:
-    counters = request.context.broker.counters
-    counters.produce_errors += 1
-    if isinstance(error, LogDirFailed):
-        counters.disk_errors += 1
-
-
 def _acceptance(index: int, appended: Appended) -> PartitionResult:
     return PartitionResult(
         index,
@@ -282,7 +275,10 @@ def _acceptance(index: int, appended: Appended) -> PartitionResult:
     )
 
 
-def _refusal(index: int, error: TieredError) -> PartitionResult:
+def _refusal(request: RawRequest, index: int, error: TieredError) -> PartitionResult:
+    counters = request.context.broker.counters
+    counters.produce_errors += 1
+    counters.disk_errors += isinstance(error, LogDirFailed)
     about_records = isinstance(error, InvalidRecord | Corrupt)
     return PartitionResult(
         index,
@@ -364,8 +360,7 @@ def _patience_ms(asked: ProduceRequest) -> float:
 
 
 def _refuse(request: RawRequest, answers: list[PartitionResult], number: int, error: TieredError) -> None:
-    _count(request, error)
-    answers[number] = _refusal(answers[number].partition_index, error)
+    answers[number] = _refusal(request, answers[number].partition_index, error)
 
 
 def _answer_stored(request: RawRequest, results: list[TopicResult], started_ms: float) -> Parts:

@@ -71,7 +71,8 @@ async def alter(context: Context, request: Any, reply: Any) -> Any:
             for missing in await context.broker.credentials.alter(changes):
                 errors[missing] = UserNotFound("the user has no such credential to delete")
     except TieredError as error:
-        errors = {name: errors.get(name, error) for name in names}
+        refused = error.without_frames()
+        errors = {name: errors.get(name, refused) for name in names}
     return reply.AlterUserScramCredentialsResponse(
         throttle_time=0,
         results=[
@@ -96,7 +97,7 @@ def _checked(request: Any, errors: dict[str, TieredError]) -> list[CredentialCha
             seen.add((item.name, int(item.mechanism)))
             found.append(_change(item))
         except TieredError as error:
-            errors.setdefault(item.name, error)
+            errors.setdefault(item.name, error.without_frames())
     return list(_without(found, errors))
 
 

@@ -134,7 +134,7 @@ def _look(replica: ReadReplica, asked: FetchRequest) -> Found:
                 entry.partition = replica.catalogue.partition(known, entry.asked.partition)
                 is_cold = _is_cold(entry.partition, entry.asked.fetch_offset)
             except TieredError as error:
-                entry.error = error
+                entry.error = error.without_frames()
                 continue
             max_bytes = min(budget, entry.asked.partition_max_bytes)
             if is_cold and (max_bytes > 0 or first):
@@ -176,7 +176,7 @@ async def _read(replica: ReadReplica, entry: _Entry, places: asyncio.Semaphore) 
             await replica.make_resident(entry.records)
     except TieredError as error:
         replica.counters.cold_read_errors += 1
-        entry.error = error
+        entry.error = error.without_frames()
     except OSError as error:
         replica.counters.cold_read_errors += 1
         entry.error = _disk_error(replica, entry, error)
@@ -210,7 +210,7 @@ def _result(replica: ReadReplica, entry: _Entry, asked: FetchRequest, version: i
         except (OSError, EOFError) as error:
             entry.error = _disk_error(replica, entry, error)
         except TieredError as error:
-            entry.error = error
+            entry.error = error.without_frames()
     if entry.error is not None:
         entry.records = None
     partition = entry.partition
