@@ -1,9 +1,14 @@
 """Requests that are as long as they may be: nobody else waits for them."""
 
+import asyncio
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
@@ -89,3 +94,58 @@ def test_a_heartbeat_with_too_many_topics_is_refused_before_rights_are_asked_for
 
         assert beat(10_001) == (INVALID_REQUEST, 0)
         assert beat(3) == (0, 3)
+
+
+def elections(count: int) -> tuple[int, int, Any]:
+    make = messages.request(43, 2)
+    asked = [make.TopicPartitions(topic="none", partitions=list(range(count)))]
+    return 43, 2, make.ElectLeadersRequest(election_type=0, topic_partitions=asked, timeout=5000)
+
+
+def moves(count: int) -> tuple[int, int, Any]:
+    make = messages.request(45, 1)
+    moved = [make.ReassignablePartition(partition_index=index, replicas=[1]) for index in range(count)]
+    topics = [make.ReassignableTopic(name="none", partitions=moved)]
+    asked = make.AlterPartitionReassignmentsRequest(timeout=5000, allow_replication_factor_change=True, topics=topics)
+    return 45, 1, asked
+
+
+def quotas(count: int) -> tuple[int, int, Any]:
+    make = messages.request(49, 1)
+    entity = [make.EntityData(entity_type="nobody", entity_name=None)]
+    entries = [make.EntryData(entity=entity, ops=[])] * count
+    return 49, 1, make.AlterClientQuotasRequest(entries=entries, validate_only=False)
+
+
+@contextmanager
+def turns_of(guarded: GuardedBroker) -> Iterator[Callable[[], int]]:
+    """How many turns the broker's event loop has taken since."""
+    taken, is_over = 0, False
+
+    def count() -> None:
+        nonlocal taken
+        if not is_over:
+            taken += 1
+            asyncio.get_running_loop().call_soon(count)
+
+    guarded.run(count)
+    try:
+        yield lambda: taken
+    finally:
+        is_over = True
+
+
+@pytest.mark.parametrize(("asked", "times"), [(elections, 3), (moves, 4), (quotas, 5)])
+def test_changes_of_many_partitions_and_quotas_give_others_their_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Callable[[int], tuple[int, int, Any]], times: int
+) -> None:
+    """Where no step may take any time, each item has a turn of the loop whenever all are gone through: when they are
+    counted, looked at, answered, encoded."""
+    count = 3_000
+    monkeypatch.setattr("tiered.server.kafka.dispatch.STEP_MS", 0.0)
+    with GuardedBroker(tmp_path / "data") as guarded, RawConnection(guarded) as connection:
+        guarded.rules([allow("ALTER", "CLUSTER", "kafka-cluster"), allow("ALTER_CONFIGS", "CLUSTER", "kafka-cluster")])
+        key, version, request = asked(count)
+        with turns_of(guarded) as turns:
+            connection.ask(key, version, request)
+            assert turns() >= times * count

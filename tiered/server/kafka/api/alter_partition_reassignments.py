@@ -7,6 +7,7 @@ factor. Gap: `__consumer_offsets` has no replicas, as its records live in SQL: I
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from tiered.broker import reassignments
@@ -17,6 +18,8 @@ from tiered.rules.acl import Operation
 from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
+
+Name = tuple[str, int]
 
 
 async def handle(context: Context, request: Any, reply: Any) -> Any:
@@ -32,24 +35,23 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
             error_message=str(error),
             responses=[],
         )
-    times = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
-    errors: dict[tuple[str, int], TieredError | None] = {}
+    times: Counter[Name] = Counter()
+    async for topic, each in in_turns(_partitions(request)):
+        times[topic.name, each.partition_index] += 1
+    errors: dict[Name, TieredError | None] = {}
     targets: dict[TopicPartition, Target | None] = {}
-    names: dict[TopicPartition, tuple[str, int]] = {}
-    async for topic in in_turns(request.topics):
-        for each in topic.partitions:
-            name = (topic.name, each.partition_index)
-            try:
-                if times[name] > 1:
-                    raise InvalidRequest(
-                        f"{topic.name}-{each.partition_index} stands {times[name]} times in the request"
-                    )
-                found = reassignments.named(broker.topics, *name)
-            except TieredError as error:
-                errors[name] = error.without_frames()
-                continue
-            targets[found] = None if each.replicas is None else tuple(each.replicas)
-            names[found] = name
+    names: dict[TopicPartition, Name] = {}
+    async for topic, each in in_turns(_partitions(request)):
+        name = (topic.name, each.partition_index)
+        try:
+            if times[name] > 1:
+                raise InvalidRequest(f"{topic.name}-{each.partition_index} stands {times[name]} times in the request")
+            found = reassignments.named(broker.topics, *name)
+        except TieredError as error:
+            errors[name] = error.without_frames()
+            continue
+        targets[found] = None if each.replicas is None else tuple(each.replicas)
+        names[found] = name
     code, message = NONE, None
     try:
         outcomes = await reassignments.alter(broker, targets, may_resize=may_resize)
@@ -67,12 +69,17 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
             reply.ReassignableTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _answer(reply, each, errors[topic.name, each.partition_index]) for each in topic.partitions
+                    _answer(reply, each, errors[topic.name, each.partition_index])
+                    async for each in in_turns(topic.partitions)
                 ],
             )
-            for topic in request.topics
+            async for topic in in_turns(request.topics)
         ],
     )
+
+
+def _partitions(request: Any) -> Iterable[tuple[Any, Any]]:
+    return ((topic, each) for topic in request.topics for each in topic.partitions)
 
 
 def _answer(reply: Any, asked: Any, error: TieredError | None) -> Any:

@@ -99,10 +99,10 @@ async def alter(context: Context, request: Any, reply: Any) -> Any:
                 error_message=None if error is None else str(error),
                 entity=[
                     reply.EntityData(entity_type=each.entity_type, entity_name=each.entity_name)
-                    for each in entry.entity
+                    async for each in in_turns(entry.entity)
                 ],
             )
-            for entry, error in zip(request.entries, errors, strict=True)
+            async for entry, error in in_turns(zip(request.entries, errors, strict=True))
         ]
     )
 

@@ -5,6 +5,7 @@ in Kafka. An unclean election loses acknowledged records. Difference to Kafka: i
 `unclean.leader.election.enable` is true, so that a loss takes two deliberate steps.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from tiered.broker import reassignments
@@ -13,7 +14,7 @@ from tiered.errors import ElectionNotNeeded, InvalidRequest, TieredError
 from tiered.ids import TopicPartition
 from tiered.rules.acl import Operation
 from tiered.server.kafka.authorize import require_cluster
-from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 PREFERRED, UNCLEAN = 0, 1
@@ -28,8 +29,8 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     try:
         require_cluster(context, Operation.ALTER)
     except TieredError as error:
-        return _refused(request, reply, error)
-    found, errors = _everything(broker) if everything else _asked(broker, request)
+        return await _refused(request, reply, error)
+    found, errors = await (_everything(broker) if everything else _asked(broker, request))
     code = NONE
     try:
         if election_type == PREFERRED:
@@ -45,53 +46,49 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
         errors |= {found[each]: error for each, error in outcomes.items()}
     if everything:
         errors = {name: error for name, error in errors.items() if not isinstance(error, ElectionNotNeeded)}
-    by_topic: dict[str, list[tuple[int, TieredError | None]]] = {}
-    for (name, index), outcome in errors.items():
-        by_topic.setdefault(name, []).append((index, outcome))
+    return await _answered(reply, code, errors.items())
+
+
+async def _refused(request: Any, reply: Any, error: TieredError) -> Any:
+    """For the whole request; v0 has no place for it but its partitions."""
+    return await _answered(reply, error_code(error), ((name, error) for name in _names(request)))
+
+
+async def _answered(reply: Any, code: int, outcomes: Iterable[tuple[Name, TieredError | None]]) -> Any:
+    by_topic: dict[str, list[Any]] = {}
+    async for (name, index), outcome in in_turns(outcomes):
+        by_topic.setdefault(name, []).append(_answer(reply, index, outcome))
     return reply.ElectLeadersResponse(
         throttle_time=0,
         error_code=code,
         replica_election_results=[
-            reply.ReplicaElectionResult(
-                topic=name, partition_result=[_answer(reply, index, outcome) for index, outcome in results]
-            )
-            for name, results in by_topic.items()
+            reply.ReplicaElectionResult(topic=name, partition_result=results)
+            async for name, results in in_turns(by_topic.items())
         ],
     )
 
 
-def _refused(request: Any, reply: Any, error: TieredError) -> Any:
-    """For the whole request; v0 has no place for it but its partitions."""
-    return reply.ElectLeadersResponse(
-        throttle_time=0,
-        error_code=error_code(error),
-        replica_election_results=[
-            reply.ReplicaElectionResult(
-                topic=asked.topic, partition_result=[_answer(reply, index, error) for index in asked.partitions]
-            )
-            for asked in request.topic_partitions or ()
-        ],
-    )
+def _names(request: Any) -> Iterable[Name]:
+    return ((asked.topic, index) for asked in request.topic_partitions or () for index in asked.partitions)
 
 
-def _everything(broker: Broker) -> tuple[dict[TopicPartition, Name], dict[Name, TieredError | None]]:
+async def _everything(broker: Broker) -> tuple[dict[TopicPartition, Name], dict[Name, TieredError | None]]:
     found = {}
-    for each in broker.image.rows:
+    async for each in in_turns(list(broker.image.rows)):
         topic = broker.topics.find_id(each.topic_id)
         if topic is not None:
             found[each] = (topic.name, each.partition)
     return found, {}
 
 
-def _asked(broker: Broker, request: Any) -> tuple[dict[TopicPartition, Name], dict[Name, TieredError | None]]:
+async def _asked(broker: Broker, request: Any) -> tuple[dict[TopicPartition, Name], dict[Name, TieredError | None]]:
     found: dict[TopicPartition, Name] = {}
     errors: dict[Name, TieredError | None] = {}
-    for asked in request.topic_partitions:
-        for index in asked.partitions:
-            try:
-                found[reassignments.named(broker.topics, asked.topic, index)] = (asked.topic, index)
-            except TieredError as error:
-                errors[asked.topic, index] = error.without_frames()
+    async for name in in_turns(_names(request)):
+        try:
+            found[reassignments.named(broker.topics, *name)] = name
+        except TieredError as error:
+            errors[name] = error.without_frames()
     return found, errors
 
 

@@ -10,7 +10,7 @@ from tiered.broker.image import PartitionRow
 from tiered.errors import TieredError
 from tiered.rules.acl import Operation
 from tiered.server.kafka.authorize import require_cluster
-from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 
@@ -24,9 +24,10 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
         )
     asked = None
     if request.topics is not None:
-        asked = {(topic.name, index) for topic in request.topics for index in topic.partition_indexes}
+        names = ((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
+        asked = {name async for name in in_turns(names)}
     by_topic: dict[str, list[PartitionRow]] = {}
-    for row in reassignments.under_way(broker):
+    async for row in in_turns(reassignments.under_way(broker)):
         topic = broker.topics.find_id(row.topic_id)
         if topic is not None and (asked is None or (topic.name, row.partition) in asked):
             by_topic.setdefault(topic.name, []).append(row)
