@@ -74,7 +74,7 @@ async def test_an_idempotent_producer_goes_on_with_the_next_leader(tmp_path: Pat
 
 
 async def test_a_follower_that_is_cut_off_leaves_and_comes_back(tmp_path: Path) -> None:
-    async with cluster(tmp_path, replica_lag_time_max_ms="200") as made:
+    async with cluster(tmp_path, replica_lag_time_max_ms="500") as made:
         await made.create("t")
         await produce(made, "t", "a")
         leader = await made.leader("t")
@@ -92,7 +92,7 @@ async def test_a_follower_that_is_cut_off_leaves_and_comes_back(tmp_path: Path) 
 
 
 async def test_too_few_in_sync_replicas_refuse_before_and_after_the_append(tmp_path: Path) -> None:
-    async with cluster(tmp_path, replica_lag_time_max_ms="200") as made:
+    async with cluster(tmp_path, replica_lag_time_max_ms="500") as made:
         await made.create("t")
         await produce(made, "t", "a")
         leader = await made.leader("t")
