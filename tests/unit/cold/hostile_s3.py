@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import BinaryIO
 
 from tiered.cold.object_store import Checksum, S3Address
 from tiered.cold.s3 import S3Store
@@ -22,19 +23,30 @@ class HostileS3:
         self.connections = 0
         self.sent_bytes = 0
         self._listener = listener
+        self._talking: list[tuple[threading.Thread, socket.socket]] = []
 
     def serve(self) -> None:
         with suppress(OSError):
             while True:
                 connection, _ = self._listener.accept()
                 self.connections += 1
-                threading.Thread(target=self._talk, args=(connection,), daemon=True).start()
+                thread = threading.Thread(target=self._talk, args=(connection,), daemon=True)
+                self._talking.append((thread, connection))
+                thread.start()
+
+    def end(self) -> None:
+        """Returns when nobody is talked to any more: a thread that stays would slow every later test down."""
+        for thread, connection in self._talking:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+            thread.join(5)
+            assert not thread.is_alive()
 
     def _talk(self, connection: socket.socket) -> None:
         with connection, suppress(OSError):
             file = connection.makefile("rb")
             goes_on: bool | None = True
-            while goes_on and (request := b"".join(iter(file.readline, b"\r\n"))):
+            while goes_on and (request := head_of(file)):
                 found = re.search(rb"content-length: (\d+)", request, re.IGNORECASE)
                 file.read(int(found[1]) if found else 0)
                 self.asked.append(request.split(b"\r\n")[0].decode())
@@ -69,6 +81,15 @@ def hostile_s3(answer: Answer, *, read_timeout_ms: float = 2_000) -> Iterator[tu
             store.close()
             listener.shutdown(socket.SHUT_RDWR)
             thread.join(5)
+            server.end()
+
+
+def head_of(file: BinaryIO) -> bytes:
+    """The lines of a request before its body; nothing once the client has gone."""
+    lines: list[bytes] = []
+    while (line := file.readline()) not in (b"\r\n", b""):
+        lines.append(line)
+    return b"".join(lines)
 
 
 def whole(body: bytes, *, status: str = "200 OK", headers: str = "") -> bytes:
