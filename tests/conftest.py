@@ -7,6 +7,8 @@ import os
 import shutil
 import signal
 import subprocess
+import traceback
+from collections.abc import Generator
 from pathlib import Path
 
 import hypothesis
@@ -86,6 +88,31 @@ class FileOnOneWorker(LoadScopeScheduling):
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileOnOneWorker:
     # Not --dist loadgroup: xdist 3.8 writes groups into a field that pytest 9.2 no longer reads.
     return FileOnOneWorker(config, log)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """pytest's report, or where pytest cannot make one of what was raised, a plain one.
+
+    What a signal raises, a time-out for one, may come from an instruction without a line, and then pytest 9.2 itself
+    fails: the worker ends, and nobody hears which test it was.
+    """
+    try:
+        return (yield)
+    except Exception as error:
+        raised = None if call.excinfo is None else call.excinfo.value
+        words = "".join(traceback.format_exception(raised))
+        return pytest.TestReport(
+            nodeid=item.nodeid,
+            location=item.location,
+            keywords={},
+            outcome="failed",
+            longrepr=f"{words}\npytest cannot show it better: {error!r}",
+            when="call" if call.when == "collect" else call.when,
+            duration=call.duration,
+        )
 
 
 @pytest.fixture(scope="session")
