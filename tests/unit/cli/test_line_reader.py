@@ -88,6 +88,8 @@ async def test_what_cannot_be_read_is_a_failure_that_says_so(tmp_path: Path) -> 
 
 
 def test_lines_that_come_after_the_loop_has_ended_go_without_a_word(recwarn: pytest.WarningsRecorder) -> None:
+    gc.collect()
+    recwarn.clear()  # What earlier tests left behind.
     read_end, write_end = os.pipe()
 
     async def begin() -> None:
