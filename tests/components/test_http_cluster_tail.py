@@ -1,5 +1,9 @@
 """The tail over HTTP in a cluster: one stream of what several brokers lead, over a change of leaders too."""
 
+import os
+import signal
+import time
+
 from tests.clients.listener import Event, Listener
 from tests.components.brokers import Brokers
 from tests.components.test_http_cluster import PARTITIONS, brokers, cluster, create, scattered, value_of
@@ -70,3 +74,30 @@ def test_tail_goes_on_at_the_new_leader_without_loss_or_repeats(brokers: Brokers
             if len(seen) == len(first) + len(second):
                 break
     assert sorted(seen) == sorted(first + second)
+
+
+def test_listener_above_what_is_committed_holds_no_broker_up(brokers: Brokers) -> None:
+    """Whoever may read can claim to have seen what the leader alone has; so has each listener after a failover."""
+    create(brokers, "ahead", 1, 3, min_insync_replicas=2)
+    brokers.produce("ahead", [b"committed"] * 5)
+    leader = brokers.by_id[brokers.row("ahead").leader]
+    others = [broker for broker in brokers.by_id.values() if broker is not leader]
+    for broker in others:
+        os.kill(broker.pid, signal.SIGSTOP)
+    try:
+        producer = brokers.producer(**{"acks": 1, "enable.idempotence": False})
+        producer.produce("ahead", b"not committed", partition=0)
+        assert producer.flush(20) == 0
+        with Listener(leader, "ahead", last_id="0:6") as listener:
+            assert next(listener.events()).name == "start"
+            for _ in range(5):
+                began = time.monotonic()
+                leader.get("/healthz")
+                assert time.monotonic() - began < 2
+            for broker in others:
+                os.kill(broker.pid, signal.SIGCONT)
+            after = brokers.produce("ahead", [b"after"])
+            assert [value_of(event.data) for event in listener.records(1)] == after
+    finally:
+        for broker in others:
+            os.kill(broker.pid, signal.SIGCONT)

@@ -142,6 +142,8 @@ class Tail:
                 watch = Watch(partition.waiters for partition in hosted if partition is not None)
                 if await watch.change(min(left_ms, LOOK_MS)):
                     await asyncio.sleep(GATHER_MS / 1000.0)
+            else:
+                await asyncio.sleep(0)  # A read that finds nothing may never have waited.
 
     def _in_turn(self) -> list[int]:
         """All partitions, beginning with another one each time, so that a busy one does not starve the others."""
@@ -159,7 +161,12 @@ class Tail:
         """True when a read would give something: records, or the reason why there are none."""
         if self._broker.clock.monotonic_ms() < self._rest_until_ms.get(number, 0.0):
             return False
-        return topic.hosted(number) is None or self.positions[number] != self._end_offset(topic, number)
+        partition, offset = topic.hosted(number), self.positions[number]
+        if partition is None or offset < self._end_offset(topic, number):
+            return True
+        # What the listener has seen is committed. A new leader hears so from its followers, a follower from its
+        # leader; only a leader knows that its log ends below.
+        return partition.leadership is not None and offset > partition.log.log_end_offset
 
     async def _read(self, topic: Topic, number: int) -> Event | None:
         if not self._has_news(topic, number):
@@ -201,6 +208,8 @@ class Tail:
         if offset < plan.log_start_offset:
             message = f"offsets {offset} to {plan.log_start_offset - 1} were deleted before they could be sent"
             return self._skipped(number, plan.log_start_offset, "deleted", message)
+        if partition.leadership is None:
+            return None
         message = f"the log ends at {plan.log_end_offset}, below the position {offset}; it goes on from its end"
         return self._skipped(number, plan.log_end_offset, "truncated", message)
 
