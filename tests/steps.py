@@ -42,6 +42,7 @@ OF_PROCESSES = (
     "tests/clients/",
     "tests/cluster/",
     "tests/components/",
+    "tests/fault_s3/",
     "tests/faults/",
     "tests/spark/",
 )

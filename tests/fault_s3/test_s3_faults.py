@@ -59,7 +59,7 @@ def test_answer_that_trickles_is_cut_though_no_single_wait_is_long(
     truth: S3Store, faults: FaultyS3, prefix: str
 ) -> None:
     truth.put("k", DATA)
-    impatient = opened(faults.url, prefix, read_timeout_ms=400)
+    impatient = opened(faults.url, prefix, read_timeout_ms=1_000)
     try:
         # At this pace the first answer alone would take four minutes.
         faults.inject(FaultKind.TRICKLE, method="GET", seconds=0.05)
@@ -68,7 +68,9 @@ def test_answer_that_trickles_is_cut_though_no_single_wait_is_long(
         assert impatient.get("k", max_bytes=len(DATA))[0] == DATA
     finally:
         impatient.close()
-    assert (faults.count("GET"), impatient.state.retries) == (4, 2)
+    # Both were cut; on a busy machine a good answer may come too late as well.
+    assert impatient.state.retries >= 2
+    assert faults.count("GET") == impatient.state.retries + 2
 
 
 def test_whole_object_that_arrives_in_half_is_fetched_again(store: S3Store, truth: S3Store, faults: FaultyS3) -> None:
@@ -79,10 +81,12 @@ def test_whole_object_that_arrives_in_half_is_fetched_again(store: S3Store, trut
 
 def test_silent_store_is_given_up_after_the_read_timeout(faults: FaultyS3, truth: S3Store, prefix: str) -> None:
     truth.put("k", DATA)
-    store = opened(faults.url, prefix, read_timeout_ms=200)
-    faults.inject(FaultKind.DELAY, method="GET", seconds=1.0)
+    store = opened(faults.url, prefix, read_timeout_ms=500)
+    faults.inject(FaultKind.DELAY, method="GET", seconds=10.0)
+    began = time.monotonic()
     assert store.get_range("k", 0, 10) == DATA[:10]
-    assert store.state.retries == 1
+    assert time.monotonic() - began < 10
+    assert store.state.retries >= 1
     store.close()
 
 
