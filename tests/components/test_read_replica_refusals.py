@@ -101,11 +101,15 @@ def test_a_topic_is_refused_with_words(replica: ReplicaThread) -> None:
     assert "--read-only" in answer.error_message
 
 
-def test_followers_are_refused(replica: ReplicaThread) -> None:
+def test_the_next_request_of_a_fetch_session_finds_none_and_a_full_one_is_answered(replica: ReplicaThread) -> None:
+    wanted = [(TOPIC, PARTITION, 0, -1, 100)]
     with RawConnection(replica) as connection:
-        answer = connection.fetch_many([(TOPIC, PARTITION, 0, -1, 100)], session_id=7)
-        assert answer.error_code != 0, "sessions are declined"
-        assert answer.topics == []
+        unknown = connection.fetch_many(wanted, session_id=7, session_epoch=1)
+        assert (unknown.error_code, unknown.topics) == (70, [])
+        for session_id in (0, -1, 7):
+            full = connection.fetch_many(wanted, session_id=session_id, session_epoch=-1)
+            assert (full.error_code, full.session_id) == (0, 0)
+            assert full.topics[0].partitions[0].records
 
 
 # HTTP

@@ -179,17 +179,25 @@ def test_versions_with_topic_ids_find_the_topic_and_name_unknown_ids(broker: Bro
         assert answer.topics[0].topic_id == topic_id
 
 
-def test_sessions_are_declined_and_unknown_ones_refused(broker: BrokerProcess) -> None:
-    topic = create(broker, "sessions")
+@pytest.mark.parametrize("session_epoch", [0, -1])
+@pytest.mark.parametrize("session_id", [0, -1, 42])
+def test_a_full_request_is_answered_whatever_session_it_names(
+    broker: BrokerProcess, session_id: int, session_epoch: int
+) -> None:
+    topic = create(broker, f"sessions-{session_id}-{session_epoch}")
     with RawConnection(broker) as connection:
         connection.produce(topic, batch())
         wanted = [(topic, 0, 0, -1, MIB)]
-        full = connection.fetch_many(wanted, session_id=0, session_epoch=0)
-        assert (full.error_code, full.session_id, len(full.topics)) == (0, 0, 1)
-        none = connection.fetch_many(wanted, session_id=0, session_epoch=-1)
-        assert (none.error_code, none.session_id, len(none.topics)) == (0, 0, 1)
-        assert connection.fetch_many(wanted, session_id=42, session_epoch=1).error_code == 70
-        assert connection.fetch_many(wanted, session_id=0, session_epoch=3).error_code == 71
+        full = connection.fetch_many(wanted, session_id=session_id, session_epoch=session_epoch)
+        assert (full.error_code, full.session_id) == (0, 0)
+        assert full.topics[0].partitions[0].records
+
+
+@pytest.mark.parametrize("session_id", [0, 42])
+def test_the_next_request_of_a_session_finds_none(broker: BrokerProcess, session_id: int) -> None:
+    with RawConnection(broker) as connection:
+        answer = connection.fetch_many([], session_id=session_id, session_epoch=3)
+        assert (answer.error_code, answer.session_id, answer.topics) == (70, 0, [])
 
 
 def test_read_committed_lists_no_aborted_transactions_and_read_uncommitted_has_none(broker: BrokerProcess) -> None:

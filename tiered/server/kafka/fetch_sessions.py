@@ -3,17 +3,14 @@
 Owns that decision alone. Every answer has session id 0, so clients send full requests.
 """
 
-from tiered.server.kafka.error_mapping import FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, NONE
+from tiered.server.kafka.error_mapping import FETCH_SESSION_ID_NOT_FOUND, NONE
 from tiered.wire.fetch import FetchRequest
 
 NO_SESSION = 0
-FULL, SESSIONLESS = 0, -1
+FULL_EPOCHS = (0, -1)
+"""Of a request that names all its partitions: one that would begin a session, and one that wants none."""
 
 
 def session_error(asked: FetchRequest) -> int:
-    """Only requests for a new session, which is declined, or without one are possible here."""
-    if asked.session_id != NO_SESSION:
-        return FETCH_SESSION_ID_NOT_FOUND
-    if asked.session_epoch not in (FULL, SESSIONLESS):
-        return INVALID_FETCH_SESSION_EPOCH
-    return NONE
+    """NONE for a full request, whatever session id it carries: it would at most end that session."""
+    return NONE if asked.session_epoch in FULL_EPOCHS else FETCH_SESSION_ID_NOT_FOUND
