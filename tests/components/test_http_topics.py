@@ -38,6 +38,8 @@ def test_created_topic_has_the_partitions_and_configs_that_were_asked_for(broker
     configs = {each["name"]: each for each in found.body["configs"]}
     assert (configs["retention.ms"]["value"], configs["retention.ms"]["source"]) == ("86400000", "DYNAMIC_TOPIC")
     assert configs["preallocate"]["value"] == "true"
+    assert [configs[each]["has_effect"] for each in ("preallocate", "retention.ms")] == [False, True]
+    assert configs["cleanup.policy"]["allowed"] == ["delete", "compact"]
     assert configs["segment.bytes"]["is_default"]
     assert configs["segment.bytes"]["documentation"]
     assert "made" in [each["topic"] for each in ask(broker, "GET", "/topics").body["topics"]]

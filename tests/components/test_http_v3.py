@@ -173,6 +173,8 @@ def test_configs_are_set_altered_and_reset(broker: BrokerProcess, base: str, top
     assert ask(broker, "PUT", one, {"value": "5000"}).status == 204
     entry = ask(broker, "GET", one).body
     assert (entry["value"], entry["is_default"], entry["source"]) == ("5000", False, "DYNAMIC_TOPIC_CONFIG")
+    assert entry["has_effect"]
+    assert not ask(broker, "GET", f"{topic}/configs/preallocate").body["has_effect"]
     assert entry["synonyms"][0]["source"] == "DYNAMIC_TOPIC_CONFIG"
     steps = [{"name": "retention.ms", "operation": "DELETE"}, {"name": "segment.ms", "value": "60000"}]
     assert (

@@ -95,7 +95,7 @@ class BrokerSettings(AuthorizationSettings):
         minimum=1, read_only=True,
     )
     request_timeout_ms: int = setting(
-        ConfigType.INT, 30_000, "Accepted for Kafka's sake: every request has a deadline of its own.", minimum=1,
+        ConfigType.INT, 30_000, "How long a record that came over HTTP waits for all replicas in sync.", minimum=1,
     )
     socket_listen_backlog_size: int = setting(
         ConfigType.INT, 128, "Connections that may wait to be accepted.", minimum=1, read_only=True,
@@ -182,7 +182,7 @@ class BrokerSettings(AuthorizationSettings):
         ConfigType.INT, 60_000, "Accepted for Kafka's sake: recovery points follow flushes and rolls.", minimum=1,
     )
     log_flush_scheduler_interval_ms: int = setting(
-        ConfigType.LONG, LONG_MAX, "Accepted for Kafka's sake: logs are looked at several times a second.", minimum=1,
+        ConfigType.LONG, LONG_MAX, "Default of flush.ms where log.flush.interval.ms says nothing.", minimum=1,
     )
     log_retention_check_interval_ms: int = setting(
         ConfigType.LONG, 300_000, "How often both tiers are looked at for retention.", minimum=1, read_only=True,

@@ -44,7 +44,7 @@ class ClusterSettings(ReadReplicaSettings):
     )
     leader_replication_throttled_rate: int = setting(
         ConfigType.LONG, LONG_MAX, "Accepted for Kafka's sake: the rate of the followers is the bound.",
-        minimum=1,
+        minimum=1, has_effect=False,
     )
     num_replica_fetchers: int = setting(
         ConfigType.INT, 1, "Connections to each leader that this broker fetches from.",

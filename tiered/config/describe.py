@@ -32,6 +32,8 @@ class ConfigEntry:
     read_only: bool
     type: ConfigType
     documentation: str
+    has_effect: bool
+    allowed: tuple[str, ...]
     synonyms: tuple[ConfigSynonym, ...]
 
 
@@ -64,6 +66,8 @@ def describe_dynamic_default(broker: BrokerSettings) -> list[ConfigEntry]:
             read_only=entry.read_only,
             type=entry.type,
             documentation=entry.documentation,
+            has_effect=entry.has_effect,
+            allowed=entry.allowed,
             synonyms=tuple(each for each in entry.synonyms if each.source is ConfigSource.DYNAMIC_DEFAULT_BROKER),
         )
         for entry in entries
@@ -109,6 +113,8 @@ def _entry(
         read_only=read_only,
         type=entry.type,
         documentation=entry.documentation,
+        has_effect=entry.has_effect,
+        allowed=entry.allowed,
         synonyms=tuple(
             ConfigSynonym(name=name, value=None if secret else entry.text_of(value), source=where)
             for name, value, where in chain
@@ -126,5 +132,7 @@ def _fact(name: str, value: str | None) -> ConfigEntry:
         read_only=True,
         type=ConfigType.STRING,
         documentation="Fixed when the broker started.",
+        has_effect=True,
+        allowed=(),
         synonyms=(ConfigSynonym(name=name, value=value, source=ConfigSource.STATIC_BROKER),),
     )

@@ -67,6 +67,8 @@ class Setting:
     allowed: tuple[str, ...] = ()
     synonyms: tuple[Synonym, ...] = ()
     read_only: bool = False
+    has_effect: bool = True
+    """False for what is accepted, kept and shown, because Kafka has it, and does nothing here."""
 
     def parse(self, text: str) -> ConfigValue:
         """The value that `text` stands for; raises InvalidConfig with the name, the text and what is allowed."""
@@ -156,6 +158,7 @@ def setting(
     allowed: tuple[str, ...] = (),
     synonyms: Sequence[str | Synonym] = (),
     read_only: bool = False,
+    has_effect: bool = True,
 ) -> Any:
     """A dataclass field that is also an entry of the registry; its name is the field's, with dots for underscores."""
     entry = Setting(
@@ -168,6 +171,7 @@ def setting(
         allowed=allowed,
         synonyms=tuple(Synonym(name=each) if isinstance(each, str) else each for each in synonyms),
         read_only=read_only,
+        has_effect=has_effect,
     )
     return dataclasses.field(default=default, metadata={_METADATA_KEY: entry})
 

@@ -45,15 +45,15 @@ class TopicConfig:
     )
     compression_gzip_level: int = setting(
         ConfigType.INT, -1, "Accepted for Kafka's sake; batches are stored as sent.",
-        minimum=-1, maximum=9, synonyms=["compression.gzip.level"],
+        minimum=-1, maximum=9, synonyms=["compression.gzip.level"], has_effect=False,
     )
     compression_lz4_level: int = setting(
         ConfigType.INT, 9, "Accepted for Kafka's sake; batches are stored as sent.",
-        minimum=1, maximum=17, synonyms=["compression.lz4.level"],
+        minimum=1, maximum=17, synonyms=["compression.lz4.level"], has_effect=False,
     )
     compression_zstd_level: int = setting(
         ConfigType.INT, 3, "Accepted for Kafka's sake; batches are stored as sent.",
-        minimum=-131072, maximum=22, synonyms=["compression.zstd.level"],
+        minimum=-131072, maximum=22, synonyms=["compression.zstd.level"], has_effect=False,
     )
     delete_retention_ms: int = setting(
         ConfigType.LONG, 24 * _HOUR_MS, "How long compaction keeps the mark of a deleted key.",
@@ -61,7 +61,7 @@ class TopicConfig:
     )
     file_delete_delay_ms: int = setting(
         ConfigType.LONG, 60_000, "Accepted for Kafka's sake: a deleted file lives on while somebody reads it.",
-        minimum=0, synonyms=["log.segment.delete.delay.ms"],
+        minimum=0, synonyms=["log.segment.delete.delay.ms"], has_effect=False,
     )
     flush_messages: int = setting(
         ConfigType.LONG, LONG_MAX, "fsync after this many records; 1 means before each acknowledgement.",
@@ -72,14 +72,14 @@ class TopicConfig:
         minimum=0, synonyms=["log.flush.interval.ms", "log.flush.scheduler.interval.ms"],
     )
     follower_replication_throttled_replicas: tuple[str, ...] = setting(
-        ConfigType.LIST, (), "Accepted for Kafka's sake: replicas whose followers are throttled.",
+        ConfigType.LIST, (), "Accepted for Kafka's sake: replicas whose followers are throttled.", has_effect=False,
     )
     index_interval_bytes: int = setting(
         ConfigType.INT, 4096, "A position is indexed at least every so many bytes.",
         minimum=0, synonyms=["log.index.interval.bytes"],
     )
     leader_replication_throttled_replicas: tuple[str, ...] = setting(
-        ConfigType.LIST, (), "Accepted for Kafka's sake: replicas whose leaders are throttled.",
+        ConfigType.LIST, (), "Accepted for Kafka's sake: replicas whose leaders are throttled.", has_effect=False,
     )
     local_retention_bytes: int = setting(
         ConfigType.LONG, AS_RETENTION,
@@ -125,7 +125,7 @@ class TopicConfig:
     )
     preallocate: bool = setting(
         ConfigType.BOOLEAN, False, "Accepted for Kafka's sake: files grow as they are written.",
-        synonyms=["log.preallocate"],
+        synonyms=["log.preallocate"], has_effect=False,
     )
     remote_copy_lag_bytes: int = setting(
         ConfigType.LONG, -1,
@@ -145,6 +145,7 @@ class TopicConfig:
     )
     remote_log_delete_on_disable: bool = setting(
         ConfigType.BOOLEAN, False, "Accepted for Kafka's sake: what was uploaded stays until retention takes it.",
+        has_effect=False,
     )
     remote_storage_enable: bool = setting(
         ConfigType.BOOLEAN, True,
@@ -175,7 +176,7 @@ class TopicConfig:
     segment_jitter_ms: int = setting(
         ConfigType.LONG, 0, "Accepted for Kafka's sake: uploads are bounded, so partitions may roll together.",
         minimum=0,
-        synonyms=["log.roll.jitter.ms", Synonym(name="log.roll.jitter.hours", multiplier=_HOUR_MS)],
+        synonyms=["log.roll.jitter.ms", Synonym(name="log.roll.jitter.hours", multiplier=_HOUR_MS)], has_effect=False,
     )
     segment_ms: int = setting(
         ConfigType.LONG, _WEEK_MS, "A segment with records is closed at this age.",

@@ -59,6 +59,10 @@ _CONFIG = schema.record(
         "read_only": schema.boolean(),
         "is_sensitive": schema.boolean(),
         "documentation": schema.text(),
+        "has_effect": schema.boolean(
+            "False for what is accepted and kept because Kafka has it, and does nothing here."
+        ),
+        "allowed": schema.array(schema.text(), "The only legal words, if there are any."),
         "type": schema.text(),
     },
     is_open=True,
@@ -221,6 +225,8 @@ def config_fields(entry: ConfigEntry) -> dict[str, Any]:
         "read_only": entry.read_only,
         "is_sensitive": entry.is_sensitive,
         "documentation": entry.documentation,
+        "has_effect": entry.has_effect,
+        "allowed": list(entry.allowed),
         "type": entry.type.name,
     }
 

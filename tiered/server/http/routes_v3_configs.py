@@ -58,6 +58,7 @@ _ENTRY: Mapping[str, Schema] = {
     "is_read_only": boolean(),
     "is_sensitive": boolean(),
     "source": text(),
+    "has_effect": boolean("False for what is accepted and kept because Kafka has it, and does nothing here."),
     "synonyms": array(record({"name": text(), "value": nullable(text()), "source": text()})),
 }
 
@@ -138,6 +139,7 @@ def _fields(links: Links, configured: _Configured, entry: ConfigEntry) -> dict[s
             "is_read_only": entry.read_only,
             "is_sensitive": entry.is_sensitive,
             "source": f"{entry.source.name}_CONFIG",
+            "has_effect": entry.has_effect,
             "synonyms": [
                 {"name": each.name, "value": each.value, "source": f"{each.source.name}_CONFIG"}
                 for each in entry.synonyms
