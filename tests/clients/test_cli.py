@@ -129,7 +129,7 @@ def line_of(stream: IO[bytes] | None) -> bytes:
 def test_other_clients_read_the_lines_with_keys_headers_and_nulls(tiered: Tiered, codec: str) -> None:
     topic = f"lines-{codec}"
     sent = tiered.json(
-        "produce", topic, "-p", "0", "-k", r"\t", "--null", "NULL", "-H", "a=1", "-H", "b", "-z", codec,
+        "produce", topic, "-p", "0", "-k", r"\t", "--null", "NULL", "-H", "a=1", "-H", "b=NULL", "-z", codec,
         lines=b"key\tvalue\nno key\n\t\nNULL\tx\ny\tNULL\n\xff\t\xfe\nlast",
     )  # fmt: skip
     done = {"partition": 0, "records": 7, "first_offset": 0, "last_offset": 6}
@@ -281,6 +281,12 @@ def test_the_brokers_reason_is_shown(tiered: Tiered) -> None:
 def test_a_broker_that_is_not_there_is_said_at_once_with_what_to_do(tiered: Tiered, argv: list[str]) -> None:
     said = tiered.failure(*argv, "--bootstrap", "127.0.0.1:1")
     assert "cannot reach 127.0.0.1:1: is the broker running? Start it with `tiered serve`" in said
+
+
+def test_a_name_that_does_not_resolve_is_said_and_another_address_is_taken(tiered: Tiered) -> None:
+    said = tiered.failure("topics", "list", "--bootstrap", "nobody.invalid:9092")
+    assert "cannot reach nobody.invalid:9092: the name nobody.invalid does not resolve" in said
+    tiered.out("topics", "list", "--bootstrap", f"nobody.invalid:9092,{tiered.broker.bootstrap}")
 
 
 def test_an_address_of_something_else_is_recognised(tiered: Tiered) -> None:

@@ -157,9 +157,19 @@ def test_a_reset_shows_its_plan_and_moves_only_when_told(
 
 def test_a_group_that_does_not_exist_yet_is_made_by_a_reset(tiered: Tiered) -> None:
     filled(tiered, "early")
-    tiered.out("groups", "reset", "unborn", "--topic", "early", "--to-offset", "90", "--execute")
+    said = tiered.out("groups", "reset", "unborn", "--topic", "early", "--to-offset", "90", "--execute")
+    assert b"This makes a new group: there is no group unborn" in said
     assert tiered.out("consume", "early", "-g", "unborn") == b"".join(b"0:%d\n" % each for each in range(90, 100))
     assert "there is no group absent" in tiered.failure("groups", "reset", "absent", "--all-topics", "--to-latest")
+
+
+def test_a_reset_asks_whether_another_group_was_meant(tiered: Tiered) -> None:
+    filled(tiered, "meant")
+    committed_by(tiered, "shipping", "meant", {0: 1})
+    asked = "there is no group shiping (did you mean shipping"
+    assert asked in tiered.out("groups", "reset", "shiping", "--topic", "meant", "--to-latest").decode()
+    assert asked in tiered.failure("groups", "reset", "shiping", "--all-topics", "--to-latest")
+    assert "new group" not in tiered.out("groups", "reset", "shipping", "--all-topics", "--to-latest").decode()
 
 
 def test_offsets_are_forgotten_partition_by_partition(tiered: Tiered) -> None:
@@ -306,7 +316,7 @@ def test_an_offset_that_retention_has_deleted_is_said_and_gone_on_from(tiered: T
 
 
 def test_what_is_shown_as_json_is_produced_again_as_it_was(tiered: Tiered) -> None:
-    argv = ("-p", "0", "-k", ":", "-H", "h=1", "-H", "n", "--null", "NULL")
+    argv = ("-p", "0", "-k", ":", "-H", "h=1", "-H", "n=NULL", "--null", "NULL")
     tiered.out("produce", "first", *argv, lines=b"k:v\nNULL:\xff\n\x00:NULL\n")
     shown = tiered.out("consume", "first", "--json")
     tiered.out("produce", "copy", "-p", "0", "--format", "json", lines=shown)

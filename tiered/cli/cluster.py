@@ -14,7 +14,7 @@ from tiered.cli.command_config import command_security
 from tiered.cli.failure import CommandFailed, UsageError
 from tiered.cli.kafka_errors import INVALID_TOPIC_EXCEPTION, NONE, UNKNOWN_TOPIC_OR_PARTITION, is_retriable, reason
 from tiered.cli.names import nearest_names
-from tiered.cli.wrong_port import wanted_login, what_listens
+from tiered.cli.wrong_port import wanted_login, what_listens, without_address
 from tiered.errors import InvalidConfig, RequestTimedOut
 from tiered.peer import EARLIEST, LATEST, READ_UNCOMMITTED, Cluster, ConnectionLost, CorruptAnswer, parse_bootstrap
 from tiered.peer.security import NotLetIn, PeerSecurity
@@ -90,6 +90,8 @@ async def _run(addresses: Sequence[tuple[str, int]], bootstrap: str, act: Act, s
         except (NotLetIn, InvalidConfig) as error:
             raise CommandFailed(str(error)) from error
         except (ConnectionLost, RequestTimedOut, TimeoutError, CorruptAnswer) as error:
+            if (nameless := await without_address(addresses)) is not None:
+                raise CommandFailed(f"cannot reach {bootstrap}: {nameless}; check --bootstrap HOST:PORT") from error
             is_plain = not security.security.protocol.uses_tls
             if is_plain and (wrong := await what_listens(addresses)) is not None:
                 raise CommandFailed(wrong) from error

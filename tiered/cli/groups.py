@@ -28,6 +28,7 @@ from tiered.peer.group_admin import (
     list_groups,
 )
 
+SHOWS_GROUPS = "`tiered groups list` shows those that exist"
 _LISTED_AT_ONCE = 8
 _SHOWN_ID_CHARS = 40
 
@@ -90,15 +91,15 @@ async def existing_group(cluster: Cluster, group_id: str) -> DescribedGroup:
     try:
         return await describe_group(cluster, group_id)
     except GroupNotFound:
-        raise CommandFailed(await _missing_group(cluster, group_id)) from None
+        raise CommandFailed(f"{await missing_group(cluster, group_id)}; {SHOWS_GROUPS}") from None
     except BrokerError as error:
         raise CommandFailed(f"{group_id}: {reason(error.code, error.message)}") from error
 
 
-async def _missing_group(cluster: Cluster, group_id: str) -> str:
+async def missing_group(cluster: Cluster, group_id: str) -> str:
     """In words, that there is no such group, with names that are like it."""
     there = [each.group_id for each in await list_groups(cluster)]
-    return f"there is no group {group_id}{nearest_names(group_id, there)}; `tiered groups list` shows those that exist"
+    return f"there is no group {group_id}{nearest_names(group_id, there)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,7 +276,7 @@ def run_delete(arguments: argparse.Namespace) -> int:
         for group_id in dict.fromkeys(arguments.groups):
             code = await _deleted(cluster, group_id)
             missing_is_fine = arguments.if_exists and code == GROUP_ID_NOT_FOUND
-            told = await _missing_group(cluster, group_id) if code == GROUP_ID_NOT_FOUND else None
+            told = f"{await missing_group(cluster, group_id)}; {SHOWS_GROUPS}" if code == GROUP_ID_NOT_FOUND else None
             message = None if code == NONE or missing_is_fine else reason(code, told)
             outcomes.append((group_id, code == NONE, message))
         if arguments.json:

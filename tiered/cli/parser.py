@@ -257,7 +257,7 @@ def _line_options(parser: argparse.ArgumentParser, what_the_separator_does: str)
     parser.add_argument(
         "-k", "--key-separator", metavar="TEXT", help=rf"{what_the_separator_does}; \t and \n are understood"
     )
-    parser.add_argument("--null", metavar="TEXT", help="what stands for a key or value that is null")
+    parser.add_argument("--null", metavar="TEXT", help="what stands for null in keys, values and headers")
 
 
 def _config_option(parser: argparse.ArgumentParser) -> None:

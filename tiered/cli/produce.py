@@ -30,7 +30,7 @@ ACKS = {"all": ACKS_ALL, "-1": ACKS_ALL, "1": 1}
 def run(arguments: argparse.Namespace) -> int:
     """Sends every line of the file, or of stdin. Raises CommandFailed when a record was not acknowledged."""
     line_format = line_format_of(arguments.key_separator, arguments.null)
-    headers = tuple(header_of(text) for text in arguments.header)
+    headers = tuple(header_of(text, arguments.null) for text in arguments.header)
     read = _record_of_json(headers) if arguments.format == "json" else _record_of_text(line_format, headers)
     with _input(arguments.file) as fd:
 

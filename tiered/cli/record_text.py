@@ -29,12 +29,12 @@ def separator_bytes(text: str, option: str) -> bytes:
     return out.encode("utf-8", "surrogateescape")
 
 
-def header_of(text: str) -> tuple[str, bytes | None]:
-    """The header that `NAME=VALUE` means; `NAME` alone has no value (null)."""
+def header_of(text: str, null: str | None = None) -> tuple[str, bytes | None]:
+    """The header that `NAME=VALUE` means; a value that is the text `null` is none."""
     name, equals, value = text.partition("=")
-    if not name:
+    if not name or not equals:
         raise UsageError(f"--header {text!r} is not allowed: it must be NAME=VALUE")
-    return name, value.encode("utf-8", "surrogateescape") if equals else None
+    return name, None if value == null else value.encode("utf-8", "surrogateescape")
 
 
 def line_format_of(key_separator: str | None, null: str | None) -> "LineFormat":

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tiered.cli.cluster import Cluster, existing_topic, run_with_cluster
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
-from tiered.cli.groups import Bounds, bounds_of
+from tiered.cli.groups import SHOWS_GROUPS, Bounds, bounds_of, missing_group
 from tiered.cli.kafka_errors import NONE, reason
 from tiered.cli.output import Column, counted, print_json, print_table, say
 from tiered.cli.times import moment_ms
@@ -19,7 +19,6 @@ from tiered.errors import GroupNotFound
 from tiered.peer import BrokerError
 from tiered.peer.group_admin import (
     CommittedOffset,
-    DescribedGroup,
     TopicPartition,
     committed_offsets,
     delete_offsets,
@@ -70,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(f"--to-datetime {arguments.to_datetime} is not allowed: write it as 2026-01-31T23:59:59Z")
 
     async def act(cluster: Cluster) -> int:
-        await _require_empty(cluster, arguments.group, must_exist=wanted is None)
+        missing = await _missing_or_empty(cluster, arguments.group, must_exist=wanted is None)
         committed = await committed_offsets(cluster, arguments.group)
         partitions = sorted(committed) if wanted is None else await _partitions(cluster, wanted)
         if not partitions:
@@ -94,25 +93,26 @@ def run(arguments: argparse.Namespace) -> int:
         ]
         _require_starts(arguments, moves)
         codes = await _execute(cluster, arguments.group, moves) if arguments.execute else {}
-        return _tell(arguments, moves, codes)
+        return _tell(arguments, moves, codes, missing)
 
     return run_with_cluster(arguments, act)
 
 
-async def _require_empty(cluster: Cluster, group_id: str, *, must_exist: bool) -> DescribedGroup | None:
-    """The group, where it exists. Raises CommandFailed when it has members."""
+async def _missing_or_empty(cluster: Cluster, group_id: str, *, must_exist: bool) -> str | None:
+    """In words, that there is no such group, or None where it has no members. Raises CommandFailed when it has."""
     try:
         group = await describe_group(cluster, group_id)
     except GroupNotFound:
+        told = await missing_group(cluster, group_id)
         if must_exist:
-            raise CommandFailed(f"there is no group {group_id}; name a topic with --topic to make it") from None
-        return None
+            raise CommandFailed(f"{told}; {SHOWS_GROUPS}, and a reset with --topic makes one") from None
+        return told
     if group.members:
         raise CommandFailed(
             f"group {group_id} has {counted(len(group.members), 'member')}, who would overwrite it: stop them first "
             f"(`tiered groups describe {group_id}` shows them; one that died leaves when its session ends)"
         )
-    return group
+    return None
 
 
 async def _partitions(cluster: Cluster, wanted: Sequence[Wanted]) -> list[TopicPartition]:
@@ -192,7 +192,9 @@ async def _execute(cluster: Cluster, group_id: str, moves: Sequence[Move]) -> di
     return codes
 
 
-def _tell(arguments: argparse.Namespace, moves: Sequence[Move], codes: Mapping[TopicPartition, int]) -> int:
+def _tell(
+    arguments: argparse.Namespace, moves: Sequence[Move], codes: Mapping[TopicPartition, int], missing: str | None
+) -> int:
     failures = {each: reason(code, None) for each, code in codes.items() if code != NONE}
     if arguments.json:
         offsets = [
@@ -212,6 +214,9 @@ def _tell(arguments: argparse.Namespace, moves: Sequence[Move], codes: Mapping[T
             *(Column(each, numeric=True) for each in ("PARTITION", "BEFORE", "AFTER", "CHANGE")),
         )
         print_table(columns, [_row(each) for each in moves])
+        if missing is not None and not arguments.delete:
+            # Kafka's tool makes it too: whoever mistyped the name should hear of it.
+            say(f"\nThis makes a new group: {missing}.")
         done = counted(len(moves) - len(failures), "offset")
         verb = "forgotten" if arguments.delete else "moved"
         say(f"\n{done} {verb}" if arguments.execute else "\nNothing was changed: this is the plan. --execute does it.")

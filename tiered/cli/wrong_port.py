@@ -4,6 +4,7 @@ Owns two questions to each address. Called only after a failure, so it may take 
 """
 
 import asyncio
+import socket
 from collections.abc import Sequence
 
 from tiered.errors import TieredError
@@ -32,6 +33,19 @@ async def what_listens(addresses: Sequence[tuple[str, int]]) -> str | None:
                 f"{host}:{port} is no Kafka address: HTTP is spoken at it; name the port of --kafka, which `tiered "
                 "serve` prints as kafka=... (9092 by default)"
             )
+    return None
+
+
+async def without_address(addresses: Sequence[tuple[str, int]]) -> str | None:
+    """In words, which host's name has no address here; None where each has one, or where that takes long to find."""
+    for host, port in addresses:
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except TimeoutError:
+            continue
+        except (OSError, UnicodeError):
+            return f"the name {host} does not resolve to an address on this machine"
     return None
 
 

@@ -58,6 +58,9 @@ def parse_bootstrap(servers: str) -> list[tuple[str, int]]:
     """`host:port,host` as (host, port) pairs; the port is 9092 where none is given. Raises InvalidConfig."""
     found = []
     for each in filter(None, (part.strip() for part in servers.split(","))):
+        if "://" in each:
+            address = each.partition("://")[2].partition("/")[0] or "host:port"
+            raise InvalidConfig(f"{each!r} is a URL, and brokers have none; write {address}")
         host, colon, port = each.rpartition(":")
         if not colon or each.endswith("]"):
             host, port = each, "9092"

@@ -69,10 +69,15 @@ def test_an_empty_separator_is_refused() -> None:
         separator_bytes("", "-k")
 
 
-def test_a_header_without_a_value_is_null_and_one_with_nothing_after_the_sign_is_empty() -> None:
-    assert [header_of(text) for text in ("a=b=c", "a", "a=")] == [("a", b"b=c"), ("a", None), ("a", b"")]
-    with pytest.raises(UsageError, match="NAME=VALUE"):
-        header_of("=x")
+def test_a_header_has_a_name_and_a_value_that_may_be_empty_or_stand_for_null() -> None:
+    assert [header_of(text) for text in ("a=b=c", "a=", "a=~")] == [("a", b"b=c"), ("a", b""), ("a", b"~")]
+    assert header_of("a=~", "~") == ("a", None)
+
+
+@pytest.mark.parametrize("text", ["bad", "=x", ""])
+def test_a_header_without_a_name_or_a_sign_is_a_usage_error(text: str) -> None:
+    with pytest.raises(UsageError, match="it must be NAME=VALUE"):
+        header_of(text, "~")
 
 
 def test_json_carries_text_as_text_and_other_bytes_in_base64() -> None:
