@@ -14,6 +14,7 @@ from tests.broker_process import BrokerProcess
 from tests.clients.http_api import ask
 from tests.clients.raw import RawConnection
 from tests.components.batches import FIRST_MS, batch
+from tests.components.test_wire_offsets import commit as commit_raw
 from tests.components.tiers import create, eventually
 
 if TYPE_CHECKING:
@@ -101,6 +102,20 @@ def test_group_shows_its_offsets_and_what_it_lacks(broker: BrokerProcess) -> Non
     assert found["offsets"][0]["high_watermark"] == 10
     assert found["offsets"][0]["committed_at_ms"] > FIRST_MS
     assert found["members"] == []
+
+
+def test_offset_below_zero_is_shown_and_counts_for_no_lag(broker: BrokerProcess) -> None:
+    create(broker, "rewound", 2)
+    produce(broker, "rewound", 10)
+    with RawConnection(broker) as connection:
+        commit_raw(connection, "rewinder", {"rewound": {0: 4, 1: -2}})
+    found = ask(broker, "GET", "/groups/rewinder").body
+    assert [(each["committed_offset"], each["lag"]) for each in found["offsets"]] == [(4, 6), (-2, None)]
+
+    def listed() -> list[int]:
+        return [each["lag"] for each in ask(broker, "GET", "/groups").body["groups"] if each["group_id"] == "rewinder"]
+
+    eventually(lambda: listed() == [6], "the list counts what lags alone")
 
 
 def test_member_is_shown_with_its_partitions(sampling: BrokerProcess) -> None:

@@ -3,7 +3,8 @@
 Owns the values and their bytes (`checkpoint_bytes`, golden file `group_checkpoint.v1.json`). SQL is the authority
 while it answers; this follows it some seconds later, and only a restore reads it.
 
-Migration: a reader refuses formats that it does not know, and skips members that it does not know.
+Migration: a reader refuses formats that it does not know, and skips members that it does not know. Offsets below 0 are
+new in format 1: readers before them call such a checkpoint corrupt.
 """
 
 from dataclasses import asdict, dataclass
@@ -15,6 +16,7 @@ from tiered.formats.json_fields import MAX_EPOCH, MAX_INT, MAX_NUMBER
 
 _FORMAT: Final = "tiered.group-checkpoint/1"
 _MAX_TEXT_CHARS: Final = 64 * 1024
+_MIN_OFFSET: Final = -(2**63)
 MAX_SLOTS: Final = 100_000
 """A restore writes a row for each of them: one number must not keep it forever."""
 GROUP_KINDS: Final = ("classic", "consumer")
@@ -22,7 +24,10 @@ GROUP_KINDS: Final = ("classic", "consumer")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredOffset:
-    """The next offset that a group reads of a partition; `leader_epoch` is -1 while unknown."""
+    """The next offset that a group reads of a partition, or what its client means by one below 0.
+
+    `leader_epoch` is -1 while unknown.
+    """
 
     topic_id: UUID
     partition: int
@@ -101,7 +106,7 @@ def decode_group_checkpoint(data: bytes | bytearray | memoryview) -> GroupCheckp
                     StoredOffset(
                         topic_id=each.uuid("topic_id"),
                         partition=each.integer("partition", maximum=MAX_INT),
-                        offset=each.integer("offset"),
+                        offset=each.integer("offset", minimum=_MIN_OFFSET),
                         leader_epoch=each.integer("leader_epoch", minimum=-1, maximum=MAX_INT),
                         metadata=each.text("metadata", max_chars=_MAX_TEXT_CHARS),
                         committed_at_ms=each.integer("committed_at_ms"),

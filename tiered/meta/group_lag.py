@@ -32,7 +32,7 @@ def count(conn: Connection) -> int:
 
 
 def load_all(conn: Connection, *, limit: int) -> tuple[CommittedOffset, ...]:
-    """Up to `limit` committed offsets, by group."""
+    """Up to `limit` committed offsets, by group; not those below 0, which are no positions."""
     columns, positions = group_offset.c, partition_position.c
     statement = (
         select(
@@ -46,6 +46,7 @@ def load_all(conn: Connection, *, limit: int) -> tuple[CommittedOffset, ...]:
         .outerjoin(
             partition_position, (positions.topic_id == columns.topic_id) & (positions.partition == columns.partition)
         )
+        .where(columns.committed_offset >= 0)
         .order_by(columns.group_id, columns.topic_id, columns.partition)
         .limit(limit)
     )

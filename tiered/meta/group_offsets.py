@@ -45,6 +45,11 @@ class OffsetRow:
     metadata: str
     committed_at_ms: int
 
+    @property
+    def is_position(self) -> bool:
+        """False for -1 and -2, by which some clients mean the end and the beginning: nothing lags behind these."""
+        return self.committed_offset >= 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCommit:

@@ -18,7 +18,7 @@ offsets = st.builds(
     StoredOffset,
     topic_id=st.uuids(),
     partition=st.integers(0, 2**31 - 1),
-    offset=st.integers(0, 2**63 - 1),
+    offset=st.integers(-(2**63), 2**63 - 1),
     leader_epoch=st.integers(-1, 2**31 - 1),
     metadata=st.text(max_size=50),
     committed_at_ms=st.integers(0, 2**53),

@@ -65,7 +65,9 @@ _CHANGES = schema.record(
                 {
                     "topic": schema.text(),
                     "partition": schema.integer(),
-                    "before": schema.nullable(schema.integer("Null when nothing was committed.")),
+                    "before": schema.nullable(
+                        schema.integer("Null when nothing was committed.", minimum=-1 - schema.LONG_MAX)
+                    ),
                     "after": schema.integer(),
                 },
                 is_open=True,
@@ -113,7 +115,12 @@ _OFFSET = schema.record(
     {
         "topic": schema.text(),
         "partition": schema.integer(),
-        "committed_offset": schema.nullable(schema.integer("Null for an assigned partition without one.")),
+        "committed_offset": schema.nullable(
+            schema.integer(
+                "Null for an assigned partition without one; below 0 what the client means by it, which has no lag.",
+                minimum=-1 - schema.LONG_MAX,
+            )
+        ),
         "high_watermark": schema.integer(),
         "log_start_offset": schema.integer(),
         "lag": schema.nullable(schema.integer()),
@@ -289,7 +296,9 @@ class _Offset(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        return None if self.row is None else max(0, self.position.high_watermark - self.row.committed_offset)
+        if self.row is None or not self.row.is_position:
+            return None
+        return max(0, self.position.high_watermark - self.row.committed_offset)
 
 
 async def _offsets(

@@ -122,7 +122,7 @@ async def _lags_of(request: web.Request, broker: Broker, group: GroupDescription
     found = []
     for key, row in stored.items():
         topic = broker.topics.find_id(key.topic_id)
-        if topic is not None and key in positions and may_see_topic(request, topic.name):
+        if topic is not None and key in positions and row.is_position and may_see_topic(request, topic.name):
             found.append(
                 _Lag(
                     topic=topic.name,

@@ -2,9 +2,10 @@
 
 The coordinator decides by the member's generation or epoch who may commit; without a member (generation -1)
 anybody may while the group is empty. Topics are named by id from version 10 on. A partition that does not
-exist, a note longer than `offset.metadata.max.bytes` or an impossible offset fails for itself alone. While SQL
-is away every partition gets COORDINATOR_NOT_AVAILABLE, which clients take as "again". Ignored, as Kafka does:
-`retention_time_ms` of versions 2 to 4 (offsets go by `offsets.retention.minutes`).
+exist or a note longer than `offset.metadata.max.bytes` fails for itself alone. Any offset is stored, as Kafka does:
+some clients commit -1 and -2 to mean the end and the beginning. While SQL is away every partition gets
+COORDINATOR_NOT_AVAILABLE, which clients take as "again". Ignored, as Kafka does: `retention_time_ms` of versions 2
+to 4 (offsets go by `offsets.retention.minutes`).
 
 While SQL stores one commit the connection's next requests are handled: a consumer that commits after each poll
 has all its commits in the next transaction, and its heartbeats do not wait behind a transaction for each of them.
@@ -102,8 +103,6 @@ def _entry(context: Context, topic: Any, asked: Any) -> OffsetEntry:
     metadata = asked.committed_metadata or ""
     if len(metadata.encode()) > context.broker.settings.offset_metadata_max_bytes:
         raise OffsetMetadataTooLarge(f"{found.name}-{asked.partition_index}: shorten the commit's metadata")
-    if asked.committed_offset < 0:
-        raise InvalidRequest(f"{found.name}-{asked.partition_index}: an offset is at least 0")
     return OffsetEntry(
         topic_id=found.topic_id,
         partition=asked.partition_index,
