@@ -5,8 +5,8 @@ Owns no command. Must import next to nothing, for every start pays for it.
 
 import argparse
 import os
-from collections.abc import Callable
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 DEFAULT_HTTP = "http://127.0.0.1:8080"
@@ -16,11 +16,31 @@ _MAX_COUNT = 100_000
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser that takes no abbreviations, for they break when options come, and that names its help."""
+    """An ArgumentParser that names its help, lets options stand between words, and takes no abbreviations.
+
+    Those break when options come.
+    """
 
     def __init__(self, **settings: object) -> None:
         settings.setdefault("allow_abbrev", False)
         super().__init__(**settings)  # type: ignore[arg-type]
+        self._takes_turns = False
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """Options and words in any order: argparse takes the TOPIC of `TOPIC -k : FILE` for all the words there are.
+
+        Words after `--` stand together, for argparse's way of taking turns loses the `--`.
+        """
+        takes_several = any(each.nargs in {"?", "*", "+"} for each in self._get_positional_actions())
+        if self._takes_turns or not takes_several or "--" in (args or ()):
+            return super().parse_known_args(args, namespace)
+        self._takes_turns = True  # argparse comes back here, for the options and then for the words.
+        try:
+            return super().parse_known_intermixed_args(args, namespace)
+        finally:
+            self._takes_turns = False
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}; see `{self.prog} --help`\n")

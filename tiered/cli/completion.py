@@ -49,7 +49,7 @@ class State:
     commands: tuple[tuple[str, str], ...]
     options: tuple[OptionWords, ...]
     words: tuple[str, ...]
-    """What a bare word may be, the first of them alone: every command of ours names one kind of thing."""
+    """What a bare word may be, whichever of them it is: few commands of ours name more than one kind of thing."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -80,7 +80,7 @@ def states_of(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> It
                 )
             )
         else:
-            words = words or _values(action)
+            words = tuple(dict.fromkeys((*words, *_values(action))))
     yield State(
         path=path,
         commands=tuple((name, helps.get(name, "")) for name in commands),
@@ -267,7 +267,7 @@ def _fish_option(option: OptionWords) -> str:
 
 def _fish_values(values: tuple[str, ...]) -> str:
     if FILES in values:
-        return "-F"
+        return "-F -a '(__tiered_ask topics)'" if TOPICS in values else "-F"
     if FOLDERS in values:
         return "-f -a '(__fish_complete_directories)'"
     if TOPICS in values:

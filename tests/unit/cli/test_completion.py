@@ -70,6 +70,7 @@ def test_an_options_value_is_known_from_its_choices_or_its_kind(
 def test_a_bare_word_is_what_the_command_is_about() -> None:
     words = {each.path: each.words for each in states_of(build_parser())}
     assert words["consume",] == (TOPICS,)
+    assert words["produce",] == (TOPICS, FILES)
     assert words["groups", "describe"] == (GROUPS,)
     assert words["snapshot", "delete"] == (SNAPSHOTS,)
     assert words["explain-retention",] == (TOPICS,)
@@ -93,6 +94,7 @@ def test_a_bare_word_is_what_the_command_is_about() -> None:
         (["tiered", "serve", "--data", "fold"], ["folder with space"]),
         (["tiered", "serve", "--config", "fi"], ["file.toml"]),
         (["tiered", "serve", "--broker-id", ""], []),
+        (["tiered", "produce", "x", "-k", ":", "fi"], ["file.toml"]),
         (["tiered", "groups", "reset", "g", "--to-e"], ["--to-earliest"]),
     ],
 )

@@ -107,6 +107,38 @@ def test_offsets_are_understood(text: str, start: Start) -> None:
     assert start_of(text) == start
 
 
+@pytest.mark.parametrize(
+    ("argv", "name", "value"),
+    [
+        (["produce", "t", "-k", ":", "file"], "file", "file"),
+        (["produce", "-k", ":", "t", "-p", "1", "file", "--json"], "file", "file"),
+        (["produce", "t", "-k", ":"], "file", None),
+        (["produce", "-k", ":", "--", "t", "-file"], "file", "-file"),
+        (["topics", "create", "a", "-p", "3", "b", "c"], "topics", ["a", "b", "c"]),
+        (["topics", "describe", "a", "--json", "b"], "topics", ["a", "b"]),
+        (["topics", "delete", "a", "--if-exists", "b"], "topics", ["a", "b"]),
+        (["topics", "reassign", "a", "--to", "1,2", "b:0"], "topics", ["a", "b:0"]),
+        (["topics", "elect", "a", "--json", "b"], "topics", ["a", "b"]),
+        (["groups", "describe", "a", "--json", "b"], "groups", ["a", "b"]),
+        (["groups", "delete", "a", "--if-exists", "b"], "groups", ["a", "b"]),
+        (["brokers", "describe", "1", "--json", "2"], "brokers", [1, 2]),
+        (["brokers", "describe", "--json"], "brokers", []),
+        (["brokers", "drain", "1", "--to", "3", "2"], "brokers", [1, 2]),
+        (["snapshot", "list", "--json", "t"], "topic", "t"),
+        (["snapshot", "delete", "a", "--json", "b"], "names", ["a", "b"]),
+        (["quotas", "set", "a=1", "--user", "x", "b=2"], "user", "x"),
+        (["quotas", "remove", "a", "--user", "x", "b"], "quotas", ["a", "b"]),
+    ],
+)
+def test_options_stand_anywhere_among_the_words(argv: list[str], name: str, value: object) -> None:
+    assert getattr(build_parser().parse_args(argv), name) == value
+
+
+def test_options_that_nobody_knows_are_refused_among_the_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["produce", "t", "--nope", "file"]) == 2
+    assert "tiered produce: unrecognized arguments: --nope" in capsys.readouterr().err
+
+
 def test_a_negative_offset_is_no_option() -> None:
     assert build_parser().parse_args(["consume", "t", "-o", "-10"]).offset == "-10"
 
