@@ -53,7 +53,7 @@ def open_catalog(url: str, warehouse: str, *, name: str = "tiered") -> "Catalog"
         from pyiceberg.catalog.sql import SqlCatalog
     except ImportError as error:
         raise InvalidConfig(
-            f"{error}: run `pip install 'tiered[export]'` on the driver and on every executor"
+            f"{error}: run `pip install 'pyiceberg[sql-sqlite,pyiceberg-core]'` on the driver and on every executor"
         ) from error
     scheme, separator, rest = url.partition("://")
     if not separator or scheme.partition("+")[0] not in ("sqlite", "postgresql"):

@@ -205,7 +205,7 @@ def test_missing_moto_is_said_with_what_to_install() -> None:
         "try:\n    cluster(s3='moto').start()\nexcept ImportError as error: print(error)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install 'tiered[testing]'" in run.stdout
+    assert "pip install 'moto[s3,server]'" in run.stdout
 
 
 def test_the_errors_of_a_cluster_that_does_not_run_say_so() -> None:

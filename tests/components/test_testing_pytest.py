@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
 DOCUMENT = ROOT / "docs/testing-with-tiered.md"
 
 ROUND_TRIP = """
@@ -197,6 +198,15 @@ def test_what_is_wrong_is_said(tmp_path: Path, ini: str, tests: str, words: str)
 def examples() -> list[str]:
     """The blocks of the documentation that are tests."""
     return [code for code in re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL) if "def test_" in code]
+
+
+def test_the_example_of_the_readme_passes_and_its_clients_are_gone_before_the_broker(tmp_path: Path) -> None:
+    (code,) = (
+        each for each in re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL) if "def test_" in each
+    )
+    said = run_project(tmp_path, {"test_readme.py": code}, "-s")
+    assert "1 passed" in said
+    assert "rdkafka" not in said, "a client outlived its broker and complained"
 
 
 def test_the_examples_of_the_documentation_pass(tmp_path: Path) -> None:

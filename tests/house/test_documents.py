@@ -14,6 +14,11 @@ DOCUMENTS = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("spark/**/*.md"), *ROOT.glob("localstack/*.md")]
 )
 ADRS = sorted(path for path in (ROOT / "docs/adr").glob("[0-9][0-9][0-9][0-9]-*.md") if path.name != "0000-template.md")
+WORDS = sorted(
+    path
+    for path in [*DOCUMENTS, *ROOT.glob("tiered/**/*.py"), *ROOT.glob("spark/**/*.py"), *ROOT.glob("terraform/**/*.md")]
+    if "pip install" in path.read_text()
+)
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 MAKE = re.compile(r"\bmake\s+(?:-\S+\s+)*([a-z][a-z-]*)")
@@ -55,6 +60,30 @@ def test_documents_name_only_commands_that_exist(document: Path) -> None:
         deeper = subcommands(commands[command])
         if second and deeper:
             assert second in deeper, f"{relative(document)} names `tiered {command} {second}`, which does not exist"
+
+
+def shell_commands(document: Path) -> list[str]:
+    """The lines of its shell blocks, those that go on after a backslash joined."""
+    blocks = re.findall(r"```(?:sh|bash)\n(.*?)```", document.read_text(), re.DOTALL)
+    return [line.strip() for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=relative)
+def test_brokers_of_the_documents_start_beside_one_that_runs_already(document: Path) -> None:
+    for command in shell_commands(document):
+        if command.startswith(("tiered serve", "tiered cluster up")) and "..." not in command:
+            assert re.search(r"--(kafka|listener|kafka-port)\b", command), f"takes port 9092: {command}"
+            assert re.search(r"--http(-port)?\b", command), f"takes port 8080: {command}"
+            taken = r"--(kafka|http) 127\.0\.0\.1:(9092|8080)\b(?!.*--advertise)|-port (9092|8080)\b"
+            assert not re.search(taken, command), f"takes the ports of `make run`: {command}"
+
+
+@pytest.mark.parametrize("path", WORDS, ids=relative)
+def test_nobody_is_sent_to_an_index_that_has_no_tiered(path: Path) -> None:
+    """What is installed is a clone, or wheels in a folder; a text in Python may go on in the next literal."""
+    text = re.sub(r'"\s*\n\s*f?"', "", path.read_text())
+    sent = [line for line in text.splitlines() if re.search(r"pip install [^`\n]*[\s'\"]tiered\b(?![./-])", line)]
+    assert not [line for line in sent if "--find-links" not in line]
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.key)

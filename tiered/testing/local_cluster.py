@@ -49,7 +49,7 @@ def cluster(
     - `listeners`: {name: protocol} beside the plaintext one, such as {"SECURE": "SSL"}; see `bootstrap_at`.
     - `inter_broker_listener`: the one that brokers use among themselves, unless it is the plaintext one.
     - `https`: the HTTP doors speak TLS, with the certificate of `ssl.keystore.location` in `settings`.
-    - `s3="moto"`: objects go to an S3 server in this process, whose faults are `c.s3`. Needs `tiered[testing]`.
+    - `s3="moto"`: objects go to an S3 server in this process, whose faults are `c.s3`. Needs `moto[s3,server]`.
     - `store`, `sql`: the URL of another object store (a local folder is the default) or catalogue (SQLite).
     - `data`: a folder to keep; without it a temporary one is made and removed.
     - `in_process=False`: each broker is a process of its own, and `kill()` is SIGKILL. Several need `sql`.

@@ -90,7 +90,7 @@ def _moto() -> tuple[Any, Any]:
         from werkzeug import serving
     except ImportError as error:
         raise MissingMotoError(
-            f"s3=\"moto\" needs moto's server ({error}): pip install 'tiered[testing]', or leave s3 away to keep "
+            f"s3=\"moto\" needs moto's server ({error}): pip install 'moto[s3,server]', or leave s3 away to keep "
             "objects in a local folder"
         ) from error
     return serving, _atomic(DomainDispatcherApplication(create_backend_app))

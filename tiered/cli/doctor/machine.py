@@ -43,7 +43,7 @@ def program(situation: Situation) -> Iterator[Finding]:
     yield _decoder()
     options = situation.options
     if options.meta_url.startswith("postgresql") and find_spec("psycopg") is None:
-        yield fail("driver", "--meta is PostgreSQL and psycopg is missing", "Run `pip install 'tiered[postgres]'`.")
+        yield fail("driver", "--meta is PostgreSQL and psycopg is missing", "Run `pip install 'psycopg[binary]'`.")
     if options.store_url.startswith("s3:") and find_spec("boto3") is None:
         yield fail("driver", "--store is S3 and boto3 is missing", "Run `pip install boto3`.")
 
