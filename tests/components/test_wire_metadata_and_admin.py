@@ -284,6 +284,16 @@ def test_describe_cluster_and_log_dirs(broker: BrokerProcess) -> None:
         assert result.total_bytes > result.usable_bytes > 0
 
 
+def test_a_broker_without_a_rack_tells_none_in_metadata_describe_cluster_and_its_configs(broker: BrokerProcess) -> None:
+    namespace = messages.request(60, 1)
+    with RawConnection(broker) as connection:
+        answer = connection.ask(
+            60, 1, namespace.DescribeClusterRequest(include_cluster_authorized_operations=False, endpoint_type=1)
+        )
+        assert [each.rack for each in (*ask(connection, []).brokers, *answer.brokers)] == [None, None]
+    assert described(broker, ConfigResource(ResourceType.BROKER, "1"))["broker.rack"].value is None
+
+
 def test_delete_records_moves_the_start_for_good(make_broker) -> None:  # type: ignore[no-untyped-def]
     process = make_broker().start()
     create(process, "shortened")

@@ -27,7 +27,7 @@ def test_without_options_the_defaults_of_the_interface_hold(tmp_path: Path, monk
     assert options.meta_url == f"sqlite:///{tmp_path}/data/meta.db"
     assert options.store_url == f"file://{tmp_path}/data/objects"
     assert (options.broker_id, options.log_format) == (1, "text")
-    assert options.rack
+    assert options.rack is None
     assert options.settings == BrokerSettings()
 
 

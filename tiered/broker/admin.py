@@ -175,7 +175,7 @@ class Admin:
 
     def _placed(self, name: str, count: int, replication_factor: int, *, start: int) -> list[tuple[int, ...]]:
         """New partitions on the brokers that are in service."""
-        live = [(row.broker_id, row.rack) for row in self._broker.image.live()]
+        live = [row.place for row in self._broker.image.live()]
         try:
             return placement.assign(count, replication_factor, live, start=start)
         except InvalidReplicationFactor as error:

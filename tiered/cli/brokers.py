@@ -94,7 +94,7 @@ def run_drain(arguments: argparse.Namespace) -> int:
         try:
             targets = emptied(
                 held,
-                [(each.broker_id, each.rack) for each in known],
+                [each.place for each in known],
                 leaving,
                 closed=described.brokers.keys() - taking,
             )
@@ -126,7 +126,7 @@ def run_balance(arguments: argparse.Namespace) -> int:
         described = await describe_cluster(cluster)
         held = replicas_of(_with_replicas(await all_topics(cluster)))
         live = [each for each in described.brokers.values() if not each.is_fenced]
-        targets = evened_out(held, [(each.broker_id, each.rack) for each in live])
+        targets = evened_out(held, [each.place for each in live])
         return await carry_out(
             arguments,
             cluster,

@@ -164,7 +164,7 @@ async def _spread(
     for each in arguments.to:
         if each not in described.brokers:
             raise CommandFailed(f"there is no broker {each}; `tiered brokers list` shows {sorted(described.brokers)}")
-    places = [(each, described.brokers[each].rack) for each in arguments.to]
+    places = [described.brokers[each].place for each in arguments.to]
     targets: dict[TopicPartition, Replicas] = {}
     for topic in topics:
         keys = _chosen([topic], [each for each in wanted if each.topic == topic.name])

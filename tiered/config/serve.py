@@ -90,7 +90,7 @@ OPTIONS = (
         key="store", metavar="URL", help="the object store: file:///DIR or s3://BUCKET/PREFIX?region=… (DIR/objects)"
     ),
     Option(key="broker_id", metavar="N", help="this broker's number (1)"),
-    Option(key="rack", metavar="NAME", help="replicas are spread over racks (the host's name)"),
+    Option(key="rack", metavar="NAME", help="replicas are spread over racks (brokers without one: over hosts)"),
     Option(
         key="read_only",
         metavar="",
@@ -138,7 +138,7 @@ class ServeOptions:
     meta_url: str
     store_url: str
     broker_id: int = 1
-    rack: str
+    rack: str | None = None
     settings: BrokerSettings
     log_format: str = "text"
     read_only: bool = False
@@ -272,7 +272,7 @@ def load_serve_options(
         meta_url=_url(*told("meta"), schemes=_META_SCHEMES, default=f"sqlite:///{_in_url(data_dir)}/meta.db"),
         store_url=_url(*told("store"), schemes=_STORE_SCHEMES, default=f"file://{_in_url(data_dir)}/objects"),
         broker_id=_broker_id(*told("broker_id")),
-        rack=told("rack")[0] or _host_name(),
+        rack=told("rack")[0] or None,
         settings=BrokerSettings.of(texts),
         log_format=log_format or "text",
         read_only=read_only,
@@ -383,9 +383,3 @@ def _switch(text: str | None, name: str) -> bool:
     if text is not None and text.lower() not in ("true", "false"):
         raise InvalidConfig(f"{name}={text} is not allowed: it must be true or false")
     return text is not None and text.lower() == "true"
-
-
-def _host_name() -> str:
-    import platform  # Costs more than the rest of this module, and an explicit rack spares it.
-
-    return platform.node() or "localhost"

@@ -21,6 +21,7 @@ from tiered.meta.security_tables import broker_listener
 from tiered.meta.tables import broker
 from tiered.rules import elections
 from tiered.rules.number_claim import Claim, Holder
+from tiered.rules.placement import Place, place_of
 from tiered.rules.replica_set import ReplicaSet, Standings
 
 HTTP_DOOR, HTTPS = "http", "HTTPS"
@@ -64,6 +65,10 @@ class BrokerRow:
     def http_is_secure(self) -> bool:
         """Its HTTP door speaks TLS."""
         return any(each.name == HTTP_DOOR and each.protocol == HTTPS for each in self.listeners)
+
+    @property
+    def place(self) -> Place:
+        return place_of(self.broker_id, rack=self.rack, host=self.host)
 
     def address(self, listener: str) -> tuple[str, int] | None:
         """Where it is reached under this name. One that was registered before listeners had names has one address."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tiered.peer.answers import broker_error, the_only
 from tiered.peer.cluster import Cluster
+from tiered.rules.placement import Place, place_of
 
 DESCRIBE_LOG_DIRS, ELECT_LEADERS, INCREMENTAL_ALTER_CONFIGS = 35, 43, 44
 ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS, DESCRIBE_CLUSTER, UNREGISTER_BROKER = 45, 46, 60, 64
@@ -31,6 +32,10 @@ class DescribedBroker:
     port: int
     rack: str | None
     is_fenced: bool
+
+    @property
+    def place(self) -> Place:
+        return place_of(self.broker_id, rack=self.rack, host=self.host)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Where the replicas of new partitions go: spread over racks, then over brokers.
 
 Owns the spread alone. Must never know who is alive or who leads: callers pass the brokers that may be chosen, and
-the first replica of each partition is its preferred leader. Processes of one host share a rack label, so that two
+the first replica of each partition is its preferred leader. Processes of one host share a rack, so that two
 replicas never land on one host while there is another.
 """
 
@@ -18,6 +18,11 @@ class Place(NamedTuple):
 
     broker_id: int
     rack: str | None
+
+
+def place_of(broker_id: int, *, rack: str | None, host: str) -> Place:
+    """Where the broker is: those that were given no rack share one with all that are reached at their host."""
+    return Place(broker_id, rack or host)
 
 
 def assign(
