@@ -10,11 +10,13 @@ import pytest
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
 from tests.components.batches import batch
+from tests.components.test_read_replica_refusals import codes_in, some_request
 from tests.components.test_wire_produce import create
 from tiered.server.kafka.apis import served_apis
 from tiered.wire import messages, produce
 
 API_VERSIONS, METADATA = 18, 3
+UNSUPPORTED_VERSION = 35
 
 
 def test_pipelined_requests_are_answered_in_their_order(broker: BrokerProcess) -> None:
@@ -91,6 +93,30 @@ def test_other_unknown_apis_and_versions_close_the_connection(
     with RawConnection(broker) as connection:
         connection.send(api_key, version, b"\x00" * 20)
         assert connection.is_closed_by_broker()
+
+
+@pytest.mark.parametrize(("api_key", "version"), [(25, 4), (28, 5), (22, 6), (65, 0)])
+def test_what_is_not_served_is_answered_where_the_client_can_read_it(
+    broker: BrokerProcess, api_key: int, version: int
+) -> None:
+    with RawConnection(broker) as connection:
+        body = some_request(api_key, version, random.Random(7))
+        answer = messages.response_decoder(api_key, version)(connection.call(api_key, version, body), 0)
+        assert set(codes_in(answer)) == {UNSUPPORTED_VERSION}
+        assert connection.call(API_VERSIONS, 0, b"")
+
+
+def test_what_is_not_served_is_in_the_log_once_for_each_client_and_key(broker: BrokerProcess) -> None:
+    before = broker.log().count("asks for API key")
+    for name in (b"once", b"twice"):
+        for _ in range(3):
+            with RawConnection(broker) as connection:
+                connection.call(API_VERSIONS, 3, bytes([len(name) + 1]) + name + b"\x041.0\x00")
+                connection.send(79, 0, b"")
+                assert connection.is_closed_by_broker()
+    log = broker.log()
+    assert log.count("asks for API key") - before == 2
+    assert "once 1.0 from 127.0.0.1 asks for API key 79 in version 0, which is not served" in log
 
 
 def test_unknown_tagged_fields_are_skipped(broker: BrokerProcess) -> None:

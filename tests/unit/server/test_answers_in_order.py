@@ -109,6 +109,8 @@ class Echo:
 
     def complain(self, text: str, *arguments: object) -> None: ...
 
+    def complain_once(self, subject: tuple[object, ...], text: str, *arguments: object) -> None: ...
+
 
 class Client:
     def __init__(self, sock: socket.socket, echo: Echo) -> None:

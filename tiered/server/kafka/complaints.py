@@ -11,6 +11,8 @@ log = logging.getLogger(__name__)
 
 LINES_A_PERIOD = 20
 PERIOD_MS = 10_000
+ONCE_MS = 60_000
+MAX_SUBJECTS = 1_000
 
 
 class Complaints:
@@ -21,6 +23,18 @@ class Complaints:
         self._since_ms = clock.monotonic_ms()
         self._written = 0
         self._left_out = 0
+        self._told_ms: dict[tuple[object, ...], float] = {}
+
+    def once(self, subject: tuple[object, ...], text: str, *arguments: object) -> None:
+        """As `add`, unless it was said of the same subject in the last minute."""
+        now_ms = self._clock.monotonic_ms()
+        told_ms = self._told_ms.pop(subject, None)
+        if told_ms is None or now_ms - told_ms >= ONCE_MS:
+            told_ms = now_ms
+            self.add(text, *arguments)
+        self._told_ms[subject] = told_ms
+        if len(self._told_ms) > MAX_SUBJECTS:
+            del self._told_ms[next(iter(self._told_ms))]
 
     def add(self, text: str, *arguments: object) -> None:
         """Logs a warning, or counts it when there were many."""

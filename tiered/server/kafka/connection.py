@@ -271,6 +271,13 @@ class Connection(ReceiveBuffer):
         else:
             self._requests.take(answer)
 
+    def complain_once(self, subject: object, text: str, *arguments: object) -> None:
+        """Logs what this client asked for, once a minute for the subject, however often it connects; `text` begins
+        with the client."""
+        who = (self.host, self.client_software)
+        named = f"{self.client_software or 'a client'} from {self.host}"
+        self._handler.complain_once((*who, subject), text, named, *arguments)
+
     def resume(self) -> None:
         """Handles what has waited behind requests in progress; it had no chance to go on."""
         self.partial_since_ms = None

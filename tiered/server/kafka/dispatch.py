@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from tiered.broker.broker import Broker
-from tiered.errors import MalformedRequest, Throttled, UnsupportedVersion
-from tiered.server.kafka import audited, throttling
+from tiered.errors import MalformedRequest, Throttled
+from tiered.server.kafka import audited, throttling, unserved
 from tiered.server.kafka.connection import Connection
 from tiered.server.kafka.frame_handler import Handled, Overlapping
 from tiered.server.kafka.outbox import Parts
@@ -97,21 +97,20 @@ class Dispatch:
     def handle(self, connection: Connection, buffer: memoryview, position: int, end: int) -> Handled:
         """The answer to one frame's request; see `connection.FrameHandler`.
 
-        Raises MalformedRequest and UnsupportedVersion for what ends the connection.
+        Raises MalformedRequest for what ends the connection.
         """
         header = frames.read_request_header(buffer, position, end)
         api = self.apis.get(header.api_key)
         version = header.api_version
-        if api is None:
-            raise UnsupportedVersion(f"API key {header.api_key} is not served; see ApiVersions")
         context = Context(self._broker, connection, version, header.client_id)
-        if not max(api.min_version, api.refuse_below) <= version <= api.max_version:
-            if api.key == API_VERSIONS_KEY:
+        if api is None or not max(api.min_version, api.refuse_below) <= version <= api.max_version:
+            if api is not None and api.key == API_VERSIONS_KEY:
                 # The one API that answers a version it does not know: in version 0, with error 35 (KIP-511).
                 return self._answer(api, context._replace(api_version=0), header.correlation_id, None)
-            raise UnsupportedVersion(
-                f"{api.name} version {version} is not served; {api.min_version} to {api.max_version} are"
-            )
+            refused = unserved.refuse(connection, header.api_key, version)
+            if refused is None:
+                return None
+            api = Api(header.api_key, refused.name, version, version, refused.handle)
         connection.client_id = header.client_id and header.client_id[:MAX_CLIENT_ID]
         if self._broker.client_quotas.limits_requests:
             return self._handle_timed(api, context, buffer, header, end)

@@ -101,3 +101,6 @@ class FrameHandler(Protocol):
 
     def complain(self, text: str, *arguments: object) -> None:
         """Logs why a connection ended, unless the log is full of such lines."""
+
+    def complain_once(self, subject: tuple[object, ...], text: str, *arguments: object) -> None:
+        """As `complain`, but of the same subject once a minute."""

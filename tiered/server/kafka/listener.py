@@ -246,6 +246,9 @@ class KafkaListener:
     def complain(self, text: str, *arguments: object) -> None:
         self._complaints.add(text, *arguments)
 
+    def complain_once(self, subject: tuple[object, ...], text: str, *arguments: object) -> None:
+        self._complaints.once(subject, text, *arguments)
+
     # Accepting
 
     def _accept(self, bound: _Bound) -> None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tiered.broker.read_only.replica import ReadReplica
-from tiered.errors import MalformedRequest, Throttled, UnsupportedVersion
+from tiered.errors import MalformedRequest, Throttled
+from tiered.server.kafka import unserved
 from tiered.server.kafka.connection import Connection
 from tiered.server.kafka.dispatch import (
     API_VERSIONS_KEY,
@@ -71,21 +72,19 @@ class ReadDispatch:
         self._large_bytes = 0
 
     def handle(self, connection: Connection, buffer: memoryview, position: int, end: int) -> Answer:
-        """The answer to one frame's request. Raises MalformedRequest and UnsupportedVersion for what ends the
-        connection."""
+        """The answer to one frame's request. Raises MalformedRequest for what ends the connection."""
         header = frames.read_request_header(buffer, position, end)
         api = self._apis.get(header.api_key)
         version = header.api_version
-        if api is None:
-            raise UnsupportedVersion(f"API key {header.api_key} is not served by a read replica; see ApiVersions")
         context = ReadContext(self._replica, connection, version)
-        if not max(api.of.min_version, api.of.refuse_below) <= version <= api.of.max_version:
-            if api.of.key == API_VERSIONS_KEY:
+        if api is None or not max(api.of.min_version, api.of.refuse_below) <= version <= api.of.max_version:
+            if api is not None and api.of.key == API_VERSIONS_KEY:
                 # The one API that answers a version it does not know: in version 0, with error 35 (KIP-511).
                 return self._answer(api, context._replace(api_version=0), header.correlation_id, None)
-            raise UnsupportedVersion(
-                f"{api.of.name} version {version} is not served; {api.of.min_version} to {api.of.max_version} are"
-            )
+            refused = unserved.refuse(connection, header.api_key, version)
+            if refused is None:
+                return None
+            api = ReadApi(of=Api(header.api_key, refused.name, version, version), handle=refused.handle)
         connection.client_id = header.client_id and header.client_id[:MAX_CLIENT_ID]
         if api.raw is not None:
             return api.raw(RawRead(context, buffer, header.body_position, end, header.correlation_id))
