@@ -71,6 +71,16 @@ def eventually(what: Callable[[], bool], why: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
+def test_each_leader_deletes_the_records_of_its_partitions(tiered: Command) -> None:
+    tiered("topics", "create", "emptied", "-p", "3", "--replication-factor", "2")
+    tiered.fill("emptied")
+    ends = {each["partition"]: each["high_watermark"] for each in tiered.partitions("emptied")}
+    assert len({each["leader"] for each in tiered.partitions("emptied")}) == 3
+    done = tiered("topics", "delete-records", "emptied", "--before", "end", "--execute")
+    assert done.endswith(f"\n{LINES} offsets of emptied deleted\n")
+    assert {each["partition"]: each["log_start_offset"] for each in tiered.partitions("emptied")} == ends
+
+
 def test_brokers_are_listed_with_what_they_carry(tiered: Command) -> None:
     tiered("topics", "create", "listed", "-p", "3", "--replication-factor", "3")
     found = tiered.json("brokers", "list")

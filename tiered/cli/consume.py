@@ -16,7 +16,7 @@ from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.fetcher import Fetcher
 from tiered.cli.kafka_errors import NONE, OFFSET_OUT_OF_RANGE, reason
 from tiered.cli.record_text import LineFormat, Template, json_line_of, line_format_of
-from tiered.cli.times import moment_ms
+from tiered.cli.times import point_ms
 from tiered.errors import CorruptBatch
 from tiered.formats.record_batch import BatchHeader, Record, records, verify_crc, whole_batches
 from tiered.peer import READ_COMMITTED, READ_UNCOMMITTED
@@ -53,10 +53,7 @@ def start_of(text: str) -> Start:
 
 
 def _time_ms(text: str) -> int:
-    time = text[1:]
-    if time.isascii() and time.isdigit() and len(time) < 16:
-        return int(time)
-    if (found := moment_ms(time)) is None:
+    if (found := point_ms(text[1:])) is None:
         raise UsageError(
             f"--offset {text} is not allowed: a time is milliseconds since 1970, or such as @2026-01-31T23:59:59Z"
         )

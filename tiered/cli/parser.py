@@ -78,7 +78,7 @@ def _add_serve(commands: "Commands[Parser]") -> None:
 
 
 def _add_topics(commands: "Commands[Parser]") -> None:
-    topics = command(commands, "topics", None, "create, list, describe, alter, move and delete topics")
+    topics = command(commands, "topics", None, "create, list, describe, alter, move and delete topics, and empty them")
     actions: Commands[Parser] = topics.add_subparsers(metavar="ACTION", title="actions")
 
     create = command(actions, "create", _topics_create, "create topics")
@@ -111,7 +111,24 @@ def _add_topics(commands: "Commands[Parser]") -> None:
     delete.add_argument("topics", metavar="TOPIC", nargs="+")
     delete.add_argument("--if-exists", action="store_true", help="a topic that does not exist is no failure")
 
-    for parser in (create, listing, describe, alter, delete):
+    records = command(
+        actions,
+        "delete-records",
+        _topics_delete_records,
+        "delete the oldest records of a topic, hot and cold",
+        "It shows what would go, and deletes it with --execute. Nothing brings it back.",
+    )
+    records.add_argument("topic", metavar="TOPIC[:P,...]", help="a topic, or some of its partitions")
+    records.add_argument(
+        "--before",
+        metavar="WHERE",
+        required=True,
+        help="the first offset that stays; end for none; or @TIME in milliseconds since 1970 or such as "
+        "@2026-01-31T23:59:59Z: up to the first record since then",
+    )
+    records.add_argument("--execute", action="store_true", help="do it; without this the plan is shown")
+
+    for parser in (create, listing, describe, alter, delete, records):
         broker_options(parser)
     add_moves_of_topics(actions)
 
@@ -305,6 +322,12 @@ def _topics_delete(arguments: argparse.Namespace) -> int:
     from tiered.cli import topics
 
     return topics.run_delete(arguments)
+
+
+def _topics_delete_records(arguments: argparse.Namespace) -> int:
+    from tiered.cli import delete_records
+
+    return delete_records.run(arguments)
 
 
 def _segments(arguments: argparse.Namespace) -> int:

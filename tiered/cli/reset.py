@@ -46,15 +46,15 @@ class Move:
 
 
 def wanted_of(texts: Sequence[str]) -> list[Wanted]:
-    """The topics that repeated `--topic TOPIC[:P,...]` mean. Raises UsageError."""
+    """The topics that repeated `TOPIC[:P,...]` mean. Raises UsageError."""
     found: dict[str, Wanted] = {}
     for text in texts:
         topic, colon, rest = text.partition(":")
         numbers = rest.split(",") if colon else []
         if not topic or not all(each.isascii() and each.isdigit() and len(each) < 10 for each in numbers):
-            raise UsageError(f"--topic {text} is not allowed: it must be TOPIC, or TOPIC:0,1 for some partitions")
+            raise UsageError(f"{text!r} is not allowed: it must be TOPIC, or TOPIC:0,1 for some partitions")
         if topic in found:
-            raise UsageError(f"--topic {topic} is given twice; name its partitions with commas: {topic}:0,1")
+            raise UsageError(f"{topic} is given twice; name its partitions with commas: {topic}:0,1")
         found[topic] = Wanted(topic=topic, partitions=tuple(map(int, numbers)) if colon else None)
     return list(found.values())
 

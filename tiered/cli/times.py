@@ -13,3 +13,10 @@ def moment_ms(text: str) -> int | None:
     except ValueError:
         return None
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def point_ms(text: str) -> int | None:
+    """The same for what follows an `@`: milliseconds since 1970 as they are, or ISO 8601."""
+    if text.isascii() and text.isdigit() and len(text) < 16:
+        return int(text)
+    return moment_ms(text)

@@ -279,7 +279,7 @@ class Recoverer:
             raise CorruptFile(
                 f"{self._directory} begins at offset {segments[0].base_offset}, but offsets from {self._needed} on are "
                 "neither deleted nor in the object store. Put the missing segment files back; or raise the partition's "
-                "log start offset (DeleteRecords) to accept their loss"
+                "log start offset (`tiered topics delete-records`) to accept their loss"
             )
 
     def _create_first(self) -> SegmentState:

@@ -1,4 +1,4 @@
-"""Requests about topics, as commands and tests send them: create, and change configs.
+"""Requests about topics, as commands and tests send them: create, change configs, delete records.
 
 Owns how each is put. Must never judge an answer: the results go back as they came, one for each topic.
 """
@@ -8,7 +8,7 @@ from typing import Any
 
 from tiered.peer.cluster import Cluster
 
-_CREATE_TOPICS, _INCREMENTAL_ALTER_CONFIGS = 19, 44
+_CREATE_TOPICS, _DELETE_RECORDS, _INCREMENTAL_ALTER_CONFIGS = 19, 21, 44
 _TOPIC_RESOURCE = 2
 _SET, _DELETE = 0, 1
 BROKERS_DEFAULT = -1
@@ -67,3 +67,31 @@ async def alter_configs(cluster: Cluster, topic: str, configs: Mapping[str, str 
     )
     results: Sequence[Any] = answer.responses
     return results
+
+
+async def delete_records(
+    cluster: Cluster, topic: str, before: Mapping[int, int], *, leader_id: int
+) -> Mapping[int, tuple[int, int]]:
+    """The error code and the new log start offset of each partition in `before`, all led by that broker."""
+    answer = await cluster.request(
+        _DELETE_RECORDS,
+        lambda make: make.DeleteRecordsRequest(
+            topics=(
+                make.DeleteRecordsTopic(
+                    name=topic,
+                    partitions=tuple(
+                        make.DeleteRecordsPartition(partition_index=number, offset=offset)
+                        for number, offset in before.items()
+                    ),
+                ),
+            ),
+            timeout=TIMEOUT_MS,
+        ),
+        broker_id=leader_id,
+    )
+    return {
+        each.partition_index: (each.error_code, each.low_watermark)
+        for described in answer.topics
+        if described.name == topic
+        for each in described.partitions
+    }

@@ -84,7 +84,7 @@ def test_a_bare_word_is_what_the_command_is_about() -> None:
     ("line", "expected"),
     [
         (["tiered", "t"], ["topics"]),
-        (["tiered", "topics", "de"], ["describe", "delete"]),
+        (["tiered", "topics", "de"], ["describe", "delete", "delete-records"]),
         (["tiered", "produce", "x", "-z", "z"], ["zstd"]),
         (["tiered", "produce", "x", "--compression", "=", "l"], ["lz4"]),
         (["tiered", "produce", "x", "--compression", "="], ["none", "gzip", "snappy", "lz4", "zstd"]),
@@ -159,7 +159,7 @@ def test_zsh_and_fish_complete_too(script: Callable[[str], Path], tmp_path: Path
     fish = script("fish")
     for line, expected in (
         ("tiered t", ["topics"]),
-        ("tiered topics de", ["delete", "describe"]),
+        ("tiered topics de", ["delete", "delete-records", "describe"]),
         ("tiered produce x -z z", ["zstd"]),
         ("tiered groups reset g --to-e", ["--to-earliest"]),
     ):

@@ -69,7 +69,8 @@ class DiskComparison:
                     FindingKind.STUCK_UPLOAD,
                     partition.log.active_base_offset,
                     f"{plan.overdue_bytes} bytes wait and cannot be uploaded: {plan.waiting}",
-                    "let a replica lead that has the offsets, or give them up with DeleteRecords (docs/reconcile.md)",
+                    "let a replica lead that has the offsets, or give them up with `tiered topics delete-records` "
+                    "(docs/reconcile.md)",
                 )
             ]
         end_offset = self._broker.overdue_end_offset(partition)
