@@ -34,13 +34,28 @@ def test_two_doors_with_one_address_are_told_apart(make_broker: Callable[..., Br
     assert f"and listener PLAINTEXT have one address, 127.0.0.1:{port}: give each a port of its own" in said
 
 
-def test_a_data_folder_that_cannot_be_one_is_said_with_what_is_wrong_with_it(
-    make_broker: Callable[..., BrokerProcess], tmp_path: Path
+@pytest.mark.parametrize("below", ["", "deep/er"])
+def test_a_file_in_the_place_of_the_data_folder_is_named_for_what_it_is(
+    make_broker: Callable[..., BrokerProcess], tmp_path: Path, below: str
 ) -> None:
-    (tmp_path / "data").write_text("a file")
-    said = refusal(make_broker())
-    assert f"the data folder {tmp_path / 'data'} cannot be used" in said
-    assert "choose another --data" in said
+    (tmp_path / "taken").write_text("mine")
+    said = refusal(make_broker("--data", str(tmp_path / "taken" / below)))
+    assert f"cannot be a folder, for {tmp_path / 'taken'} is a file: choose another --data" in said
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "refused_for", [["--kafka", "taken"], ["--meta", "sqlite:///no/such/folder/meta.db"], ["--read-only"]]
+)
+def test_a_refused_start_leaves_no_folder_behind_that_was_not_there(
+    broker: BrokerProcess, make_broker: Callable[..., BrokerProcess], tmp_path: Path, refused_for: list[str]
+) -> None:
+    options = [broker.bootstrap if each == "taken" else each for each in refused_for]
+    if refused_for == ["--read-only"]:
+        options += ["--kafka", broker.bootstrap, "--store", f"file://{tmp_path}/bucket"]
+    (tmp_path / "there").mkdir()
+    refusal(make_broker("--data", str(tmp_path / "there" / "new" / "data"), *options))
+    assert list((tmp_path / "there").iterdir()) == []
 
 
 def test_a_catalogue_that_is_no_database_is_said_without_a_traceback(

@@ -6,6 +6,7 @@ Owns the folder's layout and its lock. Must never read a log.
 import fcntl
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
@@ -14,6 +15,21 @@ from tiered.ids import TopicPartition
 
 OWNER_FILE = "owner.json"
 """Says whose folder this is: `{"version": 1, "cluster_id": text, "broker_id": number}`."""
+
+
+_MADE_BEFORE_SERVING = frozenset(
+    {"lock", "reserve", "log", "cache", "meta.db", "meta.db-journal", "meta.db-shm", "meta.db-wal"}
+)
+"""What stands in the folder until a database knows of this broker."""
+
+
+def require_folder(path: Path) -> None:
+    """Returns when the path is a folder, or may become one. Raises InvalidConfig that names what stands there instead,
+    and OSError."""
+    there = next(each for each in (path, *path.parents) if os.path.lexists(each))
+    if not there.is_dir():
+        what = "a file" if there.is_file() else "no folder"
+        raise InvalidConfig(f"--data {path} cannot be a folder, for {there} is {what}: choose another --data")
 
 
 class DataFolder:
@@ -25,7 +41,10 @@ class DataFolder:
         it cannot be made or written.
         """
         self.root = root
+        self._made = [each for each in (root, *root.parents) if not os.path.lexists(each)]
+        """The folder and those above it that are made now, innermost first."""
         try:
+            require_folder(root)
             # Records were told to this broker, not to every user of the machine. A folder that is there keeps its mode.
             self.log_root.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -44,6 +63,24 @@ class DataFolder:
             ) from error
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+
+    def remove_if_new(self) -> None:
+        """After a start that was refused: leaves no folder behind that was not there before.
+
+        Removes only what a start itself makes, and nothing at all once there is anything else: records, or the note
+        that a database may know this folder by.
+        """
+        if self.root not in self._made:
+            return
+        with suppress(OSError):
+            names = set(os.listdir(self.root))
+            if names - _MADE_BEFORE_SERVING or any(self.log_root.iterdir()):
+                return
+            for name in names - {"log", "cache"}:
+                (self.root / name).unlink(missing_ok=True)
+            # What is not empty stays, and so does what it is in.
+            for folder in (*(self.root / name for name in names & {"log", "cache"}), *self._made):
+                folder.rmdir()
 
     @property
     def log_root(self) -> Path:

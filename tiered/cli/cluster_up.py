@@ -19,6 +19,7 @@ from pathlib import Path
 from types import FrameType
 from urllib.parse import quote
 
+from tiered.broker.data_folder import require_folder
 from tiered.cli.embedded_postgres import EmbeddedPostgres
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.output import say
@@ -40,7 +41,13 @@ class Planned:
 def run(arguments: argparse.Namespace) -> int:
     """Runs the cluster until Ctrl-C or SIGTERM. Raises CommandFailed and UsageError."""
     data = Path(arguments.data).expanduser().absolute()
-    data.mkdir(parents=True, exist_ok=True)
+    if arguments.meta is not None and not arguments.meta.startswith("postgres"):
+        raise UsageError(f"--meta {arguments.meta} is not allowed: several brokers need postgresql://USER@HOST/DB")
+    try:
+        require_folder(data)
+        data.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--data {data} cannot be used: {error.strerror}") from error
     with ExitStack() as stack:
         must_end = stack.enter_context(_asked_to_end())
         meta = arguments.meta
@@ -49,8 +56,6 @@ def run(arguments: argparse.Namespace) -> int:
             stack.callback(postgres.stop)
             postgres.start()
             meta = postgres.url
-        elif not meta.startswith("postgres"):
-            raise UsageError(f"--meta {meta} is not allowed: several brokers need postgresql://USER@HOST/DB")
         planned = planned_brokers(arguments, data, meta)
         brokers = _Brokers(planned, stack)
         brokers.start(must_end)

@@ -127,7 +127,7 @@ async def _serve(server: "Server | ReadOnlyServer", options: ServeOptions, asked
     broker = server.broker if isinstance(server, Server) else None
     async with asyncio.TaskGroup() as tasks:
         # It may wait for its number or its database, or read a large log: nobody must wait for that to stop it.
-        starting, asked = tasks.create_task(server.start(tasks)), tasks.create_task(asked_to_stop.wait())
+        starting, asked = tasks.create_task(_start(server, tasks)), tasks.create_task(asked_to_stop.wait())
         await asyncio.wait((starting, asked), return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():
             log.info("stopping before anybody was served")
@@ -151,6 +151,15 @@ async def _serve(server: "Server | ReadOnlyServer", options: ServeOptions, asked
             stop.cancel()
         log.info("stopping: no new requests; flushing")
         await server.stop()
+
+
+async def _start(server: "Server | ReadOnlyServer", tasks: asyncio.TaskGroup) -> None:
+    try:
+        await server.start(tasks)
+    except (TieredError, OSError):
+        data = server.broker.data if isinstance(server, Server) else server.replica.data
+        await asyncio.to_thread(data.remove_if_new)
+        raise
 
 
 def _server(options: ServeOptions) -> "Server | ReadOnlyServer":

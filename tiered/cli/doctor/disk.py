@@ -45,13 +45,13 @@ def disk(situation: Situation) -> Iterator[Finding]:
     """The data folder's owner, file system, room, and how fast and sure it is."""
     data_dir = situation.options.data_dir
     folder = nearest(data_dir)
+    if not folder.is_dir():
+        yield fail("folder", f"{folder} is no folder", "Name another with --data DIR.")
+        return
     if folder == data_dir:
         yield from _owner(data_dir, situation.options.broker_id)
     else:
         yield ok("folder", f"{data_dir} is not there yet; it will be made in {folder}", exists=False)
-    if not folder.is_dir():
-        yield fail("folder", f"{folder} is no folder", "Name another with --data DIR.")
-        return
     yield from _file_system(folder)
     yield from _room(folder)
     yield from _flushing(folder)
