@@ -12,7 +12,7 @@ from tests.clients import clients
 from tests.clients.raw import RawConnection
 from tests.components.batches import FIRST_MS, batch, patched
 from tiered.formats import record_batch
-from tiered.formats.record_batch import Compression
+from tiered.formats.record_batch import Compression, Record, encode_batch
 from tiered.wire import messages, produce
 
 API_VERSIONS = 18
@@ -215,12 +215,28 @@ def test_bad_batches_get_their_code_and_append_nothing(
         assert connection.fetch(topic, 0).high_watermark == 0
 
 
-def test_record_errors_name_the_batch_from_version_8_on(broker: BrokerProcess) -> None:
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
+def test_records_without_a_key_are_named_to_whoever_writes_to_a_compacted_topic(
+    broker: BrokerProcess, compression: Compression
+) -> None:
+    topic = create(broker, f"keyless-{compression.name}", cleanup_policy="compact")
+    keys = [b"a", None, b"b", None]
+    records = [Record(offset=at, timestamp_ms=FIRST_MS, key=key, value=b"v") for at, key in enumerate(keys)]
+    data = encode_batch(records, compression=compression)
+    with RawConnection(broker) as connection:
+        answer = connection.produce(topic, data, version=8)
+        assert (answer.error_code, [each.batch_index for each in answer.record_errors]) == (87, [1, 3])
+        assert all("key" in (each.message or "") for each in answer.record_errors)
+        assert "2 of 4" in (answer.error_message or "")
+        assert connection.produce(topic, data, version=7).error_code == 87
+        assert connection.fetch(topic, 0).high_watermark == 0
+
+
+def test_a_batch_that_is_refused_as_a_whole_blames_no_record(broker: BrokerProcess) -> None:
     topic = create(broker, "record-errors")
     with RawConnection(broker) as connection:
         answer = connection.produce(topic, patched(batch(), 16, b"\x01"), version=8)
-        assert answer.error_code == 87
-        assert [each.batch_index for each in answer.record_errors] == [0]
+        assert (answer.error_code, list(answer.record_errors)) == (87, [])
 
 
 def test_zstd_needs_produce_version_7(broker: BrokerProcess) -> None:

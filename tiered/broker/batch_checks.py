@@ -3,6 +3,8 @@
 Owns those checks and the names of codecs. Must never look at a value, nor know a partition's state.
 """
 
+from collections.abc import Sequence
+
 from tiered.config import TopicConfig
 from tiered.errors import (
     InvalidRecord,
@@ -18,6 +20,16 @@ from tiered.formats.record_batch import DEFAULT_MAX_DECOMPRESSED_BYTES, BatchHea
 _ZSTD = int(Compression.ZSTD)
 _CODES = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 """What `compression.type` may be, besides `producer`, which keeps the client's codec."""
+MAX_NAMED_RECORDS = 10_000
+"""Of one batch: a compressed one may have millions that are refused."""
+
+
+class RecordsWithoutKey(InvalidRecord):
+    """Records of a batch for a compacted topic have no key: those at these places in it."""
+
+    def __init__(self, message: str, *, places: Sequence[int]) -> None:
+        super().__init__(message)
+        self.places = places
 
 
 def checked_header(buffer: memoryview, position: int, end: int, config: TopicConfig, name: str) -> BatchHeader:
@@ -72,13 +84,20 @@ def check_timestamps(header: BatchHeader, config: TopicConfig, now_ms: int, name
 
 
 def check_keys(buffer: memoryview, position: int, header: BatchHeader, name: str) -> None:
-    """Returns when every record of a batch for a compacted topic has a key. Raises InvalidRecord, CorruptBatch."""
+    """Returns when every record of a batch for a compacted topic has a key. Raises RecordsWithoutKey, CorruptBatch."""
     data = buffer[position : position + header.size_bytes]
-    keyless = [record.offset - header.base_offset for record in batch_filter.keyed_records(data) if record.key is None]
+    keyless: list[int] = []
+    count = 0
+    for index, record in enumerate(batch_filter.keyed_records(data)):
+        if record.key is None:
+            count += 1
+            if count <= MAX_NAMED_RECORDS:
+                keyless.append(index)
     if keyless:
-        raise InvalidRecord(
-            f"{name}: record {keyless[0]} of the batch has no key, and {len(keyless)} of {header.record_count} have "
-            "none. The topic is compacted (cleanup.policy): give every record a key"
+        raise RecordsWithoutKey(
+            f"{name}: record {keyless[0]} of the batch has no key, and {count} of {header.record_count} have "
+            "none. The topic is compacted (cleanup.policy): give every record a key",
+            places=keyless,
         )
 
 

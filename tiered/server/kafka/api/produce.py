@@ -14,11 +14,11 @@ from types import MappingProxyType
 
 from tiered.broker.access import Rights
 from tiered.broker.acknowledge import acknowledged, is_acknowledged, not_in_time
+from tiered.broker.batch_checks import RecordsWithoutKey
 from tiered.broker.partition import Appended, Partition
 from tiered.broker.replication.acknowledgements import Commit
 from tiered.broker.topics import Topic
 from tiered.errors import (
-    Corrupt,
     InvalidRecord,
     InvalidRequiredAcks,
     InvalidTopic,
@@ -279,11 +279,11 @@ def _refusal(request: RawRequest, index: int, error: TieredError) -> PartitionRe
     counters = request.context.broker.counters
     counters.produce_errors += 1
     counters.disk_errors += isinstance(error, LogDirFailed)
-    about_records = isinstance(error, InvalidRecord | Corrupt)
+    keyless = error.places if isinstance(error, RecordsWithoutKey) else ()
     return PartitionResult(
         index,
         error_code(error),
-        record_errors=(RecordError(0, str(error)),) if about_records else (),
+        record_errors=[RecordError(number, "a record of a compacted topic needs a key") for number in keyless],
         error_message=str(error),
     )
 
