@@ -15,6 +15,7 @@ from tests.components.test_wire_metadata_and_admin import admin
 from tests.components.test_wire_metadata_and_admin import ask as ask_metadata
 from tests.components.test_wire_produce import create
 from tiered.wire import messages
+from tiered.wire.consumer_protocol import Subscription, encode_subscription
 
 COMMIT, FETCH, DELETE = 8, 9, 47
 Partitions = Mapping[int, int] | Sequence[tuple[int, int]]
@@ -388,6 +389,27 @@ def test_offset_delete_spares_what_members_of_a_living_group_read(broker: Broker
         consumer.close()
         assert int(delete(connection, group, {read: [0]}).topics[0].partitions[0].error_code) == 0
         assert fetch(connection, group, None) == {}
+
+
+def test_offset_delete_reads_the_topics_of_a_subscription_that_claims_fields_it_has_not(broker: BrokerProcess) -> None:
+    read, unread = create(broker, "short-read"), create(broker, "short-unread")
+    group = group_id()
+    topics_alone = b"\x00\x03" + encode_subscription(Subscription(topics=(read,), version=0))[2:]
+    with RawConnection(broker) as connection, Member(broker, group, protocols={"range": topics_alone}) as member:
+        commit(connection, group, {read: {0: 5}, unread: {0: 6}})
+        rebalance(member)
+        answer = delete(connection, group, {read: [0], unread: [0]})
+        assert [int(topic.partitions[0].error_code) for topic in answer.topics] == [86, 0]
+        assert fetch(connection, group, None) == {(read, 0): 5}
+
+
+def test_offset_delete_leaves_groups_alone_whose_members_subscribe_to_nobody_knows_what(broker: BrokerProcess) -> None:
+    topic, group = create(broker, "unreadable"), group_id()
+    with RawConnection(broker) as connection, Member(broker, group, protocols={"own": b"no subscription"}) as member:
+        commit(connection, group, {topic: {0: 5}})
+        rebalance(member)
+        assert int(delete(connection, group, {topic: [0]}).error_code) == 68
+        assert fetch(connection, group, None) == {(topic, 0): 5}
 
 
 def test_offset_delete_leaves_groups_alone_whose_members_are_no_consumers(broker: BrokerProcess) -> None:

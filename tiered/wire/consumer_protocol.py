@@ -4,6 +4,7 @@ Owns their bytes, versions 0 to 3; of a later version what version 3 has is read
 are: they are decoded to show them, for OffsetDelete, and where a group changes to KIP-848.
 """
 
+import contextlib
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -46,26 +47,31 @@ class Assignment:
 
 
 def decode_subscription(data: bytes) -> Subscription:
-    """Raises MalformedRequest."""
+    """What it says as far as it can be read: some clients claim a version and leave out its last fields.
+
+    Raises MalformedRequest where its topics cannot be read.
+    """
+    topics: list[str] = []
     try:
-        version, position = _version(data)
+        version, position = max(0, min(_int16_at(data, 0)[0], HIGHEST_VERSION)), 2
         count, position = read_count(data, position, False, 2)
         _check_count(count)
-        topics = []
         for _ in range(count):
             topic, position = read_string(data, position, False)
             topics.append(topic)
+    except TRUNCATED as error:
+        raise malformed("a consumer's subscription", error) from error
+    user_data: bytes | None = None
+    owned: Partitions = _NOTHING
+    generation, rack = NO_GENERATION, None
+    with contextlib.suppress(MalformedRequest, *TRUNCATED):
         user_data, position = _nullable_bytes(data, position)
-        owned: Partitions = _NOTHING
-        generation, rack = NO_GENERATION, None
         if version >= 1:
             owned, position = _partitions(data, position)
         if version >= 2:
             generation, position = _int32_at(data, position)[0], position + 4
         if version >= 3:
             rack, position = read_nullable_string(data, position, False)
-    except TRUNCATED as error:
-        raise malformed("a consumer's subscription", error) from error
     return Subscription(
         topics=tuple(topics),
         owned_partitions=owned,

@@ -126,9 +126,9 @@ class ClassicGroup:
             members=tuple(member.describe(protocol_name) for member in self._roster.members.values()),
         )
 
-    def is_subscribed_to(self, topic: str) -> bool:
+    def is_subscribed_to(self, topic: str) -> bool | None:
         topics = wanted_topics(self._roster.members.values())
-        return topics is None or topic in topics
+        return None if topics is None else topic in topics
 
     def check_commit(self, member_id: str, instance_id: str | None, generation: int) -> None:
         if generation < 0 and (self._rebalance.state is GroupState.EMPTY or (not member_id and instance_id is None)):

@@ -36,8 +36,8 @@ class Group(Protocol):
         """Returns when the member may commit offsets now. Raises UnknownMember, IllegalGeneration, FencedInstance,
         RebalanceInProgress or StaleMemberEpoch. `generation` is the member epoch in KIP-848 groups."""
 
-    def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member may be reading `topic`; True where that cannot be told."""
+    def is_subscribed_to(self, topic: str) -> bool | None:
+        """Whether a member may be reading `topic`; None where that cannot be told."""
 
     def close(self) -> None:
         """Ends its timers; whoever waits for an answer gets NotCoordinator and looks for the coordinator again."""

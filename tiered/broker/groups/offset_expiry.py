@@ -100,7 +100,7 @@ class OffsetExpiry:
         if self._has_members(row):
             group = self._broker.groups.find(row.group_id)
             topic = self._broker.topics.find_id(topic_id)
-            return group is not None and topic is not None and not group.is_subscribed_to(topic.name)
+            return group is not None and topic is not None and group.is_subscribed_to(topic.name) is False
         if not row.protocol_type:
             return True
         return row.empty_since_ms is not None and row.empty_since_ms < before_ms

@@ -1,13 +1,14 @@
 """OffsetDelete (key 47), version 0: forgets what a group has committed for some partitions.
 
 Offsets of a topic that a member of the group subscribes to are GROUP_SUBSCRIBED_TO_TOPIC, those of other topics
-go while the group lives. A group with members of another type than consumers is NON_EMPTY_GROUP. A group that
-nobody knows is GROUP_ID_NOT_FOUND, a partition that does not exist UNKNOWN_TOPIC_OR_PARTITION. What was never
-committed is deleted without an error.
+go while the group lives. A group with members of another type than consumers, or whose subscription cannot be read,
+is NON_EMPTY_GROUP. A group that nobody knows is GROUP_ID_NOT_FOUND, a partition that does not exist
+UNKNOWN_TOPIC_OR_PARTITION. What was never committed is deleted without an error.
 """
 
 from typing import Any
 
+from tiered.broker.groups.group import Group
 from tiered.errors import GroupNotEmpty, GroupNotFound, GroupSubscribedToTopic, TieredError, UnknownTopicOrPartition
 from tiered.ids import TopicPartition
 from tiered.rules.acl import Operation
@@ -31,7 +32,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
         wanted: list[TopicPartition] = []
         async for topic in in_turns(request.topics):
             partitions = []
-            is_read = not group.is_empty and group.is_subscribed_to(topic.name)
+            is_read = _is_read(group, topic.name)
             async for asked in in_turns(topic.partitions):
                 code = NONE
                 try:
@@ -55,12 +56,22 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
 
 def _check_unread(context: Context, group_id: str, wanted: list[TopicPartition]) -> None:
     group = context.broker.groups.find(group_id)
-    if group is None or group.is_empty:
+    if group is None:
         return
     for topic_id in {each.topic_id for each in wanted}:
         topic = context.broker.topics.find_id(topic_id)
-        if topic is not None and group.is_subscribed_to(topic.name):
+        if topic is not None and _is_read(group, topic.name):
             raise GroupSubscribedToTopic(f"group {group_id} reads {topic.name}: stop its members first")
+
+
+def _is_read(group: Group, topic: str) -> bool:
+    """Raises GroupNotEmpty where nobody can tell."""
+    if group.is_empty:
+        return False
+    is_read = group.is_subscribed_to(topic)
+    if is_read is None:
+        raise GroupNotEmpty(f"what the members of group {group.group_id[:80]} read is unknown; stop them first")
+    return is_read
 
 
 def _key(context: Context, group_id: str, name: str, partition: int, *, is_read: bool) -> TopicPartition:
