@@ -19,7 +19,7 @@ DECODER := tiered/formats/_decode.c
 KERNEL := $(VENV)/.kernel
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test check fix demo bench soak soak-tests sim mutants interop fuzz terraform localstack localstack-tests kcat chromium screenshots install-check clean distclean
+.PHONY: help run install test check fix demo bench soak soak-tests sim mutants interop fuzz terraform localstack localstack-tests kcat shells chromium screenshots install-check clean distclean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,7 +58,7 @@ sim: install ## a cluster in virtual time under seeded faults; SEEDS=10000, or S
 mutants: install ## plant bugs, one for each rule of replication; the simulation must catch every one
 	@PYTHONPATH=. $(PY) -m tests.simulation.mutants $(SIM_ARGS)
 
-interop: install kcat ## clients from outside the Python registry; fails where they can't be had
+interop: install kcat shells ## clients and tools of Java, Node and Go, zsh and fish; fails where they can't be had
 	@$(PY) tests/steps.py interop $(TEST_ARGS)
 
 fuzz: install ## hostile bytes for long; TIERED_FUZZ_MINUTES=10
@@ -89,6 +89,18 @@ kcat:
 	    } >/dev/null 2>&1 || true; \
 	  fi; }
 	@command -v kcat >/dev/null 2>&1 || echo "kcat is missing: its tests will fail. Install it (Debian, Ubuntu: apt-get install kcat)."
+
+# The same for the shells that command lines are completed in, besides bash.
+HAS_SHELLS := { command -v zsh && command -v fish; } >/dev/null 2>&1
+shells:
+	@$(HAS_SHELLS) || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	    echo "installing zsh and fish with apt-get"; \
+	    { DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends zsh fish || \
+	      { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends zsh fish; }; \
+	    } >/dev/null 2>&1 || true; \
+	  fi; }
+	@$(HAS_SHELLS) || echo "zsh or fish is missing: their test will fail. Install them (Debian, Ubuntu: apt-get install zsh fish)."
 
 # The same for the browser that the console is tested in; Playwright's own download is never used.
 HAS_CHROMIUM := { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null 2>&1

@@ -148,8 +148,8 @@ def test_bash_reads_the_script_for_every_state_without_a_word(script: Callable[[
 
 @pytest.mark.interop
 def test_zsh_and_fish_complete_too(script: Callable[[str], Path], tmp_path: Path) -> None:
-    assert shutil.which("zsh")
-    assert shutil.which("fish")
+    for shell in ("zsh", "fish"):
+        assert shutil.which(shell), f"{shell} is not on PATH: install it (Debian, Ubuntu: apt-get install {shell})"
     loaded = (
         f"autoload -Uz compinit && compinit -u -d {tmp_path}/dump && source {script('zsh')} && print $_comps[tiered]"
     )
