@@ -66,6 +66,46 @@ def test_a_config_is_changed_and_given_back(console: Console, staged: BrokerProc
     assert value() == before
 
 
+def test_configs_that_were_set_come_first_and_those_without_effect_last_and_cannot_be_changed(console: Console) -> None:
+    page = console.go("topics/audit-log/configs")
+    rows = page.get_by_role("table", name="Configs").locator("tbody tr")
+    expect(rows.nth(0)).to_contain_text("local.retention.bytes")
+    expect(rows.nth(1)).to_contain_text("segment.bytes")
+    expect(rows.last).to_contain_text("no effect here")
+    expect(rows.last.get_by_role("button")).to_have_count(0)
+
+
+def test_values_that_can_be_counted_are_chosen(console: Console, staged: BrokerProcess) -> None:
+    stage.create(staged, "chosen", 1, {})
+    page = console.go("topics/chosen/configs?q=cleanup")
+    page.get_by_role("button", name="Change cleanup.policy").click()
+    page.get_by_label("New value").select_option("delete,compact")
+    page.get_by_role("button", name="Change it").click()
+    console.said("cleanup.policy is now delete,compact")
+    expect(page.locator(".subtitle")).to_contain_text("compacted")
+    page = console.go("topics")
+    expect(console.row("chosen")).to_contain_text("compacted")
+    expect(console.row(stage.TIERED)).not_to_contain_text("compacted")
+
+
+def test_a_minimum_that_no_number_of_replicas_reaches_is_told(console: Console, staged: BrokerProcess) -> None:
+    stage.create(staged, "too-safe", 1, {"min.insync.replicas": "2"})
+    page = console.go("topics/too-safe")
+    expect(page.locator(".notice-warn")).to_contain_text("min.insync.replicas is 2, and each partition has 1 replica")
+
+
+def test_a_name_is_broken_where_its_words_end(console: Console, staged: BrokerProcess) -> None:
+    stage.create(staged, "customer-addresses.by-country", 1, {})
+    console.go("topics")
+    pieces = console.row("customer-addresses.by-country").locator("th a").inner_html().split("<wbr>")
+    assert pieces == ["customer-", "addresses.", "by-", "country"]
+
+
+def test_a_topics_name_keeps_its_case_in_an_error(console: Console) -> None:
+    console.page.goto(f"{console.base}/#/topics/{stage.TIERED}/partitions/99")
+    expect(console.page.locator(".notice-bad")).to_contain_text("The broker says: orders has no partition 99")
+
+
 def test_the_tail_shows_new_records_of_one_key_in_full(console: Console, staged: BrokerProcess) -> None:
     page = console.go("topics/sessions/records?key=wanted")
     expect(page.locator(".tail-status")).to_contain_text("Live")

@@ -161,6 +161,9 @@ def test_nothing_is_wider_than_a_phone(browser: Browser, staged: BrokerProcess) 
             console.go(address)
             expect(page.locator("main .panel").first).to_be_visible()
             assert console.overflow_px() <= 0, address
+        tabs = page.get_by_role("navigation", name="Of this topic").locator("ul")
+        console.go(f"topics/{stage.TIERED}")
+        assert tabs.evaluate("list => list.scrollWidth <= list.clientWidth"), "a tab is cut off"
         page.get_by_role("link", name="Topics", exact=True).click()
         page.get_by_role("button", name="Create a topic").click()
         expect(page.get_by_role("dialog")).to_be_visible()
@@ -196,10 +199,21 @@ def test_a_broker_that_is_gone_leaves_its_last_answer_marked_as_old(browser: Bro
             expect(page.locator(".notice-bad").first).to_contain_text("tiered serve")
             expect(page.locator(".freshness")).to_contain_text("Stale")
             expect(page.locator(".top")).to_contain_text("No answer")
+            expect(page.locator(".notice-bad")).to_have_count(1)
+            expect(page.get_by_role("button", name="Create a topic")).to_be_disabled()
+            # What is opened now has no answer of its own, and says nothing a second time.
+            for section in ("Overview", "Brokers"):
+                page.get_by_role("link", name=section, exact=True).click()
+                expect(page.locator("#title")).to_have_text(section)
+                expect(page.get_by_role("region", name="Health").get_by_text("was reachable")).to_have_count(2)
+                expect(page.locator(".state-good, .state-warn")).to_have_count(0)
+                expect(page.locator(".notice-bad")).to_have_count(1)
+            barriers(console, "nobody answers", WCAG)
             broker.start()
             console.come_back()
             expect(page.locator(".freshness")).to_contain_text("Updated")
             expect(page.locator(".notice-bad")).to_have_count(0)
+            expect(page.locator(".state-good").first).to_be_visible()
             assert console.complaints == []
     finally:
         broker.ensure_stopped()

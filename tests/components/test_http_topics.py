@@ -158,3 +158,11 @@ def test_cost_follows_the_bytes_and_the_prices(make_broker: Callable[..., Broker
     assert paid["storage_usd_per_month"] == pytest.approx(paid["cold_bytes"] / 2**30 * 1_000_000)
     assert paid["local_usd_per_month"] == 0
     assert paid["total_usd_per_month"] == paid["storage_usd_per_month"]
+
+
+def test_cost_tells_the_size_on_disk_that_the_topic_tells(broker: BrokerProcess) -> None:
+    """Not that of the last report to SQL, which comes every few seconds."""
+    create(broker, "weighed")
+    fill(broker, "weighed", 9)
+    (weighed,) = (each for each in ask(broker, "GET", "/cost").body["topics"] if each["topic"] == "weighed")
+    assert weighed["local_bytes"] == ask(broker, "GET", "/topics/weighed").body["local_bytes"] > 0

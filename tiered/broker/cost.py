@@ -1,12 +1,16 @@
 """What the topics cost, by the prices that the broker was told: bytes from SQL, prices from the settings.
 
-Owns the arithmetic. An estimate for people: requests that read, traffic and the brokers themselves are not in it, and
-the requests of uploads go by the average size of a topic's objects.
+Owns the arithmetic. What is on this broker's own disk it knows better than its last report to SQL, so that the same
+size is told everywhere; what others hold is as old as their reports. An estimate for people: requests that read,
+traffic and the brokers themselves are not in it, and the requests of uploads go by the average size of a topic's
+objects.
 """
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from tiered.cold.request_counts import upload_requests
 from tiered.meta import topic_cost
@@ -43,7 +47,13 @@ class Cost:
 
 async def cost(broker: "Broker") -> Cost:
     """At most 10,000 topics. Raises MetadataUnavailable."""
-    held = await broker.database.read(lambda conn: topic_cost.load_all(conn, limit=MAX_TOPICS))
+    held = await broker.database.read(
+        lambda conn: topic_cost.load_all(conn, limit=MAX_TOPICS, without_broker=broker.broker_id)
+    )
+    here: Counter[UUID] = Counter()
+    for partition in broker.topics.partitions():
+        here[partition.topic_partition.topic_id] += partition.log.size_bytes
+    held = tuple(replace(each, local_bytes=each.local_bytes + here[each.topic_id]) for each in held)
     settings = broker.settings
     cold = settings.tiered_price_cold_usd_per_gib_month
     local = settings.tiered_price_local_usd_per_gib_month

@@ -25,14 +25,18 @@ class TopicBytes:
 
 
 _QUERY = text(
-    "SELECT topic, topic_id, deleted, cold_objects, cold_bytes, cold_records, retired_objects, retired_bytes,"
-    " local_bytes FROM v_topic_cost ORDER BY topic, topic_id LIMIT :limit"
+    "SELECT v.topic, v.topic_id, v.deleted, v.cold_objects, v.cold_bytes, v.cold_records, v.retired_objects,"
+    " v.retired_bytes, v.local_bytes - COALESCE(l.local_bytes, 0) AS local_bytes FROM v_topic_cost v LEFT JOIN ("
+    "SELECT topic_id, CAST(SUM(size_bytes) AS BIGINT) AS local_bytes FROM local_segment"
+    " WHERE broker_id = :without_broker GROUP BY topic_id) l ON l.topic_id = v.topic_id"
+    " ORDER BY v.topic, v.topic_id LIMIT :limit"
 ).columns(topic_id=Uuid)
 
 
-def load_all(conn: Connection, *, limit: int) -> tuple[TopicBytes, ...]:
-    """Up to `limit` topics by name; deleted ones only while something of them is in the store."""
-    rows = conn.execute(_QUERY, {"limit": limit}).mappings()
+def load_all(conn: Connection, *, limit: int, without_broker: int) -> tuple[TopicBytes, ...]:
+    """Up to `limit` topics by name; deleted ones only while something of them is in the store. The disk of
+    `without_broker` is not counted: that broker asks, and knows it."""
+    rows = conn.execute(_QUERY, {"limit": limit, "without_broker": without_broker}).mappings()
     found = (
         TopicBytes(
             topic=row["topic"],

@@ -11,7 +11,7 @@ from aiohttp import web
 from tiered.broker.admin import DEFAULT, MAX_PARTITIONS_A_TOPIC, NewTopic
 from tiered.broker.broker import Broker
 from tiered.broker.topics import Topic
-from tiered.config import ConfigChange, ConfigEntry, ConfigOperation
+from tiered.config import TOPIC_SETTINGS, ConfigChange, ConfigEntry, ConfigOperation
 from tiered.errors import InvalidRequest
 from tiered.rules.acl import Operation, ResourceType
 from tiered.server.http import schema
@@ -64,6 +64,7 @@ _CONFIG = schema.record(
         ),
         "allowed": schema.array(schema.text(), "The only legal words, if there are any."),
         "type": schema.text(),
+        "allowed": schema.array(schema.text(), "The values there are; of a list, its members. Empty: not counted."),
     },
     is_open=True,
 )
@@ -78,6 +79,7 @@ _TOPIC_FIELDS = {
     "record_count": schema.integer("How many offsets there are: at least as many as records."),
     "local_bytes": schema.integer("On one broker for each partition; replicas are not added up."),
     "cold_bytes": schema.integer(),
+    "cleanup_policy": schema.text("delete, compact, or both."),
     "tier_records": schema.record(
         {
             "cold": schema.integer("Only in the object store."),
@@ -184,6 +186,7 @@ def topic_fields(broker: Broker, topic: Topic, partitions: list[Facts]) -> dict[
         "record_count": sum(each["high_watermark"] - each["log_start_offset"] for each in partitions),
         "local_bytes": sum(each["local_bytes"] for each in partitions),
         "cold_bytes": sum(each["cold_bytes"] for each in partitions),
+        "cleanup_policy": ",".join(topic.config.cleanup_policy),
         "tier_records": _tier_records(partitions),
         "partitions": partitions,
     }
@@ -228,6 +231,7 @@ def config_fields(entry: ConfigEntry) -> dict[str, Any]:
         "has_effect": entry.has_effect,
         "allowed": list(entry.allowed),
         "type": entry.type.name,
+        "allowed": list(TOPIC_SETTINGS[entry.name].allowed),
     }
 
 

@@ -1,7 +1,14 @@
-// Asks the broker. Owns the token for changes and the words for failures; every path is relative to the page.
+// Asks the broker. Owns the token for changes, the words for failures, and whether anybody answers at all; every path is
+// relative to the page.
 
 const TIMEOUT_MS = 15_000;
 let token = null;
+let away = null;
+
+/** Why nobody answers, as a sentence; null while somebody does. Pages show it once, and nothing as if it were of now. */
+export function awayBecause() {
+  return away;
+}
 
 /** A failure with a sentence for people. `status` is 0 when nothing answered. */
 export class ApiError extends Error {
@@ -46,10 +53,13 @@ export async function send(method, path, body) {
 async function ask(url, { signal = null, ...options }) {
   const timeout = AbortSignal.timeout(TIMEOUT_MS);
   try {
-    return await fetch(url, { ...options, signal: signal ? AbortSignal.any([signal, timeout]) : timeout, cache: "no-store" });
+    const answer = await fetch(url, { ...options, signal: signal ? AbortSignal.any([signal, timeout]) : timeout, cache: "no-store" });
+    away = null;
+    return answer;
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new ApiError(0, unreachable(error.name === "TimeoutError"));
+    away = unreachable(error.name === "TimeoutError");
+    throw new ApiError(0, away);
   }
 }
 
@@ -67,15 +77,13 @@ export async function answerOf(answer) {
   } catch {
     throw new ApiError(answer.status, `The broker answered ${answer.status} without JSON: is something between it and this page?`);
   }
-  if (!answer.ok) throw new ApiError(answer.status, sentence(content.message || `The broker answered ${answer.status}.`));
+  if (!answer.ok) throw new ApiError(answer.status, content.message ? `The broker says: ${sentence(content.message)}` : `The broker answered ${answer.status}.`);
   return content;
 }
 
-/** `text` as a sentence. */
+/** `text` with its full stop. Its first word stays as it is: it may be the name of a topic. */
 export function sentence(text) {
-  // Names of configs, topics and groups stay as they are.
-  const begun = /^[a-z]+[ ,]/.test(text) ? text.charAt(0).toUpperCase() + text.slice(1) : text;
-  return /[.!?]$/.test(begun) ? begun : `${begun}.`;
+  return /[.!?]$/.test(text) ? text : `${text}.`;
 }
 
 export const part = encodeURIComponent;

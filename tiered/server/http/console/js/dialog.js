@@ -16,11 +16,16 @@ export function openDialog(title, draw) {
     render(element, [h("form", { novalidate: true, autocomplete: "off", on: { submit: (event) => event.preventDefault() } },
       h("h2", { id: "dialog-title" }, title), draw(closeDialog, redraw))]);
   };
-  current = { element, before };
+  current = { element, before, redraw };
   element.addEventListener("close", closeDialog);
   redraw();
   element.showModal();
   element.querySelector("[data-first]")?.focus();
+}
+
+/** Draws the open dialog again, if there is one: something that it shows has changed elsewhere. */
+export function redrawDialog() {
+  current?.redraw();
 }
 
 export function closeDialog() {

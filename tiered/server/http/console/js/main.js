@@ -1,12 +1,13 @@
 // Starts the console: which address shows what, the frame around it, and when it is drawn again.
 // Owns the page's head and foot and the one view that is open. Views own their data.
 
-import { get } from "./api.js";
-import { closeDialog } from "./dialog.js";
+import { announce } from "./announce.js";
+import { awayBecause, get } from "./api.js";
+import { closeDialog, redrawDialog } from "./dialog.js";
 import { h, render } from "./dom.js";
 import { duration } from "./format.js";
 import { healthWord } from "./health.js";
-import { notice, state } from "./parts.js";
+import { mark, notice } from "./parts.js";
 import { poll } from "./poll.js";
 import { link, parse } from "./router.js";
 import { stripDefs } from "./strip.js";
@@ -31,6 +32,7 @@ let route = { path: [], query: {} };
 let drawTimer = null;
 let lastDrawMs = 0;
 let drawingMs = 0;
+let wasAway = false;
 
 const cluster = poll((signal) => get("api/v1/cluster", { signal }), { everyMs: 5_000, changed });
 
@@ -47,9 +49,17 @@ function draw() {
   drawTimer = null;
   const startedMs = performance.now();
   render(document.getElementById("top"), top());
-  render(document.getElementById("main"), [stripDefs(), view.draw()]);
+  const away = awayBecause();
+  const main = document.getElementById("main");
+  main.classList.toggle("away", away !== null);
+  render(main, [stripDefs(), away && h("div", { class: "banner", key: "banner" }, notice("bad", `${away} What is shown is old, and nothing can be changed. This page asks again every few seconds.`)), view.draw()]);
   render(document.getElementById("bottom"), bottom());
   document.title = `${view.title()} · Tiered`;
+  if (wasAway !== (away !== null)) {
+    wasAway = away !== null;
+    redrawDialog();
+    announce(away ?? "The broker answers again.");
+  }
   lastDrawMs = performance.now();
   drawingMs = lastDrawMs - startedMs;
 }
@@ -99,13 +109,13 @@ function top() {
     h("nav", { "aria-label": "Sections" },
       h("ul", { class: "nav" }, SECTIONS.map(([path, name]) =>
         h("li", null, h("a", { href: `#/${path}`, "aria-current": (route.path[0] || "") === path ? "page" : null }, name))))),
-    h("div", { class: "end" }, h("a", { href: "#/brokers", class: "health", "aria-label": `Cluster: ${health()[1]}` }, state(...health())), themeSwitch()),
+    h("div", { class: "end" }, h("a", { href: "#/brokers", class: "health", "aria-label": `Cluster: ${health()[1]}` }, mark(...health())), themeSwitch()),
   ];
 }
 
 function health() {
-  if (cluster.data === null) return cluster.error ? ["bad", "No answer"] : ["quiet", "Asking"];
-  if (cluster.error) return ["bad", "No answer"];
+  if (cluster.data === null && !cluster.error && awayBecause() === null) return ["quiet", "Asking"];
+  if (cluster.error || awayBecause() !== null) return ["bad", "No answer"];
   return healthWord(cluster.data);
 }
 

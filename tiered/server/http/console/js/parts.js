@@ -1,6 +1,7 @@
 // Small things that several views show: states, times, freshness, notices, commands to copy, page heads.
 
 import { announce } from "./announce.js";
+import { awayBecause } from "./api.js";
 import { h } from "./dom.js";
 import { ago, duration, exactTime, dateTime, size, sizeParts } from "./format.js";
 
@@ -11,12 +12,30 @@ const SHAPES = {
   quiet: "M3 8H13",
 };
 
-/** A state by shape, word and colour. */
+const WORD_CHARS = 24;
+
+/** A state by shape, word and colour; while nobody answers, what it was. */
 export function state(kind, text) {
+  return awayBecause() === null ? mark(kind, text) : mark("quiet", `was ${text.charAt(0).toLowerCase()}${text.slice(1)}`);
+}
+
+/** The same, for what is known whoever answers. */
+export function mark(kind, text) {
   return h("span", { class: `state state-${kind}` },
     h("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" },
       h("path", { d: SHAPES[kind], fill: "none", stroke: "currentColor", "stroke-width": "2" })),
     text);
+}
+
+/** A button for what the broker must do: off while nobody answers. */
+export function action(props, ...children) {
+  return h("button", { type: "button", ...props, disabled: Boolean(props.disabled) || awayBecause() !== null }, children);
+}
+
+/** A name that may be broken where its words end, and only a word that is too long elsewhere. */
+export function named(text) {
+  const words = text.split(/(?<=[^a-zA-Z0-9])(?=[a-zA-Z0-9])/).flatMap((word) => word.match(new RegExp(`.{1,${WORD_CHARS}}`, "gsu")) || []);
+  return words.map((word, place) => [place > 0 && h("wbr"), word]);
 }
 
 /** How long ago, with the exact time as a tooltip. */
@@ -48,9 +67,10 @@ export function freshness(source) {
   return h("p", { class: "freshness stale" }, `Stale: ${duration(passed)} old`);
 }
 
-/** What to show instead of data: nothing yet, or why not. null when there is data and it is fresh. */
+/** What to show instead of data: nothing yet, or why not. null when there is data and it is fresh, and while nobody
+    answers, which the page says once for all of it. */
 export function trouble(source) {
-  if (source.error === null) return null;
+  if (source.error === null || (source.error.status === 0 && awayBecause() !== null)) return null;
   const since = source.loadedAt === null ? "" : ` What is shown is from ${ago(source.loadedAt)}.`;
   return notice("bad", `${source.error.message}${since} This page asks again every ${duration(source.everyMs)}.`);
 }
@@ -59,9 +79,14 @@ export function notice(kind, ...children) {
   return h("p", { class: `notice notice-${kind}` }, children);
 }
 
-/** A problem in a form, which is read out when it appears. */
-export function problem(text, id) {
-  return h("p", { class: "problem", role: "alert", id }, text);
+/** What went wrong with what was asked for: read out when it appears. */
+export function problem(text) {
+  return h("p", { class: "notice notice-bad", role: "alert" }, text);
+}
+
+/** The same about one field of a form, below it. */
+export function fieldProblem(text) {
+  return h("p", { class: "problem", role: "alert" }, text);
 }
 
 /** A command and a button that copies it. */
@@ -86,7 +111,7 @@ export function head({ crumbs = [], title, subtitle = null, source = null, actio
     h("div", { class: "titles" },
       crumbs.length > 0 && h("nav", { "aria-label": "Breadcrumb" },
         h("ol", { class: "crumbs" }, crumbs.map(([name, href]) => h("li", null, h("a", { href }, name))))),
-      h("h1", { tabindex: "-1", id: "title" }, title),
+      h("h1", { tabindex: "-1", id: "title" }, named(title)),
       subtitle && h("p", { class: "subtitle" }, subtitle)),
     h("div", { class: "actions" }, source && freshness(source), actions));
 }

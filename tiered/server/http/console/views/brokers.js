@@ -3,7 +3,7 @@
 import { h } from "../js/dom.js";
 import { counted, duration, whole } from "../js/format.js";
 import { brokerState, checksOf } from "../js/health.js";
-import { head, panel, sized, state, trouble } from "../js/parts.js";
+import { head, named, panel, sized, state, trouble } from "../js/parts.js";
 import { link } from "../js/router.js";
 import { plainTable } from "../js/table.js";
 
@@ -50,7 +50,7 @@ export function brokersPanel({ brokers }) {
   const end = h("a", { href: "#/brokers" }, "All brokers");
   return panel("Brokers", { end }, plainTable("Brokers", [
     { name: "Broker", cell: (each) => [String(each.broker_id), each.is_controller && [" ", h("span", { class: "tag" }, "controller")]] },
-    { name: "Kafka", cell: (each) => h("span", { class: "mono breaks" }, `${each.host}:${each.port}`) },
+    { name: "Kafka", cell: (each) => h("span", { class: "mono breaks" }, named(`${each.host}:${each.port}`)) },
     { name: "Rack", wide: true, cell: (each) => each.rack || h("span", { class: "soft" }, "none") },
     { name: "Leads", right: true, wide: true, cell: (each) => whole(each.leader_count) },
     { name: "State", cell: (each) => state(...brokerState(each)) },
@@ -61,14 +61,14 @@ export function brokersPanel({ brokers }) {
 export function healthPanel(data) {
   return panel("Health", {}, h("ul", { class: "checks" }, checksOf(data).map(([name, found, text, names = []]) =>
     h("li", { key: name }, h("div", null, h("h3", null, name), state(...found)),
-      h("p", null, text, names.length > 0 && [" ", named(names)])))));
+      h("p", null, text, names.length > 0 && [" ", links(names)])))));
 }
 
 /** Links to the first of these partitions. */
-function named(names) {
+function links(names) {
   const shown = names.slice(0, NAMES).map((name, place) => {
     const at = name.lastIndexOf("-");
-    return [place > 0 && ", ", h("a", { href: link(["topics", name.slice(0, at), "partitions", name.slice(at + 1)]), class: "breaks" }, name)];
+    return [place > 0 && ", ", h("a", { href: link(["topics", name.slice(0, at), "partitions", name.slice(at + 1)]), class: "breaks" }, named(name))];
   });
   return [shown, names.length > NAMES && ", …"];
 }

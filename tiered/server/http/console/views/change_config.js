@@ -4,7 +4,7 @@ import { part, send } from "../js/api.js";
 import { announce } from "../js/announce.js";
 import { openDialog } from "../js/dialog.js";
 import { h } from "../js/dom.js";
-import { problem } from "../js/parts.js";
+import { action, problem } from "../js/parts.js";
 import { meaning, ownOf, valueOf } from "./configs.js";
 
 export function changeConfig(topic, config, { changed }) {
@@ -26,6 +26,7 @@ export function changeConfig(topic, config, { changed }) {
         redraw();
       }
     }
+    const choices = choicesOf(config);
     const isChanged = form.value !== (config.value ?? "");
 
     return [
@@ -36,9 +37,9 @@ export function changeConfig(topic, config, { changed }) {
         h("dt", null, "Set"), h("dd", null, ownOf(config) ? "for this topic" : "not here: the value is the broker's")),
       h("div", { class: "field" },
         h("label", { for: "config-value" }, "New value"),
-        config.type === "BOOLEAN"
-          ? h("select", { id: "config-value", value: form.value, "data-first": true, on: { change: (event) => { form.value = event.target.value; redraw(); } } },
-            ["true", "false"].map((each) => h("option", { value: each }, each)))
+        choices
+          ? h("select", { id: "config-value", value: form.value, "data-first": true, "aria-describedby": "config-meaning", on: { change: (event) => { form.value = event.target.value; redraw(); } } },
+            choices.map((each) => h("option", { value: each }, each)))
           : h("input", { id: "config-value", value: form.value, spellcheck: "false", "data-first": true, "aria-describedby": "config-meaning",
             "aria-invalid": form.problem ? "true" : null, on: { input: (event) => { form.value = event.target.value; redraw(); } } }),
         h("p", { class: "hint", id: "config-meaning" }, isChanged
@@ -46,12 +47,21 @@ export function changeConfig(topic, config, { changed }) {
           : ["Nothing is changed yet."])),
       form.problem && problem(form.problem),
       h("div", { class: "buttons" },
-        ownOf(config) && h("button", { type: "button", class: "start", disabled: form.busy,
+        ownOf(config) && action({ class: "start", disabled: form.busy,
           on: { click: () => apply({ reset: [config.name] }, `${config.name} is the broker's again.`) } }, "Back to the broker's value"),
         h("button", { type: "button", on: { click: close } }, "Cancel"),
-        h("button", { type: "submit", class: "primary", disabled: form.busy || !isChanged,
+        action({ type: "submit", class: "primary", disabled: form.busy || !isChanged,
           on: { click: (event) => { event.preventDefault(); apply({ set: { [config.name]: form.value } }, `${config.name} is now ${form.value}.`); } } },
         form.busy ? "Changing …" : "Change it")),
     ];
   });
+}
+
+/** The values that there are, where they can be counted; what holds now is one of them in any case. */
+function choicesOf({ type, value, allowed = [] }) {
+  if (type === "BOOLEAN") return ["true", "false"];
+  if (allowed.length === 0) return null;
+  // Of a list, each subset: cleanup.policy has two members.
+  const values = type === "LIST" ? allowed.reduce((found, each) => [...found, ...found.map((some) => (some ? `${some},${each}` : each))], [""]).filter(Boolean) : allowed;
+  return values.includes(value) ? values : [value ?? "", ...values];
 }

@@ -2,7 +2,7 @@
 
 import { h } from "../js/dom.js";
 import { duration, size, whole } from "../js/format.js";
-import { panel } from "../js/parts.js";
+import { action, named, panel } from "../js/parts.js";
 import { makeTable } from "../js/table.js";
 import { changeConfig } from "./change_config.js";
 
@@ -15,17 +15,18 @@ const SOURCES = {
 
 export function configsTab({ name, query, changed, topic }) {
   const table = makeTable({
-    caption: "Configs", noun: "configs", query, order: "name", changed,
+    caption: "Configs", noun: "configs", query, order: "source", changed,
     keyOf: (each) => each.name,
     words: (each) => `${each.name} ${each.documentation}`,
     columns: [
       { id: "name", name: "Config", sort: (each) => each.name, cell: (each) => [
-        h("span", { class: "mono breaks" }, each.name), h("p", { class: "soft wide documentation" }, each.documentation)] },
-      { id: "value", name: "Value", class: "breaks", cell: (each) => [h("span", { class: "mono" }, valueOf(each)), meaning(each)] },
-      { id: "source", name: "From", wide: true, sort: (each) => (ownOf(each) ? "0" : each.source), cell: (each) => (
-        ownOf(each) ? h("span", { class: "tag" }, "this topic") : h("span", { class: "soft" }, SOURCES[each.source] || each.source)) },
-      { id: "change", name: "Change", head: h("span", { class: "unseen" }, "Change"), right: true, cell: (each) => !each.read_only && h("button", {
-        type: "button", class: "plain", "aria-label": `Change ${each.name}`,
+        h("span", { class: "mono breaks" }, named(each.name)), h("p", { class: "soft wide documentation" }, each.documentation)] },
+      { id: "value", name: "Value", class: "breaks", cell: (each) => [h("span", { class: "mono" }, named(valueOf(each))), meaning(each)] },
+      { id: "source", name: "From", wide: true, sort: (each) => `${rank(each)} ${each.name}`, cell: (each) => [
+        ownOf(each) ? h("span", { class: "tag" }, "this topic") : h("span", { class: "soft" }, SOURCES[each.source] || each.source),
+        isInert(each) && h("div", null, h("span", { class: "tag" }, "no effect here"))] },
+      { id: "change", name: "Change", head: h("span", { class: "unseen" }, "Change"), right: true, cell: (each) => !each.read_only && (ownOf(each) || !isInert(each)) && action({
+        class: "plain", "aria-label": `Change ${each.name}`,
         on: { click: () => changeConfig(name, each, { changed: () => topic.refresh() }) },
       }, "Change") },
     ],
@@ -40,6 +41,17 @@ export function configsTab({ name, query, changed, topic }) {
     ];
   }
   return { draw, stop() {} };
+}
+
+/** Accepted for Kafka's clients alone: whatever its value, nothing here reads it. */
+function isInert(config) {
+  return config.has_effect === false || config.documentation.startsWith("Accepted for Kafka's sake");
+}
+
+/** What was set comes first, what has no effect last. */
+function rank(config) {
+  if (isInert(config)) return ownOf(config) ? 1 : 3;
+  return ownOf(config) ? 0 : 2;
 }
 
 export function ownOf(config) {

@@ -2,7 +2,7 @@
 
 import { h } from "../js/dom.js";
 import { whole } from "../js/format.js";
-import { command, moment, notice, panel, trouble } from "../js/parts.js";
+import { command, moment, named, notice, panel, trouble } from "../js/parts.js";
 import { link } from "../js/router.js";
 import { plainTable } from "../js/table.js";
 
@@ -18,7 +18,7 @@ export function consumersTab({ name, followers }) {
         ? h("div", { class: "empty" }, h("p", null, "No group has committed an offset in this topic. Read it as one with:"),
           command(`kcat -b ${broker ? `${broker.host}:${broker.port}` : "127.0.0.1:9092"} -G my-group ${name}`))
         : plainTable("Consumer groups of this topic", [
-          { name: "Group", cell: (each) => h("a", { href: link(["groups", each.id]), class: "breaks" }, each.id) },
+          { name: "Group", cell: (each) => h("a", { href: link(["groups", each.id]), class: "breaks" }, named(each.id)) },
           { name: "State", cell: (each) => each.state },
           { name: "Partitions", right: true, wide: true, cell: (each) => whole(each.partitions) },
           { name: "Lag in this topic", right: true, cell: (each) => whole(each.lag) },

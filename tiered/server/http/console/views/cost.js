@@ -3,7 +3,7 @@
 import { get } from "../js/api.js";
 import { h } from "../js/dom.js";
 import { counted, dollars, whole } from "../js/format.js";
-import { figure, head, panel, sized, sizeFigure, trouble } from "../js/parts.js";
+import { figure, head, named, panel, sizeFigure, sized, trouble } from "../js/parts.js";
 import { poll } from "../js/poll.js";
 import { link } from "../js/router.js";
 import { makeTable, plainTable } from "../js/table.js";
@@ -22,8 +22,8 @@ export function costView({ query, changed }) {
     words: (each) => each.topic,
     columns: [
       { id: "topic", name: "Topic", sort: (each) => each.topic, cell: (each) => (each.deleted
-        ? [h("span", { class: "breaks" }, each.topic), " ", h("span", { class: "tag" }, "deleted")]
-        : h("a", { href: link(["topics", each.topic]), class: "breaks" }, each.topic)) },
+        ? [h("span", { class: "breaks" }, named(each.topic)), " ", h("span", { class: "tag" }, "deleted")]
+        : h("a", { href: link(["topics", each.topic]), class: "breaks" }, named(each.topic))) },
       { id: "store", name: "Object store", right: true, sort: (each) => each.cold_bytes, cell: (each) => sized(each.cold_bytes) },
       { id: "objects", name: "Objects", right: true, wide: true, sort: (each) => each.cold_objects, cell: (each) => whole(each.cold_objects) },
       { id: "retired", name: "Waiting to be deleted", right: true, wide: true, sort: (each) => each.retired_bytes, cell: (each) => sized(each.retired_bytes) },
@@ -45,7 +45,7 @@ export function costView({ query, changed }) {
         figure("In all, a month", dollars(total), "", counted(topics.length, "topic")),
         sizeFigure("In the object store", sum("cold_bytes"), counted(sum("cold_objects"), "object")),
         sizeFigure("Waiting to be deleted", sum("retired_bytes"), "still paid for, until the purge grace is over"),
-        sizeFigure("On disk", sum("local_bytes"))),
+        sizeFigure("On disk", sum("local_bytes"), "every replica is paid for")),
       topics.length > 10 && h("div", { class: "bar", key: "bar" }, table.search("Find a topic")),
       panel("By topic", {}, table.draw(topics, { stale: cost.isStale })),
       panel("Prices", { about: "settings of the broker" }, plainTable("Prices", [

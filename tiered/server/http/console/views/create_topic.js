@@ -4,7 +4,7 @@ import { send } from "../js/api.js";
 import { announce } from "../js/announce.js";
 import { openDialog } from "../js/dialog.js";
 import { h } from "../js/dom.js";
-import { problem } from "../js/parts.js";
+import { action, fieldProblem, problem } from "../js/parts.js";
 
 const NAME = /^[a-zA-Z0-9._-]{1,249}$/;
 
@@ -47,11 +47,11 @@ export function createTopic({ created, brokers = 1 }) {
         h("textarea", { id: "new-configs", rows: "3", spellcheck: "false", placeholder: "local.retention.ms=3600000", value: form.configs,
           "aria-describedby": "new-configs-hint", "aria-invalid": form.problems.configs ? "true" : null, on: { input: set("configs") } }),
         h("p", { class: "hint", id: "new-configs-hint" }, "One name=value a line."),
-        form.problems.configs && problem(form.problems.configs)),
+        form.problems.configs && fieldProblem(form.problems.configs)),
       form.problems.whole && problem(form.problems.whole),
       h("div", { class: "buttons" },
         h("button", { type: "button", on: { click: close } }, "Cancel"),
-        h("button", { type: "submit", class: "primary", disabled: form.busy, on: { click: (event) => { event.preventDefault(); submit(); } } },
+        action({ type: "submit", class: "primary", disabled: form.busy, on: { click: (event) => { event.preventDefault(); submit(); } } },
           form.busy ? "Creating …" : "Create the topic")),
     ];
   });
@@ -64,7 +64,7 @@ function entry(id, name, form, set, { hint, mode = null, first = false }) {
     h("input", { id: `new-${id}`, value: form[id], inputmode: mode, spellcheck: "false", "data-first": first,
       "aria-describedby": `new-${id}-hint`, "aria-invalid": found ? "true" : null, on: { input: set(id) } }),
     h("p", { class: "hint", id: `new-${id}-hint` }, hint),
-    found && problem(found));
+    found && fieldProblem(found));
 }
 
 function bodyOf(form) {

@@ -4,7 +4,7 @@ import { get } from "../js/api.js";
 import { h } from "../js/dom.js";
 import { counted, whole } from "../js/format.js";
 import { GRAVE } from "../js/health.js";
-import { head, moment, notice, panel, sized, state, trouble } from "../js/parts.js";
+import { head, moment, named, notice, panel, sized, state, trouble } from "../js/parts.js";
 import { poll } from "../js/poll.js";
 import { link } from "../js/router.js";
 import { makeTable, plainTable } from "../js/table.js";
@@ -18,12 +18,12 @@ export function findingsView({ query, changed }) {
     columns: [
       { id: "where", name: "Where", sort: (each) => `${each.topic}-${each.partition} ${each.first_offset}`, cell: whereOf },
       { id: "kind", name: "What is wrong, and what to do", sort: (each) => each.kind, cell: (each) => [
-        state(GRAVE.has(each.kind) ? "bad" : "warn", each.kind), h("div", { class: "breaks" }, each.message),
-        h("div", { class: "soft breaks" }, each.advice), each.name && h("code", { class: "breaks" }, each.name)] },
+        state(GRAVE.has(each.kind) ? "bad" : "warn", each.kind), h("div", { class: "breaks" }, named(each.message)),
+        h("div", { class: "soft breaks" }, named(each.advice)), each.name && h("code", { class: "breaks" }, named(each.name))] },
       { id: "since", name: "Since", right: true, wide: true, sort: (each) => each.found_at_ms, cell: (each) => moment(each.found_at_ms) },
       { id: "broker", name: "Told by", right: true, wide: true, sort: (each) => each.broker_id, cell: (each) => String(each.broker_id) },
     ],
-    empty: () => h("p", { class: "empty" }, state("good", "Nothing"), ": disk, catalogue and object store agree as far as they were looked at."),
+    empty: () => h("div", { class: "empty" }, state("good", "Nothing"), h("p", null, "Disk, catalogue and object store agree as far as they were looked at.")),
   });
 
   function draw() {
@@ -54,6 +54,6 @@ export function findingsView({ query, changed }) {
 /** The partition with a link, and its offsets, as far as the finding has any. */
 function whereOf(each) {
   const offsets = each.first_offset < 0 ? null : h("div", { class: "number soft" }, `offsets ${whole(each.first_offset)}–${whole(each.last_offset)}`);
-  if (each.partition < 0) return [h("span", { class: "breaks" }, each.topic), offsets];
-  return [h("a", { href: link(["topics", each.topic, "partitions", each.partition]), class: "breaks" }, `${each.topic}-${each.partition}`), offsets];
+  if (each.partition < 0) return [h("span", { class: "breaks" }, named(each.topic)), offsets];
+  return [h("a", { href: link(["topics", each.topic, "partitions", each.partition]), class: "breaks" }, named(`${each.topic}-${each.partition}`)), offsets];
 }

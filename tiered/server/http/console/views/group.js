@@ -4,7 +4,7 @@ import { get, part } from "../js/api.js";
 import { lagChart } from "../js/chart.js";
 import { h } from "../js/dom.js";
 import { clock, counted, duration, whole } from "../js/format.js";
-import { figure, head, moment, notice, panel, trouble } from "../js/parts.js";
+import { action, figure, head, moment, named, notice, panel, trouble } from "../js/parts.js";
 import { poll } from "../js/poll.js";
 import { link, refine } from "../js/router.js";
 import { makeTable, plainTable } from "../js/table.js";
@@ -25,12 +25,12 @@ export function groupView({ query, changed }, id) {
     keyOf: (each) => `${each.topic}/${each.partition}`,
     words: (each) => `${each.topic} ${each.partition} ${each.member_id || ""}`,
     columns: [
-      { id: "topic", name: "Topic and partition", sort: (each) => `${each.topic} ${each.partition}`, cell: (each) => h("a", { href: link(["topics", each.topic, "partitions", each.partition]), class: "breaks" }, `${each.topic} ${each.partition}`) },
+      { id: "topic", name: "Topic and partition", sort: (each) => `${each.topic} ${each.partition}`, cell: (each) => h("a", { href: link(["topics", each.topic, "partitions", each.partition]), class: "breaks" }, named(`${each.topic} ${each.partition}`)) },
       { id: "committed", name: "Committed", right: true, sort: (each) => each.committed_offset ?? -1, cell: (each) => (each.committed_offset === null ? h("span", { class: "soft" }, "nothing") : whole(each.committed_offset)) },
       { id: "end", name: "End", right: true, wide: true, sort: (each) => each.high_watermark, cell: (each) => whole(each.high_watermark) },
       { id: "lag", name: "Lag", right: true, sort: (each) => each.lag ?? -1, cell: (each) => lagCell(each) },
       { id: "at", name: "Committed at", right: true, sort: (each) => each.committed_at_ms ?? -1, cell: (each) => moment(each.committed_at_ms) },
-      { id: "member", name: "Read by", wide: true, class: "breaks", cell: (each) => (each.member_id ? h("span", { class: "mono" }, shortId(each.member_id)) : h("span", { class: "soft" }, "nobody")) },
+      { id: "member", name: "Read by", wide: true, class: "breaks", cell: (each) => (each.member_id ? h("span", { class: "mono" }, named(shortId(each.member_id))) : h("span", { class: "soft" }, "nobody")) },
     ],
     empty: () => h("p", { class: "empty soft" }, "This group has committed nothing yet, and nothing is assigned to it."),
   });
@@ -41,7 +41,7 @@ export function groupView({ query, changed }, id) {
     const page = [head({
       crumbs: [["Groups", "#/groups"]], title: id, source: group,
       subtitle: data && `${data.kind === "consumer" ? "new protocol (KIP-848)" : "classic protocol"}${data.protocol_name ? `, ${data.protocol_name}` : ""}, generation ${whole(data.generation ?? 0)}, coordinated by broker ${data.coordinator}`,
-      actions: data && [h("button", { type: "button", id: "reset-offsets", disabled: !isIdle || data.offsets.length === 0, "aria-describedby": isIdle ? null : "why-not",
+      actions: data && [action({ id: "reset-offsets", disabled: !isIdle || data.offsets.length === 0, "aria-describedby": isIdle ? null : "why-not",
         on: { click: () => resetOffsets(id, data, { changed: () => { lag.refresh(); return group.refresh(); } }) } }, "Reset offsets")],
     })];
     if (group.error?.status === 404) return [...page, notice("bad", group.error.message), h("p", null, h("a", { href: "#/groups" }, "See the groups that exist"))];
@@ -84,8 +84,8 @@ export function groupView({ query, changed }, id) {
 function membersOf(data) {
   if (data.members.length === 0) return h("p", { class: "empty soft" }, "No members: nothing reads for this group now.");
   return plainTable("Members", [
-    { name: "Member", class: "breaks", cell: (each) => [h("span", { class: "mono" }, shortId(each.member_id)), each.instance_id && [" ", h("span", { class: "tag" }, `static: ${each.instance_id}`)]] },
-    { name: "Client", class: "breaks", cell: (each) => each.client_id },
+    { name: "Member", class: "breaks", cell: (each) => [h("span", { class: "mono" }, named(shortId(each.member_id))), each.instance_id && [" ", h("span", { class: "tag" }, `static: ${each.instance_id}`)]] },
+    { name: "Client", class: "breaks", cell: (each) => named(each.client_id) },
     { name: "Host", wide: true, cell: (each) => each.client_host },
     { name: "Reads", class: "breaks", cell: (each) => assigned(each.assignment) },
   ], data.members, (each) => each.member_id);
@@ -94,7 +94,7 @@ function membersOf(data) {
 function assigned(assignment) {
   const entries = Object.entries(assignment);
   if (entries.length === 0) return h("span", { class: "soft" }, "nothing now");
-  return entries.slice(0, 5).map(([topic, numbers]) => h("div", null, `${topic}: `, h("span", { class: "number" }, inRanges(numbers))));
+  return entries.slice(0, 5).map(([topic, numbers]) => h("div", null, named(topic), ": ", h("span", { class: "number" }, inRanges(numbers))));
 }
 
 /** [0, 1, 2, 5] as "0–2, 5". */

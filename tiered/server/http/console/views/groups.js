@@ -3,7 +3,7 @@
 import { get } from "../js/api.js";
 import { h } from "../js/dom.js";
 import { counted, whole } from "../js/format.js";
-import { command, head, notice, panel, state, trouble } from "../js/parts.js";
+import { command, head, named, notice, panel, state, trouble } from "../js/parts.js";
 import { poll } from "../js/poll.js";
 import { link } from "../js/router.js";
 import { makeTable } from "../js/table.js";
@@ -22,7 +22,7 @@ export function groupsView({ query, changed, cluster }) {
     keyOf: (each) => each.group_id,
     words: (each) => `${each.group_id} ${each.topics.join(" ")}`,
     columns: [
-      { id: "group", name: "Group", sort: (each) => each.group_id, cell: (each) => h("a", { href: link(["groups", each.group_id]), class: "breaks" }, each.group_id) },
+      { id: "group", name: "Group", sort: (each) => each.group_id, cell: (each) => h("a", { href: link(["groups", each.group_id]), class: "breaks" }, named(each.group_id)) },
       { id: "state", name: "State", sort: (each) => each.state, cell: (each) => groupState(each.state) },
       { id: "kind", name: "Protocol", wide: true, sort: (each) => each.kind, cell: (each) => (each.kind === "consumer" ? "consumer (KIP-848)" : each.kind) },
       { id: "members", name: "Members", right: true, sort: memberCount, cell: (each) => whole(memberCount(each)) },
@@ -50,6 +50,6 @@ export function groupsView({ query, changed, cluster }) {
 function topicsOf(group) {
   const shown = group.topics.slice(0, 4);
   if (shown.length === 0) return h("span", { class: "soft" }, "none");
-  return [shown.map((each, place) => [place > 0 && ", ", h("a", { href: link(["topics", each]), class: "breaks" }, each)]),
+  return [shown.map((each, place) => [place > 0 && ", ", h("a", { href: link(["topics", each]), class: "breaks" }, named(each))]),
     group.topics.length > 4 && ` and ${group.topics.length - 4} more`];
 }

@@ -4,7 +4,7 @@ import { get } from "../js/api.js";
 import { spark } from "../js/chart.js";
 import { h } from "../js/dom.js";
 import { counted, duration, size, sizeParts, whole } from "../js/format.js";
-import { command, figure, head, panel, sized, sizeFigure, trouble } from "../js/parts.js";
+import { command, figure, head, named, panel, sizeFigure, sized, trouble } from "../js/parts.js";
 import { poll } from "../js/poll.js";
 import { link } from "../js/router.js";
 import { legend, topicStrip } from "../js/strip.js";
@@ -91,7 +91,7 @@ function largest(topics) {
       command("tiered topics create orders --partitions 3"), h("a", { class: "button primary", href: "#/topics?new=1" }, "Create a topic")));
   }
   return panel("Largest topics", { end }, trouble(topics), plainTable("Largest topics", [
-    { name: "Topic", cell: (each) => h("a", { href: link(["topics", each.topic]), class: "breaks" }, each.topic) },
+    { name: "Topic", cell: (each) => h("a", { href: link(["topics", each.topic]), class: "breaks" }, named(each.topic)) },
     { name: "On disk", right: true, cell: (each) => sized(each.local_bytes) },
     { name: "Object store", right: true, cell: (each) => sized(each.cold_bytes) },
     { name: "Where its offsets are", wide: true, class: "strip-cell", cell: topicStrip },
@@ -107,7 +107,7 @@ function lagging(groups) {
       command(`kcat -b ${location.hostname}:9092 -G my-group my-topic`)));
   }
   return panel("Groups that lag most", { end }, trouble(groups), plainTable("Groups that lag most", [
-    { name: "Group", cell: (each) => h("a", { href: link(["groups", each.group_id]), class: "breaks" }, each.group_id) },
+    { name: "Group", cell: (each) => h("a", { href: link(["groups", each.group_id]), class: "breaks" }, named(each.group_id)) },
     { name: "State", cell: (each) => each.state },
     { name: "Members", right: true, wide: true, cell: (each) => whole(memberCount(each)) },
     { name: "Lag", right: true, cell: (each) => whole(each.lag) },

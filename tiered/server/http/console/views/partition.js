@@ -4,7 +4,7 @@ import { get, part } from "../js/api.js";
 import { h } from "../js/dom.js";
 import { counted, size, whole } from "../js/format.js";
 import { brokerState } from "../js/health.js";
-import { copy, figure, head, moment, notice, panel, sized, state, trouble } from "../js/parts.js";
+import { copy, figure, head, moment, named, notice, panel, sized, state, trouble } from "../js/parts.js";
 import { poll } from "../js/poll.js";
 import { link } from "../js/router.js";
 import { largeStrip, legend, segmentKind, tierMark } from "../js/strip.js";
@@ -60,7 +60,7 @@ export function partitionView({ query, changed, cluster }, name, number) {
         legend(["hot", "active", "both", "cold", "overdue", "consumer"]))),
       about && about.replicas.length > 1 && replicasPanel(about, cluster.data?.brokers || []),
       standing.length > 0 && panel("Where groups stand", {}, plainTable("Where groups stand", [
-        { name: "Group", cell: (each) => h("a", { href: link(["groups", each.group]), class: "breaks" }, each.group) },
+        { name: "Group", cell: (each) => h("a", { href: link(["groups", each.group]), class: "breaks" }, named(each.group)) },
         { name: "Committed", right: true, cell: (each) => whole(each.offset) },
         { name: "Lag", right: true, cell: (each) => whole(each.lag) },
         { name: "Reads from", cell: (each) => tierAt(kinds, each.offset, data.high_watermark) },

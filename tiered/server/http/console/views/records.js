@@ -1,10 +1,10 @@
 // Records of a topic: the live tail with a filter by key, or a page from any offset; and one record in full.
 
-import { get, part, sentence } from "../js/api.js";
+import { awayBecause, get, part, sentence } from "../js/api.js";
 import { announce } from "../js/announce.js";
 import { h } from "../js/dom.js";
 import { counted, dateTime, whole } from "../js/format.js";
-import { moment, notice, panel, problem, state } from "../js/parts.js";
+import { action, moment, named, notice, panel, problem, state } from "../js/parts.js";
 import { bestWay, preview, viewer } from "../js/record_viewer.js";
 import { refine } from "../js/router.js";
 import { MAX_RECORDS, openTail } from "../js/tail.js";
@@ -137,7 +137,7 @@ export function recordsTab({ name, query, changed }) {
         h("div", { class: "field grow" }, h("label", { for: "offset" }, "Offset"),
           h("input", { id: "offset", value: form.offset, spellcheck: "false", "aria-describedby": "offset-hint", on: { input: set("offset") } }),
           h("p", { class: "hint", id: "offset-hint" }, "A number, earliest, latest, or -100 for the last 100.")),
-        h("button", { type: "submit", class: "primary" }, "Read"),
+        action({ type: "submit", class: "primary" }, "Read"),
       ],
     ];
   }
@@ -151,11 +151,11 @@ export function recordsTab({ name, query, changed }) {
         h("span", { class: "soft number" }, `${counted(tail.received, "record")} received`, tail.dropped > 0 && `, the newest ${whole(tail.records.length)} are kept`),
         h("span", { class: "end" },
           tail.state === "paused" || tail.state === "failed"
-            ? h("button", { type: "button", id: "resume", on: { click: () => tail.resume() } }, "Resume")
+            ? action({ id: "resume", on: { click: () => tail.resume() } }, "Resume")
             : h("button", { type: "button", id: "pause", on: { click: () => tail.pause() } }, "Pause"),
           h("button", { type: "button", on: { click: () => { chosen = null; tail.clear(); } } }, "Clear"))),
-      resumes && tail.error && notice(tail.state === "failed" ? "bad" : "warn", tail.error.message, tail.state === "waiting" && " Trying again; nothing is lost, the tail goes on where it stopped."),
-      tail.state === "paused" && tail.lastEventId && notice("plain", "Paused. Resuming goes on at these offsets, so that nothing is missed: ", h("code", { class: "breaks" }, positionsText(tail.lastEventId))),
+      resumes && tail.error && awayBecause() === null && notice(tail.state === "failed" ? "bad" : "warn", tail.error.message, tail.state === "waiting" && " Trying again; nothing is lost, the tail goes on where it stopped."),
+      tail.state === "paused" && tail.lastEventId && notice("plain", "Paused. Resuming goes on at these offsets, so that nothing is missed: ", h("code", { class: "breaks" }, named(positionsText(tail.lastEventId)))),
       tail.behind && notice("warn", `Behind since ${dateTime(tail.behind.atMs)}: ${sentence(tail.behind.message)}`));
   }
 
@@ -165,8 +165,8 @@ export function recordsTab({ name, query, changed }) {
       h("div", { class: "bar centered" },
         h("span", { class: "soft number" }, page.loading ? "Reading …" : page.next === null ? "" : `${counted(page.records.length, "record")}; the partition has offsets ${whole(page.start)} to ${whole(page.end - 1)}`),
         h("span", { class: "end" },
-          h("button", { type: "button", disabled: page.loading || page.next === null || first(page) <= page.start, on: { click: () => go(Math.max(page.start, first(page) - PAGE)) } }, "Older"),
-          h("button", { type: "button", disabled: page.loading || page.next === null || page.next >= page.end, on: { click: () => go(page.next) } }, "Newer"))));
+          action({ disabled: page.loading || page.next === null || first(page) <= page.start, on: { click: () => go(Math.max(page.start, first(page) - PAGE)) } }, "Older"),
+          action({ disabled: page.loading || page.next === null || page.next >= page.end, on: { click: () => go(page.next) } }, "Newer"))));
   }
 
   function go(offset) {

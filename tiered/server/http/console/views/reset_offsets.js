@@ -6,7 +6,7 @@ import { announce } from "../js/announce.js";
 import { openDialog } from "../js/dialog.js";
 import { h } from "../js/dom.js";
 import { counted, whole } from "../js/format.js";
-import { notice, problem } from "../js/parts.js";
+import { action, notice, problem } from "../js/parts.js";
 import { plainTable } from "../js/table.js";
 
 const TARGETS = [["earliest", "the first record"], ["latest", "the end: skip everything there is"], ["offset", "an offset"], ["timestamp", "a time"]];
@@ -68,8 +68,8 @@ export function resetOffsets(group, data, { changed }) {
       h("div", { class: "buttons" },
         h("button", { type: "button", on: { click: close } }, "Cancel"),
         form.shown === null
-          ? h("button", { type: "submit", key: "look", class: "primary", disabled: form.busy, on: { click: (event) => { event.preventDefault(); run(true); } } }, form.busy ? "Asking …" : "Show what would change")
-          : h("button", { type: "submit", key: "do", class: "danger", disabled: form.busy || count === 0, on: { click: (event) => { event.preventDefault(); run(false); } } }, form.busy ? "Resetting …" : `Reset ${counted(count, "offset")}`)),
+          ? action({ type: "submit", key: "look", class: "primary", disabled: form.busy, on: { click: (event) => { event.preventDefault(); run(true); } } }, form.busy ? "Asking …" : "Show what would change")
+          : action({ type: "submit", key: "do", class: "danger", disabled: form.busy || count === 0, on: { click: (event) => { event.preventDefault(); run(false); } } }, form.busy ? "Resetting …" : `Reset ${counted(count, "offset")}`)),
     ];
   });
 }

@@ -3,7 +3,7 @@
 import { get, part } from "../js/api.js";
 import { h } from "../js/dom.js";
 import { counted, duration, size, whole } from "../js/format.js";
-import { figure, moment, notice, panel, sized, sizeFigure, state, trouble } from "../js/parts.js";
+import { figure, moment, named, notice, panel, sizeFigure, sized, state, trouble } from "../js/parts.js";
 import { poll } from "../js/poll.js";
 import { plainTable } from "../js/table.js";
 
@@ -34,7 +34,7 @@ export function retentionTab({ name, query, go, changed }) {
       runsPanel(`Segments of partition ${number}`, "oldest first, both tiers", data.runs),
       runsPanel("Copies on the leader's disk", "what local retention does", data.local_runs),
       data.pins.length > 0 && panel("Held by snapshots and readers", {}, plainTable("Held by snapshots and readers", [
-        { name: "By", class: "breaks", cell: (each) => each.name },
+        { name: "By", class: "breaks", cell: (each) => named(each.name) },
         { name: "Offsets", cell: (each) => span(each.start_offset, each.end_offset) },
         { name: "Until", right: true, cell: (each) => (each.expires_at_ms === null ? "it is deleted" : moment(each.expires_at_ms)) },
       ], data.pins, (each) => each.name)),
@@ -57,7 +57,7 @@ function runsPanel(title, about, runs) {
     { name: "Offsets", cell: (each) => span(each.base_offset, each.end_offset) },
     { name: "What happens, and why", cell: (each) => [
       each.deletes ? state("warn", "goes") : state("good", "stays"),
-      h("div", { class: "soft" }, each.why, each.pin && [": ", h("span", { class: "breaks" }, each.pin)])] },
+      h("div", { class: "soft" }, each.why, each.pin && [": ", h("span", { class: "breaks" }, named(each.pin))])] },
     { name: "Segments", right: true, wide: true, cell: (each) => whole(each.segments) },
     { name: "Size", right: true, cell: (each) => sized(each.size_bytes) },
     { name: "Newest record", right: true, wide: true, cell: (each) => moment(each.newest_ms) },

@@ -26,15 +26,26 @@ export function topicView(context, name, tab) {
     const data = topic.data;
     const page = [head({
       crumbs: [["Topics", "#/topics"]], title: name, source: topic,
-      subtitle: data && `${counted(data.partition_count, "partition")}${data.replication_factor > 1 ? `, ${data.replication_factor} replicas each` : ""}, ${data.record_count === 0 ? "no records" : `up to ${counted(data.record_count, "record")}`}, ${size(data.local_bytes)} on disk, ${size(data.cold_bytes)} in the object store`,
+      subtitle: data && `${counted(data.partition_count, "partition")}${data.replication_factor > 1 ? `, ${data.replication_factor} replicas each` : ""}, ${data.record_count === 0 ? "no records" : `up to ${counted(data.record_count, "record")}`}, ${size(data.local_bytes)} on disk, ${size(data.cold_bytes)} in the object store${policyOf(data)}`,
     })];
     if (topic.error?.status === 404) {
       return [...page, notice("bad", topic.error.message), h("p", null, h("a", { href: "#/topics" }, "See the topics that exist"))];
     }
-    return [...page, trouble(topic), tabs("Of this topic", TABS.map(([id, title]) => [id, title, link(["topics", name, id])]), tab), data && shown.draw(data, cluster.data)];
+    return [...page, trouble(topic), tabs("Of this topic", TABS.map(([id, title]) => [id, title, link(["topics", name, id])]), tab), data && unreachableMinimum(data), data && shown.draw(data, cluster.data)];
   }
 
   return { title: () => name, draw, stop() { topic.stop(); followers?.stop(); shown.stop(); } };
+}
+
+function policyOf({ cleanup_policy: policy }) {
+  if (!policy?.includes("compact")) return "";
+  return policy.includes("delete") ? "; compacted: the newest record of each key stays, until retention takes it" : "; compacted: the newest record of each key stays";
+}
+
+/** No broker can wait for more replicas than there are. */
+function unreachableMinimum({ configs, replication_factor: replicas }) {
+  const minimum = Number(configs.find((each) => each.name === "min.insync.replicas")?.value);
+  return minimum > replicas && notice("warn", `min.insync.replicas is ${minimum}, and each partition has ${counted(replicas, "replica")}: it counts as ${whole(replicas)}, and acks=all is refused as soon as one is missing.`);
 }
 
 function tabOf(tab, context) {

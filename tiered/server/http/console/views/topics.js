@@ -3,7 +3,7 @@
 import { get } from "../js/api.js";
 import { h } from "../js/dom.js";
 import { counted, whole } from "../js/format.js";
-import { command, head, panel, sized, state, trouble } from "../js/parts.js";
+import { action, command, head, named, panel, sized, state, trouble } from "../js/parts.js";
 import { poll } from "../js/poll.js";
 import { link, refine } from "../js/router.js";
 import { legend, topicStrip } from "../js/strip.js";
@@ -19,8 +19,8 @@ export function topicsView({ query, changed, go, cluster }) {
     words: (each) => each.topic,
     columns: [
       { id: "topic", name: "Topic", sort: (each) => each.topic, cell: (each) => [
-        h("a", { href: link(["topics", each.topic]), class: "breaks" }, each.topic), each.internal && [" ", h("span", { class: "tag" }, "internal")], troubleOf(each)] },
-      { id: "partitions", name: "Partitions", right: true, sort: (each) => each.partition_count, cell: (each) => whole(each.partition_count) },
+        h("a", { href: link(["topics", each.topic]), class: "breaks" }, named(each.topic)), each.internal && [" ", h("span", { class: "tag" }, "internal")], compactedTag(each), troubleOf(each)] },
+      { id: "partitions", name: "Partitions", right: true, wide: true, sort: (each) => each.partition_count, cell: (each) => whole(each.partition_count) },
       { id: "records", name: "Records, up to", right: true, wide: true, sort: (each) => each.record_count, cell: (each) => whole(each.record_count) },
       { id: "disk", name: "On disk", right: true, sort: (each) => each.local_bytes, cell: (each) => sized(each.local_bytes) },
       { id: "store", name: "Object store", right: true, sort: (each) => each.cold_bytes, cell: (each) => sized(each.cold_bytes) },
@@ -29,14 +29,14 @@ export function topicsView({ query, changed, go, cluster }) {
     empty: () => h("div", { class: "empty" }, h("h3", null, "There is no topic yet"),
       h("p", null, "A topic is a named log that producers append to. Create one here or from the command line:"),
       command("tiered topics create orders --partitions 3"),
-      h("button", { type: "button", class: "primary", on: { click: create } }, "Create a topic")),
+      action({ class: "primary", on: { click: create } }, "Create a topic")),
   });
 
   function draw() {
     const found = topics.data?.topics;
     return [
       head({ title: "Topics", source: topics, subtitle: found && counted(found.length, "topic"),
-        actions: [h("button", { type: "button", class: "primary", id: "create-topic", on: { click: create } }, "Create a topic")] }),
+        actions: [action({ class: "primary", id: "create-topic", on: { click: create } }, "Create a topic")] }),
       trouble(topics),
       found && h("div", { class: "bar", key: "bar" }, table.search("Find a topic"), legend(["hot", "both", "cold", "overdue"])),
       found && panel("All topics", {}, table.draw(found, { stale: topics.isStale })),
@@ -46,6 +46,11 @@ export function topicsView({ query, changed, go, cluster }) {
   function troubleOf(topic) {
     if (topic.offline > 0) return h("div", null, state("bad", `${counted(topic.offline, "partition")} offline`));
     return topic.under_replicated > 0 && h("div", null, state("warn", `${counted(topic.under_replicated, "partition")} under-replicated`));
+  }
+
+  /** In the list, since it changes what the number of records means. */
+  function compactedTag({ cleanup_policy: policy }) {
+    return policy?.includes("compact") && [" ", h("span", { class: "tag" }, "compacted")];
   }
 
   if (query.new === "1") {
