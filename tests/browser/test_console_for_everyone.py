@@ -164,6 +164,7 @@ def test_nothing_is_wider_than_a_phone(browser: Browser, staged: BrokerProcess) 
         tabs = page.get_by_role("navigation", name="Of this topic").locator("ul")
         console.go(f"topics/{stage.TIERED}")
         assert tabs.evaluate("list => list.scrollWidth <= list.clientWidth"), "a tab is cut off"
+        console.go("")
         page.get_by_role("link", name="Topics", exact=True).click()
         page.get_by_role("button", name="Create a topic").click()
         expect(page.get_by_role("dialog")).to_be_visible()

@@ -45,7 +45,7 @@ export function configsTab({ name, query, changed, topic }) {
 
 /** Accepted for Kafka's clients alone: whatever its value, nothing here reads it. */
 function isInert(config) {
-  return config.has_effect === false || config.documentation.startsWith("Accepted for Kafka's sake");
+  return config.has_effect === false;
 }
 
 /** What was set comes first, what has no effect last. */
