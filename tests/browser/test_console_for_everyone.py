@@ -31,8 +31,11 @@ VIEWS = [
 ]
 
 
-WCAG = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
-CONTRAST = {"type": "rule", "values": ["color-contrast"]}
+WCAG: dict[str, object] = {
+    "type": "tag",
+    "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
+}
+CONTRAST: dict[str, object] = {"type": "rule", "values": ["color-contrast"]}
 
 
 @pytest.mark.parametrize(("scheme", "rules"), [("light", WCAG), ("dark", CONTRAST)], ids=["light", "dark"])
