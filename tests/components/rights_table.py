@@ -189,6 +189,29 @@ def _brokers(r: Any, _: str) -> Any:
     return r.DescribeClusterRequest(include_cluster_authorized_operations=True, endpoint_type=1)
 
 
+def _elsewhere(r: Any, name: str) -> Any:
+    topic = r.AlterReplicaLogDirTopic(name=name, partitions=(0,))
+    return r.AlterReplicaLogDirsRequest(dirs=[r.AlterReplicaLogDir(path="/elsewhere", topics=[topic])])
+
+
+def _quorum(r: Any, _: str) -> Any:
+    partition = r.PartitionData(partition_index=0)
+    return r.DescribeQuorumRequest(topics=[r.TopicData(topic_name="__cluster_metadata", partitions=[partition])])
+
+
+def _other_feature(r: Any, name: str) -> Any:
+    update = r.FeatureUpdateKey(feature=name, max_version_level=1, upgrade_type=1)
+    return r.UpdateFeaturesRequest(timeout=5000, feature_updates=[update], validate_only=False)
+
+
+def _producers(r: Any, name: str) -> Any:
+    return r.DescribeProducersRequest(topics=[r.TopicRequest(name=name, partition_indexes=(0,))])
+
+
+def _page(r: Any, name: str) -> Any:
+    return r.DescribeTopicPartitionsRequest(topics=[r.TopicRequest(name=name)], response_partition_limit=10)
+
+
 def _quotas(r: Any, _: str) -> Any:
     return r.DescribeClientQuotasRequest(components=[], strict=False)
 
@@ -276,6 +299,7 @@ ROWS: tuple[Row, ...] = (
     _row(33, 2, (("ALTER_CONFIGS", "TOPIC"),), TOPIC, _old_configs),
     _row(44, 1, (("ALTER_CONFIGS", "TOPIC"),), TOPIC, lambda r, n: _configs(r, 2, n)),
     _row(44, 1, (("ALTER_CONFIGS", "CLUSTER"),), CLUSTER, lambda r, n: _configs(r, 4, "1")),
+    _row(34, 2, _ALTER_CLUSTER, CLUSTER, _elsewhere),
     _row(35, 4, _DESCRIBE_CLUSTER, CLUSTER, lambda r, n: r.DescribeLogDirsRequest(topics=None)),
     _row(36, 2, (), 0, lambda r, n: r.SaslAuthenticateRequest(auth_bytes=b"")),
     _row(37, 3, (("ALTER", "TOPIC"),), TOPIC, _more_partitions),
@@ -288,11 +312,15 @@ ROWS: tuple[Row, ...] = (
     _row(49, 1, (("ALTER_CONFIGS", "CLUSTER"),), CLUSTER, _new_quota),
     _row(50, 0, _DESCRIBE_CLUSTER, CLUSTER, lambda r, n: r.DescribeUserScramCredentialsRequest(users=None)),
     _row(51, 0, _ALTER_CLUSTER, CLUSTER, _no_user),
+    _row(55, 2, _DESCRIBE_CLUSTER, CLUSTER, _quorum),
+    _row(57, 2, _ALTER_CLUSTER, CLUSTER, _other_feature),
     _row(60, 1, (), 0, _brokers),
+    _row(61, 0, (("READ", "TOPIC"),), TOPIC, _producers),
     _row(64, 0, _ALTER_CLUSTER, CLUSTER, lambda r, n: r.UnregisterBrokerRequest(broker_id=7)),
     _row(68, 0, (("READ", "GROUP"), ("DESCRIBE", "TOPIC")), GROUP, _beat),
     _row(
         69, 0, (("DESCRIBE", "GROUP"),), GROUP,
         lambda r, n: r.ConsumerGroupDescribeRequest(group_ids=[n], include_authorized_operations=True),
     ),
+    _row(75, 0, (("DESCRIBE", "TOPIC"),), TOPIC, _page),
 )  # fmt: skip

@@ -4,6 +4,7 @@ from tiered.server.kafka.api import (
     acls,
     alter_configs,
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     api_versions,
     client_quotas,
     consumer_group_describe,
@@ -17,6 +18,9 @@ from tiered.server.kafka.api import (
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_producers,
+    describe_quorum,
+    describe_topic_partitions,
     elect_leaders,
     fetch,
     find_coordinator,
@@ -36,6 +40,7 @@ from tiered.server.kafka.api import (
     sasl,
     sync_group,
     unregister_broker,
+    update_features,
     user_scram_credentials,
 )
 from tiered.server.kafka.dispatch import Api
@@ -68,6 +73,7 @@ _SERVED: tuple[Api, ...] = (
     describe_configs.API,
     alter_configs.API,
     alter_configs.INCREMENTAL_API,
+    alter_replica_log_dirs.API,
     describe_log_dirs.API,
     create_partitions.API,
     elect_leaders.API,
@@ -78,10 +84,14 @@ _SERVED: tuple[Api, ...] = (
     client_quotas.ALTER_API,
     user_scram_credentials.DESCRIBE_API,
     user_scram_credentials.ALTER_API,
+    describe_quorum.API,
+    update_features.API,
     describe_cluster.API,
+    describe_producers.API,
     unregister_broker.API,
     consumer_group_heartbeat.API,
     consumer_group_describe.API,
+    describe_topic_partitions.API,
 )
 
 

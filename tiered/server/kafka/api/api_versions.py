@@ -1,7 +1,7 @@
 """ApiVersions (key 18), versions 0 to 4: what this broker serves, derived from the dispatch table.
 
 An unknown version is answered in version 0 with UNSUPPORTED_VERSION and the whole list (KIP-511). Software
-names are checked as Kafka does (v3+). No features are finalized: transaction.version 2 is not offered.
+names are checked as Kafka does (v3+), and features are told of (v3+), each at its one level.
 """
 
 import re
@@ -12,6 +12,7 @@ from tiered.errors import InvalidRequest
 from tiered.server.kafka.connection import Connection
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, UNSUPPORTED_VERSION, error_code
+from tiered.server.kafka.features import EPOCH, FEATURES, Feature
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
@@ -20,15 +21,22 @@ def api_versions(others: Iterable[Api]) -> Api:
     """The row of ApiVersions for a table that holds `others` and this one."""
 
     async def handle(context: Context, request: Any, reply: Any) -> Any:
-        return answer(context.connection, context.api_version, request, reply, table)
+        return answer(context.connection, context.api_version, request, reply, table, FEATURES)
 
     own = Api(key=18, name="ApiVersions", min_version=0, max_version=4, handle=handle)
     table = sorted([*others, own], key=lambda api: api.key)
     return own
 
 
-def answer(connection: Connection, api_version: int, request: Any, reply: Any, table: Sequence[Api]) -> Any:
-    """The reply that lists `table`; `request` is None for a version that is not served."""
+def answer(
+    connection: Connection,
+    api_version: int,
+    request: Any,
+    reply: Any,
+    table: Sequence[Api],
+    features: Sequence[Feature],
+) -> Any:
+    """The reply that lists `table` and `features`; `request` is None for a version that is not served."""
     code = NONE
     if request is None:
         code = UNSUPPORTED_VERSION
@@ -44,4 +52,13 @@ def answer(connection: Connection, api_version: int, request: Any, reply: Any, t
             reply.ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version) for api in table
         ],
         throttle_time=0,
+        supported_features=[
+            reply.SupportedFeatureKey(name=each.name, min_version=each.level, max_version=each.level)
+            for each in features
+        ],
+        finalized_features_epoch=EPOCH,
+        finalized_features=[
+            reply.FinalizedFeatureKey(name=each.name, max_version_level=each.level, min_version_level=each.level)
+            for each in features
+        ],
     )

@@ -8,6 +8,7 @@ What the client may not describe is left out of "all topics", is TOPIC_AUTHORIZA
 is there or not, and UNKNOWN_TOPIC_ID by its id. Authorized operations are told where they are asked for (v8+).
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from tiered.broker.broker import Broker
@@ -102,19 +103,14 @@ async def _asked(context: Context, request: Any, reply: Any, asked: Any, *, may_
 
 
 def _described(context: Context, request: Any, reply: Any, topic: Topic) -> Any:
-    broker = context.broker
-    if topic.is_internal:
-        partitions = [_coordinated(broker, reply, index) for index in range(topic.partition_count)]
-    else:
-        live = {each.broker_id for each in broker.image.live()}
-        in_sync: dict[Isr, tuple[int, ...]] = {}  # Partitions of one topic share a few: most of the work is here.
-        partitions = [_led(broker, reply, row, live, in_sync) for row in broker.image.rows_of(topic.topic_id)]
     return reply.MetadataResponseTopic(
         error_code=NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=partitions,
+        partitions=described_partitions(
+            context.broker, topic, reply.MetadataResponsePartition, range(topic.partition_count)
+        ),
         topic_authorized_operations=authorized_operations(
             context,
             ResourceType.TOPIC,
@@ -124,12 +120,24 @@ def _described(context: Context, request: Any, reply: Any, topic: Topic) -> Any:
     )
 
 
-def _led(broker: Broker, reply: Any, row: PartitionRow, live: set[int], in_sync: dict[Isr, tuple[int, ...]]) -> Any:
+def described_partitions(broker: Broker, topic: Topic, make: Callable[..., Any], indexes: range) -> list[Any]:
+    """Those of these numbers; `make` takes what Metadata and DescribeTopicPartitions both tell of a partition."""
+    if topic.is_internal:
+        return [_coordinated(broker, make, index) for index in indexes]
+    live = {each.broker_id for each in broker.image.live()}
+    in_sync: dict[Isr, tuple[int, ...]] = {}  # Partitions of one topic share a few: most of the work is here.
+    rows = broker.image.rows_of(topic.topic_id)[indexes.start : indexes.stop]
+    return [_led(broker, make, row, live, in_sync) for row in rows]
+
+
+def _led(
+    broker: Broker, make: Callable[..., Any], row: PartitionRow, live: set[int], in_sync: dict[Isr, tuple[int, ...]]
+) -> Any:
     members = in_sync.get(row.isr)
     if members is None:
         members = in_sync[row.isr] = broker.image.in_sync(row)
     has_leader = row.leader in live
-    return reply.MetadataResponsePartition(
+    return make(
         error_code=NONE if has_leader else LEADER_NOT_AVAILABLE,
         partition_index=row.partition,
         leader_id=row.leader if has_leader else NO_LEADER,
@@ -140,11 +148,11 @@ def _led(broker: Broker, reply: Any, row: PartitionRow, live: set[int], in_sync:
     )
 
 
-def _coordinated(broker: Broker, reply: Any, slot: int) -> Any:
+def _coordinated(broker: Broker, make: Callable[..., Any], slot: int) -> Any:
     """A partition of `__consumer_offsets`, which has no log: its leader is who coordinates the slot's groups."""
     leader = broker.groups.slot_leader(slot)
     holders = () if leader == NO_LEADER else (leader,)
-    return reply.MetadataResponsePartition(
+    return make(
         error_code=NONE if holders else LEADER_NOT_AVAILABLE,
         partition_index=slot,
         leader_id=leader,

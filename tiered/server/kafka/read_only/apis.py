@@ -36,6 +36,7 @@ from tiered.server.kafka.api import (
     unregister_broker,
 )
 from tiered.server.kafka.api import fetch as broker_fetch
+from tiered.server.kafka.features import METADATA_VERSION
 from tiered.server.kafka.read_only import fetch, reads, refusals
 from tiered.server.kafka.read_only.dispatch import ReadApi, ReadContext
 
@@ -79,6 +80,6 @@ def read_apis() -> tuple[ReadApi, ...]:
     table = sorted([*(each.of for each in _SERVED), own], key=lambda api: api.key)
 
     async def versions(context: ReadContext, request: Any, reply: Any) -> Any:
-        return api_versions.answer(context.connection, context.api_version, request, reply, table)
+        return api_versions.answer(context.connection, context.api_version, request, reply, table, (METADATA_VERSION,))
 
     return (*_SERVED, ReadApi(of=own, handle=versions))

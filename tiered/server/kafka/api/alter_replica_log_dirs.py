@@ -1,0 +1,54 @@
+"""AlterReplicaLogDirs (key 34), versions 1 and 2: a broker has one log directory, so no replica can be moved.
+
+To the directory where it is already nothing has to be done, and that succeeds, as in Kafka; any other is
+LOG_DIR_NOT_FOUND. The directory is named as DescribeLogDirs names it.
+"""
+
+from typing import Any
+
+from tiered.broker.broker import Broker
+from tiered.errors import NotLeader, ReplicaNotAvailable, TieredError
+from tiered.rules.acl import Operation
+from tiered.server.kafka.authorize import require_cluster
+from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.error_mapping import LOG_DIR_NOT_FOUND, NONE, error_code
+
+
+async def handle(context: Context, request: Any, reply: Any) -> Any:
+    broker = context.broker
+    denied = None
+    try:
+        require_cluster(context, Operation.ALTER)
+    except TieredError as error:
+        denied = error_code(error)
+    by_topic: dict[str, list[Any]] = {}
+    asked = (
+        (each.path, topic.name, index) for each in request.dirs for topic in each.topics for index in topic.partitions
+    )
+    async for path, name, index in in_turns(asked):
+        code = _outcome(broker, path, name, index) if denied is None else denied
+        by_topic.setdefault(name, []).append(
+            reply.AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
+        )
+    return reply.AlterReplicaLogDirsResponse(
+        throttle_time=0,
+        results=[
+            reply.AlterReplicaLogDirTopicResult(topic_name=name, partitions=partitions)
+            for name, partitions in by_topic.items()
+        ],
+    )
+
+
+def _outcome(broker: Broker, path: str, name: str, index: int) -> int:
+    if path != str(broker.data.log_root):
+        return LOG_DIR_NOT_FOUND
+    try:
+        broker.topics.by_name(name).partition(index)
+    except NotLeader:
+        return error_code(ReplicaNotAvailable("no replica of it is here"))
+    except TieredError as error:
+        return error_code(error)
+    return NONE
+
+
+API = Api(key=34, name="AlterReplicaLogDirs", min_version=1, max_version=2, handle=handle)

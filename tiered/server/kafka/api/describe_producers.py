@@ -1,0 +1,68 @@
+"""DescribeProducers (key 61), version 0: the idempotent producers that the leader of a partition remembers.
+
+Nobody has an open transaction. Producers that have sent nothing for `producer.id.expiration.ms` are forgotten, and so
+are those above the broker's bound. A partition is answered once, however often it stands in the request.
+"""
+
+from typing import Any
+
+from tiered.broker.partition import Partition
+from tiered.errors import PolicyViolation, TieredError
+from tiered.formats.producer_snapshot import ProducerEntry
+from tiered.rules.acl import Operation
+from tiered.server.kafka.authorize import require_topic
+from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.error_mapping import NONE, error_code
+
+MAX_PRODUCERS = 200_000
+"""In one answer."""
+NONE_KNOWN = -1
+
+
+async def handle(context: Context, request: Any, reply: Any) -> Any:
+    left = MAX_PRODUCERS
+    by_topic: dict[str, list[Any]] = {}
+    asked = dict.fromkeys((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
+    async for name, index in in_turns(asked):
+        code, message, producers = NONE, None, []
+        try:
+            require_topic(context, Operation.READ, name)
+            entries = _led(context, name, index).producers
+            left -= len(entries)
+            if left < 0:
+                raise PolicyViolation(f"an answer holds {MAX_PRODUCERS} producers at most; ask for fewer partitions")
+            # Of a copy: in a pause the partition may take or forget one.
+            producers = [_described(reply, each) async for each in in_turns(list(entries.values()))]
+        except TieredError as error:
+            code, message = error_code(error), str(error)
+        by_topic.setdefault(name, []).append(
+            reply.PartitionResponse(
+                partition_index=index, error_code=code, error_message=message, active_producers=producers
+            )
+        )
+    return reply.DescribeProducersResponse(
+        throttle_time=0,
+        topics=[reply.TopicResponse(name=name, partitions=partitions) for name, partitions in by_topic.items()],
+    )
+
+
+def _led(context: Context, name: str, index: int) -> Partition:
+    partition = context.broker.topics.by_name(name).partition(index)
+    partition.require_leader()
+    return partition
+
+
+def _described(reply: Any, entry: ProducerEntry) -> Any:
+    last = entry.batches[-1] if entry.batches else None
+    first_offset = entry.current_transaction_first_offset
+    return reply.ProducerState(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        last_sequence=NONE_KNOWN if last is None else last.last_sequence,
+        last_timestamp=NONE_KNOWN if last is None else last.timestamp_ms,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=NONE_KNOWN if first_offset is None else first_offset,
+    )
+
+
+API = Api(key=61, name="DescribeProducers", min_version=0, max_version=0, handle=handle)

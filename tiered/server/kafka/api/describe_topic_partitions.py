@@ -1,0 +1,85 @@
+"""DescribeTopicPartitions (key 75), version 0: topics with their partitions, by name, a page at a time (KIP-966).
+
+No topics mean all of them. A page ends after so many partitions as the client takes, 2,000 at the most; the cursor says
+where the next one begins. It must be among the topics asked for, if any are. Nobody but the ISR can be elected, so the
+lists of others who can are empty (not null: Java's admin client breaks at it). What may not be described is left out of
+"all topics", and named it is TOPIC_AUTHORIZATION_FAILED, whether it is there or not.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from tiered.broker.topics import Topic
+from tiered.errors import InvalidRequest, TieredError
+from tiered.rules.acl import Operation, ResourceType
+from tiered.server.kafka.api.metadata import described_partitions
+from tiered.server.kafka.authorize import authorized_operations, may, require_topic
+from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.error_mapping import NONE, error_code
+
+MAX_PARTITIONS = 2_000
+"""Kafka's max.request.partition.size.limit, at its default."""
+
+
+async def handle(context: Context, request: Any, reply: Any) -> Any:
+    broker, cursor = context.broker, request.cursor
+    start = ("", 0) if cursor is None else (cursor.topic_name, max(0, cursor.partition_index))
+    asked = {each.name for each in request.topics}
+    if cursor is not None and asked and cursor.topic_name not in asked:
+        error = InvalidRequest("the cursor's topic is not among the topics of the request")
+        return _answered(reply, [_refused(reply, name, error) for name in sorted(asked)], None)
+    names = sorted(name for name in asked or (each.name for each in broker.topics) if name >= start[0])
+    left = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
+    topics = []
+    async for name in in_turns(names):
+        try:
+            if asked:
+                require_topic(context, Operation.DESCRIBE, name)
+            elif not may(context, Operation.DESCRIBE, ResourceType.TOPIC, name):
+                continue
+            topic = broker.topics.by_name(name)
+        except TieredError as error:
+            if asked:
+                topics.append(_refused(reply, name, error))
+            continue
+        if left == 0:
+            return _answered(reply, topics, (name, 0))
+        first = start[1] if name == start[0] else 0
+        end = min(topic.partition_count, first + left)
+        topics.append(_described(context, reply, topic, range(first, end)))
+        left -= max(0, end - first)
+        if end < topic.partition_count:
+            return _answered(reply, topics, (name, end))
+    return _answered(reply, topics, None)
+
+
+def _described(context: Context, reply: Any, topic: Topic, indexes: range) -> Any:
+    make = partial(reply.DescribeTopicPartitionsResponsePartition, eligible_leader_replicas=(), last_known_elr=())
+    return reply.DescribeTopicPartitionsResponseTopic(
+        error_code=NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=described_partitions(context.broker, topic, make, indexes),
+        topic_authorized_operations=authorized_operations(context, ResourceType.TOPIC, topic.name, asked=True),
+    )
+
+
+def _refused(reply: Any, name: str, error: TieredError) -> Any:
+    return reply.DescribeTopicPartitionsResponseTopic(
+        error_code=error_code(error), name=name, topic_id=None, is_internal=False, partitions=[]
+    )
+
+
+def _answered(reply: Any, topics: Iterable[Any], next_cursor: tuple[str, int] | None) -> Any:
+    return reply.DescribeTopicPartitionsResponse(
+        throttle_time=0,
+        topics=topics,
+        next_cursor=None
+        if next_cursor is None
+        else reply.Cursor(topic_name=next_cursor[0], partition_index=next_cursor[1]),
+    )
+
+
+API = Api(key=75, name="DescribeTopicPartitions", min_version=0, max_version=0, handle=handle)

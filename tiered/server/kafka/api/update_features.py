@@ -1,0 +1,46 @@
+"""UpdateFeatures (key 57), versions 0 to 2: nothing can be changed, because each feature has the one level it has.
+
+A feature at its own level is a success that does nothing, as in Kafka; any other level, and a feature that is not
+known, is INVALID_UPDATE_VERSION. As in Kafka, one that fails fails the whole request.
+"""
+
+from typing import Any
+
+from tiered.errors import TieredError
+from tiered.rules.acl import Operation
+from tiered.server.kafka.authorize import require_cluster
+from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.error_mapping import INVALID_UPDATE_VERSION, NONE, error_code
+from tiered.server.kafka.features import FEATURES
+
+
+async def handle(context: Context, request: Any, reply: Any) -> Any:
+    code, message = NONE, None
+    try:
+        require_cluster(context, Operation.ALTER)
+        message = next(filter(None, map(_refusal, request.feature_updates)), None)
+        code = NONE if message is None else INVALID_UPDATE_VERSION
+    except TieredError as error:
+        code, message = error_code(error), str(error)
+    return reply.UpdateFeaturesResponse(
+        throttle_time=0,
+        error_code=code,
+        error_message=message,
+        results=[
+            reply.UpdatableFeatureResult(feature=each.feature, error_code=NONE, error_message=None)
+            for each in (request.feature_updates if code == NONE else ())
+        ],
+    )
+
+
+def _refusal(update: Any) -> str | None:
+    name = update.feature[:80]
+    level = next((each.level for each in FEATURES if each.name == update.feature), None)
+    if level is None:
+        return f"Invalid update version {update.max_version_level} for feature {name}: it is not known here"
+    if level != update.max_version_level:
+        return f"Invalid update version {update.max_version_level} for feature {name}: it is {level}, and stays that"
+    return None
+
+
+API = Api(key=57, name="UpdateFeatures", min_version=0, max_version=2, handle=handle)
