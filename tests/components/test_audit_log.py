@@ -22,6 +22,7 @@ from tiered.server.kafka.audited import AUDITED
 READING = {
     "ApiVersions", "ConsumerGroupDescribe", "DescribeAcls", "DescribeClientQuotas", "DescribeCluster",
     "DescribeConfigs", "DescribeGroups", "DescribeLogDirs", "DescribeUserScramCredentials", "FindCoordinator",
+    "ListConfigResources",
     "ListGroups", "ListOffsets", "ListPartitionReassignments", "Metadata", "OffsetFetch", "OffsetForLeaderEpoch",
 }  # fmt: skip
 DATA = {

@@ -1,4 +1,4 @@
-"""Access control lists come back with a restore, at once, and no password does."""
+"""Access control lists and the configs of groups come back with a restore, at once, and no password does."""
 
 import json
 import shutil
@@ -10,7 +10,7 @@ import pytest
 from tests.components.guarded_broker import GuardedBroker, allow
 from tests.components.test_http_rights import ask
 from tiered.cli import main
-from tiered.meta import acls
+from tiered.meta import acls, resource_configs
 from tiered.meta.security import AclRow
 
 RULES = (
@@ -24,11 +24,13 @@ def held(broker: GuardedBroker) -> set[AclRow]:
     return broker.run(lambda: set(broker.broker.security.acls))
 
 
-def test_rules_come_back_from_the_bucket_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_rules_and_group_configs_come_back_from_a_bucket(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     data, bucket = tmp_path / "data", tmp_path / "data" / "objects"
     with GuardedBroker(data, KEPT) as broker:
         assert ask(broker, "POST", "/api/v1/topics", {"name": "orders"})[0] == 201
         database = broker.broker.database
+        group, configs = ("GROUP", "a:b"), {"consumer.session.timeout.ms": "50000"}
+        database.run_sync(lambda conn: resource_configs.replace(conn, group, configs))
         database.run_sync(lambda conn: acls.create(conn, RULES, now_ms=1))
         broker.run(broker.broker.feed.wake)
         while held(broker) != set(RULES):
@@ -44,3 +46,4 @@ def test_rules_come_back_from_the_bucket_alone(tmp_path: Path, capfd: pytest.Cap
     assert main(["restore", "--from", f"file://{kept}", "--meta", meta, "--brokers", "1", "--apply"]) == 0
     with GuardedBroker(restored, KEPT) as broker:
         assert held(broker) == set(RULES)
+        assert broker.run(lambda: broker.broker.resource_configs.group("a:b")).consumer_session_timeout_ms == 50_000

@@ -20,7 +20,17 @@ from tiered.errors import (
     UnknownTopicOrPartition,
 )
 from tiered.ids import InSyncReplica
-from tiered.meta import brokers, changes, partitions, producer_ids, reports, segments, settings, topics
+from tiered.meta import (
+    brokers,
+    changes,
+    partitions,
+    producer_ids,
+    reports,
+    resource_configs,
+    segments,
+    settings,
+    topics,
+)
 from tiered.meta.engine import Database
 from tiered.meta.partitions import PartitionRow
 from tiered.rules.segment_states import SegmentState
@@ -224,6 +234,19 @@ def test_every_registration_has_a_higher_epoch_and_the_newest_wins(database: Dat
     assert (row.broker_epoch, row.fenced, row.rack) == (second, True, "a")
     database.run_sync(lambda conn: brokers.unregister(conn, broker_id=1))
     assert [row.broker_id for row in database.run_sync(brokers.load_all)] == [2]
+
+
+def test_configs_of_resources_are_set_dropped_and_replaced_and_reach_the_feed(database: Database) -> None:
+    orders, others = ("GROUP", "orders"), ("CLIENT_METRICS", "orders")
+    database.run_sync(create_topic)
+    before = database.run_sync(lambda conn: changes.since(conn, 0)).number
+    database.run_sync(lambda conn: resource_configs.alter(conn, orders, values={"a": "1", "b": "2"}, removed=()))
+    database.run_sync(lambda conn: resource_configs.alter(conn, orders, values={"a": "3"}, removed=("b",)))
+    database.run_sync(lambda conn: resource_configs.replace(conn, others, {"c": "4"}))
+    found = database.run_sync(lambda conn: changes.since(conn, before))
+    assert found.resource_configs == {orders: {"a": "3"}, others: {"c": "4"}}
+    database.run_sync(lambda conn: resource_configs.replace(conn, others, {}))
+    assert database.run_sync(resource_configs.load_all) == {orders: {"a": "3"}}
 
 
 def test_broker_settings_have_a_default_and_exceptions(database: Database) -> None:

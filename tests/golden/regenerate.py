@@ -206,6 +206,16 @@ def cluster_checkpoint_with_acls() -> ClusterCheckpoint:
     )
 
 
+def cluster_checkpoint_with_resource_configs() -> ClusterCheckpoint:
+    return replace(
+        cluster_checkpoint(),
+        resource_configs={
+            "CLIENT_METRICS:all": {"interval.ms": "10000", "metrics": "org.apache.kafka.producer."},
+            "GROUP:departures:1": {"consumer.session.timeout.ms": "50000"},
+        },
+    )
+
+
 def cluster_checkpoint_with_pins() -> ClusterCheckpoint:
     return replace(
         full_cluster_checkpoint(),
@@ -281,6 +291,9 @@ def written_today() -> dict[str, bytes]:
         "partition_checkpoint.v1.full.json": encode_partition_checkpoint(full_partition_checkpoint()),
         "cluster_checkpoint.v1.full.json": encode_cluster_checkpoint(full_cluster_checkpoint()),
         "cluster_checkpoint.v1.acls.json": encode_cluster_checkpoint(cluster_checkpoint_with_acls()),
+        "cluster_checkpoint.v1.resource_configs.json": encode_cluster_checkpoint(
+            cluster_checkpoint_with_resource_configs()
+        ),
         "cluster_checkpoint.v1.pins.json": encode_cluster_checkpoint(cluster_checkpoint_with_pins()),
         "group_checkpoint.v1.json": encode_group_checkpoint(group_checkpoint()),
     }

@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from sqlalchemy import Connection
 
 from tiered.broker.partition import Partition
+from tiered.broker.resource_configs import Kind
 from tiered.broker.topics import Topic
 from tiered.config import (
     BROKER_SETTINGS,
+    GROUP_SETTINGS,
     TOPIC_SETTINGS,
     ConfigChange,
     ConfigEntry,
     TopicConfig,
     changed,
+    check_group_config,
     describe_broker,
     describe_dynamic_default,
     describe_topic,
@@ -37,7 +40,7 @@ from tiered.errors import (
     UnknownTopicOrPartition,
 )
 from tiered.ids import TopicId, is_legal_topic_name
-from tiered.meta import settings, topics
+from tiered.meta import resource_configs, settings, topics
 from tiered.rules import placement
 from tiered.runtime import new_uuid
 
@@ -305,6 +308,27 @@ class Admin:
                 return
             values, removed = _difference(held, texts)
             settings.alter(conn, broker_id=scope, values=values, removed=removed)
+
+        await self._broker.feed.commit(alter)
+
+    @_in_turn
+    async def alter_group(
+        self, group_id: str, steps: Sequence[ConfigChange], *, keep_others: bool, validate_only: bool
+    ) -> None:
+        """The same for a consumer group, whether there is one or not."""
+        resource = (Kind.GROUP.value, group_id)
+        held = self._broker.resource_configs.overrides(Kind.GROUP, group_id) if keep_others else {}
+        texts = changed(GROUP_SETTINGS, held, steps, kind="group config")
+        check_group_config(texts, self._broker.settings)
+        if validate_only:
+            return
+
+        def alter(conn: Connection) -> None:
+            if not keep_others:
+                resource_configs.replace(conn, resource, texts)
+                return
+            values, removed = _difference(held, texts)
+            resource_configs.alter(conn, resource, values=values, removed=removed)
 
         await self._broker.feed.commit(alter)
 

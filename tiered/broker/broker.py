@@ -50,6 +50,7 @@ from tiered.broker.replication.channel import Channels
 from tiered.broker.replication.peer_channel import PeerChannels
 from tiered.broker.replication.replication import Replication
 from tiered.broker.reports import Reports
+from tiered.broker.resource_configs import ResourceConfigs
 from tiered.broker.retention import RetentionRounds
 from tiered.broker.segment_lifecycle import SegmentLifecycle
 from tiered.broker.tier_reader import TierReader
@@ -105,6 +106,7 @@ class Broker:
         self.access = Access(self, self.settings)
         self.acls = Acls(self)
         self.audit = AuditLog(self)
+        self.resource_configs = ResourceConfigs(lambda: self.settings)
         self.client_quotas = ClientQuotas(clock, lambda: self.settings)
         # Neither connects to anything yet. A URL that is none must leave no lock behind.
         self.database = parts.database or Database.open(options.meta_url)

@@ -149,6 +149,9 @@ class CheckpointWriter:
             settings=self._settings,
             pins=tuple(_entry(each) for each in held),
             acls=tuple(AclEntry(**asdict(each)) for each in broker.security.acls),
+            resource_configs={
+                f"{kind}:{name}": dict(configs) for (kind, name), configs in broker.resource_configs.stored.items()
+            },
         )
         try:
             await broker.uploads.run(checkpoints.write_cluster_checkpoint, broker.store, checkpoint)

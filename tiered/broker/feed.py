@@ -182,6 +182,8 @@ class ChangeFeed:
         image = broker.image
         if found.broker_configs is not None:
             self._take_settings(found.broker_configs)
+        if found.resource_configs is not None:
+            broker.resource_configs.take(found.resource_configs)
         if found.security is not None:
             broker.security = found.security
             broker.client_quotas.take(found.security.quotas)

@@ -75,6 +75,7 @@ def as_json(plan: RestorePlan, *, target_holds: str | None, applied: bool) -> di
         "next_producer_id": plan.next_producer_id,
         "brokers": list(plan.brokers),
         "settings": {scope: dict(values) for scope, values in sorted(plan.settings.items())},
+        "resource_configs": {each: dict(values) for each, values in sorted(plan.resource_configs.items())},
         "topics": [_topic_json(topic) for topic in plan.topics],
         "groups": [
             {

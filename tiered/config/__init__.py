@@ -10,14 +10,17 @@ from tiered.config.describe import (
     ConfigSynonym,
     describe_broker,
     describe_dynamic_default,
+    describe_group,
     describe_topic,
 )
+from tiered.config.group import GROUP_SETTINGS, GroupConfig, check_group_config
 from tiered.config.serve import ServeOptions, add_serve_arguments, load_serve_options
 from tiered.config.setting import ConfigChange, ConfigOperation, ConfigSource, ConfigType, Setting, changed
 from tiered.config.topic import TOPIC_SETTINGS, TopicConfig
 
 __all__ = [
     "BROKER_SETTINGS",
+    "GROUP_SETTINGS",
     "TOPIC_SETTINGS",
     "BrokerSettings",
     "ConfigChange",
@@ -26,14 +29,17 @@ __all__ = [
     "ConfigSource",
     "ConfigSynonym",
     "ConfigType",
+    "GroupConfig",
     "Layer",
     "ServeOptions",
     "Setting",
     "TopicConfig",
     "add_serve_arguments",
     "changed",
+    "check_group_config",
     "describe_broker",
     "describe_dynamic_default",
+    "describe_group",
     "describe_topic",
     "load_serve_options",
 ]

@@ -317,6 +317,18 @@ class BrokerSettings(AuthorizationSettings):
     group_consumer_heartbeat_interval_ms: int = setting(
         ConfigType.INT, 5000, "How often members of KIP-848 groups are told to send a heartbeat.", minimum=1,
     )
+    group_consumer_max_heartbeat_interval_ms: int = setting(
+        ConfigType.INT, 15_000, "The longest heartbeat interval that a group's config may ask for.", minimum=1,
+    )
+    group_consumer_max_session_timeout_ms: int = setting(
+        ConfigType.INT, 60_000, "The longest session timeout that a group's config may ask for.", minimum=1,
+    )
+    group_consumer_min_heartbeat_interval_ms: int = setting(
+        ConfigType.INT, 5000, "The shortest heartbeat interval that a group's config may ask for.", minimum=1,
+    )
+    group_consumer_min_session_timeout_ms: int = setting(
+        ConfigType.INT, 45_000, "The shortest session timeout that a group's config may ask for.", minimum=1,
+    )
     group_consumer_max_size: int = setting(ConfigType.INT, INT_MAX, "Members of one KIP-848 group.", minimum=1)
     group_consumer_session_timeout_ms: int = setting(
         ConfigType.INT, 45_000, "A member of a KIP-848 group that is silent for this long has left.", minimum=1,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tiered.config.broker import BROKER_SETTINGS, BrokerSettings
+from tiered.config.group import GROUP_SETTINGS
 from tiered.config.setting import ConfigSource, ConfigType, ConfigValue, Setting, known
 from tiered.config.topic import KIND, TOPIC_SETTINGS, broker_default
 
@@ -41,7 +42,16 @@ def describe_topic(overrides: Mapping[str, str], broker: BrokerSettings) -> list
     """Every config of a topic, by name; raises InvalidConfig if `overrides` holds one that is unknown."""
     for name in overrides:
         known(TOPIC_SETTINGS, name, kind=KIND)
-    return [_topic_entry(entry, overrides, broker) for entry in TOPIC_SETTINGS.values()]
+    return [
+        _overridable(entry, overrides, broker, source=ConfigSource.DYNAMIC_TOPIC) for entry in TOPIC_SETTINGS.values()
+    ]
+
+
+def describe_group(overrides: Mapping[str, str], broker: BrokerSettings) -> list[ConfigEntry]:
+    """Every config of a group, by name, whether there is such a group or not."""
+    return [
+        _overridable(entry, overrides, broker, source=ConfigSource.DYNAMIC_GROUP) for entry in GROUP_SETTINGS.values()
+    ]
 
 
 def describe_broker(broker: BrokerSettings, facts: Mapping[str, str | None] | None = None) -> list[ConfigEntry]:
@@ -74,11 +84,14 @@ def describe_dynamic_default(broker: BrokerSettings) -> list[ConfigEntry]:
     ]
 
 
-def _topic_entry(entry: Setting, overrides: Mapping[str, str], broker: BrokerSettings) -> ConfigEntry:
+def _overridable(
+    entry: Setting, overrides: Mapping[str, str], broker: BrokerSettings, *, source: ConfigSource
+) -> ConfigEntry:
+    """A setting of something that `overrides` may have been given at run time, by `source`."""
     chain: list[tuple[str, ConfigValue, ConfigSource]] = []
     if entry.name in overrides:
-        chain.append((entry.name, entry.parse(overrides[entry.name]), ConfigSource.DYNAMIC_TOPIC))
-    # The effective value is in this topic's unit; synonyms are shown as they were written, in their own.
+        chain.append((entry.name, entry.parse(overrides[entry.name]), source))
+    # The effective value is in its own unit; synonyms are shown as they were written, in their own.
     effective = chain[0][1] if chain else broker_default(entry, broker)
     for synonym in entry.synonyms:
         chain.extend((synonym.name, layer.value, layer.source) for layer in broker.explicit(synonym.name))

@@ -10,7 +10,7 @@ that member (`checkpoint_bytes`). Offsets are numbers, hashes hexadecimal, ids i
 Migration: a reader refuses formats that it does not know. Members it does not know are hashed and skipped, so
 what readers can do without is added within `/1`. Such a member is left out where nothing is known, and a checkpoint
 without it is read as one that knows nothing: `high_watermark` of a partition; `uploaded_root_sha256` of a segment;
-`replication_factor` of a topic; `settings`, `previous_cluster_ids`, `pins` and `acls` of a cluster.
+`replication_factor` of a topic; `settings`, `previous_cluster_ids`, `pins`, `acls` and `resource_configs` of a cluster.
 """
 
 from collections.abc import Callable, Sequence
@@ -134,7 +134,7 @@ class TopicEntry:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterCheckpoint:
     """Every topic of a cluster, the settings that were altered at run time, by broker id ("" is for all), what pins and
-    snapshots hold, and who may do what.
+    snapshots hold, and who may do what. `resource_configs`: what was set for others, by kind and name ("GROUP:orders").
 
     A restored cluster has an id of its own: `previous_cluster_ids` are those it continues, the oldest first. Objects
     from their times name them.
@@ -147,6 +147,7 @@ class ClusterCheckpoint:
     previous_cluster_ids: tuple[str, ...] = ()
     pins: tuple[PinEntry, ...] = ()
     acls: tuple[AclEntry, ...] = ()
+    resource_configs: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,6 +288,7 @@ def encode_cluster_checkpoint(checkpoint: ClusterCheckpoint) -> bytes:
             **_if_known("previous_cluster_ids", list(checkpoint.previous_cluster_ids) or None),
             **_if_known("pins", pins_as_json(checkpoint.pins) or None),
             **_if_known("acls", acls_as_json(checkpoint.acls) or None),
+            **_if_known("resource_configs", checkpoint.resource_configs or None),
         },
     )
 
@@ -319,6 +321,9 @@ def decode_cluster_checkpoint(data: bytes | bytearray | memoryview) -> ClusterCh
         ),
         pins=pins_from(fields, "pins") if "pins" in fields else (),
         acls=acls_from(fields, "acls") if "acls" in fields else (),
+        resource_configs=(
+            fields.tables("resource_configs", max_chars=_MAX_TEXT_CHARS) if "resource_configs" in fields else {}
+        ),
     )
     for names in ({topic.name for topic in checkpoint.topics}, {topic.topic_id for topic in checkpoint.topics}):
         if len(names) != len(checkpoint.topics):

@@ -30,6 +30,7 @@ from tiered.meta.tables import (
     pin,
     pinned_range,
     producer_id_block,
+    resource_config,
     segment,
     topic,
     topic_config,
@@ -155,6 +156,16 @@ def _tables(plan: RestorePlan, now_ms: int) -> Iterator[tuple[Table, Iterable[di
         (
             {"scope": scope, "name": name, "value": value}
             for scope, values in sorted(plan.settings.items())
+            for name, value in sorted(values.items())
+        ),
+    )
+    yield (
+        resource_config,
+        (
+            {"kind": kind, "resource": resource, "name": name, "value": value}
+            for (kind, _, resource), values in sorted(
+                (each.partition(":"), values) for each, values in plan.resource_configs.items()
+            )
             for name, value in sorted(values.items())
         ),
     )

@@ -15,7 +15,7 @@ def alter(
     conn: Connection, *, broker_id: int | None, values: Mapping[str, str], removed: Iterable[str] = ()
 ) -> dict[str, str]:
     """Sets `values` and drops `removed` for one broker, or for all (`None`); the settings of that scope afterwards."""
-    _note_change(conn)
+    note_change(conn)
     scope = _scope(broker_id)
     _remove(conn, scope, {*values, *removed})
     _add(conn, scope, values)
@@ -24,7 +24,7 @@ def alter(
 
 def replace(conn: Connection, *, broker_id: int | None, values: Mapping[str, str]) -> None:
     """Makes `values` the whole of what is set for one broker, or for all (`None`)."""
-    _note_change(conn)
+    note_change(conn)
     scope = _scope(broker_id)
     conn.execute(delete(broker_config).where(broker_config.c.scope == scope))
     _add(conn, scope, values)
@@ -39,14 +39,15 @@ def load_all(conn: Connection) -> dict[int | None, dict[str, str]]:
     return found
 
 
-def _scope(broker_id: int | None) -> str:
-    return CLUSTER_WIDE if broker_id is None else str(broker_id)
-
-
-def _note_change(conn: Connection) -> None:
+def note_change(conn: Connection) -> None:
+    """Takes a number for a change of settings, of brokers or of other resources."""
     # A removed row could carry no number, so the feed has one number for all settings.
     number = take_number(conn)
     conn.execute(update(cluster).where(cluster.c.id == ONLY_ROW).values(settings_change_number=number))
+
+
+def _scope(broker_id: int | None) -> str:
+    return CLUSTER_WIDE if broker_id is None else str(broker_id)
 
 
 def _remove(conn: Connection, scope: str, names: set[str]) -> None:

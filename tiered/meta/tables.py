@@ -160,6 +160,16 @@ broker_config = Table(
     Column("value", Text, nullable=False),
 )
 
+# Of resources that have no row of their own: consumer groups and subscriptions to clients' metrics.
+resource_config = Table(
+    "resource_config",
+    metadata,
+    Column("kind", String(20), primary_key=True),
+    Column("resource", Text, primary_key=True),
+    Column("name", String(255), primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
 partition = Table(
     "partition",
     metadata,

@@ -230,6 +230,7 @@ REVISIONS: Mapping[str, tuple[View, ...]] = MappingProxyType(
         "0005": (*_FIRST, _PARTITIONS, _PINS),
         "0006": (*_FIRST, _PARTITIONS, _PINS),
         "0007": (*_FIRST, _PARTITIONS, _PINS),
+        "0008": (*_FIRST, _PARTITIONS, _PINS),
     }
 )
 """The views as each revision leaves them. 0003 and 0004 add one each, the others change none."""

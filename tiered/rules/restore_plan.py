@@ -111,6 +111,7 @@ class RestorePlan:
     next_producer_id: int
     brokers: tuple[int, ...]
     settings: Mapping[str, Mapping[str, str]]
+    resource_configs: Mapping[str, Mapping[str, str]]
     topics: tuple[RestoredTopic, ...]
     slot_count: int | None
     groups: tuple[GroupEntry, ...]
@@ -162,6 +163,7 @@ def plan_restore(found: FoundBucket, brokers: Sequence[int], left_out: Collectio
         next_producer_id=next_life(newest_producer_id, PRODUCER_IDS_A_LIFE),
         brokers=tuple(brokers),
         settings=cluster.settings,
+        resource_configs=cluster.resource_configs,
         topics=topics,
         slot_count=slot_count,
         groups=restored_groups,

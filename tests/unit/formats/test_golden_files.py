@@ -80,6 +80,8 @@ def test_golden_checkpoints_are_read() -> None:
     assert decode_cluster_checkpoint(content("cluster_checkpoint.v1.full.json")) == golden.full_cluster_checkpoint()
     with_acls = decode_cluster_checkpoint(content("cluster_checkpoint.v1.acls.json"))
     assert with_acls == golden.cluster_checkpoint_with_acls()
+    with_configs = decode_cluster_checkpoint(content("cluster_checkpoint.v1.resource_configs.json"))
+    assert with_configs == golden.cluster_checkpoint_with_resource_configs()
     with_pins = decode_cluster_checkpoint(content("cluster_checkpoint.v1.pins.json"))
     assert with_pins == golden.cluster_checkpoint_with_pins()
     assert decode_group_checkpoint(content("group_checkpoint.v1.json")) == golden.group_checkpoint()

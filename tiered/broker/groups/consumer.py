@@ -42,8 +42,8 @@ class ConsumerGroups:
         self._names: frozenset[str] = frozenset()
         self._version = -1
         self._gained_at_ms: dict[int, float] = {}
-        self._restored_until_ms: dict[int, float] = {}
-        """By slot, once somebody was heard of in it."""
+        self._heard_at_ms: dict[int, float] = {}
+        """By slot, when somebody was first heard of in it."""
 
     def restored(self, stored: StoredGroup) -> ConsumerGroup:
         """An empty group that continues above the stored epoch.
@@ -51,8 +51,15 @@ class ConsumerGroups:
         Members of the coordinator before may still use their partitions until they are told, with their next
         heartbeat, that nobody knows them. So long after the first heartbeat that came here nobody is given any.
         """
-        until_ms = self._restored_until_ms.get(self._coordinator.slot(stored.group_id), 0.0)
-        wait_ms = max(0.0, until_ms - self._coordinator.broker.clock.monotonic_ms())
+        slot, now_ms = self._coordinator.slot(stored.group_id), self._coordinator.broker.clock.monotonic_ms()
+        config = self._coordinator.broker.resource_configs.group(stored.group_id)
+        heard_at_ms = self._heard_at_ms.get(slot)
+        wait_ms = 0.0
+        # Who is heard of first may be one of many members of the coordinator before; after a session they are gone.
+        if heard_at_ms is not None and (
+            heard_at_ms <= self._gained_at_ms.get(slot, heard_at_ms) + config.consumer_session_timeout_ms
+        ):
+            wait_ms = max(0.0, heard_at_ms + config.consumer_heartbeat_interval_ms + MARGIN_MS - now_ms)
         return ConsumerGroup(self._coordinator, stored.group_id, epoch=max(0, stored.generation) + 1, wait_ms=wait_ms)
 
     def slots_gained(self, slots: Iterable[int]) -> None:
@@ -60,16 +67,10 @@ class ConsumerGroups:
         now_ms = self._coordinator.broker.clock.monotonic_ms()
         for slot in slots:
             self._gained_at_ms[slot] = now_ms
-            self._restored_until_ms.pop(slot, None)
+            self._heard_at_ms.pop(slot, None)
 
     def _heard_of(self, slot: int) -> None:
-        """Who is heard of first may be one of many members of the coordinator before; after a session they are gone."""
-        if slot in self._restored_until_ms:
-            return
-        now_ms, settings = self._coordinator.broker.clock.monotonic_ms(), self._coordinator.broker.settings
-        is_late = now_ms > self._gained_at_ms.get(slot, now_ms) + settings.group_consumer_session_timeout_ms
-        wait_ms = 0.0 if is_late else settings.group_consumer_heartbeat_interval_ms + MARGIN_MS
-        self._restored_until_ms[slot] = now_ms + wait_ms
+        self._heard_at_ms.setdefault(slot, self._coordinator.broker.clock.monotonic_ms())
 
     async def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
         """Raises InvalidRequest, InvalidGroup, UnsupportedAssignor, InvalidRegularExpression, GroupNotFound (a classic

@@ -13,6 +13,7 @@ from tiered.broker.groups.consumer_timers import MemberTimers
 from tiered.broker.groups.memory import GROUP_BYTES, MEMBER_BYTES, PROTOCOL_BYTES
 from tiered.broker.groups.timer import Deadline
 from tiered.broker.groups.values import GroupDescription, GroupKind, GroupSummary, MemberDescription
+from tiered.config import GroupConfig
 from tiered.errors import GroupFull, IllegalGeneration, StaleMemberEpoch, UnknownMember
 from tiered.rules import consumer_member
 from tiered.rules.consumer_group import ConsumerGroupPhase, ConsumerGroupState
@@ -87,6 +88,10 @@ class ConsumerGroup:
     def phase(self) -> ConsumerGroupPhase:
         return ConsumerGroupPhase.DEAD if self._is_closed else self.state.phase
 
+    @property
+    def _config(self) -> GroupConfig:
+        return self._coordinator.broker.resource_configs.group(self._group_id)
+
     def summary(self) -> GroupSummary:
         return GroupSummary(
             group_id=self._group_id,
@@ -151,7 +156,7 @@ class ConsumerGroup:
         self.subscribe(member)
         is_certain = heartbeat.epoch == JOIN or not heartbeat.is_full
         after = self.state.reconcile(member.member_id, heartbeat.owned, is_certain=is_certain)
-        self.timers.touch(after.member_id, self._coordinator.broker.settings.group_consumer_session_timeout_ms)
+        self.timers.touch(after.member_id, self._config.consumer_session_timeout_ms)
         self._watch(after)
         is_news = (
             heartbeat.is_full or before is None or heartbeat.epoch != before.epoch or after.assigned != before.assigned
@@ -165,7 +170,7 @@ class ConsumerGroup:
 
     def _interval_ms(self, member: Member) -> int:
         """When the member is to be heard of again."""
-        interval_ms = self._coordinator.broker.settings.group_consumer_heartbeat_interval_ms
+        interval_ms = self._config.consumer_heartbeat_interval_ms
         if interval_ms <= RESTLESS_HEARTBEAT_MS:
             return interval_ms
         restless = member.state is not MemberState.STABLE or self._is_restless(interval_ms)
@@ -225,7 +230,7 @@ class ConsumerGroup:
         else:
             taken = self.state.take_over_static(instance_id, member_id)
         # Whatever fails from here on, a newcomer that is not heard of again goes.
-        self._taken_over(known, taken, self._coordinator.broker.settings.group_consumer_session_timeout_ms)
+        self._taken_over(known, taken, self._config.consumer_session_timeout_ms)
         return taken
 
     def take_over_static(self, before: Member, member_id: str, session_timeout_ms: int) -> Member:

@@ -28,6 +28,7 @@ from tiered.server.kafka.api import (
     init_producer_id,
     join_group,
     leave_group,
+    list_config_resources,
     list_groups,
     list_offsets,
     list_partition_reassignments,
@@ -92,6 +93,7 @@ _SERVED: tuple[Api, ...] = (
     consumer_group_heartbeat.API,
     consumer_group_describe.API,
     describe_topic_partitions.API,
+    list_config_resources.API,
 )
 
 

@@ -16,7 +16,7 @@ MAX_LINES_A_REQUEST = 1_000
 """Beyond it many resources share a line: none that was changed may hide behind others."""
 MAX_ITEMS = 100
 """Of one kind in one line."""
-_CONFIGURED = {2: "TOPIC", 4: "BROKER"}
+_CONFIGURED = {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
 
 
 class Entry(NamedTuple):

@@ -3,6 +3,7 @@
 AlterConfigs replaces all overrides of a resource; the incremental one sets (0), deletes (1), appends to (2) or
 subtracts from (3) single settings, the latter two for lists only (KIP-339). Each resource is checked as a
 whole: one bad value changes nothing of it. `validate_only` changes nothing at all.
+Which kinds of resources there are stands in `config_resources`.
 """
 
 from collections.abc import Sequence
@@ -11,8 +12,7 @@ from typing import Any
 from tiered.config import ConfigChange, ConfigOperation
 from tiered.errors import InvalidRequest, TieredError
 from tiered.rules.acl import Operation
-from tiered.server.kafka.api.describe_configs import BROKER, TOPIC, check_broker
-from tiered.server.kafka.authorize import require_cluster, require_topic
+from tiered.server.kafka.config_resources import Alteration, resource_for
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
@@ -46,19 +46,13 @@ async def _one(
     keep_others: bool,
 ) -> Any:
     code, message = NONE, None
-    admin = context.broker.admin
     try:
         steps = _steps(changes)
-        if asked.resource_type == TOPIC:
-            require_topic(context, Operation.ALTER_CONFIGS, asked.resource_name)
-            topic = context.broker.topics.by_name(asked.resource_name)
-            await admin.alter_topic(topic, steps, keep_others=keep_others, validate_only=validate_only)
-        elif asked.resource_type == BROKER:
-            require_cluster(context, Operation.ALTER_CONFIGS)
-            check_broker(context, asked.resource_name)
-            await admin.alter_broker(asked.resource_name, steps, keep_others=keep_others, validate_only=validate_only)
-        else:
-            raise InvalidRequest(f"resource type {asked.resource_type} cannot be altered; 2 (topic) and 4 (broker) can")
+        kind = resource_for(context, Operation.ALTER_CONFIGS, asked.resource_type, asked.resource_name)
+        await kind.alter(
+            context,
+            Alteration(name=asked.resource_name, steps=steps, is_whole=not keep_others, validate_only=validate_only),
+        )
     except TieredError as error:
         code, message = error_code(error), str(error)
     return reply.AlterConfigsResourceResponse(

@@ -17,7 +17,7 @@ from tiered.formats.checkpoint import TopicEntry
 from tiered.ids import NO_TOPIC_ID
 from tiered.server.kafka.api import sasl
 from tiered.server.kafka.api.describe_cluster import BROKERS
-from tiered.server.kafka.api.describe_configs import BROKER, MAX_ENTRIES, TOPIC, described
+from tiered.server.kafka.api.describe_configs import MAX_ENTRIES, described
 from tiered.server.kafka.api.find_coordinator import GROUP
 from tiered.server.kafka.api.list_offsets import (
     EARLIEST,
@@ -29,6 +29,7 @@ from tiered.server.kafka.api.list_offsets import (
     MAX_TIMESTAMP,
 )
 from tiered.server.kafka.api.offset_fetch import FIRST_VERSION_WITH_GROUPS, FIRST_VERSION_WITH_TOPIC_IDS
+from tiered.server.kafka.config_resources import BROKER, TOPIC
 from tiered.server.kafka.dispatch import in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 from tiered.server.kafka.read_only.dispatch import ReadContext

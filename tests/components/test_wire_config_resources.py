@@ -1,0 +1,143 @@
+"""Configs of what is neither topic nor broker, over the wire: consumer groups, and lists of what has configs."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.broker_process import BrokerProcess
+from tests.clients.raw import RawConnection
+from tests.components.new_members import NewMember, create_topic
+from tiered.wire import messages
+
+DESCRIBE, ALTER_ALL, ALTER, LIST = 32, 33, 44, 74
+GROUP = 32
+SET, DELETE, APPEND = 0, 1, 2
+INVALID_REQUEST, INVALID_CONFIG, UNSUPPORTED_VERSION = 42, 40, 35
+DEFAULT_SOURCE, OF_GROUP = 5, 8
+SESSION, INTERVAL = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+KAFKAS_GROUP_CONFIGS = {
+    "consumer.heartbeat.interval.ms": "5000",
+    "consumer.session.timeout.ms": "45000",
+    "share.auto.offset.reset": "latest",
+    "share.heartbeat.interval.ms": "5000",
+    "share.isolation.level": "read_uncommitted",
+    "share.record.lock.duration.ms": "30000",
+    "share.session.timeout.ms": "45000",
+    "streams.heartbeat.interval.ms": "5000",
+    "streams.initial.rebalance.delay.ms": "3000",
+    "streams.num.standby.replicas": "0",
+    "streams.session.timeout.ms": "45000",
+}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    lowest = {"group.consumer.min.session.timeout.ms": 400, "group.consumer.min.heartbeat.interval.ms": 100}
+    process = BrokerProcess(tmp_path_factory.mktemp("broker") / "data", settings=lowest).start()
+    yield process
+    process.ensure_stopped()
+
+
+def alter(broker: BrokerProcess, kind: int, name: str, *steps: tuple[str, int, str | None]) -> tuple[int, str]:
+    make = messages.request(ALTER, 1)
+    configs = [make.AlterableConfig(name=each, config_operation=how, value=value) for each, how, value in steps]
+    resource = make.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+    with RawConnection(broker) as connection:
+        request = make.IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+        (answer,) = connection.ask(ALTER, 1, request).responses
+    return int(answer.error_code), answer.error_message or ""
+
+
+def describe(broker: BrokerProcess, kind: int, name: str) -> Any:
+    make = messages.request(DESCRIBE, 4)
+    resource = make.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+    with RawConnection(broker) as connection:
+        request = make.DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=True)
+        (result,) = connection.ask(DESCRIBE, 4, request).results
+    return result
+
+
+def values(broker: BrokerProcess, kind: int, name: str) -> dict[str, tuple[str | None, int]]:
+    return {each.name: (each.value, each.config_source) for each in describe(broker, kind, name).configs}
+
+
+def listed(broker: BrokerProcess, *kinds: int) -> tuple[int, set[tuple[int, str]]]:
+    with RawConnection(broker) as connection:
+        request = messages.request(LIST, 1).ListConfigResourcesRequest(resource_types=kinds)
+        answer = connection.ask(LIST, 1, request)
+    return int(answer.error_code), {(each.resource_type, each.resource_name) for each in answer.config_resources}
+
+
+# Groups
+
+
+def test_a_group_has_the_configs_of_kafka_whether_there_is_one_or_not(broker: BrokerProcess) -> None:
+    found = values(broker, GROUP, "nobody")
+    assert found == {name: (value, DEFAULT_SOURCE) for name, value in KAFKAS_GROUP_CONFIGS.items()}
+    inert = {each.name for each in describe(broker, GROUP, "nobody").configs if "no share" in each.documentation}
+    assert inert == {name for name in KAFKAS_GROUP_CONFIGS if name.startswith("share.")}
+
+
+def test_group_configs_are_set_one_by_one_deleted_replaced_and_listed(broker: BrokerProcess) -> None:
+    assert (
+        alter(broker, GROUP, "set", (SESSION, SET, "50000"), ("share.isolation.level", SET, "read_committed"))[0] == 0
+    )
+    assert values(broker, GROUP, "set")[SESSION] == ("50000", OF_GROUP)
+    assert (GROUP, "set") in listed(broker)[1]
+    assert (GROUP, "nobody") not in listed(broker, GROUP)[1]
+    assert alter(broker, GROUP, "set", (SESSION, DELETE, None))[0] == 0
+    assert values(broker, GROUP, "set")[SESSION] == ("45000", DEFAULT_SOURCE)
+    assert values(broker, GROUP, "set")["share.isolation.level"] == ("read_committed", OF_GROUP)
+    make = messages.request(ALTER_ALL, 2)
+    resource = make.AlterConfigsResource(resource_type=GROUP, resource_name="set", configs=[])
+    with RawConnection(broker) as connection:
+        connection.ask(ALTER_ALL, 2, make.AlterConfigsRequest(resources=[resource], validate_only=False))
+    assert (GROUP, "set") not in listed(broker, GROUP)[1]
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "value", "code"),
+    [
+        ("", SESSION, "50000", INVALID_REQUEST),
+        ("g", "no.such.config", "1", INVALID_CONFIG),
+        ("g", SESSION, "soon", INVALID_CONFIG),
+        ("g", SESSION, "399", INVALID_CONFIG),
+        ("g", SESSION, "60001", INVALID_CONFIG),
+        ("g", SESSION, "5000", INVALID_CONFIG),
+        ("g", "share.heartbeat.interval.ms", "45000", INVALID_CONFIG),
+        ("g", "share.isolation.level", "read_all", INVALID_CONFIG),
+    ],
+)
+def test_what_no_group_may_have_is_refused(broker: BrokerProcess, group: str, name: str, value: str, code: int) -> None:
+    assert alter(broker, GROUP, group, (name, SET, value))[0] == code
+    assert not any(kind == GROUP and each == group for kind, each in listed(broker)[1])
+
+
+def test_a_groups_own_time_outs_count_for_its_members_and_for_no_others(broker: BrokerProcess) -> None:
+    create_topic(broker, "timed", 2)
+    with NewMember(broker, "quick", topics=["timed"]) as quick, NewMember(broker, "other", topics=["timed"]) as other:
+        assert other.ask(**other.everything()).heartbeat_interval == 5000
+        assert alter(broker, GROUP, "quick", (INTERVAL, SET, "300"), (SESSION, SET, "600"))[0] == 0
+        assert quick.ask(**quick.everything()).heartbeat_interval == 300
+        with NewMember(broker, "quick", topics=["timed"]) as stays:
+            # Whoever stays hears of it when the silent one has left, after 600 ms and not after 45 s.
+            stays.join()
+            while stays.partitions != {0, 1}:
+                stays.obey()
+
+
+def test_group_configs_survive_a_restart(tmp_path: Path) -> None:
+    process = BrokerProcess(tmp_path / "data").start()
+    try:
+        assert alter(process, GROUP, "kept", (SESSION, SET, "50000"))[0] == 0
+        process.stop()
+        process.start()
+        assert values(process, GROUP, "kept")[SESSION] == ("50000", OF_GROUP)
+    finally:
+        process.ensure_stopped()
+
+
+def test_a_kind_without_configs_cannot_be_listed(broker: BrokerProcess) -> None:
+    assert listed(broker, 99) == (UNSUPPORTED_VERSION, set())

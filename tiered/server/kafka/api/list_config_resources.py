@@ -1,0 +1,32 @@
+"""ListConfigResources (key 74), version 1: names of what has configs, by kind (KIP-1142).
+
+No kinds mean all. Of groups those are listed for which something is set. A kind that has no configs is
+UNSUPPORTED_VERSION, as in Kafka.
+"""
+
+from typing import Any
+
+from tiered.errors import TieredError, UnsupportedVersion
+from tiered.rules.acl import Operation
+from tiered.server.kafka.authorize import require_cluster
+from tiered.server.kafka.config_resources import CONFIG_RESOURCES
+from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.error_mapping import NONE, error_code
+
+
+async def handle(context: Context, request: Any, reply: Any) -> Any:
+    code = NONE
+    found: list[Any] = []
+    try:
+        require_cluster(context, Operation.DESCRIBE_CONFIGS)
+        for kind in dict.fromkeys(request.resource_types or CONFIG_RESOURCES):
+            if kind not in CONFIG_RESOURCES:
+                raise UnsupportedVersion(f"resource type {kind} has no configs")
+            names = CONFIG_RESOURCES[kind].names(context)
+            found.extend(reply.ConfigResource(resource_name=name, resource_type=kind) for name in names)
+    except TieredError as error:
+        code, found = error_code(error), []
+    return reply.ListConfigResourcesResponse(throttle_time=0, error_code=code, config_resources=found)
+
+
+API = Api(key=74, name="ListConfigResources", min_version=1, max_version=1, handle=handle)
