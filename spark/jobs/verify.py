@@ -171,8 +171,9 @@ class SpreadVerifier:
                         topic_id=partition.topic_id,
                         partition=partition.partition,
                         segment=segment,
+                        is_first=index == 0,
                     )
-                    for segment in page.segments
+                    for index, segment in enumerate(page.segments)
                 ]
                 while len(wave) >= self._wave_segments:
                     yield wave[: self._wave_segments]
@@ -212,6 +213,7 @@ class SpreadVerifier:
             state.checked_segments += 1
             state.checked_chunks += found.checked.chunks
             state.checked_bytes += found.checked.size_bytes
+            state.unread_bytes += place.segment.log_bytes - found.checked.size_bytes
         for fault in found.checked.faults:
             self._add(partition_of(place), place.segment.object_key, fault)
 

@@ -43,7 +43,7 @@ def _add_verify(commands: "Commands[Parser]") -> None:
         help="which share: with --fraction 0.1 the seeds 0 to 9 together are everything (0)",
     )
     parser.add_argument(
-        "--progress-file", metavar="FILE", help="keep there what was found whole; the same command then goes on from it"
+        "--progress-file", metavar="FILE", help="keep there what was found good; the same command then goes on from it"
     )
     parser.add_argument(
         "-j", "--parallel", metavar="N", type=_parallel, default=4, help="segments that are read at once (4)"

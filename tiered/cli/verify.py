@@ -27,7 +27,7 @@ _UNDECIDED = {FaultKind.UNREADABLE, FaultKind.UNKNOWN_FORMAT}
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints what is wrong and what was checked; EXIT_FAILED unless all that was checked is whole."""
+    """Prints what is wrong and what was checked; EXIT_FAILED where anything is wrong or could not be read."""
     sample = ChunkSample(fraction=arguments.fraction, seed=arguments.seed)
     store = open_store(arguments.store)
     with ExitStack() as stack:
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         show(state, store.url, sample, began_at_ms=began_at_ms)
         if progress is not None and not state.is_whole:
-            say(f"{arguments.progress_file} keeps what is whole: the same command looks at the rest alone")
+            say(f"{arguments.progress_file} keeps what is good: the same command looks at the rest alone")
     return EXIT_OK if state.is_whole else EXIT_FAILED
 
 
@@ -86,7 +86,7 @@ def _told_how_to_go_on(progress: ProgressFile | None, name: str | None) -> Itera
         yield
     except KeyboardInterrupt:
         if progress is not None:
-            say(f"{counted(len(progress), 'segment')} found whole; --progress-file {name} goes on", file=sys.stderr)
+            say(f"{counted(len(progress), 'segment')} found good; --progress-file {name} goes on", file=sys.stderr)
         raise
 
 
@@ -109,8 +109,13 @@ def show(state: VerificationState, url: str, sample: ChunkSample, *, began_at_ms
         f"{counted(state.partitions, 'partition')}: {counted(state.checked_chunks, 'chunk')}{share} with "
         f"{in_bytes(state.checked_bytes)} of {in_bytes(state.log_bytes)}"
     )
-    if state.is_whole:
+    if state.is_whole and sample.is_everything:
         say(f"whole: nothing wrong was found in {url}")
+    elif state.is_whole:
+        say(
+            f"nothing wrong was found in this sample of {url}; {in_bytes(state.unread_bytes)} were not read. With "
+            f"--fraction {sample.fraction:g} the seeds 0 to {sample.seeds - 1} together read everything"
+        )
     else:
         # A store that does not answer has not lost anything, as far as anybody knows.
         word = "BAD" if any(each.fault.kind not in _UNDECIDED for each in state.problems) else "UNDECIDED"
@@ -131,7 +136,7 @@ def in_words(problem: Problem) -> str:
 def _notes(state: VerificationState, began_at_ms: int) -> Iterator[str]:
     if state.known_segments:
         yield (
-            f"{counted(state.known_segments, 'segment')} were found whole earlier, by a run that began "
+            f"{counted(state.known_segments, 'segment')} were found good earlier, by a run that began "
             f"{in_utc(began_at_ms) or 'at an unknown time'}; remove the progress file to look at them again"
         )
     if state.retired_segments:
@@ -158,7 +163,7 @@ def as_json(state: VerificationState, url: str, sample: ChunkSample, *, with_orp
     return {
         "store": url,
         "cluster_id": state.cluster_id or None,
-        "whole": state.is_whole,
+        "whole": None if state.is_whole and not sample.is_everything else state.is_whole,
         "first_problem": problems[0] if problems else None,
         "problem_count": state.problem_count,
         "problems": problems,
@@ -170,6 +175,7 @@ def as_json(state: VerificationState, url: str, sample: ChunkSample, *, with_orp
         "checked_segments": state.checked_segments,
         "checked_chunks": state.checked_chunks,
         "checked_bytes": state.checked_bytes,
+        "unread_bytes": state.unread_bytes,
         "known_segments": state.known_segments,
         "retired_segments": state.retired_segments,
         "deleted_topics": state.deleted_topics,

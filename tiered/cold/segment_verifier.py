@@ -35,6 +35,8 @@ class Place:
     topic_id: UUID
     partition: int
     segment: CommittedSegment
+    is_first: bool = False
+    """On its page of the partition's checkpoint: however small a sample is, it takes a chunk of this segment."""
 
     @property
     def memory_bytes(self) -> int:
@@ -75,7 +77,7 @@ class SegmentVerifier:
         if isinstance(opened, Fault):
             return CheckedSegment(chunks=0, size_bytes=0, faults=(opened,))
         faults = list(segment_check.check_table(place.segment.base_offset, opened))
-        chosen = [index for index in range(len(opened)) if self._sample.has(place.segment.object_id, index)]
+        chosen = self._sample.chosen(place.segment.object_id, len(opened), at_least_one=place.is_first)
         read_bytes = 0
         for run in _runs(opened, chosen):
             faults.extend(self._check_run(place, opened, run))

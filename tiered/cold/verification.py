@@ -70,8 +70,9 @@ class Survey:
 class VerificationState:
     """What a run has found so far. `problems` are sorted at its end; `problem_count` counts those beyond the bound too.
 
-    `segments` and `log_bytes` are all that the checkpoints name, `known_segments` those that an earlier run found
-    whole by the progress file, `retired_segments` those that brokers gave up while the run looked at them.
+    `segments` and `log_bytes` are all that the checkpoints name, `known_segments` those in which an earlier run found
+    nothing wrong, by the progress file, `unread_bytes` what a sample left out of checked segments, `retired_segments`
+    those that brokers gave up while the run looked at them.
     """
 
     cluster_id: str = ""
@@ -81,6 +82,7 @@ class VerificationState:
     checked_segments: int = 0
     checked_chunks: int = 0
     checked_bytes: int = 0
+    unread_bytes: int = 0
     known_segments: int = 0
     retired_segments: int = 0
     deleted_topics: int = 0
@@ -205,7 +207,7 @@ class StoreVerifier:
         self._suspects[partition].extend(page.faults)
         state.segments += len(page.segments)
         state.log_bytes += sum(each.log_bytes for each in page.segments)
-        for segment in page.segments:
+        for index, segment in enumerate(page.segments):
             if self._progress is not None and self._progress.has(segment):
                 state.known_segments += 1
                 continue
@@ -215,6 +217,7 @@ class StoreVerifier:
                 topic_id=partition.topic_id,
                 partition=partition.partition,
                 segment=segment,
+                is_first=index == 0,
             )
             self._ready.append((partition, place))
 
@@ -239,6 +242,7 @@ class StoreVerifier:
         state = self.state
         state.checked_segments += 1
         state.checked_chunks += checked.chunks
+        state.unread_bytes += place.segment.log_bytes - checked.size_bytes
         for fault in checked.faults:
             self._add(partition, place.segment.object_key, fault)
         if not checked.faults and self._progress is not None:

@@ -59,11 +59,11 @@ class ProgressFile:
         return len(self._done)
 
     def has(self, segment: CommittedSegment) -> bool:
-        """True when an earlier run found exactly this object whole."""
+        """True when an earlier run looked at exactly this object, and nothing was wrong."""
         return _digest(segment) in self._done
 
     def add(self, segment: CommittedSegment) -> None:
-        """The segment was read and is whole. Survives the death of the process at once."""
+        """Nothing is wrong with the segment, or the sample of it. Survives the death of the process at once."""
         digest = _digest(segment)
         if digest not in self._done:
             self._done.add(digest)

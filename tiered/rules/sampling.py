@@ -8,6 +8,7 @@ seeds 0 to 9 takes every chunk once, and whoever takes another seed each day has
 """
 
 import hashlib
+import math
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -25,6 +26,18 @@ class ChunkSample:
     @property
     def is_everything(self) -> bool:
         return self.fraction >= 1.0
+
+    @property
+    def seeds(self) -> int:
+        """How many seeds, from 0 on, together take everything."""
+        return math.ceil(1 / self.fraction)
+
+    def chosen(self, object_id: UUID, chunks: int, *, at_least_one: bool) -> list[int]:
+        """Those of the object's chunks that belong to the sample, else one of them where `at_least_one` is wanted."""
+        found = [chunk for chunk in range(chunks) if self.has(object_id, chunk)]
+        if not found and at_least_one and chunks:
+            return [self.seed % chunks]
+        return found
 
     def has(self, object_id: UUID, chunk: int) -> bool:
         """True when chunk number `chunk` of that object belongs to the sample."""

@@ -66,10 +66,10 @@ def test_a_progress_file_stays_until_all_is_whole(
     argv = ["verify", whole.store.url, "--progress-file", str(progress)]
     whole.flip(0, 100)
     assert main(argv) == 1
-    assert f"{progress} keeps what is whole" in capsys.readouterr().out
+    assert f"{progress} keeps what is good" in capsys.readouterr().out
     whole.flip(0, 100)
     assert main(argv) == 0
-    assert "note: 2 segments were found whole earlier, by a run that began 20" in capsys.readouterr().out
+    assert "note: 2 segments were found good earlier, by a run that began 20" in capsys.readouterr().out
     assert not progress.exists()
 
 
@@ -88,6 +88,26 @@ def test_a_terminal_sees_how_far_it_is(
 def test_a_sample_says_how_much_it_was(whole: VerifiedStore, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", whole.store.url, "--fraction", "0.5", "--seed", "1"]) == 0
     assert ", a sample of 0.5 with seed 1, with " in capsys.readouterr().out
+
+
+def test_a_sample_is_never_called_whole_and_says_what_it_did_not_read(
+    whole: VerifiedStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["verify", whole.store.url, "--fraction", "0.0001"]
+    assert main(argv) == 0
+    checked, verdict = capsys.readouterr().out.splitlines()
+    assert ": 1 chunk, a sample of 0.0001 with seed 0, with " in checked
+    assert "whole" not in verdict
+    assert verdict.startswith(f"nothing wrong was found in this sample of {whole.store.url}; ")
+    assert verdict.endswith(" were not read. With --fraction 0.0001 the seeds 0 to 9999 together read everything")
+    assert main([*argv, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["whole"] is None
+    assert found["unread_bytes"] == found["log_bytes"] - found["checked_bytes"] > 0
+    row = whole.tail(0).chunks[0]
+    whole.flip(0, row.position + 100)
+    assert main(argv) == 1
+    assert "BAD: 1 problem" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -28,11 +28,12 @@ def progress_file(path: Path, whole: VerifiedStore, sample: ChunkSample = EVERYT
 # Samples
 
 
-def test_a_tenth_of_each_of_ten_seeds_is_everything_once(whole: VerifiedStore) -> None:
+def test_a_tenth_of_each_of_ten_seeds_is_everything(whole: VerifiedStore) -> None:
     chunks = sum(len(whole.tail(index).chunks) for index in range(3))
     states = [whole.verify(sample=ChunkSample(fraction=0.1, seed=seed)) for seed in range(10)]
-    assert sum(state.checked_chunks for state in states) == chunks
-    assert sum(state.checked_bytes for state in states) == states[0].log_bytes
+    assert chunks <= sum(state.checked_chunks for state in states) < chunks + 10, "nine repeat a chunk at the most"
+    assert all(state.checked_chunks >= 1 for state in states), "of each partition one is read, however few are meant"
+    assert all(state.checked_bytes + state.unread_bytes == state.log_bytes for state in states)
     assert all(state.checked_segments == 3 for state in states), "tails and the chain are always read"
 
 
@@ -44,7 +45,9 @@ def test_the_same_seed_finds_the_same(whole: VerifiedStore) -> None:
     found = [whole.verify(sample=sample).problems for sample in samples]
     assert [whole.verify(sample=sample).problems for sample in samples] == found
     # Which chunk a seed takes depends on the object's name, which is another one each time.
-    assert sum(len(each) for each in found) == sum(len(whole.tail(index).chunks) for index in range(3))
+    assert len({problem for each in found for problem in each}) == sum(
+        len(whole.tail(index).chunks) for index in range(3)
+    )
 
 
 # Progress files
