@@ -71,7 +71,7 @@ def _fetch_codes(answer: bytes) -> list[int]:
 
 
 def _configs(r: Any, kind: int, name: str) -> Any:
-    setting = {2: "retention.ms", 4: "log.retention.ms", 32: "share.session.timeout.ms"}[kind]
+    setting = {2: "retention.ms", 4: "log.retention.ms", 8: "root", 32: "share.session.timeout.ms"}[kind]
     config = r.AlterableConfig(name=setting, value="6000", config_operation=0)
     resource = r.AlterConfigsResource(resource_type=kind, resource_name=name, configs=[config])
     return r.IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
@@ -302,6 +302,8 @@ ROWS: tuple[Row, ...] = (
     _row(44, 1, (("ALTER_CONFIGS", "CLUSTER"),), CLUSTER, lambda r, n: _configs(r, 4, "1")),
     _row(34, 2, _ALTER_CLUSTER, CLUSTER, _elsewhere),
     _row(32, 4, (("DESCRIBE_CONFIGS", "GROUP"),), GROUP, lambda r, n: _described_configs(r, 32, n)),
+    _row(32, 4, (("DESCRIBE_CONFIGS", "CLUSTER"),), CLUSTER, lambda r, n: _described_configs(r, 8, "1")),
+    _row(44, 1, (("ALTER_CONFIGS", "CLUSTER"),), CLUSTER, lambda r, n: _configs(r, 8, "1")),
     _row(44, 1, (("ALTER_CONFIGS", "GROUP"),), GROUP, lambda r, n: _configs(r, 32, n)),
     _row(35, 4, _DESCRIBE_CLUSTER, CLUSTER, lambda r, n: r.DescribeLogDirsRequest(topics=None)),
     _row(36, 2, (), 0, lambda r, n: r.SaslAuthenticateRequest(auth_bytes=b"")),

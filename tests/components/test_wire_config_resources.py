@@ -1,6 +1,6 @@
 """Configs of what is neither topic nor broker, over the wire: consumer groups, and lists of what has configs."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,10 @@ from tests.components.new_members import NewMember, create_topic
 from tiered.wire import messages
 
 DESCRIBE, ALTER_ALL, ALTER, LIST = 32, 33, 44, 74
-GROUP = 32
+LOGGER, GROUP = 8, 32
 SET, DELETE, APPEND = 0, 1, 2
 INVALID_REQUEST, INVALID_CONFIG, UNSUPPORTED_VERSION = 42, 40, 35
-DEFAULT_SOURCE, OF_GROUP = 5, 8
+DEFAULT_SOURCE, OF_LOGGER, OF_GROUP = 5, 6, 8
 SESSION, INTERVAL = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 KAFKAS_GROUP_CONFIGS = {
     "consumer.heartbeat.interval.ms": "5000",
@@ -137,6 +137,52 @@ def test_group_configs_survive_a_restart(tmp_path: Path) -> None:
         assert values(process, GROUP, "kept")[SESSION] == ("50000", OF_GROUP)
     finally:
         process.ensure_stopped()
+
+
+# Loggers
+
+
+def test_a_loggers_level_counts_at_once_is_taken_back_and_is_not_kept(
+    make_broker: Callable[..., BrokerProcess],
+) -> None:
+    logger = "tiered.broker.groups.consumer_group"
+    process = make_broker().start()
+    create_topic(process, "told", 1)
+    said = "group chatty has a target"
+    with NewMember(process, "chatty", topics=["told"]) as member:
+        assert values(process, LOGGER, "1")[logger] == ("INFO", OF_LOGGER)
+        assert alter(process, LOGGER, "1", (logger, SET, "DEBUG")) == (0, "")
+        member.join()
+        assert said in process.log()
+    assert values(process, LOGGER, "1")[logger] == ("DEBUG", OF_LOGGER)
+    assert alter(process, LOGGER, "1", (logger, DELETE, None)) == (0, "")
+    assert alter(process, LOGGER, "1", ("root", SET, "ERROR")) == (0, "")
+    assert values(process, LOGGER, "1")[logger] == ("ERROR", OF_LOGGER)
+    assert not any(name.startswith("sqlalchemy") for name in values(process, LOGGER, "1"))
+    process.stop()
+    process.start()
+    assert values(process, LOGGER, "1")["root"] == ("INFO", OF_LOGGER)
+    assert (LOGGER, "1") in listed(process)[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "code"),
+    [
+        ("", ("root", SET, "DEBUG"), INVALID_REQUEST),
+        ("2", ("root", SET, "DEBUG"), INVALID_REQUEST),
+        ("1", ("root", APPEND, "DEBUG"), INVALID_REQUEST),
+        ("1", ("root", DELETE, None), INVALID_REQUEST),
+        ("1", ("root", SET, "LOUD"), INVALID_CONFIG),
+        ("1", ("root", SET, None), INVALID_CONFIG),
+        ("1", ("botocore", SET, "DEBUG"), INVALID_CONFIG),
+    ],
+)
+def test_what_no_logger_can_be_told_is_refused(
+    broker: BrokerProcess, name: str, step: tuple[str, int, str | None], code: int
+) -> None:
+    both = (("tiered.broker.broker", SET, "FATAL"), step)
+    assert alter(broker, LOGGER, name, *both)[0] == code
+    assert values(broker, LOGGER, "1")["tiered.broker.broker"] == ("INFO", OF_LOGGER)
 
 
 def test_a_kind_without_configs_cannot_be_listed(broker: BrokerProcess) -> None:

@@ -7,6 +7,7 @@ value: `config` does.
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from tiered.broker import loggers
 from tiered.broker.groups.values import MAX_GROUP_ID_BYTES
 from tiered.broker.resource_configs import Kind
 from tiered.config import ConfigChange, ConfigEntry, describe_group
@@ -15,7 +16,7 @@ from tiered.rules.acl import CLUSTER_NAME, Operation, ResourceType
 from tiered.server.kafka.authorize import require
 from tiered.server.kafka.dispatch import Context
 
-TOPIC, BROKER, GROUP = 2, 4, 32
+TOPIC, BROKER, BROKER_LOGGER, GROUP = 2, 4, 8, 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,7 @@ def resource_for(context: Context, operation: Operation, code: int, name: str) -
     """The kind of this code, for somebody who may do this to a resource of it. Raises InvalidRequest, NotAuthorized."""
     found = CONFIG_RESOURCES.get(code)
     if found is None:
-        kinds = ", ".join(f"{code} ({each.word.lower()})" for code, each in CONFIG_RESOURCES.items())
+        kinds = ", ".join(f"{code} ({each.word})" for code, each in CONFIG_RESOURCES.items())
         raise InvalidRequest(f"resource type {code} has no configs here; those have: {kinds}")
     require(context, operation, found.right_on, CLUSTER_NAME if found.right_on is ResourceType.CLUSTER else name)
     return found
@@ -92,6 +93,27 @@ def _brokers(context: Context) -> Iterable[str]:
     return (str(row.broker_id) for row in context.broker.image.live())
 
 
+# Loggers of this broker
+
+
+def _check_logging_broker(context: Context, name: str) -> None:
+    if not name:
+        raise InvalidRequest("loggers are those of one broker: name it by its id")
+    _check_broker(context, name)
+
+
+def _describe_loggers(context: Context, name: str) -> Sequence[ConfigEntry]:
+    _check_logging_broker(context, name)
+    return loggers.describe_loggers()
+
+
+async def _alter_loggers(context: Context, asked: Alteration) -> None:
+    _check_logging_broker(context, asked.name)
+    if asked.is_whole:
+        raise InvalidRequest("loggers are altered one by one: send IncrementalAlterConfigs")
+    loggers.alter_loggers(asked.steps, validate_only=asked.validate_only)
+
+
 # Consumer groups, whether they are there or not
 
 
@@ -123,6 +145,13 @@ CONFIG_RESOURCES: dict[int, ConfigResource] = {
     ),
     BROKER: ConfigResource(
         word="BROKER", right_on=ResourceType.CLUSTER, describe=_describe_broker, alter=_alter_broker, names=_brokers
+    ),
+    BROKER_LOGGER: ConfigResource(
+        word="BROKER_LOGGER",
+        right_on=ResourceType.CLUSTER,
+        describe=_describe_loggers,
+        alter=_alter_loggers,
+        names=_brokers,
     ),
     GROUP: ConfigResource(
         word="GROUP", right_on=ResourceType.GROUP, describe=_describe_group, alter=_alter_group, names=_groups
