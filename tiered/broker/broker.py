@@ -327,7 +327,7 @@ class Broker:
         await self.database.run(leave)
 
     def _list_offsets_topic(self) -> None:
-        """Clients look for this topic; it has no log, because offsets live in SQL."""
+        """It has no log, because offsets live in SQL: `groups.offsets_topic` shows them."""
         overrides = {"cleanup.policy": "compact"}
         self.topics.put(
             Topic(

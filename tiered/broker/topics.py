@@ -20,8 +20,8 @@ class Topic:
     """One topic as it is now. `overrides` are the configs set on it, `config` the effective ones.
 
     `partition_count` is the true one; `partitions` are those that this broker holds a replica of, by number: all of
-    them where it is alone. An internal topic is listed for clients that look for it; its records live in SQL, so it
-    has no log.
+    them where it is alone. An internal topic's records live in SQL, so it
+    has no log: what reads it asks the group coordinator.
     """
 
     name: str

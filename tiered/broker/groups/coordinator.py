@@ -19,6 +19,7 @@ from tiered.broker.groups.consumer import ConsumerGroups
 from tiered.broker.groups.group import Group
 from tiered.broker.groups.memory import GroupMemory
 from tiered.broker.groups.offsets import Offsets
+from tiered.broker.groups.offsets_topic import TICK_INTERVAL_MS, OffsetsTopic
 from tiered.broker.groups.slot_balance import SlotBalance
 from tiered.broker.groups.slots import HeldSlots
 from tiered.broker.groups.values import (
@@ -74,6 +75,7 @@ class GroupCoordinator:
         self.slots = HeldSlots()
         self._balance = SlotBalance(broker)
         self.offsets = Offsets(broker, self.slots)
+        self.offsets_topic = OffsetsTopic(broker, self.slots, self.memory)
         self.classic = ClassicGroups(self)
         self.consumer = ConsumerGroups(self)
         self._groups: dict[str, Group] = {}
@@ -100,7 +102,10 @@ class GroupCoordinator:
         self.slots_changed(moved.rows)
         self.offsets.start(tasks)
         forgetting = tasks.create_task(every(FORGET_INTERVAL_MS, self._forget_idle, name="forgetting groups"))
-        self._tasks = (forgetting, self._balance.start(tasks))
+        telling = tasks.create_task(
+            every(TICK_INTERVAL_MS, self.offsets_topic.tick, name="reading offsets for readers")
+        )
+        self._tasks = (forgetting, telling, self._balance.start(tasks))
         self._serving = True
 
     def begin_stop(self) -> None:
@@ -111,6 +116,7 @@ class GroupCoordinator:
         for group in self._groups.values():
             group.close()
         self._groups.clear()
+        self.offsets_topic.close()
 
     async def stop(self) -> None:
         """Writes what is due."""
@@ -128,6 +134,7 @@ class GroupCoordinator:
         lost, gained = self.slots.learn(rows, broker_id=self.broker.broker_id, broker_epoch=self.broker.broker_epoch)
         if lost:
             self.offsets.commits.slots_lost(lost)
+            self.offsets_topic.slots_lost(lost)
             for group_id, group in list(self._groups.items()):
                 if self.slot(group_id) in lost:
                     del self._groups[group_id]

@@ -224,7 +224,7 @@ class OffsetCommits:
                 return change(conn)
 
             value = await self._run(fenced)
-            self._broker.group_checkpoints.slots_changed(slots)
+            self._slots_changed(slots)
             return value
 
     # The writer
@@ -291,7 +291,7 @@ class OffsetCommits:
                 elif not waiting.done.done():
                     waiting.done.set_result(None)
             written_slots = {*(each.slot for each in commits), *(each.slot for each in changed.values())}
-            self._broker.group_checkpoints.slots_changed(written_slots)
+            self._slots_changed(written_slots)
         finally:
             self._being_written = {}
 
@@ -362,6 +362,10 @@ class OffsetCommits:
             # Also where this task was cancelled: the call goes on without it.
             self.outcome_unknown = self.outcome_unknown or unknown
         return value
+
+    def _slots_changed(self, slots: Collection[int]) -> None:
+        self._broker.group_checkpoints.slots_changed(slots)
+        self._broker.groups.offsets_topic.slots_changed(slots)
 
     def _coordinator(self) -> Coordinator:
         """Who writes next."""

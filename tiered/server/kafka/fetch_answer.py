@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from tiered.broker.groups.offsets_topic import OffsetsPartition
 from tiered.broker.partition import Partition
 from tiered.errors import LogDirFailed, TieredError, UnsupportedCompression
 from tiered.file_slice import FileSlice
@@ -39,11 +40,18 @@ class Entry:
 
     asked: FetchPartition
     partition: Partition | None = None
+    offsets: OffsetsPartition | None = None
+    """In its place, of `__consumer_offsets`."""
     error: TieredError | None = None
     records: FileSlice | bytes | None = None
     cold_max_bytes: int = 0
     read_from: int = LEADER
     """The replica that the consumer should read from, when that is not this one."""
+
+    @property
+    def source(self) -> Partition | OffsetsPartition | None:
+        """Whose records these are, once it is found."""
+        return self.partition if self.partition is not None else self.offsets
 
 
 @dataclass(slots=True)
@@ -58,6 +66,8 @@ class Found:
     """Offsets beyond the ends of logs that others may lead by now, until this broker has asked."""
     is_confirmed: bool = False
     """This broker has asked."""
+    to_load: list[OffsetsPartition] = field(default_factory=list)
+    """Nobody has read them for a while: SQL is asked first."""
 
     def entries(self) -> list[Entry]:
         return [entry for _, entries in self.topics for entry in entries]
@@ -153,10 +163,10 @@ def _result(entry: Entry, asked: FetchRequest, version: int) -> FetchPartitionRe
         _refuse_zstd(entry)
     if entry.error is not None:
         return _refusal(entry, entry.error)
-    assert entry.partition is not None
+    partition = entry.source
+    assert partition is not None
     if isinstance(entry.records, FileSlice) and entry.records.length <= COPY_BYTES:
         entry.records = entry.records.read()
-    partition = entry.partition
     return FetchPartitionResult(
         entry.asked.partition,
         NONE,

@@ -5,7 +5,8 @@ DelayedFetch). Limits follow KIP-74: whole batches, and the first non-empty part
 above the limits. Partitions are served in the order of the request. Cold partitions are read in parallel
 within the same limits. Sessions (KIP-227) are declined: every answer has session id 0, so clients send full
 requests. A consumer that names its rack is sent to a follower in it (KIP-392), which serves it up to its own high
-watermark; any other reads from the leader alone. Followers themselves are answered by `follower_fetch`.
+watermark; any other reads from the leader alone. `__consumer_offsets` is a view of SQL, read from its slots'
+coordinators. Followers themselves are answered by `follower_fetch`.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ import math
 from collections.abc import Iterator
 
 from tiered.broker.fetch_wait import Waiters, Watch
+from tiered.broker.groups.offsets_topic import OffsetsPartition
 from tiered.broker.partition import Partition
 from tiered.broker.replication.nearest import nearest_replica
 from tiered.errors import MalformedRequest, NotLeader, OffsetNotAvailable, OffsetOutOfRange, TieredError
@@ -71,7 +73,7 @@ def handle(request: RawRequest) -> Answer:
     if count > LONG_FETCH_PARTITIONS:
         return _answer_long(request, asked)
     found = _look(request, asked)
-    is_ready = _is_enough(found, asked) and not found.has_cold and not found.in_doubt
+    is_ready = _is_enough(found, asked) and not (found.has_cold or found.in_doubt or found.to_load)
     if is_ready and _all_resident(request, found):
         return answer(request, asked, found)
     return _answer_later(request, asked, found, _watch(found))
@@ -102,8 +104,8 @@ async def _look_again(request: RawRequest, asked: FetchRequest, *, is_confirmed:
     found = Found(is_confirmed=is_confirmed)
     seen: dict[Waiters, int] = {}
     async for entry in in_turns(_looking(request, asked, found)):
-        if entry.partition is not None:  # What changes in a later turn has to count.
-            seen.setdefault(entry.partition.waiters, entry.partition.waiters.changes)
+        if entry.source is not None:  # What changes in a later turn has to count.
+            seen.setdefault(entry.source.waiters, entry.source.waiters.changes)
     return found, Watch(seen, changes=sum(seen.values()))
 
 
@@ -128,6 +130,11 @@ def _looking(request: RawRequest, asked: FetchRequest, found: Found) -> Iterator
                     known = topics.by_id(topic.topic_id)
                 else:
                     known = topics.by_name(topic.name or "")
+                if known.is_internal:
+                    entry.offsets = request.context.broker.groups.offsets_topic.partition(each.partition)
+                    budget -= _look_at_offsets(entry, entry.offsets, min(budget, each.partition_max_bytes), found)
+                    yield entry
+                    continue
                 entry.partition = known.partition(each.partition)
                 entry.partition.check_leader_epoch(each.current_leader_epoch)
                 if entry.partition.leadership is None:
@@ -194,6 +201,18 @@ def _look_at(entry: Entry, partition: Partition, max_bytes: int, committed_only:
             return 0
 
 
+def _look_at_offsets(entry: Entry, partition: OffsetsPartition, max_bytes: int, found: Found) -> int:
+    """The same for a partition of `__consumer_offsets`."""
+    first = found.total_bytes == 0
+    if partition.needs_loading:
+        found.to_load.append(partition)
+    elif max_bytes > 0 or first:
+        entry.records = partition.read(entry.asked.fetch_offset, max(0, max_bytes), at_least_one=first)
+        found.total_bytes += len(entry.records)
+        return len(entry.records)
+    return 0
+
+
 def _is_enough(found: Found, asked: FetchRequest) -> bool:
     is_urgent = found.has_error or found.has_cold or bool(found.in_doubt)
     return is_urgent or found.total_bytes >= asked.min_bytes or asked.max_wait_ms <= 0
@@ -208,6 +227,9 @@ async def _answer_later(request: RawRequest, asked: FetchRequest, found: Found, 
     """Waits for enough, then for the bytes to be in memory. A client that goes away cancels only the waiting."""
     count = _count(asked)
     broker = request.context.broker
+    if found.to_load:
+        await asyncio.gather(*(broker.groups.offsets_topic.load(each) for each in found.to_load))
+        found, watch = await _look_again(request, asked)
     if not _is_enough(found, asked) and broker.waiting_partitions + count <= MAX_WAITING_PARTITIONS:
         broker.waiting_partitions += count
         try:
@@ -247,7 +269,7 @@ async def _look_once_sure(request: RawRequest, asked: FetchRequest, found: Found
 
 def _watch(found: Found) -> Watch:
     """Of all that has just been looked at."""
-    return Watch(each.waiters for each in {entry.partition for entry in found.entries() if entry.partition is not None})
+    return Watch(each.waiters for each in {entry.source for entry in found.entries() if entry.source is not None})
 
 
 async def _wait(request: RawRequest, asked: FetchRequest, found: Found, watch: Watch) -> Found:

@@ -55,7 +55,10 @@ async def _offset(context: Context, topic: str, asked: Any, read_committed: bool
     """(timestamp in ms or -1, offset or -1, leader epoch)"""
     wanted: int = asked.timestamp
     require_topic(context, Operation.DESCRIBE, topic)
-    partition = context.broker.topics.by_name(topic).partition(asked.partition_index)
+    known = context.broker.topics.by_name(topic)
+    if known.is_internal:
+        return await _committed_offsets(context, asked.partition_index, wanted)
+    partition = known.partition(asked.partition_index)
     partition.check_leader_epoch(getattr(asked, "current_leader_epoch", -1))
     partition.require_leader()
     if context.api_version < FIRST_VERSION.get(wanted, 1) or wanted < EARLIEST_PENDING_UPLOAD:
@@ -81,6 +84,22 @@ async def _offset(context: Context, topic: str, asked: Any, read_committed: bool
     if found is None or found[0] >= end:
         return -1, -1, -1
     return found[1], found[0], partition.leader_epoch
+
+
+async def _committed_offsets(context: Context, index: int, wanted: int) -> tuple[int, int, int]:
+    """The same of a partition of `__consumer_offsets`, which is all local."""
+    if wanted < EARLIEST_PENDING_UPLOAD or context.api_version < FIRST_VERSION.get(wanted, 1):
+        raise UnsupportedVersion(f"timestamp {wanted} means nothing in ListOffsets version {context.api_version}")
+    log_of_commits = await context.broker.groups.offsets_topic.loaded(index)
+    match wanted:
+        case -1:
+            return -1, log_of_commits.end_offset, 0
+        case -2 | -4 | -6:
+            return -1, log_of_commits.start_offset, 0
+        case -5:
+            return -1, -1, -1
+    found = log_of_commits.newest() if wanted == MAX_TIMESTAMP else log_of_commits.offset_at(wanted)
+    return (-1, -1, -1) if found is None else (found[1], found[0], 0)
 
 
 API = Api(key=2, name="ListOffsets", min_version=1, max_version=11, handle=handle)

@@ -22,10 +22,16 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
             try:
                 if not is_broker:
                     require_topic(context, Operation.DESCRIBE, topic.topic)
-                partition = context.broker.topics.by_name(topic.topic).partition(asked.partition)
-                partition.check_leader_epoch(asked.current_leader_epoch)
-                partition.require_leader()
-                leader_epoch, end_offset = partition.end_of_leader_epoch(asked.leader_epoch)
+                known = context.broker.topics.by_name(topic.topic)
+                if known.is_internal:
+                    # Its offsets only grow, under one epoch: nobody has read what was cut off.
+                    log = await context.broker.groups.offsets_topic.loaded(asked.partition)
+                    leader_epoch, end_offset = 0, log.end_offset
+                else:
+                    partition = known.partition(asked.partition)
+                    partition.check_leader_epoch(asked.current_leader_epoch)
+                    partition.require_leader()
+                    leader_epoch, end_offset = partition.end_of_leader_epoch(asked.leader_epoch)
             except TieredError as error:
                 code = error_code(error)
             partitions.append(
