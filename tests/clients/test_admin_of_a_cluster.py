@@ -13,12 +13,18 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 
+from tests.broker_process import BrokerProcess
+from tests.clients.raw import RawConnection
+from tiered.wire import messages
+
 if TYPE_CHECKING:
     from tests.clients.three_brokers import ThreeBrokers
 
 pytest_plugins = ["tests.clients.three_brokers"]
 
 WAIT_S = 60.0
+ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS, DESCRIBE_QUORUM = 34, 35, 55
+REPLICA_NOT_AVAILABLE = 9
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +73,42 @@ def test_every_client_sees_the_same_three_brokers_and_one_controller(
     assert {each["broker_id"]: each["port"] for each in seen["brokers"]} == ports
     assert seen["controller_id"] == described.controller.id
     assert seen["cluster_id"] == described.cluster_id
+
+
+def test_every_broker_tells_who_leads_the_quorum_and_that_the_others_observe(
+    three_brokers: "ThreeBrokers", pure: KafkaAdminClient
+) -> None:
+    r = messages.request(DESCRIBE_QUORUM, 2)
+    partition = r.PartitionData(partition_index=0)
+    asked = r.DescribeQuorumRequest(topics=[r.TopicData(topic_name="__cluster_metadata", partitions=[partition])])
+    leader = pure.describe_cluster()["controller_id"]
+    for broker in three_brokers.brokers:
+        with RawConnection(broker) as connection:
+            told = connection.ask(DESCRIBE_QUORUM, 2, asked).topics[0].partitions[0]
+        assert told.leader_id == leader
+        assert [each.replica_id for each in told.current_voters] == [leader]
+        assert {each.replica_id for each in told.observers} == {1, 2, 3} - {leader}
+
+
+def test_only_a_broker_that_holds_a_replica_says_that_it_need_not_be_moved(
+    three_brokers: "ThreeBrokers", confluent: AdminClient
+) -> None:
+    create(confluent, "stays", [[2]])
+    r = messages.request(ALTER_REPLICA_LOG_DIRS, 2)
+
+    def code_of(broker: BrokerProcess) -> int:
+        with RawConnection(broker) as connection:
+            dirs = messages.request(DESCRIBE_LOG_DIRS, 4).DescribeLogDirsRequest(topics=None)
+            here = connection.ask(DESCRIBE_LOG_DIRS, 4, dirs).results[0].log_dir
+            moved = r.AlterReplicaLogDir(path=here, topics=[r.AlterReplicaLogDirTopic(name="stays", partitions=(0,))])
+            answer = connection.ask(ALTER_REPLICA_LOG_DIRS, 2, r.AlterReplicaLogDirsRequest(dirs=[moved]))
+            return int(answer.results[0].partitions[0].error_code)
+
+    def codes() -> list[int]:
+        return [code_of(each) for each in three_brokers.brokers]
+
+    # Brokers learn of the new topic one after the other.
+    eventually(lambda: codes() == [REPLICA_NOT_AVAILABLE, 0, REPLICA_NOT_AVAILABLE], codes)
 
 
 def test_every_broker_tells_kcat_the_same(three_brokers: "ThreeBrokers", confluent: AdminClient) -> None:

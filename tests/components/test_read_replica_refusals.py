@@ -20,6 +20,7 @@ from tiered.server.kafka.read_only.apis import read_apis
 from tiered.wire import messages
 
 POLICY_VIOLATION, CLUSTER_AUTHORIZATION_FAILED = 44, 31
+UNSUPPORTED_VERSION = 35
 CREATE_TOPICS, INIT_PRODUCER_ID, FIND_COORDINATOR, OFFSET_FETCH = 19, 22, 10, 9
 FETCH, PRODUCE = 1, 0
 ANSWERED = {
@@ -75,6 +76,17 @@ def test_every_version_of_every_api_is_answered_and_what_changes_anything_is_ref
             if api.name not in ANSWERED:
                 assert codes, (api.name, version)
                 assert set(codes) == {refused}, (api.name, version)
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version"), [(15, 5), (31, 3), (35, 4), (49, 1), (55, 2), (57, 2), (61, 0), (75, 0)]
+)
+def test_what_a_replica_does_not_serve_is_answered_where_the_client_can_read_it(
+    replica: ReplicaThread, api_key: int, version: int
+) -> None:
+    with RawConnection(replica) as connection:
+        answer = connection.call(api_key, version, some_request(api_key, version, random.Random(3)))
+    assert set(codes_in(messages.response_decoder(api_key, version)(answer, 0))) == {UNSUPPORTED_VERSION}
 
 
 def test_records_are_refused_with_words_that_say_whom_to_ask(replica: ReplicaThread) -> None:
