@@ -48,6 +48,12 @@ def test_records_of_other_clients_are_shown_as_text_and_json(tiered: Tiered) -> 
         (["-o", "@2999-01-01"], []),
         (["--from-beginning", "-c", "1", "-p", "0", "-p", "0"], [0]),
         (["-o", "-5", "-f", "-c", "5"], range(95, 100)),
+        (["-o", "10:13"], range(10, 13)),
+        (["-o", ":2"], range(2)),
+        (["-o", "97:1000"], range(97, 100)),
+        (["-o", "@0:@-1h"], []),
+        (["-o", "98:@2999-01-01"], [98, 99]),
+        (["-o", "99:end"], [99]),
     ],
 )
 def test_it_begins_and_ends_where_it_is_told(
@@ -59,7 +65,7 @@ def test_it_begins_and_ends_where_it_is_told(
 @pytest.mark.parametrize(
     ("argv", "said", "code"),
     [
-        (["-o", "101"], "partition 0 has no offset 101: it has 0 to 99", 1),
+        (["-o", "101"], "partition 0 of numbers has no offset 101: it has 0 to 99", 1),
         (["-p", "1"], "numbers has no partition 1", 2),
     ],
 )
@@ -67,6 +73,39 @@ def test_where_nothing_is_it_says_what_is_there(
     tiered: Tiered, numbers: str, argv: list[str], said: str, code: int
 ) -> None:
     assert said in tiered.failure("consume", numbers, *argv, code=code)
+
+
+def test_it_ends_before_the_first_record_since_a_time(tiered: Tiered) -> None:
+    records = "".join(f'{{"value": "{each}", "timestamp_ms": {each}}}\n' for each in range(1000, 1005))
+    tiered.out("produce", "timed", "-p", "0", "--format", "json", lines=records.encode())
+    assert tiered.out("consume", "timed", "-o", "@1001:1003").split() == [b"1001", b"1002"]
+    assert tiered.out("consume", "timed", "-o", ":@1002").split() == [b"1000", b"1001"]
+
+
+def test_several_topics_and_a_pattern_are_read_at_once(tiered: Tiered) -> None:
+    for topic in ("many-a", "many-b", "few-a"):
+        tiered.out("topics", "create", topic, "-p", "2")
+        for number in range(2):
+            tiered.out("produce", topic, "-p", str(number), lines=b"x\n")
+    template = ("--template", r"%t/%p\n")
+    both = {b"many-a/0", b"many-a/1", b"few-a/0", b"few-a/1"}
+    assert set(tiered.out("consume", "many-a", *template, "few-a", "many-a").split()) == both
+    assert set(tiered.out("consume", "^many-", *template, "-p", "1").split()) == {b"many-a/1", b"many-b/1"}
+    shown = set(tiered.out("consume", "^(many|few)-a$", *template, "-g", "of-several").split())
+    assert shown == both
+    assert tiered.out("consume", "^(many|few)-a$", "-g", "of-several") == b""
+
+
+@pytest.mark.parametrize(
+    ("topic", "said", "code"),
+    [
+        ("^nothing-", "no topic's name matches ^nothing-", 1),
+        ("^(", "^( is no regular expression", 2),
+        (r"%k\n", r"did you mean --template '%k\n'? -f follows the log here", 2),
+    ],
+)
+def test_what_is_no_topic_is_told_apart(tiered: Tiered, topic: str, said: str, code: int) -> None:
+    assert said in tiered.failure("consume", topic, code=code)
 
 
 def test_following_shows_what_comes_and_ctrl_c_is_its_regular_end(

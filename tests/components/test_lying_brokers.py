@@ -59,7 +59,7 @@ def test_addresses_that_are_none_are_an_error_that_shows_them(lie: dict[str, Any
 
 def test_records_of_a_partition_that_was_not_asked_for_are_refused() -> None:
     with LyingBroker(fetched=77) as broker:
-        assert "partition 77, which was not asked" in told(broker, *READ_ALL)
+        assert "partition 77 of numbers, which was not asked" in told(broker, *READ_ALL)
 
 
 @pytest.mark.parametrize("records", [lambda at: batch_at(0, [b"x"]), lambda at: batch_at(max(0, at - 1), [b"x"])])
@@ -119,9 +119,10 @@ def test_what_a_broker_never_gives_is_not_waited_for_for_ever(monkeypatch: pytes
 
     async def show(broker: LyingBroker) -> None:
         async with Cluster(broker.bootstrap) as cluster:
-            fetcher = Fetcher(cluster, "numbers", SystemClock())
+            where = ("numbers", 0)
+            fetcher = Fetcher(cluster, SystemClock())
             try:
-                await consume.Consumption(fetcher, {0: 0}, {0: END}, None, consume.Lines("numbers", None)).run()
+                await consume.Consumption(fetcher, {where: 0}, {where: END}, None, consume.Lines(None)).run()
             finally:
                 fetcher.close()
 

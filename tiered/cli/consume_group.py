@@ -1,4 +1,4 @@
-"""`tiered consume TOPIC --group G`: as a member of a group, beside others.
+"""`tiered consume TOPIC... --group G`: as a member of a group, beside others.
 
 Owns when to send heartbeats and when to commit: only what was shown, after it was flushed, every few seconds, before
 partitions go to another member, and in the end. A record may so be shown twice after a crash, never be left out.
@@ -8,17 +8,20 @@ import argparse
 import asyncio
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 
 from tiered.cli.cluster import EARLIEST, LATEST, Cluster, Topic, offsets
-from tiered.cli.consume import Consumption, Lines, Start, start_positions
+from tiered.cli.consume import Consumption, Lines, in_words, of_topic
 from tiered.cli.failure import CommandFailed
 from tiered.cli.fetcher import Fetcher
 from tiered.cli.groups import ranges
 from tiered.cli.kafka_errors import reason
+from tiered.cli.offset_range import End, Start, end_positions, start_positions
 from tiered.cli.output import say
 from tiered.errors import TieredError
 from tiered.peer import BrokerError
+from tiered.peer.group_admin import TopicPartition
 from tiered.peer.group_member import GroupMember
 from tiered.runtime import SystemClock
 
@@ -30,8 +33,8 @@ LAST_COMMIT_S = 5.0
 
 
 async def consume_as_member(
-    cluster: Cluster, topic: Topic, fetcher: Fetcher, arguments: argparse.Namespace, *, start: Start, follow: bool,
-    lines: Lines,
+    cluster: Cluster, topics: Sequence[Topic], fetcher: Fetcher, arguments: argparse.Namespace, *, start: Start,
+    follow: bool, lines: Lines,
 ) -> None:  # fmt: skip
     """Shows what the group gives to this member, until the end of that, `--count`, or Ctrl-C. Raises CommandFailed."""
     # `kill` ends it as Ctrl-C does, so that its partitions go to others at once. Not by way of SIGINT, which a shell
@@ -39,8 +42,8 @@ async def consume_as_member(
     this = asyncio.current_task()
     assert this is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
-    member = GroupMember(cluster, arguments.group, [topic.name])
-    membership = Membership(cluster, topic, member, fetcher, start=start, follow=follow, lines=lines)
+    member = GroupMember(cluster, arguments.group, [each.name for each in topics])
+    membership = Membership(cluster, topics, member, fetcher, start=start, follow=follow, lines=lines)
     try:
         await membership.run(arguments.count)
     except BrokerError as error:
@@ -49,13 +52,20 @@ async def consume_as_member(
         await member.leave()
 
 
+def _got(mine: Sequence[TopicPartition]) -> str:
+    if not mine:
+        return "no partition: others have them all"
+    topics = sorted({topic for topic, _ in mine})
+    return " ".join(f"{topic}:{ranges([number for at, number in mine if at == topic])}" for topic in topics)
+
+
 class Membership:
     """Consumes what the group assigns, through all its rebalances."""
 
     def __init__(
         self,
         cluster: Cluster,
-        topic: Topic,
+        topics: Sequence[Topic],
         member: GroupMember,
         fetcher: Fetcher,
         *,
@@ -64,17 +74,17 @@ class Membership:
         lines: Lines,
     ) -> None:
         self._cluster = cluster
-        self._topic = topic
+        self._topics = {each.name: each for each in topics}
         self._member = member
         self._fetcher = fetcher
         self._start = start
         self._follow = follow
         self._lines = lines
-        self._ends: dict[int, int] = {}
+        self._ends: dict[TopicPartition, int] = {}
         self._clock = SystemClock()
         self._beat_at_ms = self._commit_at_ms = self._look_at_ms = 0.0
-        self._committed: dict[int, int] = {}
-        self._shown: dict[int, int] = {}
+        self._committed: dict[TopicPartition, int] = {}
+        self._shown: dict[TopicPartition, int] = {}
 
     async def run(self, count: int | None) -> None:
         """Returns when there is no more to show."""
@@ -96,46 +106,47 @@ class Membership:
     async def _assigned(self, count: int | None) -> Consumption:
         """Joins; the partitions that it got, from where the group is."""
         assignment = await self._member.join()
-        numbers = list(assignment.get(self._topic.name, ()))
+        mine = [(topic, number) for topic in assignment if topic in self._topics for number in assignment[topic]]
         if sys.stderr.isatty():
-            got = f"partitions {ranges(numbers)}" if numbers else "no partition: others have them all"
-            say(f"group {self._member.group_id}: {got}", file=sys.stderr)
-        committed = {
-            partition: each.offset
-            for (topic, partition), each in (await self._member.committed()).items()
-            if topic == self._topic.name and partition in numbers
-        }
+            say(f"group {self._member.group_id}: {_got(mine)}", file=sys.stderr)
+        committed = {each: at.offset for each, at in (await self._member.committed()).items() if each in mine}
         # What was shown and could not be committed is not shown again, unless another member got further meanwhile.
         carried = {
-            number: offset
-            for number, offset in self._shown.items()
-            if number in numbers and committed.get(number) == self._committed.get(number)
+            each: offset
+            for each, offset in self._shown.items()
+            if each in mine and committed.get(each) == self._committed.get(each)
         }
         positions = await self._in_the_log(committed) | carried
-        if new := [number for number in numbers if number not in positions]:
-            positions |= await start_positions(self._cluster, self._topic, new, self._start)
-        if not self._follow:
-            unknown = dict.fromkeys([number for number in numbers if number not in self._ends], LATEST)
-            self._ends |= await offsets(self._cluster, self._topic, unknown, self._fetcher.isolation_level)
+        for name, topic in self._topics.items():
+            if new := [number for at, number in mine if at == name and (at, number) not in positions]:
+                positions |= of_topic(topic, await start_positions(self._cluster, topic, new, self._start))
+            unknown = [number for at, number in mine if at == name and (at, number) not in self._ends]
+            if unknown and not self._follow:
+                ends = await end_positions(self._cluster, topic, unknown, End(), self._fetcher.isolation_level)
+                self._ends |= of_topic(topic, ends)
         self._committed = committed
         now_ms = self._clock.monotonic_ms()
         self._beat_at_ms, self._commit_at_ms = now_ms + HEARTBEAT_MS, now_ms + COMMIT_MS
         self._look_at_ms = now_ms + LOOK_MS
-        ends = None if self._follow else self._ends
-        consumption = Consumption(self._fetcher, positions, ends, count, self._lines)
+        until = None if self._follow else self._ends
+        consumption = Consumption(self._fetcher, positions, until, count, self._lines)
         consumption.shown.update(carried)
         self._shown = consumption.shown
         return consumption
 
-    async def _in_the_log(self, committed: dict[int, int]) -> dict[int, int]:
+    async def _in_the_log(self, committed: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The offsets that are still, or already, there; says so on stderr where one is not."""
-        firsts = await offsets(self._cluster, self._topic, dict.fromkeys(committed, EARLIEST))
-        ends = await offsets(self._cluster, self._topic, dict.fromkeys(committed, LATEST))
-        found = {number: at for number, at in committed.items() if firsts[number] <= at <= ends[number]}
-        for number in committed.keys() - found.keys():
+        firsts: dict[TopicPartition, int] = {}
+        ends: dict[TopicPartition, int] = {}
+        for name, topic in self._topics.items():
+            numbers = [number for at, number in committed if at == name]
+            firsts |= of_topic(topic, await offsets(self._cluster, topic, dict.fromkeys(numbers, EARLIEST)))
+            ends |= of_topic(topic, await offsets(self._cluster, topic, dict.fromkeys(numbers, LATEST)))
+        found = {each: at for each, at in committed.items() if firsts[each] <= at <= ends[each]}
+        for each in committed.keys() - found.keys():
             say(
-                f"partition {number}: the group is at offset {committed[number]}, and the log has {firsts[number]} to "
-                f"{ends[number]}; going on from --offset",
+                f"{in_words(each)}: the group is at offset {committed[each]}, and the log has {firsts[each]} to "
+                f"{ends[each]}; going on from --offset",
                 file=sys.stderr,
             )
         return found
@@ -165,10 +176,8 @@ class Membership:
 
     async def _commit(self, consumption: Consumption) -> bool:
         """Commits what changed since the last time; False when the group rebalances."""
-        changed = {
-            number: offset for number, offset in consumption.shown.items() if self._committed.get(number) != offset
-        }
-        holds = await self._member.commit({(self._topic.name, number): offset for number, offset in changed.items()})
+        changed = {each: offset for each, offset in consumption.shown.items() if self._committed.get(each) != offset}
+        holds = await self._member.commit(changed)
         if holds:
             self._committed |= changed
         return holds

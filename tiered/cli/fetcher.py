@@ -1,4 +1,4 @@
-"""Fetches several partitions of one topic at once, from whoever leads them.
+"""Fetches several partitions at once, from whoever leads them.
 
 Owns the connections for long polls: a request for all partitions of a leader answers as soon as one of them
 has something. Must never decode a record.
@@ -12,6 +12,7 @@ from tiered.cli.failure import CommandFailed
 from tiered.cli.kafka_errors import NONE, is_retriable, reason
 from tiered.errors import RequestTimedOut
 from tiered.peer import READ_UNCOMMITTED, ConnectionLost, Peer
+from tiered.peer.group_admin import TopicPartition
 from tiered.runtime import Clock
 from tiered.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchTopic
 
@@ -23,14 +24,13 @@ RETRY_EVERY_MS = 250.0
 
 
 class Fetcher:
-    """Reads `topic` through leaders that it looks up again when they change."""
+    """Reads partitions through leaders that it looks up again when they change."""
 
-    def __init__(self, cluster: Cluster, topic: str, clock: Clock, *, isolation_level: int = READ_UNCOMMITTED) -> None:
+    def __init__(self, cluster: Cluster, clock: Clock, *, isolation_level: int = READ_UNCOMMITTED) -> None:
         self.isolation_level = isolation_level
         self._cluster = cluster
-        self._topic = topic
         self._clock = clock
-        self._leaders: dict[int, tuple[str, int]] = {}
+        self._leaders: dict[TopicPartition, tuple[str, int]] = {}
         self._peers: dict[tuple[str, int], Peer] = {}
         self._failing_since_ms: float | None = None
 
@@ -39,51 +39,53 @@ class Fetcher:
         for peer in self._peers.values():
             peer.close()
 
-    async def fetch(self, positions: Mapping[int, int]) -> list[FetchPartitionResult]:
+    async def fetch(self, positions: Mapping[TopicPartition, int]) -> list[tuple[str, FetchPartitionResult]]:
         """What is there from each {partition: offset} on; nothing when nothing came within half a second.
 
-        Results have no error code, or one that trying again does not heal. Raises CommandFailed when a leader
-        could not be found or reached for half a minute.
+        Results stand with their topic's name, and have no error code, or one that trying again does not heal. Raises
+        CommandFailed when a leader could not be found or reached for half a minute.
         """
         try:
             if not self._leaders.keys() >= positions.keys():
-                await self._find_leaders()
-            by_leader: dict[tuple[str, int], dict[int, int]] = {}
-            for number, offset in positions.items():
-                if number not in self._leaders:
-                    raise ConnectionLost(f"partition {number} of {self._topic} has no leader now")
-                by_leader.setdefault(self._leaders[number], {})[number] = offset
+                await self._find_leaders(sorted({topic for topic, _ in positions}))
+            by_leader: dict[tuple[str, int], dict[TopicPartition, int]] = {}
+            for where, offset in positions.items():
+                if where not in self._leaders:
+                    raise ConnectionLost(f"partition {where[1]} of {where[0]} has no leader now")
+                by_leader.setdefault(self._leaders[where], {})[where] = offset
             answers = await asyncio.gather(*(self._ask(address, mine) for address, mine in by_leader.items()))
         except (ConnectionLost, RequestTimedOut) as error:
             await self._heal(CommandFailed(str(error)))
             return []
         results = [result for answer in answers for result in answer]
-        for result in results:
+        for topic, result in results:
             if result.error_code != NONE and is_retriable(result.error_code):
                 await self._heal(
-                    CommandFailed(f"partition {result.partition_index}: {reason(result.error_code, None)}")
+                    CommandFailed(f"partition {result.partition_index} of {topic}: {reason(result.error_code, None)}")
                 )
                 return []
         self._failing_since_ms = None
         return results
 
-    async def _find_leaders(self) -> None:
-        described = await self._cluster.metadata([self._topic])
-        topic = described.topics.get(self._topic)
-        leads = {} if topic is None else {each.partition: each.leader_id for each in topic.partitions}
+    async def _find_leaders(self, topics: Sequence[str]) -> None:
+        described = await self._cluster.metadata(topics)
         self._leaders = {
-            number: (described.brokers[leader].host, described.brokers[leader].port)
-            for number, leader in leads.items()
-            if leader in described.brokers
+            (name, each.partition): (described.brokers[each.leader_id].host, described.brokers[each.leader_id].port)
+            for name in topics
+            if name in described.topics
+            for each in described.topics[name].partitions
+            if each.leader_id in described.brokers
         }
 
-    async def _ask(self, address: tuple[str, int], positions: Mapping[int, int]) -> Sequence[FetchPartitionResult]:
+    async def _ask(
+        self, address: tuple[str, int], positions: Mapping[TopicPartition, int]
+    ) -> Sequence[tuple[str, FetchPartitionResult]]:
         peer = self._peers.get(address)
         if peer is None or not peer.is_open:
             peer = self._peers[address] = await Peer.connect(*address, security=self._cluster.security)
-        asked = [
-            FetchPartition(number, -1, offset, -1, -1, MAX_PARTITION_BYTES) for number, offset in positions.items()
-        ]
+        asked: dict[str, list[FetchPartition]] = {}
+        for (topic, number), offset in positions.items():
+            asked.setdefault(topic, []).append(FetchPartition(number, -1, offset, -1, -1, MAX_PARTITION_BYTES))
         answer = await peer.fetch(
             FetchRequest(
                 replica_id=-1,
@@ -94,12 +96,12 @@ class Fetcher:
                 isolation_level=self.isolation_level,
                 session_id=0,
                 session_epoch=-1,
-                topics=[FetchTopic(self._topic, None, asked)],
+                topics=[FetchTopic(name, None, partitions) for name, partitions in asked.items()],
             )
         )
         if answer.error_code != NONE:
             raise CommandFailed(reason(answer.error_code, None))
-        return [result for topic in answer.topics for result in topic.partitions]
+        return [(topic.name or "", result) for topic in answer.topics for result in topic.partitions]
 
     async def _heal(self, failure: CommandFailed) -> None:
         """Waits and forgets the leaders; raises `failure` when that has not helped for half a minute."""

@@ -191,14 +191,14 @@ def _add_consume(commands: "Commands[Parser]") -> None:
         "print records as lines",
         "It ends where the log ended when it began, unless it follows.",
     )
-    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument("topics", metavar="TOPIC", nargs="+", help="topics; ^REGEX is all that it finds")
     parser.add_argument(
         "-o",
         "--offset",
         metavar="WHERE",
         default="beginning",
-        help="beginning, end (follows), N, -N for the last N of each partition, or @TIME in milliseconds since 1970 or "
-        "such as @2026-01-31T23:59:59Z (beginning)",
+        help="START or START:END, where it ends before END: beginning, end (follows), N, -N for the last N of each "
+        "partition, or @TIME in milliseconds since 1970, or such as @2026-01-31T23:59:59Z or @-2h (beginning)",
     )
     parser.add_argument(
         "--from-beginning", dest="offset", action="store_const", const="beginning", help="the same as -o beginning"
@@ -227,7 +227,8 @@ def _add_consume(commands: "Commands[Parser]") -> None:
         "--template",
         metavar="TEXT",
         help=r"print each record like this: %%t topic, %%p partition, %%o offset, %%T time, %%k key, %%s value, "
-        r"%%h headers, %%K and %%S sizes; \n is understood and not added",
+        r"%%h headers, %%K and %%S sizes, %%R the size of the value in four bytes; \n, \t and \xNN are understood; "
+        "nothing is added at the end",
     )
     _line_options(parser, "print the key and this before each value")
     broker_options(parser, json_means="the same as --format json: one record a line")

@@ -5,6 +5,7 @@ Owns both formats (`text` and `json`) and no I/O.
 
 import base64
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,21 +13,26 @@ from tiered.cli.failure import UsageError
 from tiered.formats.record_batch import Record
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
+_ESCAPE = re.compile(r"\\(?:[tnr0\\]|x([0-9a-fA-F]{2}))")
 
 
 def separator_bytes(text: str, option: str) -> bytes:
-    r"""The separator that the option's text means: `\t`, `\n`, `\r`, `\0` and `\\` are read as in a shell's $'…'."""
-    out, at = "", 0
-    while at < len(text):
-        if text[at] == "\\" and text[at + 1 : at + 2] in _ESCAPES:
-            out += _ESCAPES[text[at + 1]]
-            at += 2
-        else:
-            out += text[at]
-            at += 1
-    if not out:
+    r"""The separator that the option's text means; raises UsageError where it is empty."""
+    if not text:
         raise UsageError(f"{option} must not be empty")
-    return out.encode("utf-8", "surrogateescape")
+    return unescaped(text)
+
+
+def unescaped(text: str) -> bytes:
+    r"""The bytes of the text: `\t`, `\n`, `\r`, `\0`, `\\` and `\xNN` are read as in a shell's $'…'."""
+    # As text, so that a word of several bytes is never looked into; a byte of \xNN is carried as Python does it.
+    return _ESCAPE.sub(_meant, text).encode("utf-8", "surrogateescape")
+
+
+def _meant(escape: re.Match[str]) -> str:
+    if (digits := escape[1]) is None:
+        return _ESCAPES[escape[0][1]]
+    return bytes([int(digits, 16)]).decode("ascii", "surrogateescape")
 
 
 def header_of(text: str, null: str | None = None) -> tuple[str, bytes | None]:
@@ -81,7 +87,8 @@ class Template:
     """What `--template` means: text in which kcat's tokens stand for parts of a record.
 
     `%t` topic, `%p` partition, `%o` offset, `%T` timestamp in ms, `%k` key, `%s` value, `%K` and `%S` their sizes (-1
-    for null), `%h` headers, `%%` a percent sign. Raises UsageError for any other. Nothing is added at the end.
+    for null), `%R` that of the value as a signed number in four bytes, `%h` headers, `%%` a percent sign. Raises
+    UsageError for any other. Nothing is added at the end.
     """
 
     def __init__(self, text: str, null: str | None = None) -> None:
@@ -97,13 +104,13 @@ class Template:
             mark = text[at + 1 : at + 2]
             if mark == "%":
                 literal += "%"
-            elif mark and mark in "tpoTksKSh":
-                self._parts += [_literal(literal), mark]
+            elif mark and mark in "tpoTksKSRh":
+                self._parts += [unescaped(literal), mark]
                 literal = ""
             else:
-                raise UsageError(f"--template has %{mark}: known are %t %p %o %T %k %s %K %S %h and %%")
+                raise UsageError(f"--template has %{mark}: known are %t %p %o %T %k %s %K %S %R %h and %%")
             at += 2
-        self._parts.append(_literal(literal))
+        self._parts.append(unescaped(literal))
 
     def text_of(self, record: Record, *, topic: str, partition: int) -> bytes:
         """The record in the template's words."""
@@ -119,6 +126,8 @@ class Template:
                 return self._null if record.key is None else record.key
             case "s":
                 return self._null if record.value is None else record.value
+            case "R":
+                return (-1 if record.value is None else len(record.value)).to_bytes(4, "big", signed=True)
             case "h":
                 return b",".join(
                     name.encode("utf-8", "surrogateescape") + b"=" + (self._null if value is None else value)
@@ -132,10 +141,6 @@ class Template:
             "S": -1 if record.value is None else len(record.value),
         }
         return str(numbers[mark]).encode()
-
-
-def _literal(text: str) -> bytes:
-    return separator_bytes(text, "--template") if text else b""
 
 
 def record_of_json(line: bytes, *, offset: int, timestamp_ms: int) -> Record:

@@ -3,7 +3,11 @@
 Owns the reading of them.
 """
 
+from argparse import ArgumentTypeError
 from datetime import UTC, datetime
+
+from tiered.cli.arguments import duration_ms
+from tiered.runtime import SystemClock
 
 
 def moment_ms(text: str) -> int | None:
@@ -16,7 +20,12 @@ def moment_ms(text: str) -> int | None:
 
 
 def point_ms(text: str) -> int | None:
-    """The same for what follows an `@`: milliseconds since 1970 as they are, or ISO 8601."""
+    """The same for what follows an `@`: also milliseconds since 1970 as they are, and `-2h` for so long ago."""
     if text.isascii() and text.isdigit() and len(text) < 16:
         return int(text)
+    if text.startswith("-"):
+        try:
+            return SystemClock().now_ms() - duration_ms(text[1:])
+        except ArgumentTypeError:
+            return None
     return moment_ms(text)

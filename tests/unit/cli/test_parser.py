@@ -8,9 +8,10 @@ import pytest
 
 import tiered
 from tiered.cli import build_parser, main
-from tiered.cli.consume import Start, start_of
 from tiered.cli.failure import UsageError
+from tiered.cli.offset_range import End, Start, range_of
 from tiered.cli.topics import config_pairs
+from tiered.runtime import SystemClock
 
 
 def run(argv: Sequence[str]) -> int:
@@ -65,6 +66,8 @@ def test_no_command_shows_the_help_and_is_a_usage_error(argv: list[str], capsys:
         (["consume", "t", "-f", "-e"], "not allowed with argument"),
         (["consume", "t", "-o", "middle"], "--offset middle is not allowed"),
         (["consume", "t", "-c", "0"], "0 is too few"),
+        (["consume", "t", "-o", "1:5", "-f"], "says where to end, which does not go together with --follow"),
+        (["consume", "t", "-o", ":end", "-g", "g"], "says where to end, which does not go together with --group"),
     ],
 )
 def test_what_cannot_be_meant_is_one_line_that_names_it_and_exit_code_2(
@@ -104,7 +107,7 @@ def test_the_environment_names_brokers_and_options_override_it(monkeypatch: pyte
     ],
 )
 def test_offsets_are_understood(text: str, start: Start) -> None:
-    assert start_of(text) == start
+    assert range_of(text) == (start, None)
 
 
 @pytest.mark.parametrize(
@@ -143,10 +146,44 @@ def test_a_negative_offset_is_no_option() -> None:
     assert build_parser().parse_args(["consume", "t", "-o", "-10"]).offset == "-10"
 
 
-@pytest.mark.parametrize("text", ["", "-", "--5", "1.5", "@", "@yesterday", "9223372036854775808", "٣"])
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        ("100:200", Start(offset=100), End(offset=200)),
+        (":200", Start(offset=-2), End(offset=200)),
+        (":end", Start(offset=-2), End()),
+        ("100:", Start(offset=100), None),
+        ("-5:end", Start(before_end=5), End()),
+        ("7:@2026-01-31T23:59:59.123Z", Start(offset=7), End(timestamp_ms=1_769_903_999_123)),
+        ("@1:2", Start(timestamp_ms=1), End(timestamp_ms=2)),
+        ("@1:end", Start(timestamp_ms=1), End()),
+        (
+            "@2026-01-31T23:59:59.123+00:00:@2026-02-01T00:59:59.124+01:00",
+            Start(timestamp_ms=1_769_903_999_123), End(timestamp_ms=1_769_903_999_124),
+        ),
+    ],
+)  # fmt: skip
+def test_ranges_of_offsets_are_understood(text: str, start: Start, end: End) -> None:
+    assert range_of(text) == (start, end)
+
+
+def test_so_long_ago_is_a_time_too() -> None:
+    before_ms = SystemClock().now_ms()
+    start, end = range_of("@-2h:@-30m")
+    took_ms = SystemClock().now_ms() - before_ms
+    assert start.timestamp_ms is not None
+    assert end is not None
+    assert end.timestamp_ms is not None
+    assert 0 <= start.timestamp_ms - (before_ms - 7_200_000) <= took_ms
+    assert 0 <= end.timestamp_ms - (before_ms - 1_800_000) <= took_ms
+
+
+@pytest.mark.parametrize(
+    "text", ["", "-", "--5", "1.5", "@", "@yesterday", "9223372036854775808", "٣", "5:x", "@1:x", "@-2", "9:8"]
+)
 def test_offsets_that_mean_nothing_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is not allowed"):
-        start_of(text)
+        range_of(text)
 
 
 def test_a_config_may_hold_an_equals_sign() -> None:

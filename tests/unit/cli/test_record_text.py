@@ -58,10 +58,22 @@ def test_a_line_with_its_key_comes_back_as_it_was(key: bytes, value: bytes) -> N
 
 @pytest.mark.parametrize(
     ("text", "meant"),
-    [(r"\t", b"\t"), (r"\\t", b"\\t"), (": ", b": "), (r"\x", b"\\x"), ("→", "→".encode()), ("\\", b"\\")],
+    [
+        (r"\t", b"\t"),
+        (r"\\t", b"\\t"),
+        (": ", b": "),
+        (r"\x", b"\\x"),
+        (r"\x41\xff\\x41", b"A\xff\\x41"),
+        ("→", "→".encode()),
+        ("\\", b"\\"),
+    ],
 )
 def test_separators_understand_a_few_escapes(text: str, meant: bytes) -> None:
     assert separator_bytes(text, "-k") == meant
+
+
+def test_any_byte_can_be_a_separator() -> None:
+    assert separator_bytes(r"\x41\xff\\x41", "-k") == b"A\xff\\x41"
 
 
 def test_an_empty_separator_is_refused() -> None:
@@ -121,6 +133,7 @@ def test_a_template_puts_a_record_into_words() -> None:
     template = Template(r"%t[%p]@%o %T %k=%s %K/%S %h 100%%\n", "NULL")
     assert template.text_of(record, topic="t", partition=3) == "t[3]@7 5 NULL=grüße -1/7 a=1,b=NULL 100%\n".encode()
     assert Template("%s").text_of(record, topic="t", partition=3) == "grüße".encode()
+    assert Template(r"%R\x00").text_of(record, topic="t", partition=3) == b"\x00\x00\x00\x07\x00"
 
 
 @pytest.mark.parametrize("text", ["%x", "%", "a%"])
