@@ -21,6 +21,7 @@ VIEWS = [
     f"topics/{stage.TIERED}/configs",
     f"topics/{stage.TIERED}/consumers",
     f"topics/{stage.TIERED}/retention?partition=1",
+    f"topics/{stage.TIERED}/manage",
     f"topics/{stage.TIERED}/partitions/0",
     "topics/empty",
     "groups",

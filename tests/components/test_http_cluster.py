@@ -138,6 +138,13 @@ def test_pages_of_records_and_segments_come_from_the_leader_whoever_is_asked(bro
     assert ask(brokers.by_id[1], "GET", f"/topics/pages/records?partition={PARTITIONS}").status == 404
 
 
+def test_records_are_deleted_at_their_leader_whoever_is_asked(brokers: Brokers) -> None:
+    scattered(brokers, "shorter")
+    for number in range(PARTITIONS):
+        path = f"/topics/shorter/partitions/{number}/delete-records"
+        assert ask(brokers.by_id[1], "POST", path, {"before_offset": 4}).body["log_start_offset"] == 4
+
+
 def test_request_that_was_passed_on_is_answered_here_or_refused_and_never_passed_on_again(brokers: Brokers) -> None:
     scattered(brokers, "hops")
     for row in brokers.rows("hops"):

@@ -235,3 +235,17 @@ def test_page_that_nobody_fetches_is_dropped_at_the_deadline(make_broker: Callab
     whole = len(json.dumps(page(broker, "unfetched", f"field_bytes={MIB}").body))
     assert 0 < received < whole
     assert "Traceback" not in broker.log()
+
+
+def test_records_are_deleted_before_an_offset_and_never_above_the_high_watermark(broker: BrokerProcess) -> None:
+    create(broker, "shorter")
+    fill(broker, "shorter", 5)
+    end = ask(broker, "GET", "/topics/shorter").body["partitions"][0]["high_watermark"]
+    path = "/topics/shorter/partitions/0/delete-records"
+    for before, status in ((end + 1, 416), (-2, 400), ("x", 400)):
+        assert ask(broker, "POST", path, {"before_offset": before}).status == status
+    assert ask(broker, "POST", "/topics/shorter/partitions/7/delete-records", {"before_offset": 1}).status == 404
+    assert offsets(page(broker, "shorter"))[0] == 0
+    for before, start in ((2, 2), (1, 2), (-1, end)):
+        assert ask(broker, "POST", path, {"before_offset": before}).body["log_start_offset"] == start
+    assert offsets(page(broker, "shorter")) == []

@@ -73,6 +73,7 @@ def path_of(guarded: GuardedBroker, route: str, name: str) -> str:
 BODIES: dict[str, Any] = {
     "POST /api/v1/topics": {"name": ABSENT},
     "PATCH /api/v1/topics/{topic}/configs": {"set": {"retention.ms": "1"}},
+    "POST /api/v1/topics/{topic}/partitions/{partition}/delete-records": {"before_offset": -1},
     "POST /api/v1/groups/{group}/offsets/reset": {"topic": KNOWN, "to": "latest"},
     "POST /api/v1/snapshots": {"name": "s", "topic": KNOWN},
     "POST /api/v1/pins": {"topic": KNOWN},

@@ -80,6 +80,7 @@ RIGHTS: dict[str, tuple[Need, ...]] = {
     "PATCH /api/v1/topics/{topic}/configs": _topic(Operation.ALTER_CONFIGS),
     "GET /api/v1/topics/{topic}/partitions/{partition}/segments": _topic(Operation.DESCRIBE),
     "GET /api/v1/topics/{topic}/partitions/{partition}/retention": _topic(Operation.DESCRIBE),
+    "POST /api/v1/topics/{topic}/partitions/{partition}/delete-records": _topic(Operation.DELETE),
     "GET /api/v1/topics/{topic}/records": _topic(Operation.READ),
     "GET /api/v1/topics/{topic}/tail": _topic(Operation.READ),
     "GET /api/v1/groups": OPEN,

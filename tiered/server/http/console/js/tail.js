@@ -10,8 +10,8 @@ const FIELD_BYTES = 16 << 10;
 const RETRY_MS = [500, 1_000, 2_000, 4_000, 8_000];
 
 /** Starts at once. `changed()` after every batch of news; `state` is connecting, live, paused, waiting or failed. */
-export function openTail(topic, { partition, key, isPrefix, from, changed }) {
-  const tail = { state: "connecting", records: [], received: 0, dropped: 0, behind: null, ended: null, error: null, lastEventId: null };
+export function openTail(topic, { partition, key, isPrefix, from, matches = null, changed }) {
+  const tail = { state: "connecting", records: [], received: 0, matched: 0, dropped: 0, behind: null, ended: null, error: null, lastEventId: null };
   let bytes = 0;
   let controller = null;
   let timer = null;
@@ -69,9 +69,11 @@ export function openTail(topic, { partition, key, isPrefix, from, changed }) {
   }
 
   function keep(record) {
+    tail.received += 1;
+    if (matches && !matches(record)) return;
+    tail.matched += 1;
     record.weight = 300 + weight(record.key) + weight(record.value);
     tail.records.unshift(record);
-    tail.received += 1;
     bytes += record.weight;
     while (tail.records.length > MAX_RECORDS || (bytes > MAX_BYTES && tail.records.length > 1)) {
       bytes -= tail.records.pop().weight;
@@ -100,6 +102,7 @@ export function openTail(topic, { partition, key, isPrefix, from, changed }) {
       tail.records.length = 0;
       tail.dropped = 0;
       tail.received = 0;
+      tail.matched = 0;
       tail.behind = null;
       bytes = 0;
       changed();

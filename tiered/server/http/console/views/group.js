@@ -9,12 +9,13 @@ import { poll } from "../js/poll.js";
 import { link, refine } from "../js/router.js";
 import { makeTable, plainTable } from "../js/table.js";
 import { groupState } from "./groups.js";
+import { deleteGroup } from "./delete_group.js";
 import { resetOffsets } from "./reset_offsets.js";
 
 const SPANS = [["5", "5 min"], ["15", "15 min"], ["60", "1 h"]];
 const TABLE_ROWS = 60;
 
-export function groupView({ query, changed }, id) {
+export function groupView({ query, changed, go }, id) {
   const path = `api/v1/groups/${part(id)}`;
   let minutes = SPANS.some(([value]) => value === query.minutes) ? query.minutes : "15";
   let cursor = null;
@@ -42,7 +43,9 @@ export function groupView({ query, changed }, id) {
       crumbs: [["Groups", "#/groups"]], title: id, source: group,
       subtitle: data && `${data.kind === "consumer" ? "new protocol (KIP-848)" : "classic protocol"}${data.protocol_name ? `, ${data.protocol_name}` : ""}, generation ${whole(data.generation ?? 0)}, coordinated by broker ${data.coordinator}`,
       actions: data && [action({ id: "reset-offsets", disabled: !isIdle || data.offsets.length === 0, "aria-describedby": isIdle ? null : "why-not",
-        on: { click: () => resetOffsets(id, data, { changed: () => { lag.refresh(); return group.refresh(); } }) } }, "Reset offsets")],
+        on: { click: () => resetOffsets(id, data, { changed: () => { lag.refresh(); return group.refresh(); } }) } }, "Reset offsets"),
+      action({ id: "delete-group", class: "danger", disabled: !isIdle, "aria-describedby": isIdle ? null : "why-not",
+        on: { click: () => deleteGroup(id, data, () => go(["groups"])) } }, "Delete")],
     })];
     if (group.error?.status === 404) return [...page, notice("bad", group.error.message), h("p", null, h("a", { href: "#/groups" }, "See the groups that exist"))];
     page.push(trouble(group));
@@ -53,7 +56,7 @@ export function groupView({ query, changed }, id) {
         figure("Lag", whole(data.lag), "", `records over ${counted(data.offsets.length, "partition")}`),
         figure("Members", whole(data.members.length), "", isIdle ? "idle: its offsets can be reset" : null),
         figure("Last commit", moment(Math.max(-1, ...data.offsets.map((each) => each.committed_at_ms ?? -1))))),
-      !isIdle && h("p", { class: "soft", id: "why-not", key: "why-not" }, "Offsets can be reset once the group has no members: stop its consumers first."),
+      !isIdle && h("p", { class: "soft", id: "why-not", key: "why-not" }, "Offsets can be reset, and the group deleted, once it has no members: stop its consumers first."),
       lagPanel(),
       panel("Offsets", { end: data.offsets.length > 20 && offsets.search("Find a partition") }, offsets.draw(data.offsets, { stale: group.isStale })),
       panel("Members", {}, membersOf(data)));

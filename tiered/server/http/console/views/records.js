@@ -1,29 +1,37 @@
 // Records of a topic: the live tail with a filter by key, or a page from any offset; and one record in full.
 
-import { awayBecause, get, part, sentence } from "../js/api.js";
+import { awayBecause, sentence } from "../js/api.js";
 import { announce } from "../js/announce.js";
+import { download } from "../js/download.js";
 import { h } from "../js/dom.js";
 import { counted, dateTime, whole } from "../js/format.js";
 import { action, moment, named, notice, panel, problem, state } from "../js/parts.js";
+import { HINTS, WAYS, filterOf } from "../js/record_filter.js";
+import { PAGE, search } from "../js/record_search.js";
 import { bestWay, preview, viewer } from "../js/record_viewer.js";
 import { refine } from "../js/router.js";
 import { MAX_RECORDS, openTail } from "../js/tail.js";
+import { produceRecord } from "./produce_record.js";
 import { firstRecord } from "./topic.js";
 
-const PAGE = 100;
 const WORDS = {
   connecting: ["quiet", "Connecting"], live: ["good", "Live"], paused: ["quiet", "Paused"], waiting: ["warn", "Connection lost"], failed: ["bad", "Refused"],
 };
 
 export function recordsTab({ name, query, changed }) {
   const form = {
-    mode: query.mode === "read" ? "read" : "tail",
+    mode: query.mode === "read" || query.mode === "time" ? query.mode : "tail",
     partition: query.partition || "",
     key: query.key || "",
     match: query.match === "prefix" ? "prefix" : "exact",
     from: query.from === "earliest" ? "earliest" : "latest",
     offset: query.offset || `-${PAGE}`,
+    at: query.at || localTime(Date.now() - 3_600_000),
+    way: "none",
+    wanted: "",
   };
+  let matches = null;
+  let formProblem = null;
   let tail = null;
   let page = { records: [], error: null, loading: false, next: null, end: null };
   let chosen = null;
@@ -34,8 +42,8 @@ export function recordsTab({ name, query, changed }) {
   function keepAddress() {
     const isTail = form.mode === "tail";
     refine({
-      mode: isTail ? null : "read", partition: form.partition, key: isTail ? form.key : null, match: isTail && form.match === "prefix" ? "prefix" : null,
-      from: isTail && form.from === "earliest" ? "earliest" : null, offset: isTail ? null : form.offset,
+      mode: isTail ? null : form.mode, at: form.mode === "time" ? form.at : null, partition: form.partition, key: isTail ? form.key : null, match: isTail && form.match === "prefix" ? "prefix" : null,
+      from: isTail && form.from === "earliest" ? "earliest" : null, offset: form.mode === "read" ? form.offset : null,
     });
   }
 
@@ -45,23 +53,29 @@ export function recordsTab({ name, query, changed }) {
     page = { records: [], error: null, loading: false, next: null, end: null };
     chosen = null;
     keepAddress();
-    if (form.mode === "tail") {
-      tail = openTail(name, { partition: form.partition, key: form.key, isPrefix: form.match === "prefix", from: form.from, changed });
-    } else {
-      read(form.offset);
+    formProblem = null;
+    try {
+      matches = filterOf(form.way, form.wanted);
+      if (form.mode === "tail") {
+        tail = openTail(name, { partition: form.partition, key: form.key, isPrefix: form.match === "prefix", from: form.from, matches, changed });
+      } else {
+        read(form.mode === "time" ? { timestamp_ms: timeOf(form.at) } : { offset: form.offset });
+      }
+    } catch (error) {
+      formProblem = error.message;
     }
     changed();
   }
 
-  async function read(offset) {
+  async function read(where) {
     page.loading = true;
     page.error = null;
     changed();
     const asked = page;
     try {
-      const found = await get(`api/v1/topics/${part(name)}/records`, { query: { partition: form.partition || "0", offset, limit: PAGE, field_bytes: 16 << 10 } });
+      const found = await search(name, { partition: form.partition || "0", where, matches, isWanted: () => asked === page });
       if (asked !== page) return;
-      page = { records: found.records.map((each) => ({ ...each, partition: found.partition })), error: null, loading: false, next: found.next_offset, end: found.high_watermark, start: found.log_start_offset };
+      page = { ...found, error: null, loading: false };
       announce(`${counted(page.records.length, "record")} read.`);
     } catch (error) {
       page = { ...page, loading: false, error };
@@ -102,10 +116,11 @@ export function recordsTab({ name, query, changed }) {
   function draw(topic, cluster) {
     tell();
     moveFocus();
-    const records = form.mode === "tail" ? tail.records : page.records;
+    const records = form.mode === "tail" ? tail?.records ?? [] : page.records;
     return [
-      h("form", { class: "bar", key: "controls", on: { submit: (event) => { event.preventDefault(); if (form.mode === "read") start(); } } }, controls(topic)),
-      form.mode === "tail" ? tailBar() : pageBar(),
+      h("form", { class: "bar", key: "controls", on: { submit: (event) => { event.preventDefault(); if (form.mode !== "tail") start(); } } }, controls(topic, cluster)),
+      formProblem && problem(formProblem),
+      form.mode !== "tail" ? pageBar() : tail && tailBar(),
       records.length === 0 && topic.record_count === 0 && !topic.internal && firstRecord(name, cluster),
       h("div", { class: `records${chosen ? " with-viewer" : ""}`, key: "records" },
         list(records, topic),
@@ -113,12 +128,12 @@ export function recordsTab({ name, query, changed }) {
     ];
   }
 
-  function controls(topic) {
+  function controls(topic, cluster) {
     const set = (field) => (event) => { form[field] = event.target.value; };
     const setAndStart = (field) => (event) => { form[field] = event.target.value; start(); };
     return [
       h("fieldset", { class: "switch" }, h("legend", { class: "unseen" }, "How to read"),
-        [["tail", "Live tail"], ["read", "From an offset"]].map(([id, title]) =>
+        [["tail", "Live tail"], ["read", "From an offset"], ["time", "From a time"]].map(([id, title]) =>
           h("label", null, h("input", { type: "radio", name: "mode", value: id, checked: form.mode === id, on: { change: setAndStart("mode") } }), title))),
       h("div", { class: "field" }, h("label", { for: "partition" }, "Partition"),
         topic.partition_count <= 200
@@ -133,12 +148,18 @@ export function recordsTab({ name, query, changed }) {
             h("option", { value: "exact" }, "is"), h("option", { value: "prefix" }, "begins with"))),
         h("div", { class: "field grow" }, h("label", { for: "key" }, "Only records with this key"),
           h("input", { id: "key", type: "search", value: form.key, placeholder: "any key", spellcheck: "false", "data-search": true, on: { input: set("key"), change: start } })),
-      ] : [
-        h("div", { class: "field grow" }, h("label", { for: "offset" }, "Offset"),
+      ] : form.mode === "time"
+        ? h("div", { class: "field" }, h("label", { for: "at" }, "Time, in your zone"), h("input", { id: "at", type: "datetime-local", step: "1", value: form.at, on: { input: set("at") } }))
+        : h("div", { class: "field" }, h("label", { for: "offset" }, "Offset"),
           h("input", { id: "offset", value: form.offset, spellcheck: "false", "aria-describedby": "offset-hint", on: { input: set("offset") } }),
           h("p", { class: "hint", id: "offset-hint" }, "A number, earliest, latest, or -100 for the last 100.")),
-        action({ type: "submit", class: "primary" }, "Read"),
-      ],
+      h("div", { class: "field" }, h("label", { for: "way" }, "Show"),
+        h("select", { id: "way", value: form.way, on: { change: (event) => { form.way = event.target.value; if (form.way === "none" || form.wanted) start(); else changed(); } } },
+          WAYS.map(([id, title]) => h("option", { value: id }, title)))),
+      form.way !== "none" && h("div", { class: "field grow" }, h("label", { for: "wanted" }, "What to look for"),
+        h("input", { id: "wanted", type: "search", value: form.wanted, spellcheck: "false", title: HINTS[form.way], placeholder: HINTS[form.way], on: { input: set("wanted"), change: () => form.mode === "tail" && start() } })),
+      form.mode !== "tail" && action({ type: "submit", class: "primary" }, "Read"),
+      !topic.internal && cluster && action({ id: "produce", on: { click: () => produceRecord(name, cluster.cluster_id, { produced: () => form.mode !== "tail" && start() }) } }, "Produce a record"),
     ];
   }
 
@@ -148,11 +169,12 @@ export function recordsTab({ name, query, changed }) {
     return h("div", { key: "status", class: "tail-status" },
       h("div", { class: "bar centered" },
         state(kind, word),
-        h("span", { class: "soft number" }, `${counted(tail.received, "record")} received`, tail.dropped > 0 && `, the newest ${whole(tail.records.length)} are kept`),
+        h("span", { class: "soft number" }, `${counted(tail.received, "record")} received`, matches && `, ${whole(tail.matched)} shown`, tail.dropped > 0 && `, the newest ${whole(tail.records.length)} are kept`),
         h("span", { class: "end" },
           tail.state === "paused" || tail.state === "failed"
             ? action({ id: "resume", on: { click: () => tail.resume() } }, "Resume")
             : h("button", { type: "button", id: "pause", on: { click: () => tail.pause() } }, "Pause"),
+          saveButton(tail.records),
           h("button", { type: "button", on: { click: () => { chosen = null; tail.clear(); } } }, "Clear"))),
       resumes && tail.error && awayBecause() === null && notice(tail.state === "failed" ? "bad" : "warn", tail.error.message, tail.state === "waiting" && " Trying again; nothing is lost, the tail goes on where it stopped."),
       tail.state === "paused" && tail.lastEventId && notice("plain", "Paused. Resuming goes on at these offsets, so that nothing is missed: ", h("code", { class: "breaks" }, named(positionsText(tail.lastEventId)))),
@@ -163,17 +185,35 @@ export function recordsTab({ name, query, changed }) {
     return h("div", { key: "status", class: "tail-status" },
       page.error && problem(page.error.message),
       h("div", { class: "bar centered" },
-        h("span", { class: "soft number" }, page.loading ? "Reading …" : page.next === null ? "" : `${counted(page.records.length, "record")}; the partition has offsets ${whole(page.start)} to ${whole(page.end - 1)}`),
+        h("span", { class: "soft number" }, page.loading ? "Reading …" : page.next === null ? "" : `${counted(page.records.length, "record")}${lookedAt(page)}; the partition has offsets ${whole(page.start)} to ${whole(page.end - 1)}`),
         h("span", { class: "end" },
-          action({ disabled: page.loading || page.next === null || first(page) <= page.start, on: { click: () => go(Math.max(page.start, first(page) - PAGE)) } }, "Older"),
+          saveButton(page.records),
+          action({ disabled: page.loading || page.next === null || page.from <= page.start, on: { click: () => go(Math.max(page.start, page.from - PAGE)) } }, "Older"),
           action({ disabled: page.loading || page.next === null || page.next >= page.end, on: { click: () => go(page.next) } }, "Newer"))));
+  }
+
+  function saveButton(records) {
+    return action({ disabled: records.length === 0, on: { click: () => save(records) } }, "Download");
+  }
+
+  async function save(records) {
+    formProblem = null;
+    try {
+      await download(name, records);
+      announce(`${counted(records.length, "record")} are saved.`);
+    } catch (error) {
+      formProblem = error.message;
+    }
+    changed();
   }
 
   function go(offset) {
     form.offset = String(offset);
     keepAddress();
     chosen = null;
-    read(form.offset);
+    form.mode = "read";
+    keepAddress();
+    read({ offset: form.offset });
   }
 
   function list(records, topic) {
@@ -199,7 +239,8 @@ export function recordsTab({ name, query, changed }) {
   }
 
   function waitingText(topic) {
-    if (form.mode === "read") return page.loading ? "Reading …" : "No records here.";
+    if (form.mode !== "tail") return page.loading ? "Reading …" : matches ? "None of these records is shown: go on with Newer, or ask for others." : "No records here.";
+    if (matches) return "Waiting for a record that is to be shown.";
     if (form.key) return `Waiting for a record whose key ${form.match === "prefix" ? "begins with" : "is"} “${form.key}”.`;
     return topic.record_count === 0 ? "Waiting for the first record." : "Waiting for new records. To see those that are there already, begin at the first record or read from an offset.";
   }
@@ -207,8 +248,20 @@ export function recordsTab({ name, query, changed }) {
   return { draw, stop: () => tail?.stop() };
 }
 
-function first(page) {
-  return page.records.length > 0 ? page.records[0].offset : page.next;
+/** How far a search has looked, where it has left any record out. */
+function lookedAt({ records, looked, from, next }) {
+  return looked === records.length ? "" : ` of ${whole(looked)} that were looked at, offsets ${whole(from)} to ${whole(next - 1)}`;
+}
+
+/** As a field for a time wants it: in the reader's zone, to the second. */
+function localTime(ms) {
+  return dateTime(ms).replace(" ", "T");
+}
+
+function timeOf(at) {
+  const ms = new Date(at).getTime();
+  if (Number.isNaN(ms) || ms < 0) throw new Error("Give a date and a time.");
+  return ms;
 }
 
 function idOf(record) {

@@ -11,10 +11,11 @@ import { makeTable } from "../js/table.js";
 import { configsTab } from "./configs.js";
 import { consumersTab } from "./consumers.js";
 import { followersOf, positionsIn } from "./positions.js";
+import { manageTab } from "./manage.js";
 import { recordsTab } from "./records.js";
 import { retentionTab } from "./retention.js";
 
-const TABS = [["partitions", "Partitions"], ["records", "Records"], ["consumers", "Consumers"], ["configs", "Configs"], ["retention", "Retention"]];
+const TABS = [["partitions", "Partitions"], ["records", "Records"], ["consumers", "Consumers"], ["configs", "Configs"], ["retention", "Retention"], ["manage", "Manage"]];
 
 export function topicView(context, name, tab) {
   const { changed, cluster } = context;
@@ -51,6 +52,7 @@ function unreachableMinimum({ configs, replication_factor: replicas }) {
 function tabOf(tab, context) {
   if (tab === "records") return recordsTab(context);
   if (tab === "configs") return configsTab(context);
+  if (tab === "manage") return manageTab(context);
   if (tab === "retention") return retentionTab(context);
   if (tab === "consumers") return consumersTab(context);
   return partitionsTab(context);

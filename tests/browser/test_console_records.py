@@ -1,0 +1,113 @@
+"""Records in the console: from a time, those alone that match, and as a file."""
+
+import json
+import re
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.broker_process import BrokerProcess
+from tests.browser import stage
+from tests.browser.console import Console
+
+TOPIC = "searched"
+LONG = "x" * 40_000
+
+
+@pytest.fixture(scope="module")
+def searched(staged: BrokerProcess) -> BrokerProcess:
+    """1,300 records, of which one in a hundred is an error; the last is long."""
+    stage.create(staged, TOPIC, 1, {})
+    values = [
+        {"level": "ERROR" if number % 100 == 7 else "INFO", "id": 9_007_199_254_740_992 + number, "at": [{"n": number}]}
+        for number in range(1_300)
+    ]
+    stage.produce(staged, TOPIC, [(b"k", json.dumps(each).encode()) for each in values])
+    stage.produce(staged, TOPIC, [(b"long", LONG.encode())])
+    return staged
+
+
+def show(page: Page, way: str, wanted: str) -> None:
+    page.get_by_label("Show", exact=True).select_option(way)
+    page.get_by_label("What to look for").fill(wanted)
+    page.get_by_role("button", name="Read", exact=True).click()
+
+
+@pytest.mark.parametrize(
+    ("way", "wanted", "count"),
+    [
+        ("text", '"ERROR"', 13),
+        ("regex", r'"level": "ERR(OR)?",.*7\b', 13),
+        ("json", "id = 9007199254740993", 1),
+        ("json", "at.0.n = 1299", 1),
+        ("header", "source = web", 100),
+        ("header", "absent", 0),
+    ],
+)
+def test_records_are_searched_by_value_and_header_in_the_browser(
+    console: Console, searched: BrokerProcess, way: str, wanted: str, count: int
+) -> None:
+    page = console.go(f"topics/{TOPIC}/records?mode=read&offset=0")
+    show(page, way, wanted)
+    expect(page.locator(".record-list tbody tr")).to_have_count(count)
+    expect(page.locator(".tail-status")).to_contain_text(
+        f"of {1_301:,} that were looked at" if count != 100 else "100 records;"
+    )
+
+
+def test_a_search_goes_on_where_it_ended(console: Console, searched: BrokerProcess) -> None:
+    page = console.go(f"topics/{TOPIC}/records?mode=read&offset=0")
+    show(page, "text", "INFO")
+    rows = page.locator(".record-list tbody tr")
+    expect(rows).to_have_count(100)
+    expect(page.locator(".tail-status")).to_contain_text("offsets 0 to 100")
+    page.get_by_role("button", name="Newer").click()
+    expect(rows.first.get_by_role("button")).to_have_text("101")
+
+
+def test_what_is_no_expression_is_told_and_asks_nobody(console: Console, searched: BrokerProcess) -> None:
+    page = console.go(f"topics/{TOPIC}/records?mode=read&offset=0")
+    expect(page.locator(".record-list tbody tr")).to_have_count(100)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "/records" in request.url else None)
+    show(page, "regex", "(")
+    expect(page.get_by_role("alert")).to_contain_text("no regular expression")
+    assert asked == []
+
+
+def test_the_tail_shows_those_that_match_alone(console: Console, searched: BrokerProcess) -> None:
+    page = console.go(f"topics/{TOPIC}/records?from=earliest")
+    page.get_by_label("Show", exact=True).select_option("json")
+    page.get_by_label("What to look for").fill("level = ERROR")
+    page.get_by_label("What to look for").press("Enter")
+    expect(page.locator(".record-list tbody tr")).to_have_count(13)
+    expect(page.locator(".tail-status")).to_contain_text("1,301 records received, 13 shown")
+
+
+def test_records_are_read_from_a_time(console: Console, searched: BrokerProcess) -> None:
+    record = searched.get(f"/api/v1/topics/{TOPIC}/records?offset=0&limit=1")["records"][0]
+    page = console.go(f"topics/{TOPIC}/records?mode=time")
+    zone = str(console.evaluate("ms => new Date(ms - new Date(ms).getTimezoneOffset() * 60000).toISOString()",
+                                record["timestamp_ms"]))  # fmt: skip
+    page.get_by_label("Time, in your zone").fill(datetime.fromisoformat(zone).strftime("%Y-%m-%dT%H:%M:%S"))
+    page.get_by_role("button", name="Read", exact=True).click()
+    expect(page.locator(".record-list tbody tr").first.get_by_role("button")).to_have_text("0")
+    assert re.search("mode=time&at=|at=.*mode=time", page.url)
+    page.get_by_label("Time, in your zone").fill("2099-01-01T00:00:00")
+    page.get_by_role("button", name="Read", exact=True).click()
+    expect(page.locator("main")).to_contain_text("No records here")
+
+
+def test_what_is_shown_is_downloaded_whole(console: Console, searched: BrokerProcess, tmp_path: Path) -> None:
+    page = console.go(f"topics/{TOPIC}/records?mode=read&offset=-2")
+    expect(page.locator(".record-list tbody tr")).to_have_count(2)
+    with page.expect_download() as downloading:
+        page.get_by_role("button", name="Download").click()
+    downloading.value.save_as(tmp_path / "found")
+    assert downloading.value.suggested_filename == f"{TOPIC}.jsonl"
+    lines = [json.loads(line) for line in (tmp_path / "found").read_text().splitlines()]
+    assert [each["offset"] for each in lines] == [1_299, 1_300]
+    assert lines[1]["value"] == LONG
+    assert lines[0]["headers"] == [["source", "web"], ["trace", {"base64": "AP8Q"}]]

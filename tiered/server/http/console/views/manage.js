@@ -1,0 +1,74 @@
+// What can be done to a topic as a whole: more partitions, fewer records, its end. Each opens a dialog that says what happens.
+
+import { part, send } from "../js/api.js";
+import { announce } from "../js/announce.js";
+import { attempt, buttons, isTyped, typedName } from "../js/change.js";
+import { openDialog } from "../js/dialog.js";
+import { h } from "../js/dom.js";
+import { counted, whole } from "../js/format.js";
+import { action, notice, panel, problem } from "../js/parts.js";
+import { deleteRecords } from "./delete_records.js";
+
+export function manageTab({ name, topic, go, cluster }) {
+  function draw(data) {
+    if (data.internal) return notice("plain", "This topic is the broker's own: nothing about it can be changed here.");
+    return [
+      task("Add partitions", `There ${data.partition_count === 1 ? "is 1 partition" : `are ${whole(data.partition_count)} partitions`}. There can be more, never fewer; keys go to other partitions from then on.`,
+        action({ on: { click: () => addPartitions(name, data, cluster.data.cluster_id, topic) } }, "Add partitions")),
+      task("Delete records", "Those before an offset or a time, or all of them, which empties the topic. The topic, its configs and its offsets stay.",
+        action({ on: { click: () => deleteRecords(name, data, { changed: () => topic.refresh() }) } }, "Delete records")),
+      task("Delete the topic", "Its records and configs go, in both tiers.",
+        action({ class: "danger", on: { click: () => deleteTopic(name, data, () => go(["topics"])) } }, "Delete the topic")),
+    ];
+  }
+  return { draw, stop() {} };
+}
+
+function task(title, about, button) {
+  return panel(title, {}, h("div", { class: "panel-body task" }, h("p", { class: "soft" }, about), button));
+}
+
+function addPartitions(name, data, clusterId, topic) {
+  const form = { count: String(data.partition_count + 1), problem: null, busy: false };
+  openDialog("Add partitions", (close, redraw) => {
+    async function submit() {
+      const count = Number(form.count);
+      if (!Number.isInteger(count) || count <= data.partition_count) {
+        form.problem = `Give a whole number above ${data.partition_count}.`;
+        redraw();
+        return;
+      }
+      await attempt(form, redraw, async () => {
+        await send("PATCH", `v3/clusters/${part(clusterId)}/topics/${part(name)}`, { partitions_count: count });
+        close();
+        announce(`Topic ${name} has ${counted(count, "partition")}.`);
+        await topic.refresh();
+      });
+    }
+    return [
+      h("p", null, "Topic ", h("strong", { class: "mono" }, name), ` has ${counted(data.partition_count, "partition")}. Records that are there stay where they are; a key may go to another partition from now on, so its records are in order within each only.`),
+      h("div", { class: "field" }, h("label", { for: "partition-count" }, "Partitions in all"),
+        h("input", { id: "partition-count", inputmode: "numeric", value: form.count, "data-first": true, on: { input: (event) => { form.count = event.target.value; } } })),
+      form.problem && problem(form.problem),
+      buttons(close, action({ type: "submit", class: "primary", disabled: form.busy, on: { click: (event) => { event.preventDefault(); submit(); } } }, form.busy ? "Adding …" : "Add them")),
+    ];
+  });
+}
+
+function deleteTopic(name, data, gone) {
+  const form = { typed: "", problem: null, busy: false };
+  openDialog("Delete the topic", (close, redraw) => {
+    const submit = () => isTyped(form, name) && attempt(form, redraw, async () => {
+      await send("DELETE", `api/v1/topics/${part(name)}`);
+      close();
+      announce(`Topic ${name} is deleted.`);
+      gone();
+    });
+    return [
+      notice("bad", `This deletes up to ${counted(data.record_count, "record")} of ${counted(data.partition_count, "partition")}, and what groups have committed there. It cannot be undone.`),
+      typedName(form, name, "topic", redraw),
+      form.problem && problem(form.problem),
+      buttons(close, action({ type: "submit", class: "danger", disabled: form.busy || !isTyped(form, name), on: { click: (event) => { event.preventDefault(); submit(); } } }, form.busy ? "Deleting …" : "Delete the topic")),
+    ];
+  });
+}
