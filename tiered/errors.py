@@ -100,6 +100,10 @@ class StoreUnavailable(Retriable):
     """The object store did not answer in time, slowed us down or failed."""
 
 
+class StoreRefused(StoreUnavailable):
+    """The object store has no such bucket, or lets us in no more: somebody must change that, or its settings."""
+
+
 class UploadOverdue(StoreUnavailable):
     """An upload reached its deadline and ended. Its planned row stays, and the sweep removes what is there of it."""
 

@@ -53,6 +53,7 @@ from tiered.broker.reports import Reports
 from tiered.broker.resource_configs import ResourceConfigs
 from tiered.broker.retention import RetentionRounds
 from tiered.broker.segment_lifecycle import SegmentLifecycle
+from tiered.broker.store_look import look_at_store
 from tiered.broker.tier_reader import TierReader
 from tiered.broker.topics import OFFSETS_TOPIC, Topic, Topics
 from tiered.broker.upload_pipeline import UploadPipeline
@@ -188,12 +189,13 @@ class Broker:
     ) -> None:
         """Ready to serve when it returns. Raises TieredError that says what to do.
 
-        The object store is not asked: a broker starts while S3 is away.
+        The object store is looked at once, and not needed: a broker starts while S3 is away.
         """
         self._advertised = {"": advertised, **{each.name: each.advertised for each in listeners}}
         await asyncio.to_thread(self.reserve.look)
         self.audit.start(tasks)
-        await asyncio.to_thread(self.database.migrate)
+        # Before the others count on this broker; a store that is slow to answer costs the time that SQL takes anyway.
+        await asyncio.gather(asyncio.to_thread(self.database.migrate), look_at_store(self.store, self.uploads))
         registered = await self.registration.register(advertised=advertised, http=http, listeners=listeners)
         self.cluster_id, self.broker_epoch = registered.cluster_id, registered.broker_epoch
         self.facts = {

@@ -20,7 +20,15 @@ from tiered.cold.s3_failure import Meaning
 from tiered.cold.s3_requests import RequestFailedError, S3Requests, S3State, WrongAnswerError
 from tiered.cold.s3_uploads import S3Uploads, checksum_header
 from tiered.cold.upload_deadline import UploadDeadline
-from tiered.errors import CorruptObject, InvalidConfig, LostRace, ObjectExists, ObjectMissing, StoreUnavailable
+from tiered.errors import (
+    CorruptObject,
+    InvalidConfig,
+    LostRace,
+    ObjectExists,
+    ObjectMissing,
+    StoreRefused,
+    StoreUnavailable,
+)
 from tiered.runtime import SystemClock, new_uuid
 
 _DIGEST_REFUSED = frozenset({"BadDigest", "InvalidDigest", "XAmzContentChecksumMismatch"})
@@ -336,7 +344,7 @@ class S3Store:
             self._requests.call("head bucket", key, lambda: self._requests.client.head_bucket(Bucket=self._bucket))
         except RequestFailedError as failed:
             if failed.meaning is Meaning.MISSING:
-                raise StoreUnavailable(f"there is no bucket {self._bucket!r} behind {self.url}; create it") from failed
+                raise StoreRefused(f"there is no bucket {self._bucket!r} behind {self.url}; create it") from failed
             # Not allowed to look at the bucket itself: then the object's own answer has to do.
 
     def _probe_checksum(self, key: str, data: bytes) -> bool:

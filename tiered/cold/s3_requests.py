@@ -19,7 +19,7 @@ from tiered.cold.request_counts import RequestCounts
 from tiered.cold.request_limit import RequestLimit
 from tiered.cold.s3_failure import Failure, Meaning, sort_failure
 from tiered.cold.upload_deadline import UploadDeadline
-from tiered.errors import CorruptObject, InvalidConfig, ObjectMissing, StoreUnavailable, TieredError
+from tiered.errors import CorruptObject, InvalidConfig, ObjectMissing, StoreRefused, StoreUnavailable, TieredError
 from tiered.runtime import SystemClock, jittered_backoff_ms
 
 T = TypeVar("T")
@@ -168,10 +168,11 @@ class S3Requests:
             case Meaning.NO_UPLOAD:
                 return StoreUnavailable(f"somebody aborted the upload of {key}; upload it again")
             case Meaning.REFUSED:
-                return StoreUnavailable(
-                    f"the store {self._address.url} refused to {operation} {key} ({failure}): check the bucket's "
-                    "name, the credentials and their permissions"
-                )
+                if failure.code == "NoSuchBucket":
+                    advice = "create the bucket, or name another"
+                else:
+                    advice = "check the bucket's name, the credentials and their permissions"
+                return StoreRefused(f"the store {self._address.url} refused to {operation} {key} ({failure}): {advice}")
             case _:
                 return StoreUnavailable(
                     f"the store {self._address.url} did not {operation} {key} ({failure}); try later"

@@ -1,0 +1,28 @@
+"""The one look at the object store before a broker serves: what only a person can put right is said at once.
+
+Owns how long it may take. Must never keep a broker from its start because the store is away.
+"""
+
+import asyncio
+import logging
+
+from tiered.cold.object_store import ObjectStore
+from tiered.errors import InvalidConfig, StoreRefused, TieredError
+from tiered.formats.object_key import CHECKPOINTS_PREFIX
+from tiered.runtime import BlockingPool
+
+log = logging.getLogger(__name__)
+
+LOOK_MS = 3_000.0
+
+
+async def look_at_store(store: ObjectStore, pool: BlockingPool) -> None:
+    """Returns when the store answers, or is away. Raises StoreRefused where there is no such bucket, or not for us."""
+    try:
+        async with asyncio.timeout(LOOK_MS / 1000.0):
+            await pool.run(lambda: store.list(CHECKPOINTS_PREFIX, limit=1))
+    except (StoreRefused, InvalidConfig):
+        raise
+    except (TieredError, TimeoutError) as error:
+        reason = str(error) or f"{store.url} did not answer in {LOOK_MS / 1000:g} s"
+        log.warning("starting without the store, uploads wait for it: %s", reason)
