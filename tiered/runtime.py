@@ -96,10 +96,25 @@ class BlockingPool:
     """
 
     def __init__(self, name: str, *, threads: int, max_waiting: int = 10_000) -> None:
-        self._executor = ThreadPoolExecutor(max_workers=threads, thread_name_prefix=name)
         self._name = name
+        self._threads = threads
+        self._executor = self._new_executor()
+        self._left: list[ThreadPoolExecutor] = []
         self._max_pending = threads + max_waiting
         self._pending = 0
+
+    def resize(self, threads: int) -> None:
+        """Calls that begin from now on share so many threads; those that wait already end on the threads they had."""
+        if threads != self._threads:
+            self._threads = threads
+            self._executor.shutdown(wait=False)
+            if not self._pending:
+                self._left.clear()
+            self._left.append(self._executor)
+            self._executor = self._new_executor()
+
+    def _new_executor(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(max_workers=self._threads, thread_name_prefix=self._name)
 
     @property
     def pending(self) -> int:
@@ -125,20 +140,26 @@ class BlockingPool:
 
     def close(self, *, wait: bool = True) -> None:
         """Drops the calls that have not begun, and waits for running ones unless told not to."""
-        self._executor.shutdown(wait=wait, cancel_futures=True)
+        for executor in (*self._left, self._executor):
+            executor.shutdown(wait=wait, cancel_futures=True)
 
 
-async def every(interval_ms: float, tick: Callable[[], Awaitable[None]], *, name: str, jitter: float = 0.0) -> None:
-    """Awaits `tick` again and again, `interval_ms` apart, until cancelled. With `jitter`, a share of the interval, each
-    pause is longer or shorter by up to that, and one comes before the first tick: what many brokers do in the same way
-    they should not do at the same moment, and not while they start.
+async def every(
+    interval: float | Callable[[], float], tick: Callable[[], Awaitable[None]], *, name: str, jitter: float = 0.0
+) -> None:
+    """Awaits `tick` again and again, `interval` milliseconds apart (or as many as it says each time), until cancelled.
+    With `jitter`, a share of the interval, each pause is longer or shorter by up to that, and one comes before the
+    first tick: what many brokers do in the same way they should not do at the same moment, and not while they start.
 
     A tick that raises is logged with its traceback and the next one comes as usual: this is a tick
     boundary, the one place besides a connection where any exception is caught.
     """
 
+    def interval_ms() -> float:
+        return interval() if callable(interval) else interval
+
     def pause_s() -> float:
-        return interval_ms / 1000.0 * (random.uniform(1.0 - jitter, 1.0 + jitter) if jitter else 1.0)
+        return interval_ms() / 1000.0 * (random.uniform(1.0 - jitter, 1.0 + jitter) if jitter else 1.0)
 
     if jitter:
         await asyncio.sleep(pause_s())
@@ -146,5 +167,5 @@ async def every(interval_ms: float, tick: Callable[[], Awaitable[None]], *, name
         try:
             await tick()
         except Exception:
-            log.exception("periodic work %s failed; it runs again in %g ms", name, interval_ms)
+            log.exception("periodic work %s failed; it runs again in %g ms", name, interval_ms())
         await asyncio.sleep(pause_s())

@@ -266,6 +266,72 @@ def test_broker_defaults_change_at_run_time_and_reach_topics(make_broker) -> Non
     assert described(process, ConfigResource(ResourceType.TOPIC, topic))["max.message.bytes"].value == "1500"
 
 
+SET, DELETE = 0, 1
+
+
+def altered(broker: BrokerProcess, name: str, operation: int, **values: str | None) -> tuple[int, str | None]:
+    """The answer to one request for one broker, or for all of them (`name` is empty, which librdkafka does not ask)."""
+    namespace = messages.request(44, 1)
+    configs = [
+        namespace.AlterableConfig(name=each.replace("_", "."), config_operation=operation, value=value)
+        for each, value in values.items()
+    ]
+    asked = namespace.AlterConfigsResource(resource_type=4, resource_name=name, configs=configs)
+    with RawConnection(broker) as connection:
+        request = namespace.IncrementalAlterConfigsRequest(resources=[asked], validate_only=False)
+        answer = connection.ask(44, 1, request).responses[0]
+    return int(answer.error_code), answer.error_message
+
+
+def of_all_brokers(broker: BrokerProcess) -> dict[str, str | None]:
+    namespace = messages.request(32, 4)
+    asked = namespace.DescribeConfigsResource(resource_type=4, resource_name="", configuration_keys=None)
+    request = namespace.DescribeConfigsRequest(resources=[asked], include_synonyms=True, include_documentation=True)
+    with RawConnection(broker) as connection:
+        (found,) = connection.ask(32, 4, request).results
+    return {each.name: each.value for each in found.configs}
+
+
+def test_a_reassignment_sets_and_removes_its_three_throttles_in_one_request(broker: BrokerProcess) -> None:
+    rates = {
+        "leader_replication_throttled_rate": "1000",
+        "follower_replication_throttled_rate": "1000",
+        "replica_alter_log_dirs_io_max_bytes_per_second": "1000",
+    }
+    names = [each.replace("_", ".") for each in rates]
+    for name in ("1", ""):
+        assert altered(broker, name, SET, **rates) == (0, None)
+        found = described(broker, ConfigResource(ResourceType.BROKER, "1"))
+        assert [told(found[each]) for each in names] == [("1000", 2 if name else 3)] * 3
+        assert of_all_brokers(broker) == ({} if name else dict.fromkeys(names, "1000"))
+        for _ in range(2):
+            assert altered(broker, name, DELETE, **dict.fromkeys(rates)) == (0, None)
+    assert of_all_brokers(broker) == {}
+    found = described(broker, ConfigResource(ResourceType.BROKER, "1"))
+    assert all(found[each].is_default and not found[each].is_read_only for each in names)
+
+
+def test_settings_without_effect_and_unknown_ones_are_kept_as_kafka_keeps_them(make_broker) -> None:  # type: ignore[no-untyped-def]
+    process = make_broker("--set", "my.plugin=secret", "--set", "log.cleaner.threads=2").start()
+    assert altered(process, "1", SET, num_network_threads="5", my_dynamic_plugin="secret") == (0, None)
+    assert of_all_brokers(process) == {}
+    altered(process, "", SET, background_threads="6", num_io_threads="3", num_replica_fetchers="2")
+    process.kill()
+    process.start()
+    found = described(process, ConfigResource(ResourceType.BROKER, "1"))
+    shown = ("num.network.threads", "background.threads", "num.io.threads", "num.replica.fetchers")
+    assert [told(found[each]) for each in shown] == [("5", 2), ("6", 3), ("3", 3), ("2", 3)]
+    assert told(found["log.cleaner.threads"]) == ("2", 4)
+    hidden = [found[each] for each in ("my.plugin", "my.dynamic.plugin")]
+    assert [(told(each), each.is_sensitive) for each in hidden] == [((None, 4), True), ((None, 2), True)]
+    assert altered(process, "1", SET, background_threads="few")[0] == 40
+    words = "Cannot update these configs dynamically: socket.request.max.bytes"
+    assert altered(process, "1", SET, socket_request_max_bytes="5000", num_network_threads="7") == (42, words)
+    assert described(process, ConfigResource(ResourceType.BROKER, "1"))["num.network.threads"].value == "5"
+    assert "unknown broker setting 'my.plugin' has no effect" in process.log()
+    assert "without effect here: log.cleaner.threads" in process.log()
+
+
 def test_describe_cluster_and_log_dirs(broker: BrokerProcess) -> None:
     topic = create(broker, "sized")
     with RawConnection(broker) as connection:

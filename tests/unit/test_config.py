@@ -274,12 +274,6 @@ def test_an_impossible_change_is_refused_and_says_why(one: ConfigChange, message
         changed(TOPIC_SETTINGS, {}, [one], kind="topic config")
 
 
-def test_what_is_read_at_start_cannot_be_changed_at_run_time() -> None:
-    one = change("socket.request.max.bytes", ConfigOperation.SET, "5000")
-    with pytest.raises(InvalidConfig, match="is read when the broker starts"):
-        changed(BROKER_SETTINGS, {}, [one], kind="broker setting")
-
-
 def test_a_text_with_a_zero_in_it_is_no_value_for_postgresql_keeps_none() -> None:
     with pytest.raises(InvalidConfig, match="throttled"):
         TopicConfig.of({"leader.replication.throttled.replicas": "a\0b"}, BrokerSettings())

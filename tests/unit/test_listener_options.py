@@ -82,13 +82,10 @@ def test_what_is_set_for_one_listener_wins_for_it_alone() -> None:
         ({"listener": [SECURE]}, "ssl.keystore.location is missing"),
         ({"listener": [SECURE, SECURE], "set": [KEYSTORE]}, "two listeners are named SECURE"),
         ({"listener": [SECURE], "set": [KEYSTORE, "ssl.client.auth=required"]}, "needs ssl.truststore.location"),
-        ({"listener": [SECURE], "set": [KEYSTORE, "listener.name.secret.ssl.client.auth=none"]}, "there is SECURE"),
-        ({"listener": [SECURE], "set": [KEYSTORE, "ssl.keystore.loction=x"]}, "did you mean ssl.keystore.location"),
         (
             {"kafka": "127.0.0.1:1", "set": ["listener.name.plaintext.sasl.enabled.mechanisms=PLAIN"]},
             "PLAINTEXT has no SASL",
         ),
-        ({"listener": [SECURE], "set": [KEYSTORE, "listener.name.secure.sasl.enabled=PLAIN"]}, "unknown setting"),
         ({"advertise": ["OTHER=a.example:1"]}, "names no listener: there is PLAINTEXT"),
         ({"inter_broker_listener": "OTHER"}, "OTHER is no listener: there is PLAINTEXT"),
     ],

@@ -16,13 +16,13 @@ from tiered.broker.partition import Partition
 from tiered.broker.resource_configs import Kind
 from tiered.broker.topics import Topic
 from tiered.config import (
-    BROKER_SETTINGS,
     GROUP_SETTINGS,
     TOPIC_SETTINGS,
     ConfigChange,
     ConfigEntry,
     TopicConfig,
     changed,
+    changed_at_run_time,
     check_group_config,
     describe_broker,
     describe_dynamic_default,
@@ -291,7 +291,7 @@ class Admin:
         """The same for this broker (`name` is its id) or for all of them (`name` is empty)."""
         broker_settings = self._broker.settings
         held = broker_settings.dynamic if name else broker_settings.dynamic_default
-        texts = changed(BROKER_SETTINGS, held if keep_others else {}, steps, kind="broker setting")
+        texts = changed_at_run_time(held if keep_others else {}, steps, for_all=not name)
         wanted = broker_settings.with_dynamic(
             dynamic_default=broker_settings.dynamic_default if name else texts,
             dynamic=texts if name else broker_settings.dynamic,

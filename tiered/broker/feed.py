@@ -219,6 +219,7 @@ class ChangeFeed:
     def _take_settings(self, stored: Mapping[int | None, Mapping[str, str]]) -> None:
         broker = self._broker
         broker.checkpoints.settings_changed(stored)
+        fetchers = broker.settings.num_replica_fetchers
         try:
             broker.settings = broker.settings.with_dynamic(
                 dynamic_default=stored.get(None, {}), dynamic=stored.get(broker.broker_id, {})
@@ -228,6 +229,9 @@ class ChangeFeed:
                 raise
             log.error("the settings of this broker in the catalogue are not allowed, the last ones stay: %s", error)
             return
+        broker.disk.resize(broker.settings.num_io_threads)
+        if broker.settings.num_replica_fetchers != fetchers:
+            broker.replication.rows_applied(list(broker.topics.partitions()))
         for topic in broker.topics:
             self._put(replace(topic, config=self._config_of(topic.name, topic.overrides)))
 

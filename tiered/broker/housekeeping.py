@@ -43,13 +43,13 @@ class Housekeeping:
     def start(self, group: asyncio.TaskGroup) -> None:
         settings = self._broker.settings
         self._broker.upload_pipeline.start(group)
-        plan: list[tuple[float, Callable[[], Awaitable[None]], str]] = [
+        plan: list[tuple[float | Callable[[], float], Callable[[], Awaitable[None]], str]] = [
             (settings.tiered_upload_interval_ms, self._tick, "rolling and uploads"),
             (settings.tiered_checkpoint_interval_ms, self._broker.checkpoints.write_stale, "checkpoints"),
             (settings.tiered_group_checkpoint_interval_ms, self._broker.group_checkpoints.tick, "group checkpoints"),
             (settings.tiered_group_checkpoint_interval_ms, self._broker.checkpoints.look_at_pins, "looking for pins"),
             (settings.log_retention_check_interval_ms, self._broker.retention.round, "retention"),
-            (settings.log_cleaner_backoff_ms, self._broker.compaction.round, "compaction"),
+            (lambda: self._broker.settings.log_cleaner_backoff_ms, self._broker.compaction.round, "compaction"),
             (settings.tiered_sweep_interval_ms, self._sweep, "sweeping the object store"),
             (settings.tiered_sweep_interval_ms, self._sweep_for_all, "sweeping for all brokers"),
             (SETTLE_INTERVAL_MS, self._broker.changes.settle, "settling unknown outcomes"),
@@ -59,8 +59,8 @@ class Housekeeping:
             (REPORT_INTERVAL_MS, self._broker.reports.write, "reports"),
             (settings.tiered_lag_sample_interval_ms, self._broker.lag.sample, "sampling the groups' lag"),
         ]
-        for interval_ms, tick, name in plan:
-            self._tasks.append(group.create_task(every(interval_ms, partial(self._quietly, tick, name), name=name)))
+        for interval, tick, name in plan:
+            self._tasks.append(group.create_task(every(interval, partial(self._quietly, tick, name), name=name)))
         self._tasks.append(group.create_task(self._probe_stalls()))
 
     async def _quietly(self, tick: Callable[[], Awaitable[None]], name: str) -> None:

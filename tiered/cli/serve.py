@@ -2,10 +2,14 @@
 
 import argparse
 import gc
+import logging
 import os
 
 from tiered.cli.logs import set_up_logging
-from tiered.config import load_serve_options
+from tiered.config import ServeOptions, load_serve_options
+from tiered.config.broker_changes import start_warnings, without_effect
+
+log = logging.getLogger(__name__)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -15,6 +19,15 @@ def run(arguments: argparse.Namespace) -> int:
     gc.disable()
     options = load_serve_options(arguments, os.environ)
     set_up_logging(options.log_format)
+    _say_what_does_nothing(options)
     from tiered.server.serve import run as run_broker
 
     return run_broker(options)
+
+
+def _say_what_does_nothing(options: ServeOptions) -> None:
+    static = options.settings.static
+    for warning in start_warnings(static, (each.name for each in options.listeners)):
+        log.warning("%s", warning)
+    if names := without_effect(static):
+        log.info("accepted from Kafka, without effect here: %s", ", ".join(names))

@@ -5,6 +5,7 @@
 """
 
 from tiered.config.broker import BROKER_SETTINGS, BrokerSettings, Layer
+from tiered.config.broker_changes import changed_at_run_time
 from tiered.config.describe import (
     ConfigEntry,
     ConfigSynonym,
@@ -36,6 +37,7 @@ __all__ = [
     "TopicConfig",
     "add_serve_arguments",
     "changed",
+    "changed_at_run_time",
     "check_group_config",
     "describe_broker",
     "describe_dynamic_default",

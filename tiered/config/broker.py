@@ -5,10 +5,12 @@ a file or the environment: `serve` does.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from tiered.config.authorization import AuthorizationSettings
+from tiered.config.groups import GroupSettings
+from tiered.config.kafka_names import KAFKA_SETTINGS, OF_ALL_LISTENERS, WITHOUT_EFFECT
+from tiered.config.listeners import HTTP_PREFIX, MECHANISMS_NAME, PREFIX
 from tiered.config.setting import (
     INT_MAX,
     LONG_MAX,
@@ -17,10 +19,10 @@ from tiered.config.setting import (
     ConfigValue,
     Setting,
     field_name,
-    parse_all,
     registry_of,
     setting,
 )
+from tiered.config.tls import LISTENER_NAMES
 
 KIND = "broker setting"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -37,7 +39,7 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSettings(AuthorizationSettings):
+class BrokerSettings(GroupSettings):
     """The effective settings of one broker. `BrokerSettings()` holds the defaults.
 
     The three mappings keep the explicit texts by source; the fields hold what comes out of them. Settings
@@ -54,7 +56,7 @@ class BrokerSettings(AuthorizationSettings):
         ConfigType.BOOLEAN, True, "Whether asking for an unknown topic creates it.",
     )
     default_replication_factor: int = setting(
-        ConfigType.SHORT, 1, "Replicas of a topic that does not say.", minimum=1,
+        ConfigType.INT, 1, "Replicas of a topic that does not say.", minimum=1, maximum=2**15 - 1,
     )
     delete_topic_enable: bool = setting(ConfigType.BOOLEAN, True, "Whether topics can be deleted.")
     num_partitions: int = setting(
@@ -74,40 +76,20 @@ class BrokerSettings(AuthorizationSettings):
     )
     max_connections: int = setting(ConfigType.INT, INT_MAX, "Connections in all.", minimum=0)
     max_connections_per_ip: int = setting(ConfigType.INT, INT_MAX, "Connections from one address.", minimum=0)
-    max_incremental_fetch_session_cache_slots: int = setting(
-        ConfigType.INT, 1000, "Accepted for Kafka's sake: fetch sessions are declined.", minimum=0, read_only=True,
-    )
     message_max_bytes: int = setting(ConfigType.INT, 1_048_588, "Default of max.message.bytes.", minimum=0)
     num_io_threads: int = setting(
-        ConfigType.INT, 8, "Threads that wait for the disk.", minimum=1, maximum=256, read_only=True,
-    )
-    num_recovery_threads_per_data_dir: int = setting(
-        ConfigType.INT, 2, "Accepted for Kafka's sake: logs are recovered by num.io.threads.",
-        minimum=1, maximum=256, read_only=True,
+        ConfigType.INT, 8, "Threads that wait for the disk.", minimum=1, maximum=256,
     )
     queued_max_request_bytes: int = setting(
         ConfigType.LONG, 512 << 20,
         "Bytes of requests in memory before connections are no longer read; -1 is no limit, Kafka's default.",
         minimum=-1, read_only=True,
     )
-    queued_max_requests: int = setting(
-        ConfigType.INT, 500, "Accepted for Kafka's sake: queued.max.request.bytes is the bound.",
-        minimum=1, read_only=True,
-    )
     request_timeout_ms: int = setting(
         ConfigType.INT, 30_000, "How long a record that came over HTTP waits for all replicas in sync.", minimum=1,
     )
-    socket_listen_backlog_size: int = setting(
-        ConfigType.INT, 128, "Connections that may wait to be accepted.", minimum=1, read_only=True,
-    )
-    socket_receive_buffer_bytes: int = setting(
-        ConfigType.INT, -1, "The socket's receive buffer; -1 leaves it to the system.", minimum=-1, read_only=True,
-    )
     socket_request_max_bytes: int = setting(
         ConfigType.INT, 100 << 20, "The largest request that is read.", minimum=1024, read_only=True,
-    )
-    socket_send_buffer_bytes: int = setting(
-        ConfigType.INT, -1, "The socket's send buffer; -1 leaves it to the system.", minimum=-1, read_only=True,
     )
 
     # Defaults of topic configs, under the names that Kafka gives them
@@ -116,13 +98,13 @@ class BrokerSettings(AuthorizationSettings):
         allowed=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
     )
     compression_gzip_level: int = setting(
-        ConfigType.INT, -1, "Default of compression.gzip.level.", minimum=-1, maximum=9,
+        ConfigType.INT, -1, "Default of compression.gzip.level.", minimum=-1, maximum=9, has_effect=False,
     )
     compression_lz4_level: int = setting(
-        ConfigType.INT, 9, "Default of compression.lz4.level.", minimum=1, maximum=17,
+        ConfigType.INT, 9, "Default of compression.lz4.level.", minimum=1, maximum=17, has_effect=False,
     )
     compression_zstd_level: int = setting(
-        ConfigType.INT, 3, "Default of compression.zstd.level.", minimum=-131072, maximum=22,
+        ConfigType.INT, 3, "Default of compression.zstd.level.", minimum=-131072, maximum=22, has_effect=False,
     )
     log_cleaner_delete_retention_ms: int = setting(
         ConfigType.LONG, 24 * _HOUR_MS, "Default of delete.retention.ms.", minimum=0,
@@ -152,7 +134,9 @@ class BrokerSettings(AuthorizationSettings):
     log_message_timestamp_type: str = setting(
         ConfigType.STRING, "CreateTime", "Default of message.timestamp.type.", allowed=("CreateTime", "LogAppendTime"),
     )
-    log_preallocate: bool = setting(ConfigType.BOOLEAN, False, "Default of preallocate.")
+    log_preallocate: bool = setting(
+        ConfigType.BOOLEAN, False, "Default of preallocate.", has_effect=False,
+    )
     log_remote_copy_lag_bytes: int = setting(ConfigType.LONG, -1, "Default of remote.copy.lag.bytes.", minimum=-1)
     log_remote_copy_lag_ms: int = setting(ConfigType.LONG, 0, "Default of remote.copy.lag.ms.", minimum=-1)
     log_remote_storage_enable: bool = setting(ConfigType.BOOLEAN, True, "Default of remote.storage.enable.")
@@ -165,22 +149,23 @@ class BrokerSettings(AuthorizationSettings):
         ConfigType.LONG, None, "Default of retention.ms; wins over minutes and hours.", minimum=-1,
     )
     log_roll_hours: int = setting(ConfigType.INT, 168, "Default of segment.ms, in hours.", minimum=1)
-    log_roll_jitter_hours: int = setting(ConfigType.INT, 0, "Default of segment.jitter.ms, in hours.", minimum=0)
+    log_roll_jitter_hours: int = setting(
+        ConfigType.INT, 0, "Default of segment.jitter.ms, in hours.", minimum=0, has_effect=False,
+    )
     log_roll_jitter_ms: int | None = setting(
-        ConfigType.LONG, None, "Default of segment.jitter.ms; wins over hours.", minimum=0,
+        ConfigType.LONG, None, "Default of segment.jitter.ms; wins over hours.", minimum=0, has_effect=False,
     )
     log_roll_ms: int | None = setting(ConfigType.LONG, None, "Default of segment.ms; wins over hours.", minimum=1)
     log_segment_bytes: int = setting(ConfigType.INT, 1 << 30, "Default of segment.bytes.", minimum=14)
-    log_segment_delete_delay_ms: int = setting(ConfigType.LONG, 60_000, "Default of file.delete.delay.ms.", minimum=0)
+    log_segment_delete_delay_ms: int = setting(
+        ConfigType.LONG, 60_000, "Default of file.delete.delay.ms.", minimum=0, has_effect=False,
+    )
     tiered_chunk_bytes: int = setting(
         ConfigType.INT, 1 << 20, "Default of tiered.chunk.bytes.", minimum=4096, maximum=64 << 20,
     )
     tiered_purge_grace_ms: int = setting(ConfigType.LONG, _HOUR_MS, "Default of tiered.purge.grace.ms.", minimum=0)
 
     # Periodic work on the log
-    log_flush_offset_checkpoint_interval_ms: int = setting(
-        ConfigType.INT, 60_000, "Accepted for Kafka's sake: recovery points follow flushes and rolls.", minimum=1,
-    )
     log_flush_scheduler_interval_ms: int = setting(
         ConfigType.LONG, LONG_MAX, "Default of flush.ms where log.flush.interval.ms says nothing.", minimum=1,
     )
@@ -302,71 +287,6 @@ class BrokerSettings(AuthorizationSettings):
     tiered_metrics_max_series: int = setting(
         ConfigType.INT, 1000, "Topics, and partitions of groups, that /metrics has lines of their own for.", minimum=0,
     )
-
-    # Groups
-    group_initial_rebalance_delay_ms: int = setting(
-        ConfigType.INT, 3000, "How long an empty group waits for more members.", minimum=0,
-    )
-    group_max_session_timeout_ms: int = setting(
-        ConfigType.INT, 1_800_000, "The longest session timeout that a member may ask for.", minimum=1,
-    )
-    group_max_size: int = setting(ConfigType.INT, INT_MAX, "Members of one group.", minimum=1)
-    group_min_session_timeout_ms: int = setting(
-        ConfigType.INT, 6000, "The shortest session timeout that a member may ask for.", minimum=1,
-    )
-    group_consumer_heartbeat_interval_ms: int = setting(
-        ConfigType.INT, 5000, "How often members of KIP-848 groups are told to send a heartbeat.", minimum=1,
-    )
-    group_consumer_max_heartbeat_interval_ms: int = setting(
-        ConfigType.INT, 15_000, "The longest heartbeat interval that a group's config may ask for.", minimum=1,
-    )
-    group_consumer_max_session_timeout_ms: int = setting(
-        ConfigType.INT, 60_000, "The longest session timeout that a group's config may ask for.", minimum=1,
-    )
-    group_consumer_min_heartbeat_interval_ms: int = setting(
-        ConfigType.INT, 5000, "The shortest heartbeat interval that a group's config may ask for.", minimum=1,
-    )
-    group_consumer_min_session_timeout_ms: int = setting(
-        ConfigType.INT, 45_000, "The shortest session timeout that a group's config may ask for.", minimum=1,
-    )
-    group_consumer_max_size: int = setting(ConfigType.INT, INT_MAX, "Members of one KIP-848 group.", minimum=1)
-    group_consumer_session_timeout_ms: int = setting(
-        ConfigType.INT, 45_000, "A member of a KIP-848 group that is silent for this long has left.", minimum=1,
-    )
-    offset_metadata_max_bytes: int = setting(
-        ConfigType.INT, 4096, "The longest note that a committed offset may carry.", minimum=0,
-    )
-    offsets_retention_check_interval_ms: int = setting(
-        ConfigType.LONG, 600_000, "How often expired offsets are looked for.", minimum=1,
-    )
-    offsets_retention_minutes: int = setting(
-        ConfigType.INT, 10_080, "How long the offsets of an empty group are kept.", minimum=1,
-    )
-    offsets_topic_num_partitions: int = setting(
-        ConfigType.INT, 50, "Slots that groups are spread over.", minimum=1, read_only=True,
-    )
-
-    tiered_group_balance_delay_ms: int = setting(
-        ConfigType.INT, 60_000,
-        "How long the brokers in service must have been the same before groups with members move to another one.",
-        minimum=0,
-    )
-    tiered_group_memory_bytes: int = setting(
-        ConfigType.LONG, 256 << 20, "What all groups and their members may take of this broker's memory.",
-        minimum=1 << 20,
-    )
-    tiered_offset_commit_linger_ms: int = setting(
-        ConfigType.INT, 2, "How long offset commits of many groups are gathered for one SQL transaction.",
-        minimum=0, maximum=1000,
-    )
-
-    # Transactions
-    transaction_max_timeout_ms: int = setting(
-        ConfigType.INT, 900_000, "The longest timeout that a transaction may ask for.", minimum=1,
-    )
-    transactional_id_expiration_ms: int = setting(
-        ConfigType.INT, _WEEK_MS, "How long an idle transactional id is kept.", minimum=1,
-    )
     # fmt: on
 
     @staticmethod
@@ -378,16 +298,16 @@ class BrokerSettings(AuthorizationSettings):
     ) -> "BrokerSettings":
         """The effective settings: this broker's dynamic ones over the cluster's over the static over defaults.
 
-        Raises InvalidConfig that names a setting that is unknown or whose value is not allowed.
+        Raises InvalidConfig that names a setting whose value is not allowed.
         """
         values: dict[str, ConfigValue] = {}
         for texts in (static, dynamic_default, dynamic):
-            values |= parse_all(BROKER_SETTINGS, texts, kind=KIND)
+            values |= {name: broker_setting(name).parse(text) for name, text in texts.items()}
         return BrokerSettings(
             static=MappingProxyType(dict(static)),
             dynamic_default=MappingProxyType(dict(dynamic_default)),
             dynamic=MappingProxyType(dict(dynamic)),
-            **{field_name(name): value for name, value in values.items()},  # type: ignore[arg-type]
+            **{field_name(name): value for name, value in values.items() if name in _FIELDS},  # type: ignore[arg-type]
         )
 
     def with_dynamic(self, *, dynamic_default: Mapping[str, str], dynamic: Mapping[str, str]) -> "BrokerSettings":
@@ -396,7 +316,7 @@ class BrokerSettings(AuthorizationSettings):
 
     def explicit(self, name: str) -> tuple[Layer, ...]:
         """The values that this setting was given, the one that counts first; empty when it has its default."""
-        entry = BROKER_SETTINGS[name]
+        entry = broker_setting(name)
         return tuple(
             Layer(source=source, value=entry.parse(texts[name]))
             for source, texts in (
@@ -408,4 +328,42 @@ class BrokerSettings(AuthorizationSettings):
         )
 
 
-BROKER_SETTINGS: dict[str, Setting] = registry_of(BrokerSettings)
+_FIELDS = registry_of(BrokerSettings)
+BROKER_SETTINGS: dict[str, Setting] = dict(sorted((KAFKA_SETTINGS | _FIELDS).items()))
+"""All that have a name of their own: ours, and Kafka's whether or not they do anything here."""
+
+
+def broker_setting(name: str) -> Setting:
+    """The setting of this name. `listener.name.NAME.…` is that of the rest of its name, for one listener; a name that
+    nobody knows is a text that is kept and not shown, for it may be a secret (KIP-226)."""
+    found = BROKER_SETTINGS.get(name) or _of_one_door(name)
+    return found or Setting(
+        name=name,
+        type=ConfigType.UNKNOWN,
+        default=None,
+        documentation="Nobody knows this setting: accepted and kept, without effect.",
+        has_effect=False,
+        of_one_broker=name.startswith(PREFIX),
+    )
+
+
+def _of_one_door(name: str) -> Setting | None:
+    """What holds for one listener, or for HTTP alone."""
+    of_listener = name.startswith(PREFIX)
+    if not of_listener and not name.startswith(f"{HTTP_PREFIX}ssl."):
+        return None
+    plain = name.removeprefix(PREFIX).partition(".")[2] if of_listener else name.removeprefix(HTTP_PREFIX)
+    # Logins have the mechanism in between: listener.name.NAME.plain.sasl.jaas.config.
+    found = BROKER_SETTINGS.get(plain) or BROKER_SETTINGS.get(plain.partition(".")[2])
+    if found is None:
+        return None
+    is_read = plain in LISTENER_NAMES or (of_listener and plain == MECHANISMS_NAME)
+    return replace(
+        found,
+        name=name,
+        default=None,
+        documentation=found.documentation if is_read else WITHOUT_EFFECT,
+        has_effect=is_read,
+        read_only=is_read or found.type is ConfigType.PASSWORD or not of_listener,
+        of_one_broker=plain not in OF_ALL_LISTENERS,
+    )

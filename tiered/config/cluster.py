@@ -42,13 +42,9 @@ class ClusterSettings(ReadReplicaSettings):
         ConfigType.LONG, LONG_MAX, "Bytes a second that this broker fetches for replicas that are being added.",
         minimum=1,
     )
-    leader_replication_throttled_rate: int = setting(
-        ConfigType.LONG, LONG_MAX, "Accepted for Kafka's sake: the rate of the followers is the bound.",
-        minimum=1, has_effect=False,
-    )
     num_replica_fetchers: int = setting(
         ConfigType.INT, 1, "Connections to each leader that this broker fetches from.",
-        minimum=1, maximum=64, read_only=True,
+        minimum=1, maximum=64,
     )
     replica_fetch_backoff_ms: int = setting(
         ConfigType.INT, 200, "How long a follower waits after a leader could not be asked.", minimum=0,

@@ -16,7 +16,7 @@ class CompactionSettings(ReconcileSettings):
     # fmt: off
     log_cleaner_backoff_ms: int = setting(
         ConfigType.LONG, 15_000, "How long the cleaner rests when no log is due for compaction.",
-        minimum=1, read_only=True,
+        minimum=1,
     )
     log_cleaner_dedupe_buffer_size: int = setting(
         ConfigType.LONG, 128 << 20, "Memory for the keys of one pass: about 192 bytes a key.", minimum=64 << 10,

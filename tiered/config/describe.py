@@ -6,7 +6,7 @@ Owns the order of synonyms (KIP-226). Never holds a value of its own.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tiered.config.broker import BROKER_SETTINGS, BrokerSettings
+from tiered.config.broker import BROKER_SETTINGS, BrokerSettings, broker_setting
 from tiered.config.group import GROUP_SETTINGS
 from tiered.config.setting import ConfigSource, ConfigType, ConfigValue, Setting, known
 from tiered.config.topic import KIND, TOPIC_SETTINGS, broker_default
@@ -55,21 +55,23 @@ def describe_group(overrides: Mapping[str, str], broker: BrokerSettings) -> list
 
 
 def describe_broker(broker: BrokerSettings, facts: Mapping[str, str | None] | None = None) -> list[ConfigEntry]:
-    """Every setting of a broker, by name, and `facts` that were fixed at its start (`broker.id`, `listeners`)."""
-    entries = [_broker_entry(entry, broker) for entry in BROKER_SETTINGS.values()]
-    entries.extend(_fact(name, value) for name, value in (facts or {}).items())
-    return sorted(entries, key=lambda entry: entry.name)
+    """Every setting of a broker, by name: those that have a name of their own, others that it was given, and `facts`
+    that were fixed at its start (`broker.id`, `listeners`)."""
+    facts = facts or {}
+    names = {*BROKER_SETTINGS, *broker.static, *broker.dynamic_default, *broker.dynamic, *facts}
+    return [
+        _fact(name, facts[name]) if name in facts else _broker_entry(broker_setting(name), broker)
+        for name in sorted(names)
+    ]
 
 
 def describe_dynamic_default(broker: BrokerSettings) -> list[ConfigEntry]:
     """Only what was set for all brokers at run time: the answer for the broker resource with an empty name."""
-    entries = (_broker_entry(BROKER_SETTINGS[name], broker) for name in sorted(broker.dynamic_default))
+    entries = (_broker_entry(broker_setting(name), broker) for name in sorted(broker.dynamic_default))
     return [
         ConfigEntry(
             name=entry.name,
-            value=BROKER_SETTINGS[entry.name].text_of(
-                BROKER_SETTINGS[entry.name].parse(broker.dynamic_default[entry.name])
-            ),
+            value=_shown(broker_setting(entry.name), broker.dynamic_default[entry.name]),
             source=ConfigSource.DYNAMIC_DEFAULT_BROKER,
             is_default=False,
             is_sensitive=entry.is_sensitive,
@@ -82,6 +84,10 @@ def describe_dynamic_default(broker: BrokerSettings) -> list[ConfigEntry]:
         )
         for entry in entries
     ]
+
+
+def _shown(entry: Setting, text: str) -> str | None:
+    return None if entry.is_sensitive else entry.text_of(entry.parse(text))
 
 
 def _overridable(
@@ -115,7 +121,7 @@ def _broker_entry(entry: Setting, broker: BrokerSettings) -> ConfigEntry:
 def _entry(
     entry: Setting, effective: ConfigValue, chain: list[tuple[str, ConfigValue, ConfigSource]], *, read_only: bool
 ) -> ConfigEntry:
-    secret = entry.type is ConfigType.PASSWORD
+    secret = entry.is_sensitive
     source = chain[0][2] if chain else ConfigSource.DEFAULT
     return ConfigEntry(
         name=entry.name,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tiered.config.tls import LISTENER_NAMES, ClientAuth, ListenerTls, listener_tls
+from tiered.config.tls import ClientAuth, ListenerTls, listener_tls
 from tiered.errors import InvalidConfig
 
 PREFIX = "listener.name."
@@ -130,9 +130,7 @@ def _over(settings: Mapping[str, str], own: str) -> dict[str, str]:
 
 
 def with_security(listeners: Iterable[ListenerOptions], settings: Mapping[str, str]) -> tuple[ListenerOptions, ...]:
-    """The listeners with what their protocols need of `settings`. Raises InvalidConfig, also for what is unknown."""
-    listeners = tuple(listeners)
-    check_names(settings, listeners)
+    """The listeners with what their protocols need of `settings`. Raises InvalidConfig."""
     return tuple(
         dataclasses.replace(each, tls=_tls(each, settings), mechanisms=_mechanisms(each, settings))
         for each in listeners
@@ -152,25 +150,6 @@ def _mechanisms(listener: ListenerOptions, settings: Mapping[str, str]) -> tuple
     if not listener.protocol.uses_sasl:
         raise InvalidConfig(f"{name}: the listener {listener.name} has no SASL, its protocol is {listener.protocol}")
     return tuple(each.strip() for each in settings[name].split(",") if each.strip())
-
-
-def check_names(settings: Mapping[str, str], listeners: Sequence[ListenerOptions]) -> None:
-    """Nothing when each setting is known and names a listener that there is. Raises InvalidConfig."""
-    prefixes = tuple(f"{PREFIX}{each.name.lower()}." for each in listeners)
-    for name in sorted(settings):
-        plain = name.removeprefix(HTTP_PREFIX)
-        if name.startswith(PREFIX):
-            prefix = next((each for each in prefixes if name.startswith(each)), None)
-            if prefix is None:
-                raise InvalidConfig(f"{name} is of no listener: there is {', '.join(each.name for each in listeners)}")
-            plain = name.removeprefix(prefix)
-            if plain == MECHANISMS_NAME:
-                continue
-        if plain not in LISTENER_NAMES:
-            import difflib
-
-            close = difflib.get_close_matches(plain, LISTENER_NAMES, n=1)
-            raise InvalidConfig(f"unknown setting {name}" + (f"; did you mean {close[0]}?" if close else ""))
 
 
 def is_loopback(host: str) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tiered.config.broker import BrokerSettings
+from tiered.config.broker import BrokerSettings, broker_setting
 from tiered.config.client_security import ClientSecurity, inter_broker_security
 from tiered.config.listeners import (
     HTTPS,
@@ -23,7 +23,7 @@ from tiered.config.listeners import (
     settings_of,
     with_security,
 )
-from tiered.config.setting import INT_MAX
+from tiered.config.setting import HIDDEN, INT_MAX
 from tiered.config.tls import ListenerTls
 from tiered.errors import InvalidConfig
 
@@ -273,7 +273,7 @@ def load_serve_options(
         store_url=_url(*told("store"), schemes=_STORE_SCHEMES, default=f"file://{_in_url(data_dir)}/objects"),
         broker_id=_broker_id(*told("broker_id")),
         rack=told("rack")[0] or None,
-        settings=BrokerSettings.of(texts),
+        settings=BrokerSettings.of(texts | _without_secrets(security)),
         log_format=log_format or "text",
         read_only=read_only,
     )
@@ -283,6 +283,11 @@ def _apart(merged: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """(settings of listeners, all others)"""
     security = {name: value for name, value in merged.items() if is_security_setting(name)}
     return security, {name: value for name, value in merged.items() if name not in security}
+
+
+def _without_secrets(security: Mapping[str, str]) -> dict[str, str]:
+    """To be described; what holds is in the listeners, and of a secret only that it was given."""
+    return {name: HIDDEN if broker_setting(name).is_sensitive else value for name, value in security.items()}
 
 
 def _listeners(

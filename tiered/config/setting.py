@@ -20,11 +20,14 @@ ConfigValue = int | float | bool | str | tuple[str, ...] | None
 _METADATA_KEY = "setting"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}\Z")
 _TOO_LONG_TO_SHOW = 200
+HIDDEN = "[hidden]"
+"""In the place of a secret, or of what may be one."""
 
 
 class ConfigType(IntEnum):
     """The type codes of DescribeConfigs (KIP-226)."""
 
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -72,6 +75,13 @@ class Setting:
     read_only: bool = False
     has_effect: bool = True
     """False for what is accepted, kept and shown, because Kafka has it, and does nothing here."""
+    of_one_broker: bool = False
+    """It cannot be set for all brokers at run time."""
+
+    @property
+    def is_sensitive(self) -> bool:
+        """Its value is shown to nobody."""
+        return self.type in (ConfigType.PASSWORD, ConfigType.UNKNOWN)
 
     def parse(self, text: str) -> ConfigValue:
         """The value that `text` stands for; raises InvalidConfig with the name, the text and what is allowed."""
@@ -146,8 +156,8 @@ class Setting:
 
     def _refusal(self, text: str) -> InvalidConfig:
         shown = text if len(text) <= _TOO_LONG_TO_SHOW else text[:_TOO_LONG_TO_SHOW] + "…"
-        if self.type is ConfigType.PASSWORD:
-            shown = "[hidden]"
+        if self.is_sensitive:
+            shown = HIDDEN
         return InvalidConfig(f"{self.name}={shown} is not allowed: it must be {self.what_is_allowed()}")
 
 
@@ -234,14 +244,12 @@ def changed(
 ) -> dict[str, str]:
     """The explicit texts after `changes`, in their order; `current` is left as it is.
 
-    Raises InvalidConfig for an unknown setting, a read-only one, a value that is not allowed, a SET without
-    a value, and APPEND or SUBTRACT on what is no list. Source: KIP-339.
+    Raises InvalidConfig for an unknown setting, a value that is not allowed, a SET without a value, and APPEND or
+    SUBTRACT on what is no list. Source: KIP-339.
     """
     result = dict(current)
     for change in changes:
         entry = known(registry, change.name, kind=kind)
-        if entry.read_only:
-            raise InvalidConfig(f"{change.name} is read when the broker starts: set it there and restart")
         if change.operation is ConfigOperation.DELETE:
             result.pop(change.name, None)
             continue

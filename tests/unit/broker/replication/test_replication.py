@@ -9,6 +9,7 @@ from tests.unit.broker.replication.brokers import Cluster, append, batch, bytes_
 from tiered.broker.acknowledge import acknowledged
 from tiered.broker.broker import Broker
 from tiered.broker.partition import Partition
+from tiered.config import ConfigChange, ConfigOperation
 from tiered.errors import NotEnoughReplicas, NotEnoughReplicasAfterAppend, NotLeader, RequestTimedOut
 from tiered.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 
@@ -225,3 +226,19 @@ async def test_consumers_in_a_rack_are_sent_to_the_follower_there(tmp_path: Path
         assert nearest_replica(leader, partition, leader.rack or "", 0) is None
         assert nearest_replica(leader, partition, "elsewhere", 0) is None
         assert nearest_replica(leader, partition, other, appended.end_offset + 1) is None
+
+
+async def test_the_number_of_connections_to_a_leader_changes_at_run_time(tmp_path: Path) -> None:
+    async with cluster(tmp_path, count=3) as made:
+        await made.create("spread", partitions=4)
+        broker = made.brokers[1]
+
+        def lines() -> set[int]:
+            return {number for each in made.brokers.values() for _, number in each.replication._fetchers}
+
+        await produce(made, "spread", "before")
+        assert lines() == {0}
+        step = ConfigChange(name="num.replica.fetchers", operation=ConfigOperation.SET, value="2")
+        await broker.admin.alter_broker("", [step], keep_others=True, validate_only=False)
+        await eventually(lambda: lines() == {0, 1})
+        await produce(made, "spread", "after")

@@ -1,0 +1,41 @@
+"""Threads for blocking calls: how many there are can change while calls wait and run."""
+
+import asyncio
+import threading
+
+from tiered.runtime import BlockingPool
+
+
+async def test_a_larger_pool_runs_more_at_once_and_loses_no_call_that_waits() -> None:
+    pool = BlockingPool("test", threads=1)
+    together = threading.Barrier(3)
+    held = threading.Event()
+    first = asyncio.ensure_future(pool.run(held.wait, 30))
+    waits = asyncio.ensure_future(pool.run(str, "waited"))
+    await asyncio.sleep(0)
+    pool.resize(3)
+    await asyncio.gather(*(pool.run(together.wait, 30) for _ in range(3)))
+    assert not waits.done()
+    held.set()
+    assert [await first, await waits] == [True, "waited"]
+    assert pool.pending == 0
+    pool.close()
+
+
+async def test_a_pool_that_closes_waits_for_the_calls_of_threads_that_it_had() -> None:
+    pool = BlockingPool("test", threads=2)
+    began, held, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def call() -> None:
+        began.set()
+        held.wait(30)
+        ended.set()
+
+    running = asyncio.ensure_future(pool.run(call))
+    await asyncio.to_thread(began.wait, 30)
+    pool.resize(1)
+    closing = asyncio.ensure_future(asyncio.to_thread(pool.close))
+    held.set()
+    await closing
+    assert ended.is_set()
+    await running
