@@ -55,7 +55,7 @@ class Site:
                 return make.MetadataResponse(brokers=brokers, controller_id=1, topics=[])
             case 16:
                 listed = [
-                    make.ListedGroup(group_id=each, protocol_type="consumer", group_state="Empty", group_type="Classic")
+                    make.ListedGroup(group_id=each, protocol_type="consumer", group_state="Empty", group_type="classic")
                     for each in self.groups[broker_id]
                 ]
                 return make.ListGroupsResponse(throttle_time=0, error_code=0, groups=listed)

@@ -68,7 +68,7 @@ def described(
 @pytest.mark.parametrize("version", [0, 1])
 def test_quotas_are_set_described_and_taken_away_in_every_version(broker: BrokerProcess, version: int) -> None:
     user: Entity = (("user", f"every-{version}"),)
-    both: Entity = (("user", f"every-{version}"), ("client-id", None))
+    both: Entity = (("client-id", None), ("user", f"every-{version}"))
     changes = [(user, {"producer_byte_rate": 1024.0, "request_percentage": 12.5}), (both, {"consumer_byte_rate": 7.0})]
     assert alter(broker, changes, version=version) == [0, 0]
     mine = ("user", EXACT, f"every-{version}")
@@ -86,7 +86,7 @@ def test_filters_find_what_kafkas_do_and_refuse_what_contradicts_itself(broker: 
         (("user", "found"),),
         (("user", None),),
         (("client-id", "found"),),
-        (("user", "found"), ("client-id", "app")),
+        (("client-id", "app"), ("user", "found")),  # In Kafka's order.
         (("ip", "10.1.2.3"),),
         (("ip", None),),
     ]

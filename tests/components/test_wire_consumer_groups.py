@@ -376,7 +376,7 @@ def test_a_group_is_described_with_its_members_and_epochs(broker: BrokerProcess,
         if version >= 1:
             assert seen.member_type == 1
         listed = groups(broker)[group_id]
-        assert (listed.group_type, listed.group_state) == ("Consumer", "Stable")
+        assert (listed.group_type, listed.group_state) == ("consumer", "Stable")
         assert describe(broker, group_id).error_code == GROUP_ID_NOT_FOUND
     until(lambda: described(broker, group_id).group_state == "Empty")
     assert described(broker, "there-is-none").error_code == GROUP_ID_NOT_FOUND

@@ -4,7 +4,7 @@ import pytest
 
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
-from tests.components.group_members import FIND, Member, delete, describe, groups, rebalance
+from tests.components.group_members import DESCRIBE, FIND, Member, delete, describe, groups, rebalance
 from tests.components.test_wire_groups import GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, broker, until
 
 __all__ = ["broker"]
@@ -55,7 +55,7 @@ def test_groups_are_listed_and_filtered_by_state_and_type(broker: BrokerProcess,
             assert left.group_id not in stable
             assert groups(broker, version=version, states=("NoSuchState",)) == {}
         if version >= 5:
-            assert found[member.group_id].group_type == "Classic"
+            assert found[member.group_id].group_type == "classic"
             assert member.group_id in groups(broker, version=version, types=("CLASSIC",))
             assert groups(broker, version=version, types=("share",)) == {}
 
@@ -72,6 +72,19 @@ def test_groups_are_deleted_when_they_have_no_members(broker: BrokerProcess, ver
         assert describe(broker, group_id).error_code == GROUP_ID_NOT_FOUND
         assert group_id not in groups(broker)
         assert delete(broker, group_id, version=version) == [GROUP_ID_NOT_FOUND]
+
+
+@pytest.mark.parametrize(("version", "is_told"), [(3, True), (5, True), (6, False)])
+def test_what_may_be_done_with_a_group_is_told_of_an_unknown_one_too_where_it_is_no_error(
+    broker: BrokerProcess, version: int, is_told: bool
+) -> None:
+    request = messages.request(DESCRIBE, version).DescribeGroupsRequest(
+        groups=["never-seen"], include_authorized_operations=True
+    )
+    with RawConnection(broker) as connection:
+        (found,) = connection.ask(DESCRIBE, version, request).groups
+    assert (found.group_state, found.error_code == 0) == ("Dead", is_told)
+    assert (found.authorized_operations > 0) == is_told
 
 
 @pytest.mark.parametrize("version", range(7))

@@ -146,13 +146,13 @@ def test_a_classic_group_goes_on_when_the_first_new_member_joins_and_when_it_lea
         assert all(len(now & before) == 2 for now, before in zip((one.has, two.has), had, strict=True)), "sticky"
         found = described(broker, group_id)
         assert (found.group_state, sorted(each.member_type for each in found.members)) == ("Stable", [0, 0, 1])
-        assert groups(broker)[group_id].group_type == "Consumer"
+        assert groups(broker)[group_id].group_type == "consumer"
         assert (one.heartbeat(), two.heartbeat()) == (0, 0)
         # And back.
         epoch = one.generation
         new.ask(member_epoch=-1)
         new.owned = {}
-        assert groups(broker)[group_id].group_type == "Classic"
+        assert groups(broker)[group_id].group_type == "classic"
         assert one.heartbeat() == two.heartbeat() == REBALANCE_IN_PROGRESS
         one.tell()
         two.tell()
@@ -216,7 +216,7 @@ def test_a_rolling_upgrade_and_its_way_back_never_give_a_partition_to_two(broker
         gone_new.connection.close()
         if news:
             follow_all(olds, news)
-    assert groups(broker)["rolling"].group_type == "Classic"
+    assert groups(broker)["rolling"].group_type == "classic"
     assert {member.heartbeat() for member in olds} == {REBALANCE_IN_PROGRESS}
     for member in olds:
         member.tell()
@@ -277,7 +277,7 @@ def test_a_static_member_is_upgraded_in_its_place(broker: BrokerProcess) -> None
             other.begin_join()
             assert {back.end_join().error_code, other.end_join().error_code} == {0}
             assert new.ask().error_code in (FENCED_INSTANCE, UNKNOWN_MEMBER)
-        assert groups(broker)["static"].group_type == "Classic"
+        assert groups(broker)["static"].group_type == "classic"
 
 
 def test_only_groups_of_consumers_are_changed(broker: BrokerProcess) -> None:
@@ -313,7 +313,7 @@ def test_user_data_of_a_sticky_assignor_is_no_hindrance_and_of_another_it_is(
 def test_empty_groups_are_taken_over_both_ways_with_their_offsets(broker: BrokerProcess) -> None:
     with NewMember(broker, "handed-over", topics=["six"]) as new:
         assert new.commit("six", 7, member_id="", generation_id_or_member_epoch=-1) == 0
-        assert groups(broker)["handed-over"].group_type == "Classic"
+        assert groups(broker)["handed-over"].group_type == "classic"
         new.join()
         assert new.fetch_offset("six") == (0, 7)
         epoch = new.epoch
@@ -321,7 +321,7 @@ def test_empty_groups_are_taken_over_both_ways_with_their_offsets(broker: Broker
     with ClassicMember(broker, "handed-over") as old:
         classic_group(old)
         assert old.generation > epoch
-        assert groups(broker)["handed-over"].group_type == "Classic"
+        assert groups(broker)["handed-over"].group_type == "classic"
         old.leave()
     until(lambda: groups(broker)["handed-over"].group_state == "Empty")
     with NewMember(broker, "handed-over", topics=["six"]) as new:

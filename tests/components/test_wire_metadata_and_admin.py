@@ -1,5 +1,6 @@
 """wire.md 9 to 15 and 49 to 51: topics as clients see and change them."""
 
+import re
 from uuid import UUID
 
 import pytest
@@ -162,6 +163,22 @@ def test_topics_that_cannot_be_are_refused_with_their_code(broker: BrokerProcess
         if int(ask(connection, ["exists"]).topics[0].error_code):
             create(broker, "exists")
     assert code_of(admin(broker).create_topics([new])[new.topic]) == code
+
+
+def test_a_topic_that_exists_is_refused_in_kafkas_words(broker: BrokerProcess) -> None:
+    """Some clients look for them."""
+    create(broker, "there")
+    with pytest.raises(KafkaException, match=re.escape("Topic 'there' already exists.")):
+        admin(broker).create_topics([NewTopic("there", 1)])["there"].result(30)
+
+
+def test_a_topic_without_a_cleanup_policy_is_created_altered_and_described(broker: BrokerProcess) -> None:
+    resource = ConfigResource(ResourceType.TOPIC, create(broker, "no-policy", cleanup_policy=""))
+    assert told(described(broker, resource)["cleanup.policy"]) == ("", 1)
+    for policy in ("compact", ""):
+        change = ConfigResource(ResourceType.TOPIC, "no-policy", {"cleanup.policy": policy})
+        admin(broker).alter_configs([change])[change].result(30)
+        assert told(described(broker, resource)["cleanup.policy"]) == (policy, 1)
 
 
 def test_create_topics_answers_the_effective_configs_and_the_id(broker: BrokerProcess) -> None:

@@ -110,7 +110,6 @@ def test_topic_defaults_and_broker_defaults_agree() -> None:
         ("min.cleanable.dirty.ratio", "1.5"),
         ("min.cleanable.dirty.ratio", "nan"),
         ("cleanup.policy", "shred"),
-        ("cleanup.policy", ""),
         ("cleanup.policy", "delete,shred"),
         ("message.timestamp.type", "createtime"),
         ("preallocate", "yes"),
@@ -144,6 +143,11 @@ def test_values_are_trimmed_and_booleans_ignore_case() -> None:
         {"preallocate": " TRUE ", "retention.ms": " 5 ", "cleanup.policy": "compact, delete"}, DEFAULTS
     )
     assert (config.preallocate, config.retention_ms, config.cleanup_policy) == (True, 5, ("compact", "delete"))
+
+
+def test_a_topic_may_neither_be_compacted_nor_lose_old_segments() -> None:
+    config = TopicConfig.of({"cleanup.policy": ""}, DEFAULTS)
+    assert (config.cleanup_policy, config.is_compacted, config.deletes_old_segments) == ((), False, False)
 
 
 def test_local_retention_may_not_exceed_the_total() -> None:
@@ -266,7 +270,7 @@ def test_incremental_changes_apply_in_order_and_leave_the_original_alone() -> No
         (change("retention.ms", ConfigOperation.APPEND, "5"), "retention.ms is no list"),
         (change("retention.ms", ConfigOperation.SET, "x"), "retention.ms=x is not allowed"),
         (change("nope", ConfigOperation.DELETE), "unknown topic config 'nope'"),
-        (change("cleanup.policy", ConfigOperation.SUBTRACT, "delete"), "cleanup.policy= is not allowed"),
+        (change("cleanup.policy", ConfigOperation.APPEND, "shred"), "cleanup.policy=delete,shred is not allowed"),
     ],
 )
 def test_an_impossible_change_is_refused_and_says_why(one: ConfigChange, message: str) -> None:

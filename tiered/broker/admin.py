@@ -152,7 +152,7 @@ class Admin:
     def _assignments(self, new: NewTopic) -> list[tuple[int, ...]]:
         """The replicas of each partition, as asked for or as the rules place them."""
         if self._broker.topics.find(new.name) is not None:
-            raise TopicExists(f"topic {new.name} exists")
+            raise TopicExists(f"Topic '{new.name}' already exists.")
         if not is_legal_topic_name(new.name):
             raise InvalidTopic(f"{new.name[:80]!r} is no topic name: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'")
         if new.assignments:

@@ -105,7 +105,7 @@ class Setting:
                 return self._bounded(number, text)
             case ConfigType.LIST:
                 words = tuple(word.strip() for word in stripped.split(",")) if stripped else ()
-                if self.allowed and (not words or any(word not in self.allowed for word in words)):
+                if self.allowed and any(word not in self.allowed for word in words):
                     raise self._refusal(text)
                 return words
             case _:
@@ -129,7 +129,7 @@ class Setting:
         """The legal values in words: `one of delete, compact` or `a whole number from 1 to 2147483647`."""
         if self.allowed:
             words = ", ".join(self.allowed)
-            return f"a list of {words}" if self.type is ConfigType.LIST else f"one of {words}"
+            return f"a list of {words}, or empty" if self.type is ConfigType.LIST else f"one of {words}"
         match self.type:
             case ConfigType.BOOLEAN:
                 return "true or false"

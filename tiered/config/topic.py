@@ -35,7 +35,8 @@ class TopicConfig:
     # fmt: off
     cleanup_policy: tuple[str, ...] = setting(
         ConfigType.LIST, ("delete",),
-        "What becomes of old records: delete drops segments by retention, compact keeps the newest of each key.",
+        "What becomes of old records: delete drops segments by retention, compact keeps the newest of each key. Empty: "
+        "all stay.",
         allowed=("delete", "compact"), synonyms=["log.cleanup.policy"],
     )
     compression_type: str = setting(

@@ -77,7 +77,7 @@ def create(
         raise InvalidPartitions(f"topic {name} needs at least one partition")
     number = take_number(conn)
     if conn.execute(select(topic.c.topic_id).where(topic.c.name == name, topic.c.deleted_at_ms.is_(None))).first():
-        raise TopicExists(f"topic {name} exists already: choose another name, or delete it first")
+        raise TopicExists(f"Topic '{name}' already exists.")
     conn.execute(
         insert(topic).values(
             topic_id=topic_id,

@@ -18,7 +18,8 @@ from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
-_PARTS = {"user": "user", "client-id": "client_id", "ip": "ip"}
+_PARTS = {"client-id": "client_id", "user": "user", "ip": "ip"}
+"""In the order in which Kafka names the parts of an entity: some tools rely on it."""
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
 
 

@@ -1,7 +1,8 @@
 """DescribeGroups (key 15), versions 0 to 6: classic groups with their members, metadata and assignments.
 
 A group that is not known, or runs the consumer protocol (ConsumerGroupDescribe has those), is Dead: without an
-error up to v5, GROUP_ID_NOT_FOUND in v6 (KIP-1043). `include_authorized_operations` is answered from v3 on.
+error up to v5, GROUP_ID_NOT_FOUND in v6 (KIP-1043). `include_authorized_operations` is answered from v3 on, of every
+group without an error.
 """
 
 from typing import Any
@@ -25,20 +26,22 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
 
 
 async def _one(context: Context, request: Any, reply: Any, group_id: str) -> Any:
+    group, state = None, GroupState.DEAD.value
     try:
         require_group(context, Operation.DESCRIBE, group_id)
         group = await context.broker.groups.describe(group_id)
         if group.kind is not GroupKind.CLASSIC:
+            group = None
             raise GroupNotFound(f"group {group_id} is not a classic group; describe it as a consumer group")
+        state = group.state
     except GroupNotFound as error:
-        told = context.api_version >= FIRST_VERSION_WITH_NOT_FOUND
-        code, message = (error_code(error), str(error)) if told else (NONE, None)
-        return _described(reply, group_id, code=code, message=message, state=GroupState.DEAD.value)
+        if context.api_version >= FIRST_VERSION_WITH_NOT_FOUND:
+            return _described(reply, group_id, code=error_code(error), message=str(error), state=state)
     except TieredError as error:
         return _described(reply, group_id, code=error_code(error), message=str(error))
     asked = getattr(request, "include_authorized_operations", False)
     operations = authorized_operations(context, ResourceType.GROUP, group_id, asked=asked)
-    return _described(reply, group_id, group=group, state=group.state, operations=operations)
+    return _described(reply, group_id, group=group, state=state, operations=operations)
 
 
 def _described(

@@ -29,7 +29,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
                 group_id=group.group_id,
                 protocol_type=group.protocol_type,
                 group_state=group.state,
-                group_type=group.kind.value.capitalize(),
+                group_type=group.kind.value,
             )
             async for group in in_turns(found)
             if (may_all or may(context, Operation.DESCRIBE, ResourceType.GROUP, group.group_id))
