@@ -304,3 +304,33 @@ def status_of(broker: BrokerProcess, path: str, **headers: str) -> int:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         return error.code
+
+
+def test_rules_users_and_quotas_are_shown(console: Console) -> None:
+    rule = {
+        "resource_type": "TOPIC", "resource_name": "logs-", "pattern_type": "PREFIXED", "principal": "User:ann",
+        "host": "*", "operation": "ALTER_CONFIGS", "permission": "DENY",
+    }  # fmt: skip
+    credentials = [{"mechanism": "SCRAM-SHA-512", "iterations": 4096}]
+    quota = {"entity": {"user": "ann", "client_id": None}, "values": {"producer_byte_rate": 2048.0}}
+    answers = {
+        "acls": {"is_on": True, "super_users": ["User:root"], "acls": [rule]},
+        "users": {"users": [{"name": "ann", "credentials": credentials}]},
+        "quotas": {"quotas": [quota]},
+    }
+    console.page.route(
+        re.compile("/api/v1/(acls|users|quotas)$"),
+        lambda route: route.fulfill(json=answers[route.request.url.rsplit("/", 1)[1]]),
+    )
+    page = console.go("access")
+    expect(page.get_by_role("table", name="Access control lists")).to_contain_text("alter configs")
+    expect(page.get_by_role("table", name="Access control lists")).to_contain_text("deny")
+    expect(page.get_by_role("table", name="Users")).to_contain_text("SCRAM-SHA-512, 4,096 iterations")
+    expect(page.get_by_role("table", name="Quotas")).to_contain_text("user ann, every other client id")
+    expect(page.get_by_role("table", name="Quotas")).to_contain_text("2.00 KiB/s")
+
+
+def test_without_an_authorizer_the_page_says_that_no_rule_counts(console: Console) -> None:
+    page = console.go("access")
+    expect(page.locator("main")).to_contain_text("nobody is asked for rights")
+    expect(page.locator("main")).to_contain_text("tiered users create ann")

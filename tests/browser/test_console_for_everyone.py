@@ -29,6 +29,7 @@ VIEWS = [
     "brokers",
     "brokers/findings",
     "cost",
+    "access",
 ]
 
 

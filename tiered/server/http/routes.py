@@ -5,6 +5,7 @@ Owns the list alone.
 
 from tiered.server.http import (
     openapi,
+    routes_access,
     routes_catalogue,
     routes_cluster,
     routes_console,
@@ -43,6 +44,7 @@ ROUTES: tuple[Route, ...] = (
     *routes_delete_records.ROUTES,
     *routes_tail.ROUTES,
     *routes_groups.ROUTES,
+    *routes_access.ROUTES,
     *routes_cost.ROUTES,
     *routes_reconcile.ROUTES,
     *routes_console.ROUTES,

@@ -12,6 +12,7 @@ import { poll } from "./poll.js";
 import { link, parse } from "./router.js";
 import { stripDefs } from "./strip.js";
 import { applyTheme, themeSwitch } from "./theme.js";
+import { accessView } from "../views/access.js";
 import { brokersView } from "../views/brokers.js";
 import { costView } from "../views/cost.js";
 import { findingsView } from "../views/findings.js";
@@ -25,7 +26,7 @@ import { topicsView } from "../views/topics.js";
 const TICK_MS = 1_000;
 const DRAW_MS = 120;
 const PAUSE_TIMES = 4;
-const SECTIONS = [["", "Overview"], ["topics", "Topics"], ["groups", "Groups"], ["brokers", "Brokers"], ["cost", "Cost"]];
+const SECTIONS = [["", "Overview"], ["topics", "Topics"], ["groups", "Groups"], ["brokers", "Brokers"], ["cost", "Cost"], ["access", "Access"]];
 
 let view = null;
 let route = { path: [], query: {} };
@@ -91,6 +92,7 @@ function viewOf([section, ...rest], context) {
   if (section === "groups" && rest.length === 1) return groupView(context, rest[0]);
   if (section === "brokers" && rest.length === 0) return brokersView(context);
   if (section === "brokers" && rest.length === 1 && rest[0] === "findings") return findingsView(context);
+  if (section === "access" && rest.length === 0) return accessView(context);
   if (section === "cost" && rest.length === 0) return costView(context);
   return {
     title: () => "Not found",
