@@ -64,9 +64,16 @@ def test_what_cannot_be_meant_is_said_and_nothing_is_done(tiered: Tiered) -> Non
     assert "say what" in tiered.failure(*someone, "--topic", "t", code=2)
     assert "needs a --topic and a --group" in tiered.failure(*someone, "--consumer", "--topic", "t", code=2)
     assert "--all" in tiered.failure("acls", "remove", code=2)
-    assert "no IP address" in tiered.failure(*someone, "--topic", "t", "--operation", "read", "--host", "a.name")
     assert "KIND:NAME" in tiered.failure("acls", "add", "--principal", "x", "--topic", "t", "--operation", "read")
     assert rules(tiered) == set()
+
+
+def test_a_rule_whose_host_is_no_address_is_warned_of_when_it_is_made_shown_and_removed(tiered: Tiered) -> None:
+    made = ("acls", "add", "--principal", "User:x", "--operation", "read", "--topic", "t", "--deny")
+    for command in ((*made, "--host", "a.name", "--host", "::1"), ("acls", "list"), ("acls", "remove", "--all")):
+        done = tiered.run(*command)
+        assert done.stderr == b"warning: host a.name is no IP address: such a rule is kept, and meets nobody\n"
+        assert b"a.name" in done.stdout
 
 
 def test_who_may_see_no_topic_is_told_no_counts_of_replicas(tmp_path: Path) -> None:

@@ -117,8 +117,7 @@ def test_each_rule_of_a_request_is_checked_for_itself(connection: RawConnection)
         rule("x", resource_type=ResourceType.ANY),
         rule("x", resource_type=99),
         rule("x", principal="ann"),
-        rule("x", host="a.host.name"),
-        rule("x", host="fe80::1%eth0"),
+        rule("x", host="h" * 65),
         rule("x" * 300),
         rule("another", resource_type=ResourceType.CLUSTER),
     ]
@@ -168,6 +167,19 @@ def test_a_deny_for_an_ipv4_address_in_its_long_form_denies_it(
     guarded.rules([kept, replace(kept, host="::ffff:a00:9", permission="DENY")])
     assert [may_read(host) for host in came] == [False, False, True], "a rule from before this was mended"
     guarded.rules([])
+
+
+@pytest.mark.parametrize("host", ["a.host.name", "fe80::1%eth0", ""])
+def test_a_host_that_is_no_address_is_kept_as_it_is_and_meets_nobody(
+    guarded: GuardedBroker, connection: RawConnection, host: str
+) -> None:
+    from tiered.rules.principal import Principal
+
+    assert create(connection, rule("orders", host=host)) == [0]
+    assert describe(connection, host_filter=host).resources[0].acls[0].host == host
+    rights = guarded.run(lambda: guarded.broker.access.rights(Principal("User", "ann"), "fe80::1"))
+    assert not guarded.run(lambda: rights.may(Operation.READ, ResourceType.TOPIC, "orders"))
+    assert delete(connection, host_filter=host) == ["orders"]
 
 
 def test_rules_count_from_the_first_request_after_a_restart(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -7,11 +7,11 @@ the call returns. Must never decide what a rule allows: `access` does.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tiered.config.addresses import named_address
+from tiered.config.addresses import address_or_word
 from tiered.errors import InvalidConfig, InvalidRequest, SecurityDisabled
 from tiered.meta import acls
 from tiered.meta.security import AclRow
-from tiered.meta.security_tables import NAME_CHARACTERS
+from tiered.meta.security_tables import HOST_CHARACTERS, NAME_CHARACTERS
 from tiered.rules.acl import (
     CLUSTER_NAME,
     WILDCARD,
@@ -99,10 +99,7 @@ class Acls:
 
 
 def _host(text: str) -> str:
-    """The address as connections show it: a name would match nobody, and a rule that denies would deny nobody."""
-    if text == WILDCARD:
-        return text
-    try:
-        return named_address(text)
-    except ValueError:
-        raise InvalidRequest(f"host {text[:80]!r} is no IP address; {WILDCARD} is every one") from None
+    """An address as connections show it. Any other text is kept, as in Kafka, and meets nobody."""
+    if len(text) > HOST_CHARACTERS or "\0" in text:
+        raise InvalidRequest(f"a host has at most {HOST_CHARACTERS} characters, and no zero among them")
+    return address_or_word(text)

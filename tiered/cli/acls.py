@@ -4,6 +4,7 @@ Owns these commands' words. Everything is asked over the Kafka protocol, so it w
 """
 
 import argparse
+import sys
 from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import asdict, astuple
 from typing import TypeVar
@@ -12,6 +13,7 @@ from tiered.cli.acl_arguments import RESOURCES
 from tiered.cli.cluster import Cluster, run_with_cluster
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.output import Column, print_json, print_table, say
+from tiered.config.addresses import is_address
 from tiered.errors import TieredError
 from tiered.peer.acl_admin import Acl, create_acls, delete_acls, describe_acls
 from tiered.rules.acl import CLUSTER_NAME, WILDCARD, AclFilter, Operation, PatternType, Permission, ResourceType
@@ -67,6 +69,8 @@ async def _asked(work: Awaitable[T]) -> T:
 
 
 def _show(arguments: argparse.Namespace, rules: Sequence[Acl], none: str) -> None:
+    for host in dict.fromkeys(each.host for each in rules if each.host != WILDCARD and not is_address(each.host)):
+        say(f"warning: host {host} is no IP address: such a rule is kept, and meets nobody", file=sys.stderr)
     if arguments.json:
         print_json([asdict(each) for each in rules])
     elif rules:

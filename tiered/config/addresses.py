@@ -27,6 +27,15 @@ def named_address(text: str) -> str:
     return str(found)
 
 
+def is_address(text: str) -> bool:
+    """Whether a client can come from there, as `named_address` takes it."""
+    try:
+        named_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 @lru_cache(maxsize=1024)
 def address_or_word(text: str) -> str:
     """As `named_address`, and what is no address, such as `*`, stays as it is."""

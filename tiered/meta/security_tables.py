@@ -19,6 +19,7 @@ from sqlalchemy import (
 from tiered.meta.tables import metadata
 
 NAME_CHARACTERS = 255
+HOST_CHARACTERS = 64
 """Of users, client ids and names of resources: every part of a key of PostgreSQL must have a bound."""
 
 # Where each broker is reached, by the name of the listener. Replaced as a whole with each registration.
@@ -54,7 +55,7 @@ acl = Table(
     Column("resource_name", String(NAME_CHARACTERS), primary_key=True),
     Column("pattern_type", String(16), primary_key=True),
     Column("principal", String(NAME_CHARACTERS), primary_key=True),
-    Column("host", String(64), primary_key=True),
+    Column("host", String(HOST_CHARACTERS), primary_key=True),
     Column("operation", String(20), primary_key=True),
     Column("permission", String(8), primary_key=True),
     Column("created_at_ms", BigInteger, nullable=False),
