@@ -229,6 +229,17 @@ def test_configs_show_real_values_sources_and_defaults(broker: BrokerProcess) ->
         described(broker, ConfigResource(ResourceType.TOPIC, "missing"))
 
 
+def test_configs_that_kafka_has_not_are_told_as_read_only_and_can_be_changed(broker: BrokerProcess) -> None:
+    resource = ConfigResource(ResourceType.TOPIC, create(broker, "copied", tiered_chunk_bytes=65_536))
+    ours = {"remote.copy.lag.bytes", "remote.copy.lag.ms", "tiered.chunk.bytes", "tiered.purge.grace.ms"}
+    found = described(broker, resource)
+    assert {name for name, each in found.items() if each.is_read_only} == ours
+    assert told(found["tiered.chunk.bytes"]) == ("65536", 1)
+    change = ConfigResource(ResourceType.TOPIC, "copied", {"tiered.purge.grace.ms": "5"})
+    admin(broker).alter_configs([change])[change].result(30)
+    assert told(described(broker, resource)["tiered.purge.grace.ms"]) == ("5", 1)
+
+
 def test_configs_change_at_run_time_all_or_nothing_and_survive_a_restart(make_broker) -> None:  # type: ignore[no-untyped-def]
     process = make_broker().start()
     topic = create(process, "altered", retention_ms=1000)

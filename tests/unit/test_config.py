@@ -15,6 +15,7 @@ from tiered.config import (
     describe_broker,
     describe_dynamic_default,
     describe_topic,
+    for_clients,
 )
 from tiered.config.describe import ConfigEntry
 from tiered.errors import InvalidConfig
@@ -65,6 +66,14 @@ def described(overrides: dict[str, str], broker: BrokerSettings = DEFAULTS) -> d
 def test_every_kafka_topic_config_is_known_with_kafkas_default() -> None:
     values = {entry.name: entry.value for entry in describe_topic({}, DEFAULTS)}
     assert values | KAFKA_TOPIC_DEFAULTS == values
+
+
+def test_what_mirrormaker_copies_are_configs_that_kafka_knows() -> None:
+    """It copies what is not read-only, set or not: Kafka refuses a topic, and all its configs, for one it has not."""
+    overrides = {name: TOPIC_SETTINGS[name].text_of(TOPIC_SETTINGS[name].default) or "" for name in TOPIC_SETTINGS}
+    for told in ({}, overrides):
+        copied = {entry.name for entry in for_clients(describe_topic(told, DEFAULTS)) if not entry.read_only}
+        assert copied == KAFKA_TOPIC_DEFAULTS.keys() | {"remote.storage.enable"}
 
 
 def test_topics_are_tiered_unless_told_otherwise() -> None:

@@ -13,6 +13,7 @@ from tiered.config.describe import (
     describe_dynamic_default,
     describe_group,
     describe_topic,
+    for_clients,
 )
 from tiered.config.group import GROUP_SETTINGS, GroupConfig, check_group_config
 from tiered.config.serve import ServeOptions, add_serve_arguments, load_serve_options
@@ -43,5 +44,6 @@ __all__ = [
     "describe_dynamic_default",
     "describe_group",
     "describe_topic",
+    "for_clients",
     "load_serve_options",
 ]

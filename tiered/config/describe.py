@@ -3,13 +3,13 @@
 Owns the order of synonyms (KIP-226). Never holds a value of its own.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tiered.config.broker import BROKER_SETTINGS, BrokerSettings, broker_setting
 from tiered.config.group import GROUP_SETTINGS
 from tiered.config.setting import ConfigSource, ConfigType, ConfigValue, Setting, known
-from tiered.config.topic import KIND, TOPIC_SETTINGS, broker_default
+from tiered.config.topic import KIND, NOT_KAFKAS, TOPIC_SETTINGS, broker_default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +45,14 @@ def describe_topic(overrides: Mapping[str, str], broker: BrokerSettings) -> list
     return [
         _overridable(entry, overrides, broker, source=ConfigSource.DYNAMIC_TOPIC) for entry in TOPIC_SETTINGS.values()
     ]
+
+
+def for_clients(topic_configs: Sequence[ConfigEntry]) -> list[ConfigEntry]:
+    """A topic's configs as Kafka's clients are told them: those that Kafka has not are read-only, and can be changed.
+
+    MirrorMaker copies what is not read-only, and Kafka refuses all that is copied for one name that it does not know.
+    """
+    return [replace(entry, read_only=True) if entry.name in NOT_KAFKAS else entry for entry in topic_configs]
 
 
 def describe_group(overrides: Mapping[str, str], broker: BrokerSettings) -> list[ConfigEntry]:

@@ -24,6 +24,8 @@ from tiered.errors import InvalidConfig
 KIND = "topic config"
 AS_RETENTION = -2  # local.retention.*: the same as the total retention
 UNLIMITED = -1
+NOT_KAFKAS = frozenset({"remote.copy.lag.bytes", "remote.copy.lag.ms", "tiered.chunk.bytes", "tiered.purge.grace.ms"})
+"""Configs that Kafka 4.2 does not know."""
 _HOUR_MS = 3_600_000
 _WEEK_MS = 7 * 24 * _HOUR_MS
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tiered.broker import loggers
 from tiered.broker.groups.values import MAX_GROUP_ID_BYTES
 from tiered.broker.resource_configs import Kind
-from tiered.config import ConfigChange, ConfigEntry, describe_group
+from tiered.config import ConfigChange, ConfigEntry, describe_group, for_clients
 from tiered.errors import InvalidRequest
 from tiered.rules.acl import CLUSTER_NAME, Operation, ResourceType
 from tiered.server.kafka.authorize import require
@@ -54,7 +54,7 @@ def resource_for(context: Context, operation: Operation, code: int, name: str) -
 
 
 def _describe_topic(context: Context, name: str) -> Sequence[ConfigEntry]:
-    return context.broker.admin.describe_topic(context.broker.topics.by_name(name))
+    return for_clients(context.broker.admin.describe_topic(context.broker.topics.by_name(name)))
 
 
 async def _alter_topic(context: Context, asked: Alteration) -> None:

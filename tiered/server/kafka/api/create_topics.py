@@ -12,6 +12,7 @@ from typing import Any
 
 from tiered.broker.admin import MAX_PARTITIONS_A_TOPIC, NewTopic
 from tiered.broker.broker import Broker
+from tiered.config import for_clients
 from tiered.errors import InvalidRequest, PolicyViolation, TieredError
 from tiered.rules.acl import CLUSTER_NAME, Operation, ResourceType
 from tiered.server.kafka import throttling
@@ -96,7 +97,7 @@ async def _one(
                 config_source=int(entry.source),
                 is_sensitive=entry.is_sensitive,
             )
-            for entry in (admin.describe_topic(topic) if may_see else ())
+            for entry in (for_clients(admin.describe_topic(topic)) if may_see else ())
         ],
     )
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from tiered.config import ConfigEntry, describe_broker, describe_topic
+from tiered.config import ConfigEntry, describe_broker, describe_topic, for_clients
 from tiered.errors import InvalidRequest, LogDirFailed, TieredError, UnsupportedVersion
 from tiered.formats.checkpoint import TopicEntry
 from tiered.ids import NO_TOPIC_ID
@@ -208,7 +208,7 @@ def _entries(context: ReadContext, resource_type: int, resource_name: str) -> Se
     replica = context.replica
     if resource_type == TOPIC:
         settings = replica.settings.with_dynamic(dynamic_default=replica.catalogue.cluster_settings, dynamic={})
-        return describe_topic(replica.catalogue.by_name(resource_name).configs, settings)
+        return for_clients(describe_topic(replica.catalogue.by_name(resource_name).configs, settings))
     if resource_type == BROKER and resource_name in ("", str(replica.broker_id)):
         return describe_broker(replica.settings) if resource_name else ()
     raise InvalidRequest("a read replica knows the configs of topics (2) and its own settings (4)")
