@@ -223,11 +223,34 @@ def test_an_interrupted_produce_says_so_with_its_exit_code_and_no_traceback(
     assert process.stderr.read() == b""
 
 
+def test_on_a_terminal_produce_says_what_it_did_and_what_it_waits_for(tiered: Tiered) -> None:
+    ours, theirs = os.openpty()
+    environ = {**os.environ, **tiered.environ}
+    process = subprocess.Popen(
+        [*COMMAND, "produce", "told", "-p", "0"], stdin=theirs, stdout=subprocess.DEVNULL, stderr=theirs, env=environ
+    )
+    os.close(theirs)
+    said = b""
+    try:
+        while b"Ctrl-D ends" not in said:
+            said += os.read(ours, 4096)
+        os.write(ours, b"one\ntwo\n\x04")
+        while b"sent to" not in said or not said.endswith(b"\n"):
+            said += os.read(ours, 4096)
+        assert process.wait(RUN_S) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+    assert b"topic told created with 1 partition" in said
+    assert b"2 records sent to partition 0 of told, offsets 0 to 1" in said
+
+
 # Topics
 
 
 def test_a_topics_life(tiered: Tiered) -> None:
-    assert tiered.out("topics", "create", "life", "-p", "2", "-c", "retention.ms=1000000") == b"life created\n"
+    assert tiered.out("topics", "create", "life", "-p", "2", "-c", "retention.ms=1000s") == b"life created\n"
     assert "life" in tiered.out("topics", "list", "--quiet").decode().split()
     (described,) = tiered.json("topics", "describe", "life")
     assert described["partition_count"] == 2
@@ -237,11 +260,11 @@ def test_a_topics_life(tiered: Tiered) -> None:
         "log_start_offset": 0, "local_log_start_offset": 0, "high_watermark": 0,
     }  # fmt: skip
     tiered.out("produce", "life", "-p", "1", lines=b"a\nb\n")
-    altered = ("-p", "3", "-c", "segment.bytes=1048576", "--delete-config", "retention.ms")
+    altered = ("-p", "3", "-c", "segment.bytes=1MiB", "--delete-config", "retention.ms")
     assert tiered.out("topics", "alter", "life", *altered) == b"life altered\n"
     (described,) = tiered.json("topics", "describe", "life")
     assert [each["high_watermark"] for each in described["partitions"]] == [0, 2, 0]
-    assert [each["name"] for each in described["configs"]] == ["segment.bytes"]
+    assert described["configs"] == [{"name": "segment.bytes", "value": "1048576", "source": "topic"}]
     (everything,) = tiered.json("topics", "describe", "life", "--all-configs")
     assert {"name": "cleanup.policy", "value": "delete", "source": "default"} in everything["configs"]
     table = tiered.out("topics", "describe", "life").decode().splitlines()

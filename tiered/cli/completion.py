@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 from tiered.cli.failure import EXIT_OK
 from tiered.cli.parser import build_parser
+from tiered.config.broker import BROKER_SETTINGS
+from tiered.config.topic import TOPIC_SETTINGS
 
 FILES, FOLDERS, TOPICS, GROUPS, BROKERS, SNAPSHOTS = "@file", "@dir", "@topic", "@group", "@broker", "@snapshot"
 """What a value may be besides one of some words: the shells know how to find files, and a broker the rest."""
@@ -75,12 +77,12 @@ def states_of(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> It
             options.append(
                 OptionWords(
                     names=tuple(action.option_strings),
-                    value=_values(action) if takes_value else None,
+                    value=_values(action, path) if takes_value else None,
                     help=action.help or "",
                 )
             )
         else:
-            words = tuple(dict.fromkeys((*words, *_values(action))))
+            words = tuple(dict.fromkeys((*words, *_values(action, path))))
     yield State(
         path=path,
         commands=tuple((name, helps.get(name, "")) for name in commands),
@@ -91,9 +93,12 @@ def states_of(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> It
         yield from states_of(each, (*path, name))
 
 
-def _values(action: argparse.Action) -> tuple[str, ...]:
+def _values(action: argparse.Action, path: tuple[str, ...]) -> tuple[str, ...]:
     if action.choices is not None:
         return tuple(str(each) for each in action.choices)
+    if action.metavar in ("KEY", "KEY=VALUE"):
+        registry = TOPIC_SETTINGS if path[:1] == ("topics",) else BROKER_SETTINGS
+        return tuple(name if action.metavar == "KEY" else f"{name}=" for name in registry)
     found = _BY_METAVAR.get(str(action.metavar))
     return () if found is None else (found,)
 
@@ -168,7 +173,7 @@ _tiered_ask() {{
 
 _BASH_END = """
 _tiered_complete() {
-  local current="${COMP_WORDS[COMP_CWORD]}" previous='' found state pending kinds kind
+  local current="${COMP_WORDS[COMP_CWORD]}" previous='' found state pending kinds kind plain=''
   local _tiered_program="${COMP_WORDS[0]}"
   # bash cuts --option=value into three words, and host:port too.
   local -a before=()
@@ -202,9 +207,11 @@ _tiered_complete() {
       @group) COMPREPLY+=($(compgen -W "$(_tiered_ask groups "${before[@]}")" -- "$current")) ;;
       @broker) COMPREPLY+=($(compgen -W "$(_tiered_ask brokers "${before[@]}")" -- "$current")) ;;
       @snapshot) COMPREPLY+=($(compgen -W "$(_tiered_ask snapshot "${before[@]}")" -- "$current")) ;;
-      *) COMPREPLY+=($(compgen -W "$kind" -- "$current")) ;;
+      *) plain="$plain $kind" ;;
     esac
   done
+  COMPREPLY+=($(compgen -W "$plain" -- "$current"))
+  case "${COMPREPLY[*]}" in *=) compopt -o nospace 2>/dev/null ;; esac
 }
 complete -F _tiered_complete tiered
 """
@@ -237,6 +244,7 @@ _tiered_complete() {
       @group) compadd -- ${(f)"$(_tiered_ask groups "${before[@]}")"} ;;
       @broker) compadd -- ${(f)"$(_tiered_ask brokers "${before[@]}")"} ;;
       @snapshot) compadd -- ${(f)"$(_tiered_ask snapshot "${before[@]}")"} ;;
+      *=) compadd -S '' -- "$kind" ;;
       *) compadd -- "$kind" ;;
     esac
   done

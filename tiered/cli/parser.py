@@ -285,7 +285,7 @@ def _config_option(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         action="append",
         default=[],
-        help="a topic config, such as retention.ms=86400000; may be repeated",
+        help="a topic config, such as retention.ms=7d or segment.bytes=1GiB; may be repeated",
     )
 
 

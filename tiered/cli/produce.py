@@ -35,7 +35,10 @@ def run(arguments: argparse.Namespace) -> int:
     with _input(arguments.file) as fd:
 
         async def act(cluster: Cluster) -> int:
+            described = (await cluster.metadata([arguments.topic])).topics.get(arguments.topic)
             topic = await created_topic(cluster, arguments.topic)
+            if described is None or described.error_code:
+                _say(f"topic {topic.name} created with {counted(len(topic.partitions), 'partition')}")
             if arguments.partition is not None:
                 topic.chosen([arguments.partition])
             sender = Sender(cluster, acks=ACKS[arguments.acks], compression=Compression[arguments.compression.upper()])
@@ -50,6 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
                 await sender.start()
             except BrokerError as error:
                 raise _failed(error) from error
+            if os.isatty(fd):
+                _say("each line is a record; Ctrl-D ends")
             try:
                 with progress_of(fd, "sent") as progress:
                     await _produce_lines(LineReader(fd), read, gathering, sender, arguments, progress)
@@ -142,6 +147,15 @@ def _tell(arguments: argparse.Namespace, sender: Sender) -> None:
             for (_, number), done in sorted(sender.done.items())
         ]
         print_json({"topic": arguments.topic, "records": sender.records, "partitions": partitions})
-    elif sys.stderr.isatty():
-        where = counted(len(sender.done), "partition")
-        say(f"{counted(sender.records, 'record')} sent to {where} of {arguments.topic}", file=sys.stderr)
+    else:
+        where = f"{counted(len(sender.done), 'partition')} of {arguments.topic}"
+        if len(sender.done) == 1:
+            (((_, number), done),) = sender.done.items()
+            where = f"partition {number} of {arguments.topic}, offsets {done.first_offset} to {done.last_offset}"
+        _say(f"{counted(sender.records, 'record')} sent to {where}")
+
+
+def _say(text: str) -> None:
+    """For somebody who looks on: scripts get nothing on stderr but errors."""
+    if sys.stderr.isatty():
+        say(text, file=sys.stderr)

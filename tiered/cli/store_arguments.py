@@ -5,6 +5,7 @@ Owns names, options and help, as `parser` does for the others. Must import next 
 
 import argparse
 import os
+from pathlib import Path
 
 from tiered.cli.arguments import Commands, Parser, command, json_option, number
 
@@ -29,7 +30,10 @@ def _add_verify(commands: "Commands[Parser]") -> None:
         "Exit code 0 when all of it is whole, 1 when something is bad or could not be read, 2 usage.",
     )
     parser.add_argument(
-        "store", metavar="STORE_URL", help="what `tiered serve --store` takes: s3://bucket/prefix or file:///path"
+        "store",
+        metavar="STORE_URL",
+        type=_store_url,
+        help="what `tiered serve --store` takes: s3://bucket/prefix or file:///path; a folder's path will do",
     )
     parser.add_argument("-t", "--topic", metavar="TOPIC", action="append", help="this topic alone; may be repeated")
     parser.add_argument(
@@ -68,8 +72,9 @@ def _add_restore(commands: "Commands[Parser]") -> None:
         "--from",
         dest="store",
         metavar="STORE_URL",
+        type=_store_url,
         required=True,
-        help="what `tiered serve --store` takes: s3://bucket/prefix or file:///path",
+        help="what `tiered serve --store` takes: s3://bucket/prefix or file:///path; a folder's path will do",
     )
     parser.add_argument(
         "--meta",
@@ -98,6 +103,13 @@ def _add_restore(commands: "Commands[Parser]") -> None:
         "-j", "--parallel", metavar="N", type=_parallel, default=16, help="requests to the store at once (16)"
     )
     json_option(parser)
+
+
+def _store_url(text: str) -> str:
+    """The URL of a folder whose path is given; any other text as it is."""
+    folder = Path(text).expanduser().absolute()
+    is_path = ":" not in text and (text.startswith(("/", ".", "~")) or folder.is_dir())
+    return folder.as_uri() if is_path else text
 
 
 def _ids(text: str) -> tuple[int, ...]:

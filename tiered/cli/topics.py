@@ -25,6 +25,7 @@ from tiered.cli.cluster import (
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.kafka_errors import NONE, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION, reason
 from tiered.cli.output import Column, counted, print_json, print_table, say
+from tiered.config.quantity import in_plain_units
 from tiered.peer import CorruptAnswer
 from tiered.peer.topic_admin import BROKERS_DEFAULT, alter_configs, create_topics
 
@@ -36,7 +37,7 @@ _SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "broker's start", 5: "defa
 
 
 def config_pairs(texts: Sequence[str]) -> dict[str, str]:
-    """The configs that repeated `--config KEY=VALUE` mean; raises UsageError."""
+    """The configs that repeated `--config KEY=VALUE` mean; raises UsageError and InvalidConfig."""
     pairs: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -44,7 +45,7 @@ def config_pairs(texts: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"--config {text!r} is not allowed: it must be KEY=VALUE")
         if name.strip() in pairs:
             raise UsageError(f"--config {name.strip()} is given twice")
-        pairs[name.strip()] = value.strip()
+        pairs[name.strip()] = in_plain_units(name.strip(), value.strip())
     return pairs
 
 

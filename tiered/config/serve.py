@@ -23,6 +23,7 @@ from tiered.config.listeners import (
     settings_of,
     with_security,
 )
+from tiered.config.quantity import in_plain_units
 from tiered.config.setting import HIDDEN, INT_MAX
 from tiered.config.tls import ListenerTls
 from tiered.errors import InvalidConfig
@@ -315,6 +316,7 @@ def _settings(arguments: object, environ: Mapping[str, str], toml: Mapping[str, 
     merged = _flattened(table)
     merged |= _pairs([each for each in environ.get("TIERED_SET", "").split(";") if each.strip()], "TIERED_SET")
     merged |= _pairs(getattr(arguments, "set", None) or [], "--set")
+    merged = {name: in_plain_units(name, text) for name, text in merged.items()}
     for name in merged.keys() & KAFKAS_NAMES_OF_OPTIONS.keys():
         raise InvalidConfig(f"{name} is no setting here: it is the option {KAFKAS_NAMES_OF_OPTIONS[name]}")
     return merged

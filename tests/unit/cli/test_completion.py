@@ -96,8 +96,12 @@ def test_a_bare_word_is_what_the_command_is_about() -> None:
         (["tiered", "serve", "--broker-id", ""], []),
         (["tiered", "produce", "x", "-k", ":", "fi"], ["file.toml"]),
         (["tiered", "groups", "reset", "g", "--to-e"], ["--to-earliest"]),
+        (["tiered", "topics", "create", "t", "-c", "retention.m"], ["retention.ms="]),
+        (["tiered", "topics", "alter", "t", "--delete-config", "local.retention."],
+         ["local.retention.bytes", "local.retention.ms"]),
+        (["tiered", "serve", "--set", "log.retention.h"], ["log.retention.hours="]),
     ],
-)
+)  # fmt: skip
 def test_bash_completes_commands_options_choices_and_files(
     script: Callable[[str], Path], tmp_path: Path, line: list[str], expected: list[str]
 ) -> None:
@@ -162,6 +166,7 @@ def test_zsh_and_fish_complete_too(script: Callable[[str], Path], tmp_path: Path
         ("tiered topics de", ["delete", "delete-records", "describe"]),
         ("tiered produce x -z z", ["zstd"]),
         ("tiered groups reset g --to-e", ["--to-earliest"]),
+        ("tiered topics create t -c retention.m", ["retention.ms="]),
     ):
         found = output_of("fish", "-N", "-c", f"source {fish}; complete -C '{line}'", cwd=tmp_path)
         assert sorted(each.split("\t")[0] for each in found.splitlines()) == expected

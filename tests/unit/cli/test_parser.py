@@ -48,6 +48,8 @@ def test_no_command_shows_the_help_and_is_a_usage_error(argv: list[str], capsys:
         (["topics", "create", "t", "-p", "2147483648"], "is no whole number from 0 to 2147483647"),
         (["topics", "create", "t", "-c", "x"], "--config 'x' is not allowed: it must be KEY=VALUE"),
         (["topics", "create", "t", "-c", "a=1", "-c", "a=2"], "--config a is given twice"),
+        (["topics", "create", "t", "-c", "retention.ms=7x"], "write a whole number, or one with ms, s, m, h, d, w"),
+        (["serve", "--set", "log.segment.bytes=1G"], "write a whole number, or one with B, KiB, MiB, GiB, TiB"),
         (["topics", "alter", "t"], "nothing to alter"),
         (["topics", "alter", "t", "-c", "a=1", "--delete-config", "a"], "a cannot be set and deleted at once"),
         (["topics", "list", "-b", "nope:x"], "--bootstrap nope:x is not allowed"),

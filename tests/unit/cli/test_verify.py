@@ -142,3 +142,14 @@ def test_an_empty_folder_is_a_usage_error_that_says_what_to_look_at(
 ) -> None:
     assert main(["verify", tmp_path.as_uri()]) == 2
     assert "there is no checkpoint in " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["verify"], ["restore", "--from"]])
+def test_a_folders_path_is_as_good_as_its_url(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my objects").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for path in ("my objects", "./my objects", f"{tmp_path}/my objects"):
+        assert main([*command, path]) != 0
+        assert f"{tmp_path.as_uri()}/my%20objects" in capsys.readouterr().err
