@@ -71,8 +71,8 @@ def _fetch_codes(answer: bytes) -> list[int]:
 
 
 def _configs(r: Any, kind: int, name: str) -> Any:
-    setting = {2: "retention.ms", 4: "log.retention.ms", 8: "root", 32: "share.session.timeout.ms"}[kind]
-    config = r.AlterableConfig(name=setting, value="6000", config_operation=0)
+    names = {2: "retention.ms", 4: "log.retention.ms", 8: "root", 16: "interval.ms", 32: "share.session.timeout.ms"}
+    config = r.AlterableConfig(name=names[kind], value="6000", config_operation=0)
     resource = r.AlterConfigsResource(resource_type=kind, resource_name=name, configs=[config])
     return r.IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
 
@@ -304,6 +304,8 @@ ROWS: tuple[Row, ...] = (
     _row(32, 4, (("DESCRIBE_CONFIGS", "GROUP"),), GROUP, lambda r, n: _described_configs(r, 32, n)),
     _row(32, 4, (("DESCRIBE_CONFIGS", "CLUSTER"),), CLUSTER, lambda r, n: _described_configs(r, 8, "1")),
     _row(44, 1, (("ALTER_CONFIGS", "CLUSTER"),), CLUSTER, lambda r, n: _configs(r, 8, "1")),
+    _row(32, 4, (("DESCRIBE_CONFIGS", "CLUSTER"),), CLUSTER, lambda r, n: _described_configs(r, 16, n)),
+    _row(44, 1, (("ALTER_CONFIGS", "CLUSTER"),), CLUSTER, lambda r, n: _configs(r, 16, n)),
     _row(44, 1, (("ALTER_CONFIGS", "GROUP"),), GROUP, lambda r, n: _configs(r, 32, n)),
     _row(35, 4, _DESCRIBE_CLUSTER, CLUSTER, lambda r, n: r.DescribeLogDirsRequest(topics=None)),
     _row(36, 2, (), 0, lambda r, n: r.SaslAuthenticateRequest(auth_bytes=b"")),
@@ -328,6 +330,13 @@ ROWS: tuple[Row, ...] = (
         lambda r, n: r.ConsumerGroupDescribeRequest(group_ids=[n], include_authorized_operations=True),
     ),
     _row(75, 0, (("DESCRIBE", "TOPIC"),), TOPIC, _page),
+    _row(71, 0, (), 0, lambda r, n: r.GetTelemetrySubscriptionsRequest(client_instance_id=None)),
+    _row(
+        72, 0, (), 0,
+        lambda r, n: r.PushTelemetryRequest(
+            client_instance_id=None, subscription_id=1, terminating=False, compression_type=0, metrics=b""
+        ),
+    ),
     _row(
         74, 1, (("DESCRIBE_CONFIGS", "CLUSTER"),), CLUSTER,
         lambda r, n: r.ListConfigResourcesRequest(resource_types=()),

@@ -27,7 +27,8 @@ READING = {
 }  # fmt: skip
 DATA = {
     "Produce", "Fetch", "OffsetCommit", "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "ConsumerGroupHeartbeat",
-    "InitProducerId", "SaslHandshake", "SaslAuthenticate",
+    "InitProducerId", "SaslHandshake", "SaslAuthenticate", "GetTelemetrySubscriptions",
+    "PushTelemetry",
 }  # fmt: skip
 ADMIN = [row for row in ROWS if row.key in AUDITED and row.key in {api.key for api in served_apis()}]
 EVERYTHING = [allow("ALL", kind, "*") for kind in ("TOPIC", "GROUP", "CLUSTER")]

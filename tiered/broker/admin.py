@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
 
+from tiered.broker.client_metrics import check_client_metrics
 from tiered.broker.partition import Partition
 from tiered.broker.resource_configs import Kind
 from tiered.broker.topics import Topic
 from tiered.config import (
+    CLIENT_METRICS_SETTINGS,
     GROUP_SETTINGS,
     TOPIC_SETTINGS,
     ConfigChange,
@@ -312,16 +314,20 @@ class Admin:
         await self._broker.feed.commit(alter)
 
     @_in_turn
-    async def alter_group(
-        self, group_id: str, steps: Sequence[ConfigChange], *, keep_others: bool, validate_only: bool
+    async def alter_resource(
+        self, kind: Kind, name: str, steps: Sequence[ConfigChange], *, keep_others: bool, validate_only: bool
     ) -> None:
-        """The same for a consumer group, whether there is one or not."""
-        resource = (Kind.GROUP.value, group_id)
-        held = self._broker.resource_configs.overrides(Kind.GROUP, group_id) if keep_others else {}
-        texts = changed(GROUP_SETTINGS, held, steps, kind="group config")
-        check_group_config(texts, self._broker.settings)
+        """The same for a consumer group or a subscription to clients' metrics, whether it is there or not."""
+        held = self._broker.resource_configs.overrides(kind, name) if keep_others else {}
+        if kind is Kind.GROUP:
+            texts = changed(GROUP_SETTINGS, held, steps, kind="group config")
+            check_group_config(texts, self._broker.settings)
+        else:
+            texts = changed(CLIENT_METRICS_SETTINGS, held, steps, kind="client metrics config")
+            check_client_metrics(name, texts)
         if validate_only:
             return
+        resource = (kind.value, name)
 
         def alter(conn: Connection) -> None:
             if not keep_others:

@@ -20,6 +20,7 @@ from tiered.broker.audit import AuditLog
 from tiered.broker.authentication import Authentication
 from tiered.broker.changes import Changes
 from tiered.broker.checkpoints import CheckpointWriter
+from tiered.broker.client_metrics import ClientMetrics
 from tiered.broker.client_quotas import ClientQuotas
 from tiered.broker.cold_pacing import ColdPacing
 from tiered.broker.compaction import CompactionRounds
@@ -108,6 +109,7 @@ class Broker:
         self.acls = Acls(self)
         self.audit = AuditLog(self)
         self.resource_configs = ResourceConfigs(lambda: self.settings)
+        self.client_metrics = ClientMetrics(clock, self.resource_configs, lambda: self.settings)
         self.client_quotas = ClientQuotas(clock, lambda: self.settings)
         # Neither connects to anything yet. A URL that is none must leave no lock behind.
         self.database = parts.database or Database.open(options.meta_url)

@@ -1,4 +1,4 @@
-"""What was set at run time for consumer groups, as the feed brought it.
+"""What was set at run time for consumer groups and clients' metrics, as the feed brought it.
 
 Owns the stored texts in memory, and the parsed configs of groups. Must never be changed by anybody but `feed`.
 """
@@ -15,6 +15,7 @@ class Kind(StrEnum):
     """Of a resource whose configs are all that the catalogue knows of it."""
 
     GROUP = "GROUP"
+    CLIENT_METRICS = "CLIENT_METRICS"
 
 
 class ResourceConfigs:

@@ -6,10 +6,12 @@
 
 from tiered.config.broker import BROKER_SETTINGS, BrokerSettings, Layer
 from tiered.config.broker_changes import changed_at_run_time
+from tiered.config.client_metrics import CLIENT_METRICS_SETTINGS, ClientMetricsConfig
 from tiered.config.describe import (
     ConfigEntry,
     ConfigSynonym,
     describe_broker,
+    describe_client_metrics,
     describe_dynamic_default,
     describe_group,
     describe_topic,
@@ -22,9 +24,11 @@ from tiered.config.topic import TOPIC_SETTINGS, TopicConfig
 
 __all__ = [
     "BROKER_SETTINGS",
+    "CLIENT_METRICS_SETTINGS",
     "GROUP_SETTINGS",
     "TOPIC_SETTINGS",
     "BrokerSettings",
+    "ClientMetricsConfig",
     "ConfigChange",
     "ConfigEntry",
     "ConfigOperation",
@@ -41,6 +45,7 @@ __all__ = [
     "changed_at_run_time",
     "check_group_config",
     "describe_broker",
+    "describe_client_metrics",
     "describe_dynamic_default",
     "describe_group",
     "describe_topic",

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tiered.config.broker import BROKER_SETTINGS, BrokerSettings, broker_setting
+from tiered.config.client_metrics import CLIENT_METRICS_SETTINGS
 from tiered.config.group import GROUP_SETTINGS
 from tiered.config.setting import ConfigSource, ConfigType, ConfigValue, Setting, known
 from tiered.config.topic import KIND, NOT_KAFKAS, TOPIC_SETTINGS, broker_default
@@ -59,6 +60,14 @@ def describe_group(overrides: Mapping[str, str], broker: BrokerSettings) -> list
     """Every config of a group, by name, whether there is such a group or not."""
     return [
         _overridable(entry, overrides, broker, source=ConfigSource.DYNAMIC_GROUP) for entry in GROUP_SETTINGS.values()
+    ]
+
+
+def describe_client_metrics(overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """Every config of a subscription to clients' metrics, by name, whether there is such a one or not."""
+    source = ConfigSource.DYNAMIC_CLIENT_METRICS
+    return [
+        _overridable(entry, overrides, BrokerSettings(), source=source) for entry in CLIENT_METRICS_SETTINGS.values()
     ]
 
 

@@ -8,6 +8,7 @@ from itertools import chain
 from aiohttp import web
 
 from tiered.broker.process_facts import read_process_facts
+from tiered.server.http.client_families import client_families
 from tiered.server.http.cluster_view import VIEWS
 from tiered.server.http.compaction_families import compaction_families
 from tiered.server.http.keys import BROKER
@@ -28,6 +29,7 @@ async def _metrics(request: web.Request) -> web.Response:
             families(broker, view, facts, request.app[REQUESTS]),
             compaction_families(broker),
             reconcile_families(broker),
+            client_families(broker),
         )
     )
     return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})

@@ -40,6 +40,7 @@ from tiered.server.kafka.api import (
     produce,
     sasl,
     sync_group,
+    telemetry,
     unregister_broker,
     update_features,
     user_scram_credentials,
@@ -93,6 +94,8 @@ _SERVED: tuple[Api, ...] = (
     consumer_group_heartbeat.API,
     consumer_group_describe.API,
     describe_topic_partitions.API,
+    telemetry.SUBSCRIPTIONS_API,
+    telemetry.PUSH_API,
     list_config_resources.API,
 )
 

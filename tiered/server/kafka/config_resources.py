@@ -8,15 +8,16 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tiered.broker import loggers
+from tiered.broker.client_metrics import check_client_metrics
 from tiered.broker.groups.values import MAX_GROUP_ID_BYTES
 from tiered.broker.resource_configs import Kind
-from tiered.config import ConfigChange, ConfigEntry, describe_group, for_clients
+from tiered.config import ConfigChange, ConfigEntry, describe_client_metrics, describe_group, for_clients
 from tiered.errors import InvalidRequest
 from tiered.rules.acl import CLUSTER_NAME, Operation, ResourceType
 from tiered.server.kafka.authorize import require
 from tiered.server.kafka.dispatch import Context
 
-TOPIC, BROKER, BROKER_LOGGER, GROUP = 2, 4, 8, 32
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,13 +131,34 @@ def _describe_group(context: Context, name: str) -> Sequence[ConfigEntry]:
 
 async def _alter_group(context: Context, asked: Alteration) -> None:
     _check_group(asked.name)
-    await context.broker.admin.alter_group(
-        asked.name, asked.steps, keep_others=not asked.is_whole, validate_only=asked.validate_only
-    )
+    await _alter_kind(context, Kind.GROUP, asked)
 
 
 def _groups(context: Context) -> Iterable[str]:
     return context.broker.resource_configs.names(Kind.GROUP)
+
+
+async def _alter_kind(context: Context, kind: Kind, asked: Alteration) -> None:
+    await context.broker.admin.alter_resource(
+        kind, asked.name, asked.steps, keep_others=not asked.is_whole, validate_only=asked.validate_only
+    )
+
+
+# Subscriptions to clients' metrics, whether they are there or not
+
+
+def _describe_client_metrics(context: Context, name: str) -> Sequence[ConfigEntry]:
+    check_client_metrics(name, {})
+    return describe_client_metrics(context.broker.resource_configs.overrides(Kind.CLIENT_METRICS, name))
+
+
+async def _alter_client_metrics(context: Context, asked: Alteration) -> None:
+    check_client_metrics(asked.name, {})
+    await _alter_kind(context, Kind.CLIENT_METRICS, asked)
+
+
+def _client_metrics(context: Context) -> Iterable[str]:
+    return context.broker.resource_configs.names(Kind.CLIENT_METRICS)
 
 
 CONFIG_RESOURCES: dict[int, ConfigResource] = {
@@ -152,6 +174,13 @@ CONFIG_RESOURCES: dict[int, ConfigResource] = {
         describe=_describe_loggers,
         alter=_alter_loggers,
         names=_brokers,
+    ),
+    CLIENT_METRICS: ConfigResource(
+        word="CLIENT_METRICS",
+        right_on=ResourceType.CLUSTER,
+        describe=_describe_client_metrics,
+        alter=_alter_client_metrics,
+        names=_client_metrics,
     ),
     GROUP: ConfigResource(
         word="GROUP", right_on=ResourceType.GROUP, describe=_describe_group, alter=_alter_group, names=_groups

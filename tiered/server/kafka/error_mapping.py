@@ -7,6 +7,7 @@ can never reach the wire as a wrong success.
 from typing import Final
 
 from tiered import errors
+from tiered.broker.client_metrics import Outcome
 from tiered.rules.sasl import failures
 
 NONE: Final = 0
@@ -30,6 +31,16 @@ AUTHORIZATION_FAILED: Final = frozenset(
         TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     )
 )
+
+TELEMETRY_CODES: Final[dict[Outcome, int]] = {
+    Outcome.TAKEN: NONE,
+    Outcome.INVALID: INVALID_REQUEST,
+    Outcome.TOO_SOON: 89,  # THROTTLING_QUOTA_EXCEEDED
+    Outcome.UNKNOWN_SUBSCRIPTION: 117,
+    Outcome.UNKNOWN_COMPRESSION: 76,
+    Outcome.TOO_LARGE: 118,
+    Outcome.UNREADABLE: 87,  # INVALID_RECORD
+}
 
 _CODES: Final[dict[type[BaseException], int]] = {
     errors.TieredError: UNKNOWN_SERVER_ERROR,

@@ -17,11 +17,19 @@ from tiered.server.kafka.features import EPOCH, FEATURES, Feature
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
 
+TELEMETRY = frozenset((71, 72))
+"""Told of while there is a subscription to clients' metrics alone, as Kafka tells of them where somebody receives them:
+clients that are told ask at once, and librdkafka writes a line to stderr each time."""
+
+
 def api_versions(others: Iterable[Api]) -> Api:
     """The row of ApiVersions for a table that holds `others` and this one."""
 
     async def handle(context: Context, request: Any, reply: Any) -> Any:
-        return answer(context.connection, context.api_version, request, reply, table, FEATURES)
+        told = (
+            table if context.broker.client_metrics.is_wanted else [each for each in table if each.key not in TELEMETRY]
+        )
+        return answer(context.connection, context.api_version, request, reply, told, FEATURES)
 
     own = Api(key=18, name="ApiVersions", min_version=0, max_version=4, handle=handle)
     table = sorted([*others, own], key=lambda api: api.key)

@@ -1,7 +1,7 @@
-"""ListConfigResources (key 74), version 1: names of what has configs, by kind (KIP-1142).
+"""ListConfigResources (key 74), versions 0 to 1: names of what has configs, by kind (KIP-1142).
 
-No kinds mean all. Of groups those are listed for which something is set. A kind that has no configs is
-UNSUPPORTED_VERSION, as in Kafka.
+Version 0 asks for subscriptions to clients' metrics; later no kinds mean all. Of these and of groups those are listed
+for which something is set. A kind that has no configs is UNSUPPORTED_VERSION, as in Kafka.
 """
 
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from tiered.errors import TieredError, UnsupportedVersion
 from tiered.rules.acl import Operation
 from tiered.server.kafka.authorize import require_cluster
-from tiered.server.kafka.config_resources import CONFIG_RESOURCES
+from tiered.server.kafka.config_resources import CLIENT_METRICS, CONFIG_RESOURCES
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, error_code
 
@@ -19,7 +19,8 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     found: list[Any] = []
     try:
         require_cluster(context, Operation.DESCRIBE_CONFIGS)
-        for kind in dict.fromkeys(request.resource_types or CONFIG_RESOURCES):
+        kinds = request.resource_types or CONFIG_RESOURCES if context.api_version else (CLIENT_METRICS,)
+        for kind in dict.fromkeys(kinds):
             if kind not in CONFIG_RESOURCES:
                 raise UnsupportedVersion(f"resource type {kind} has no configs")
             names = CONFIG_RESOURCES[kind].names(context)
@@ -29,4 +30,4 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     return reply.ListConfigResourcesResponse(throttle_time=0, error_code=code, config_resources=found)
 
 
-API = Api(key=74, name="ListConfigResources", min_version=1, max_version=1, handle=handle)
+API = Api(key=74, name="ListConfigResources", min_version=0, max_version=1, handle=handle)
