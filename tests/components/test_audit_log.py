@@ -21,7 +21,8 @@ from tiered.server.kafka.audited import AUDITED
 
 READING = {
     "ApiVersions", "ConsumerGroupDescribe", "DescribeAcls", "DescribeClientQuotas", "DescribeCluster",
-    "DescribeConfigs", "DescribeGroups", "DescribeLogDirs", "DescribeUserScramCredentials", "FindCoordinator",
+    "DescribeConfigs", "DescribeGroups", "DescribeProducers", "DescribeQuorum", "DescribeTopicPartitions",
+    "DescribeLogDirs", "DescribeUserScramCredentials", "FindCoordinator",
     "ListConfigResources",
     "ListGroups", "ListOffsets", "ListPartitionReassignments", "Metadata", "OffsetFetch", "OffsetForLeaderEpoch",
 }  # fmt: skip

@@ -224,6 +224,21 @@ def _unregistered(request: Any, answer: Any) -> Iterable[Entry]:
     yield Entry(f"BROKER:{request.broker_id}", None if answer is None else int(answer.error_code))
 
 
+def _moved_between_log_dirs(request: Any, answer: Any) -> Iterable[Entry]:
+    asked = sorted({topic.name for each in request.dirs for topic in each.topics})
+    results = () if answer is None else answer.results
+    codes = {each.topic_name: _sum(_of_partitions(each.partitions)) for each in results}
+    paths = [each.path[:249] for each in request.dirs[:MAX_ITEMS]]
+    for name in asked:
+        code, partly = codes.get(name, (None, {}))
+        yield Entry(f"TOPIC:{name}", code, {"log_dirs": paths, **partly})
+
+
+def _updated_features(request: Any, answer: Any) -> Iterable[Entry]:
+    levels = {each.feature[:100]: each.max_version_level for each in request.feature_updates[:MAX_ITEMS]}
+    yield Entry(f"CLUSTER:{CLUSTER_NAME}", None if answer is None else int(answer.error_code), {"features": levels})
+
+
 AUDITED: dict[int, Tell] = {
     19: _created_topics,
     20: _deleted_topics,
@@ -231,6 +246,7 @@ AUDITED: dict[int, Tell] = {
     30: _created_acls,
     31: _deleted_acls,
     33: _altered_configs,
+    34: _moved_between_log_dirs,
     37: _more_partitions,
     42: _deleted_groups,
     43: _elected,
@@ -239,5 +255,6 @@ AUDITED: dict[int, Tell] = {
     47: _deleted_offsets,
     49: _altered_quotas,
     51: _altered_credentials,
+    57: _updated_features,
     64: _unregistered,
 }
