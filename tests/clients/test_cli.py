@@ -287,6 +287,23 @@ def test_each_of_several_topics_is_tried_and_any_failure_shows_in_the_exit_code(
     assert tiered.out("topics", "delete", "cousin", "--if-exists") == b"cousin needs no change\n"
 
 
+def test_more_replicas_in_sync_than_there_are_is_warned_of_and_taken(tiered: Tiered) -> None:
+    warning = "min.insync.replicas is 2, and each partition has 1 replica: it counts as 1, and acks=all is refused as "
+    done = tiered.run("topics", "create", "thin", "-c", "min.insync.replicas=2")
+    assert done.stdout == b"thin created\n"
+    assert f"tiered topics create: warning: thin: {warning}" in done.stderr.decode()
+    (described,) = tiered.json("topics", "describe", "thin")
+    (found,) = described["warnings"]
+    assert found.startswith(warning)
+    assert f"\nwarning: {warning}" in tiered.out("topics", "describe", "thin").decode()
+    done = tiered.run("topics", "alter", "thin", "-c", "min.insync.replicas=3")
+    assert b"tiered topics alter: warning: thin: min.insync.replicas is 3" in done.stderr
+    assert tiered.out("produce", "thin", lines=b"a\n") == b"", "it is only a warning"
+    assert tiered.out("topics", "alter", "thin", "-c", "min.insync.replicas=1") == b"thin altered\n"
+    (described,) = tiered.json("topics", "describe", "thin")
+    assert described["warnings"] == []
+
+
 def test_what_is_only_checked_is_not_made(tiered: Tiered) -> None:
     assert tiered.out("topics", "create", "checked", "--validate-only") == b"checked could be created\n"
     assert "there is no topic checked" in tiered.failure("topics", "describe", "checked")

@@ -159,7 +159,7 @@ class Partition(Replica):
         return verdict
 
     def _require_replicas(self, leadership: Leadership, acks: int) -> None:
-        if acks == ALL and self.config.min_insync_replicas > 1 and self.is_under_min_isr:
+        if acks == ALL and self.is_under_min_isr:
             raise NotEnoughReplicas(
                 f"{self.name} has in-sync replicas {[each.broker_id for each in leadership.committed]}, of which fewer "
                 f"are alive than min.insync.replicas={self.config.min_insync_replicas}: nothing was appended"

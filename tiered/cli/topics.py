@@ -25,6 +25,7 @@ from tiered.cli.cluster import (
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.kafka_errors import NONE, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION, reason
 from tiered.cli.output import Column, counted, print_json, print_table, say
+from tiered.cli.topic_warnings import MIN_IN_SYNC, min_in_sync_warning
 from tiered.config.quantity import in_plain_units
 from tiered.peer import CorruptAnswer
 from tiered.peer.topic_admin import BROKERS_DEFAULT, alter_configs, create_topics
@@ -85,7 +86,12 @@ def run_create(arguments: argparse.Namespace) -> int:
         )
         fine = {NONE, TOPIC_ALREADY_EXISTS} if arguments.if_not_exists else {NONE}
         done = "could be created" if arguments.validate_only else "created"
-        return _report(arguments, results, fine=fine, done=done)
+        code = _report(arguments, results, fine=fine, done=done)
+        for each in results:
+            if each.error_code == NONE:
+                told = {config.name: config.value for config in getattr(each, "configs", None) or ()}
+                _warn(arguments, each.name, told or configs, getattr(each, "replication_factor", 0))
+        return code
 
     return run_with_cluster(arguments, act)
 
@@ -122,7 +128,7 @@ def run_alter(arguments: argparse.Namespace) -> int:
         raise UsageError("nothing to alter: give --config, --delete-config or --partitions")
 
     async def act(cluster: Cluster) -> int:
-        await existing_topic(cluster, arguments.topic)
+        topic = await existing_topic(cluster, arguments.topic)
         if configs or arguments.delete_config:
             changes = configs | dict.fromkeys(arguments.delete_config)
             _require_success(arguments.topic, await alter_configs(cluster, arguments.topic, changes))
@@ -132,9 +138,16 @@ def run_alter(arguments: argparse.Namespace) -> int:
             print_json({"topic": arguments.topic, "error": None})
         else:
             say(f"{arguments.topic} altered")
+        if MIN_IN_SYNC in configs:
+            _warn(arguments, arguments.topic, configs, topic.replicas)
         return EXIT_OK
 
     return run_with_cluster(arguments, act)
+
+
+def _warn(arguments: argparse.Namespace, topic: str, configs: Mapping[str, str | None], replicas: int) -> None:
+    if (warning := min_in_sync_warning(configs, replicas)) is not None:
+        say(f"{arguments.parser.prog}: warning: {topic}: {warning}", file=sys.stderr)
 
 
 async def _grow(cluster: Cluster, topic: str, partition_count: int) -> None:
@@ -175,6 +188,8 @@ async def _description(cluster: Cluster, topic: Topic, *, everything: bool) -> d
         offsets(cluster, topic, dict.fromkeys(numbers, EARLIEST_LOCAL)),
         offsets(cluster, topic, dict.fromkeys(numbers, LATEST)),
     )
+    configs = await _configs(cluster, topic.name, everything=everything)
+    warning = min_in_sync_warning({each["name"]: each["value"] for each in configs}, topic.replicas)
     return {
         **_summary(topic),
         "partitions": [
@@ -190,7 +205,8 @@ async def _description(cluster: Cluster, topic: Topic, *, everything: bool) -> d
             }
             for each in topic.partitions
         ],
-        "configs": await _configs(cluster, topic.name, everything=everything),
+        "configs": configs,
+        "warnings": [] if warning is None else [warning],
     }
 
 
@@ -252,6 +268,8 @@ def _show(topic: dict[str, Any]) -> None:
             (Column("CONFIG"), Column("VALUE"), Column("SET-BY")),
             [[each["name"], each["value"] or "", each["source"]] for each in topic["configs"]],
         )
+    for warning in topic["warnings"]:
+        say(f"\nwarning: {warning}")
 
 
 def _offset(offset: int | None) -> str:

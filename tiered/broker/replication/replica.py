@@ -213,12 +213,12 @@ class Replica:
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Fewer living members of the ISR than `min.insync.replicas`; false where this broker does not lead."""
+        """Fewer living members of the ISR than there must be; false where this broker does not lead."""
         leadership = self.leadership
-        if leadership is None or self.config.min_insync_replicas <= 1:
+        if leadership is None or leadership.min_isr <= 1:
             return False
         current = [member for member in leadership.committed if member == leadership.me or self._is_current(member)]
-        return isr.count_current(leadership.committed, current) < self.config.min_insync_replicas
+        return isr.count_current(leadership.committed, current) < leadership.min_isr
 
     # The high watermark
 
