@@ -43,6 +43,7 @@ SHOWN = [
     Picture(name="records-dark", address=TAIL, scheme="dark"),
     Picture(name="group-light", address=f"groups/{stage.LAGGING}"),
     Picture(name="reset-light", address=f"groups/{stage.IDLE}"),
+    Picture(name="delete-light", address="topics/payments/manage", size=LOW),
     Picture(name="empty-dark", address="topics/empty", size=LOW, scheme="dark"),
     Picture(name="cost-light", address="cost", size=LOW),
     Picture(name="retention-light", address=f"topics/{stage.TIERED}/retention", size=LOW),
@@ -151,6 +152,12 @@ def settle(page: Page, name: str) -> None:
         page.get_by_role("button", name="Reset offsets").click()
         page.get_by_role("button", name="Show what would change").click()
         expect(page.get_by_role("table", name="What would change")).to_be_visible()
+    if "delete" in name:
+        page.get_by_role("button", name="Delete records").click()
+        page.get_by_label("those before an offset").check()
+        page.get_by_label("The first offset that stays").fill("250")
+        page.get_by_role("button", name="Show what would be deleted").click()
+        page.get_by_label("Type the name").fill("pay")
     if "overview" in name:
         expect(page.locator(".spark").first).to_be_visible()
         page.wait_for_timeout(12_000)

@@ -91,7 +91,9 @@ def test_values_that_can_be_counted_are_chosen(console: Console, staged: BrokerP
 def test_a_minimum_that_no_number_of_replicas_reaches_is_told(console: Console, staged: BrokerProcess) -> None:
     stage.create(staged, "too-safe", 1, {"min.insync.replicas": "2"})
     page = console.go("topics/too-safe")
-    expect(page.locator(".notice-warn")).to_contain_text("min.insync.replicas is 2, and each partition has 1 replica")
+    expect(page.locator(".notice-warn")).to_contain_text(
+        "min.insync.replicas is 2, and each partition has 1 replica: produce requests"
+    )
 
 
 def test_a_name_is_broken_where_its_words_end(console: Console, staged: BrokerProcess) -> None:

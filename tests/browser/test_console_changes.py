@@ -86,9 +86,9 @@ def test_partitions_are_added_and_the_topic_is_deleted(console: Console, staged:
 def test_an_idle_group_is_deleted_and_one_with_members_cannot_be(console: Console, staged: BrokerProcess) -> None:
     stage.commit(staged, "to-forget", {0: 1})
     page = console.go(f"groups/{stage.LAGGING}")
-    expect(page.get_by_role("button", name="Delete")).to_be_disabled()
+    expect(page.get_by_role("button", name="Delete the group")).to_be_disabled()
     page = console.go("groups/to-forget")
-    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("button", name="Delete the group").click()
     confirm(page, "to-forget", "Delete the group")
     expect(page.locator("#title")).to_have_text("Consumer groups")
     assert "to-forget" not in [each["group_id"] for each in staged.get("/api/v1/groups")["groups"]]

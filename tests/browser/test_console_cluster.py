@@ -90,6 +90,8 @@ def test_dead_broker_is_seen_in_words_shapes_and_colours_without_a_barrier(
             expect(page.get_by_role("table", name="Brokers")).to_contain_text("fenced")
             health = page.get_by_role("region", name="Health")
             expect(health).to_contain_text("2 of 3")
+            expect(page.locator(".banner")).to_contain_text("Broker 3 (fenced) is away")
+            expect(health.get_by_text("Of the brokers that answer")).to_have_count(5)
             # payments has two replicas and needs both.
             expect(health).to_contain_text("below minimum")
             expect(page.locator(".top")).to_contain_text("Trouble")

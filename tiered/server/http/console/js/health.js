@@ -16,6 +16,18 @@ export function healthWord(data) {
   return ["good", "Healthy"];
 }
 
+/** A sentence on the brokers that are away; null while all are in service. */
+export function missingBrokers(data) {
+  const missing = (data?.brokers || []).filter((each) => each.state !== "live");
+  if (missing.length === 0) return null;
+  const names = missing.map(shown).join(", ");
+  return missing.length === 1 ? `Broker ${names} is away, and what it alone knows is missing here.` : `Brokers ${names} are away, and what they alone know is missing here.`;
+}
+
+function shown(broker) {
+  return `${broker.broker_id} (${brokerState(broker)[1]})`;
+}
+
 /** [kind, word] of one broker. */
 export function brokerState(broker) {
   if (broker.state === "fenced") return ["bad", "fenced"];
@@ -31,12 +43,16 @@ export function checksOf(data) {
     ["Serving", found.serving ? ["good", "Yes"] : ["bad", "No"], found.serving ? "Produce and fetch are answered." : "Clients are refused here: the broker starts, stops, is fenced, or has lost its disk. Its log says which."],
   ];
   if (several) checks.push(["Brokers", ...brokers(found, data)], ["Replicas", ...replicas(found)]);
-  checks.push(
+  const told = [
     ["Disk", found.full.length ? ["bad", "Almost full"] : ["good", "Has room"], found.full.length ? `Producing is refused${several ? ` by broker ${found.full.join(", ")}` : ""} until there is room: free space, or lower local.retention.bytes.` : "Producing is accepted."],
     ["Partitions", ...partitions(found)],
     ["Uploads", ...uploads(found)],
     ["Findings", ...findings(found)],
-    ["Checkpoints", found.stale ? ["quiet", `${whole(found.stale)} to write`] : ["good", "Up to date"], found.stale ? "The bucket does not describe the newest state yet; it is written every few seconds." : "The bucket alone says what is in it."],
+    ["Checkpoints", found.stale ? ["quiet", `${whole(found.stale)} to write`] : ["good", "Up to date"], found.stale ? "The bucket does not describe the newest state yet; it is written every few seconds." : "The bucket alone says what is in it."]];
+  // Of brokers that are away nobody knows: what the others tell is not all.
+  checks.push(...told.map(([name, [kind, word], text]) => (kind === "good" && found.missing.length
+    ? [name, ["quiet", word], `Of the brokers that answer: ${text}`] : [name, [kind, word], text])));
+  checks.push(
     ["SQL catalogue", found.sql_away ? ["bad", "Away"] : ["good", "Reachable"], found.sql_away ? `Produce and fetch go on; topics cannot be changed${several ? ", nobody can be elected" : ""}, and offset commits fail until it is back.` : "Topics, offsets and segments are recorded."],
     ["Object store", found.store_away ? ["bad", "Away"] : ["good", "Reachable"], found.store_away ? "Hot records are served; cold ones cannot be read, and uploads wait on disk." : "Uploads and cold reads work."]);
   return checks;
@@ -66,7 +82,7 @@ function brokers(found, data) {
   const controller = found.controller_id < 0 ? " There is no controller now: nobody can be elected." : "";
   const word = `${data.brokers.length - found.missing.length} of ${data.brokers.length}`;
   if (found.missing.length === 0) return [[controller ? "warn" : "good", word], `All are in service.${controller}`];
-  const names = found.missing.map((each) => `${each.broker_id} (${brokerState(each)[1]})`).join(", ");
+  const names = found.missing.map(shown).join(", ");
   return [["warn", word], `Missing: ${names}. Their partitions are led by others as long as one in sync is left.${controller}`];
 }
 

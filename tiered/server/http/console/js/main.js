@@ -6,7 +6,7 @@ import { awayBecause, get } from "./api.js";
 import { closeDialog, redrawDialog } from "./dialog.js";
 import { h, render } from "./dom.js";
 import { duration } from "./format.js";
-import { healthWord } from "./health.js";
+import { healthWord, missingBrokers } from "./health.js";
 import { mark, notice } from "./parts.js";
 import { poll } from "./poll.js";
 import { link, parse } from "./router.js";
@@ -53,7 +53,7 @@ function draw() {
   const away = awayBecause();
   const main = document.getElementById("main");
   main.classList.toggle("away", away !== null);
-  render(main, [stripDefs(), away && h("div", { class: "banner", key: "banner" }, notice("bad", `${away} What is shown is old, and nothing can be changed. This page asks again every few seconds.`)), view.draw()]);
+  render(main, [stripDefs(), banner(away), view.draw()]);
   render(document.getElementById("bottom"), bottom());
   document.title = `${view.title()} · Tiered`;
   if (wasAway !== (away !== null)) {
@@ -119,6 +119,15 @@ function health() {
   if (cluster.data === null && !cluster.error && awayBecause() === null) return ["quiet", "Asking"];
   if (cluster.error || awayBecause() !== null) return ["bad", "No answer"];
   return healthWord(cluster.data);
+}
+
+/** Who is away, once for the whole page: all of them, or some of the cluster's brokers. */
+function banner(away) {
+  const missing = missingBrokers(cluster.data);
+  if (away === null && missing === null) return null;
+  return h("div", { class: "banner", key: "banner" }, away !== null
+    ? notice("bad", `${away} What is shown is old, and nothing can be changed. This page asks again every few seconds.`)
+    : notice("warn", `${missing} `, h("a", { href: "#/brokers" }, "What that means"), "."));
 }
 
 function bottom() {

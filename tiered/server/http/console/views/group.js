@@ -45,7 +45,7 @@ export function groupView({ query, changed, go }, id) {
       actions: data && [action({ id: "reset-offsets", disabled: !isIdle || data.offsets.length === 0, "aria-describedby": isIdle ? null : "why-not",
         on: { click: () => resetOffsets(id, data, { changed: () => { lag.refresh(); return group.refresh(); } }) } }, "Reset offsets"),
       action({ id: "delete-group", class: "danger", disabled: !isIdle, "aria-describedby": isIdle ? null : "why-not",
-        on: { click: () => deleteGroup(id, data, () => go(["groups"])) } }, "Delete")],
+        on: { click: () => deleteGroup(id, data, () => go(["groups"])) } }, "Delete the group")],
     })];
     if (group.error?.status === 404) return [...page, notice("bad", group.error.message), h("p", null, h("a", { href: "#/groups" }, "See the groups that exist"))];
     page.push(trouble(group));

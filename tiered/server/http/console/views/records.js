@@ -5,7 +5,7 @@ import { announce } from "../js/announce.js";
 import { download } from "../js/download.js";
 import { h } from "../js/dom.js";
 import { counted, dateTime, whole } from "../js/format.js";
-import { action, moment, named, notice, panel, problem, state } from "../js/parts.js";
+import { action, mark, moment, named, notice, panel, problem } from "../js/parts.js";
 import { HINTS, WAYS, filterOf } from "../js/record_filter.js";
 import { PAGE, search } from "../js/record_search.js";
 import { bestWay, preview, viewer } from "../js/record_viewer.js";
@@ -118,9 +118,9 @@ export function recordsTab({ name, query, changed }) {
     moveFocus();
     const records = form.mode === "tail" ? tail?.records ?? [] : page.records;
     return [
-      h("form", { class: "bar", key: "controls", on: { submit: (event) => { event.preventDefault(); if (form.mode !== "tail") start(); } } }, controls(topic, cluster)),
+      h("form", { class: "bar", key: "controls", on: { submit: (event) => { event.preventDefault(); if (form.mode !== "tail") start(); } } }, controls(topic)),
       formProblem && problem(formProblem),
-      form.mode !== "tail" ? pageBar() : tail && tailBar(),
+      form.mode !== "tail" ? pageBar(topic, cluster) : tail && tailBar(topic, cluster),
       records.length === 0 && topic.record_count === 0 && !topic.internal && firstRecord(name, cluster),
       h("div", { class: `records${chosen ? " with-viewer" : ""}`, key: "records" },
         list(records, topic),
@@ -128,7 +128,7 @@ export function recordsTab({ name, query, changed }) {
     ];
   }
 
-  function controls(topic, cluster) {
+  function controls(topic) {
     const set = (field) => (event) => { form[field] = event.target.value; };
     const setAndStart = (field) => (event) => { form[field] = event.target.value; start(); };
     return [
@@ -137,7 +137,7 @@ export function recordsTab({ name, query, changed }) {
           h("label", null, h("input", { type: "radio", name: "mode", value: id, checked: form.mode === id, on: { change: setAndStart("mode") } }), title))),
       h("div", { class: "field" }, h("label", { for: "partition" }, "Partition"),
         topic.partition_count <= 200
-          ? h("select", { id: "partition", value: form.partition, on: { change: setAndStart("partition") } },
+          ? h("select", { id: "partition", value: form.partition || (form.mode === "tail" ? "" : "0"), on: { change: setAndStart("partition") } },
             form.mode === "tail" && h("option", { value: "" }, "all"), topic.partitions.map((each) => h("option", { value: String(each.partition) }, String(each.partition))))
           : h("input", { id: "partition", inputmode: "numeric", value: form.partition, placeholder: form.mode === "tail" ? "all" : "0", on: { change: setAndStart("partition") } })),
       form.mode === "tail" ? [
@@ -159,21 +159,21 @@ export function recordsTab({ name, query, changed }) {
       form.way !== "none" && h("div", { class: "field grow" }, h("label", { for: "wanted" }, "What to look for"),
         h("input", { id: "wanted", type: "search", value: form.wanted, spellcheck: "false", title: HINTS[form.way], placeholder: HINTS[form.way], on: { input: set("wanted"), change: () => form.mode === "tail" && start() } })),
       form.mode !== "tail" && action({ type: "submit", class: "primary" }, "Read"),
-      !topic.internal && cluster && action({ id: "produce", on: { click: () => produceRecord(name, cluster.cluster_id, { produced: () => form.mode !== "tail" && start() }) } }, "Produce a record"),
     ];
   }
 
-  function tailBar() {
+  function tailBar(topic, cluster) {
     const [kind, word] = WORDS[tail.state];
     const resumes = tail.state === "waiting" || tail.state === "failed";
     return h("div", { key: "status", class: "tail-status" },
       h("div", { class: "bar centered" },
-        state(kind, word),
+        mark(kind, word),
         h("span", { class: "soft number" }, `${counted(tail.received, "record")} received`, matches && `, ${whole(tail.matched)} shown`, tail.dropped > 0 && `, the newest ${whole(tail.records.length)} are kept`),
         h("span", { class: "end" },
           tail.state === "paused" || tail.state === "failed"
             ? action({ id: "resume", on: { click: () => tail.resume() } }, "Resume")
             : h("button", { type: "button", id: "pause", on: { click: () => tail.pause() } }, "Pause"),
+          produceButton(topic, cluster),
           saveButton(tail.records),
           h("button", { type: "button", on: { click: () => { chosen = null; tail.clear(); } } }, "Clear"))),
       resumes && tail.error && awayBecause() === null && notice(tail.state === "failed" ? "bad" : "warn", tail.error.message, tail.state === "waiting" && " Trying again; nothing is lost, the tail goes on where it stopped."),
@@ -181,15 +181,21 @@ export function recordsTab({ name, query, changed }) {
       tail.behind && notice("warn", `Behind since ${dateTime(tail.behind.atMs)}: ${sentence(tail.behind.message)}`));
   }
 
-  function pageBar() {
+  function pageBar(topic, cluster) {
     return h("div", { key: "status", class: "tail-status" },
       page.error && problem(page.error.message),
       h("div", { class: "bar centered" },
         h("span", { class: "soft number" }, page.loading ? "Reading …" : page.next === null ? "" : `${counted(page.records.length, "record")}${lookedAt(page)}; the partition has offsets ${whole(page.start)} to ${whole(page.end - 1)}`),
         h("span", { class: "end" },
+          produceButton(topic, cluster),
           saveButton(page.records),
-          action({ disabled: page.loading || page.next === null || page.from <= page.start, on: { click: () => go(Math.max(page.start, page.from - PAGE)) } }, "Older"),
+          action({ disabled: page.loading || page.next === null || page.from <= page.start || matches !== null, on: { click: () => go(Math.max(page.start, page.from - PAGE)) } }, "Older"),
           action({ disabled: page.loading || page.next === null || page.next >= page.end, on: { click: () => go(page.next) } }, "Newer"))));
+  }
+
+  function produceButton(topic, cluster) {
+    const produced = () => form.mode !== "tail" && start();
+    return !topic.internal && cluster && action({ on: { click: () => produceRecord(name, cluster.cluster_id, { produced }) } }, "Produce a record");
   }
 
   function saveButton(records) {

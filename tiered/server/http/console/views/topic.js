@@ -43,10 +43,10 @@ function policyOf({ cleanup_policy: policy }) {
   return policy.includes("delete") ? "; compacted: the newest record of each key stays, until retention takes it" : "; compacted: the newest record of each key stays";
 }
 
-/** No broker can wait for more replicas than there are. */
+/** acks=all is never answered while more replicas must be in sync than there are. */
 function unreachableMinimum({ configs, replication_factor: replicas }) {
   const minimum = Number(configs.find((each) => each.name === "min.insync.replicas")?.value);
-  return minimum > replicas && notice("warn", `min.insync.replicas is ${minimum}, and each partition has ${counted(replicas, "replica")}: it counts as ${whole(replicas)}, and acks=all is refused as soon as one is missing.`);
+  return minimum > replicas && notice("warn", `min.insync.replicas is ${minimum}, and each partition has ${counted(replicas, "replica")}: produce requests with acks=all are refused.`);
 }
 
 function tabOf(tab, context) {
