@@ -163,11 +163,11 @@ def test_v_segments_says_where_each_range_of_offsets_is(database: Database) -> N
 
 
 def test_v_lag_is_what_a_group_has_still_to_read(database: Database) -> None:
-    topic_id = database.run_sync(lambda conn: create_topic(conn, assignments=[(1,)] * 3)).topic_id
+    topic_id = database.run_sync(lambda conn: create_topic(conn, assignments=[(1,)] * 4)).topic_id
 
     def fill(conn: Connection) -> None:
         about = {"topic_id": topic_id, "leader_epoch": 0, "metadata": "", "committed_at_ms": NOW_MS}
-        offsets = [(0, 40), (1, 10), (2, 5)]
+        offsets = [(0, 40), (1, 10), (2, 5), (3, -1)]
         rows = [
             {"group_id": "billing", "partition": partition, "committed_offset": offset, **about}
             for partition, offset in offsets
@@ -176,6 +176,7 @@ def test_v_lag_is_what_a_group_has_still_to_read(database: Database) -> None:
         positions = [
             reports.PartitionPosition(topic_id=topic_id, partition=0, high_watermark=100, log_end_offset=101),
             reports.PartitionPosition(topic_id=topic_id, partition=1, high_watermark=8, log_end_offset=8),
+            reports.PartitionPosition(topic_id=topic_id, partition=3, high_watermark=8, log_end_offset=8),
         ]
         reports.report_positions(conn, positions, now_ms=NOW_MS + 1)
 
@@ -184,6 +185,7 @@ def test_v_lag_is_what_a_group_has_still_to_read(database: Database) -> None:
         ("billing", "orders", 0, 40, 100, 60, NOW_MS, NOW_MS + 1),
         ("billing", "orders", 1, 10, 8, 0, NOW_MS, NOW_MS + 1),
         ("billing", "orders", 2, 5, None, None, NOW_MS, None),
+        ("billing", "orders", 3, -1, 8, None, NOW_MS, NOW_MS + 1),
     ]
 
 

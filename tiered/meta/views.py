@@ -6,7 +6,7 @@ that exists keeps its name and meaning. Nothing in this project reads them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from sqlalchemy import Connection
@@ -89,6 +89,11 @@ JOIN topic t ON t.topic_id = g.topic_id
 LEFT JOIN partition_position w ON w.topic_id = g.topic_id AND w.partition = g.partition
 WHERE t.deleted_at_ms IS NULL
 """,
+)
+
+# What is no position (below 0, by which some clients mean the end or the beginning) lags behind nothing.
+_LAG_OF_POSITIONS = replace(
+    _LAG, query=_LAG.query.replace("CASE WHEN", "CASE WHEN g.committed_offset < 0 THEN NULL\n            WHEN")
 )
 
 _OVERDUE_UPLOADS = View(
@@ -220,6 +225,7 @@ WHERE h.expires_at_ms IS NULL OR h.expires_at_ms > {now_ms}
 )
 
 _FIRST = (_SEGMENTS, _LAG, _OVERDUE_UPLOADS, _TOPIC_COST)
+_EIGHTH = (_SEGMENTS, _LAG_OF_POSITIONS, _OVERDUE_UPLOADS, _TOPIC_COST, _PARTITIONS, _PINS)
 
 REVISIONS: Mapping[str, tuple[View, ...]] = MappingProxyType(
     {
@@ -230,10 +236,10 @@ REVISIONS: Mapping[str, tuple[View, ...]] = MappingProxyType(
         "0005": (*_FIRST, _PARTITIONS, _PINS),
         "0006": (*_FIRST, _PARTITIONS, _PINS),
         "0007": (*_FIRST, _PARTITIONS, _PINS),
-        "0008": (*_FIRST, _PARTITIONS, _PINS),
+        "0008": _EIGHTH,
     }
 )
-"""The views as each revision leaves them. 0003 and 0004 add one each, the others change none."""
+"""The views as each revision leaves them. 0003 and 0004 add one each, 0008 changes `v_lag`, the others none."""
 
 _WORDS = {
     # Without `->>`, which SQLite has only since 3.38.
@@ -257,10 +263,12 @@ _WORDS = {
 
 
 def install(conn: Connection, revision: str, *, after: str | None = None) -> None:
-    """Creates the views of one revision; where those of `after` are there, the ones that it adds to them."""
+    """Creates the views of one revision; where those of `after` are there, the ones that it adds or changes."""
     known = () if after is None else REVISIONS[after]
     for view in REVISIONS[revision]:
         if view not in known:
+            if any(view.name == each.name for each in known):
+                conn.exec_driver_sql(f"DROP VIEW {view.name}")
             query = view.query.strip().format(**_WORDS[conn.dialect.name])
             conn.exec_driver_sql(f"CREATE VIEW {view.name} AS\n{query}")
 

@@ -15,7 +15,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """A new table; none of them had a config before."""
+    """A new table; none of them had a config before. `v_lag` leaves out what lags behind nothing."""
     op.create_table(
         "resource_config",
         sa.Column("kind", sa.String(length=20), nullable=False),
