@@ -211,7 +211,7 @@ def test_a_broker_that_is_gone_leaves_its_last_answer_marked_as_old(browser: Bro
             for section in ("Overview", "Brokers"):
                 page.get_by_role("link", name=section, exact=True).click()
                 expect(page.locator("#title")).to_have_text(section)
-                expect(page.get_by_role("region", name="Health").get_by_text("was reachable")).to_have_count(2)
+                expect(page.get_by_role("region", name="Health").get_by_text("before: reachable")).to_have_count(2)
                 expect(page.locator(".state-good, .state-warn")).to_have_count(0)
                 expect(page.locator(".notice-bad")).to_have_count(1)
             barriers(console, "nobody answers", WCAG)

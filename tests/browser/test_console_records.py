@@ -6,11 +6,11 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.broker_process import BrokerProcess
 from tests.browser import stage
-from tests.browser.console import Console
+from tests.browser.console import PHONE, Console
 
 TOPIC = "searched"
 LONG = "x" * 40_000
@@ -65,6 +65,16 @@ def test_a_search_goes_on_where_it_ended(console: Console, searched: BrokerProce
     expect(page.locator(".tail-status")).to_contain_text("offsets 0 to 100")
     page.get_by_role("button", name="Newer").click()
     expect(rows.first.get_by_role("button")).to_have_text("101")
+
+
+def test_a_search_fits_a_phone(browser: Browser, searched: BrokerProcess) -> None:
+    with Console(browser, searched, size=PHONE) as console:
+        page = console.go(f"topics/{TOPIC}/records?mode=read&offset=0")
+        show(page, "text", "INFO")
+        expect(page.locator(".tail-status")).to_contain_text("that were looked at")
+        assert console.overflow_px() <= 0
+        page.get_by_role("button", name="Produce a record").click()
+        assert console.overflow_px() <= 0
 
 
 def test_what_is_no_expression_is_told_and_asks_nobody(console: Console, searched: BrokerProcess) -> None:

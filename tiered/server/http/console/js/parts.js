@@ -16,7 +16,7 @@ const WORD_CHARS = 24;
 
 /** A state by shape, word and colour; while nobody answers, what it was. */
 export function state(kind, text) {
-  return awayBecause() === null ? mark(kind, text) : mark("quiet", `was ${text.charAt(0).toLowerCase()}${text.slice(1)}`);
+  return awayBecause() === null ? mark(kind, text) : mark("quiet", `before: ${text.charAt(0).toLowerCase()}${text.slice(1)}`);
 }
 
 /** The same, for what is known whoever answers. */

@@ -168,7 +168,7 @@ export function recordsTab({ name, query, changed }) {
     return h("div", { key: "status", class: "tail-status" },
       h("div", { class: "bar centered" },
         mark(kind, word),
-        h("span", { class: "soft number" }, `${counted(tail.received, "record")} received`, matches && `, ${whole(tail.matched)} shown`, tail.dropped > 0 && `, the newest ${whole(tail.records.length)} are kept`),
+        h("span", { class: "soft" }, `${counted(tail.received, "record")} received`, matches && `, ${whole(tail.matched)} shown`, tail.dropped > 0 && `, the newest ${whole(tail.records.length)} are kept`),
         h("span", { class: "end" },
           tail.state === "paused" || tail.state === "failed"
             ? action({ id: "resume", on: { click: () => tail.resume() } }, "Resume")
@@ -185,7 +185,7 @@ export function recordsTab({ name, query, changed }) {
     return h("div", { key: "status", class: "tail-status" },
       page.error && problem(page.error.message),
       h("div", { class: "bar centered" },
-        h("span", { class: "soft number" }, page.loading ? "Reading …" : page.next === null ? "" : `${counted(page.records.length, "record")}${lookedAt(page)}; the partition has offsets ${whole(page.start)} to ${whole(page.end - 1)}`),
+        h("span", { class: "soft" }, page.loading ? "Reading …" : page.next === null ? "" : `${counted(page.records.length, "record")}${lookedAt(page)}; the partition has offsets ${whole(page.start)} to ${whole(page.end - 1)}`),
         h("span", { class: "end" },
           produceButton(topic, cluster),
           saveButton(page.records),
