@@ -10,7 +10,7 @@ from tiered.cli.arguments import Commands, Parser, broker_options, command, numb
 
 def add_brokers(commands: "Commands[Parser]") -> None:
     """Adds `brokers` with its actions."""
-    brokers = command(commands, "brokers", None, "list, describe, drain, balance and remove brokers")
+    brokers = command(commands, "brokers", None, "list, describe, configure, drain, balance and remove brokers")
     actions: Commands[Parser] = brokers.add_subparsers(metavar="ACTION", title="actions")
 
     listing = command(actions, "list", _list, "list the brokers, what they lead and whether they are in service")
@@ -48,7 +48,45 @@ def add_brokers(commands: "Commands[Parser]") -> None:
     )
     remove.add_argument("broker", metavar="BROKER", type=number)
 
+    config = command(actions, "config", None, "show, set and delete settings of brokers while they run")
+    _add_config(config.add_subparsers(metavar="ACTION", title="actions"))
+
     for parser in (listing, describe, drain, balance, remove):
+        broker_options(parser)
+
+
+def _add_config(actions: "Commands[Parser]") -> None:
+    show = command(
+        actions,
+        "show",
+        _config_show,
+        "show the settings that were given, or those that are named",
+        "Of every broker in service, unless one is given.",
+    )
+    show.add_argument("names", metavar="KEY", nargs="*", help="these alone, whether or not they were given")
+    show.add_argument("--all-configs", action="store_true", help="those that have their defaults as well")
+    setting = command(
+        actions,
+        "set",
+        _config_set,
+        "set settings of all brokers, or of one",
+        "They take effect at once and are kept; what a broker was given for itself is stronger than what all were.",
+    )
+    setting.add_argument("settings", metavar="KEY=VALUE", nargs="+")
+    setting.add_argument("--validate-only", action="store_true", help="check everything and change nothing")
+    setting.add_argument(
+        "--unknown", action="store_true", help="take names that the broker does not know, as Kafka does"
+    )
+    delete = command(
+        actions,
+        "delete",
+        _config_delete,
+        "take back what was set while brokers ran",
+        "What they were started with counts again.",
+    )
+    delete.add_argument("names", metavar="KEY", nargs="+")
+    for parser in (show, setting, delete):
+        parser.add_argument("--broker", metavar="BROKER", type=number, help="of this one alone (all of them)")
         broker_options(parser)
 
 
@@ -183,6 +221,24 @@ def _remove(arguments: argparse.Namespace) -> int:
     from tiered.cli import brokers
 
     return brokers.run_remove(arguments)
+
+
+def _config_show(arguments: argparse.Namespace) -> int:
+    from tiered.cli import broker_settings
+
+    return broker_settings.run_show(arguments)
+
+
+def _config_set(arguments: argparse.Namespace) -> int:
+    from tiered.cli import broker_settings
+
+    return broker_settings.run_set(arguments)
+
+
+def _config_delete(arguments: argparse.Namespace) -> int:
+    from tiered.cli import broker_settings
+
+    return broker_settings.run_delete(arguments)
 
 
 def _reassign(arguments: argparse.Namespace) -> int:

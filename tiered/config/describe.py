@@ -12,6 +12,9 @@ from tiered.config.group import GROUP_SETTINGS
 from tiered.config.setting import ConfigSource, ConfigType, ConfigValue, Setting, known
 from tiered.config.topic import KIND, NOT_KAFKAS, TOPIC_SETTINGS, broker_default
 
+NO_EFFECT = "without effect"
+"""What the documentation says of a setting that does nothing here."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigSynonym:
@@ -148,7 +151,7 @@ def _entry(
         is_sensitive=secret,
         read_only=read_only,
         type=entry.type,
-        documentation=entry.documentation,
+        documentation=entry.documentation if entry.has_effect else _told(entry.documentation),
         has_effect=entry.has_effect,
         allowed=entry.allowed,
         synonyms=tuple(
@@ -156,6 +159,11 @@ def _entry(
             for name, value, where in chain
         ),
     )
+
+
+def _told(documentation: str) -> str:
+    """With the words by which whoever reads Kafka's protocol, which has no other place for it, can tell."""
+    return documentation if NO_EFFECT in documentation else f"{documentation[:-1]}, {NO_EFFECT} here."
 
 
 def _fact(name: str, value: str | None) -> ConfigEntry:

@@ -11,7 +11,7 @@ from tiered.peer.answers import broker_error, the_only
 from tiered.peer.cluster import Cluster
 from tiered.rules.placement import Place, place_of
 
-DESCRIBE_LOG_DIRS, ELECT_LEADERS, INCREMENTAL_ALTER_CONFIGS = 35, 43, 44
+DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS, ELECT_LEADERS, INCREMENTAL_ALTER_CONFIGS = 32, 35, 43, 44
 ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS, DESCRIBE_CLUSTER, UNREGISTER_BROKER = 45, 46, 60, 64
 PREFERRED, UNCLEAN = 0, 1
 TIMEOUT_MS = 30_000
@@ -63,6 +63,18 @@ class Reassignment:
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...]
     removing_replicas: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedSetting:
+    """One setting of a broker; `source` is Kafka's number, and a secret has no value."""
+
+    name: str
+    value: str | None
+    source: int
+    is_sensitive: bool
+    is_read_only: bool
+    documentation: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,24 +213,71 @@ async def unregister_broker(cluster: Cluster, broker_id: int) -> Refusal | None:
 
 async def throttle_moves(cluster: Cluster, bytes_per_s: int | None) -> Refusal | None:
     """Bounds what every broker sends to, and fetches for, replicas that are being added; None ends the bound."""
-    operation, value = (_DELETE, None) if bytes_per_s is None else (_SET, str(bytes_per_s))
+    value = None if bytes_per_s is None else str(bytes_per_s)
+    return await alter_settings(cluster, None, dict.fromkeys(THROTTLES, value))
+
+
+async def alter_settings(
+    cluster: Cluster, broker_id: int | None, values: Mapping[str, str | None], *, validate_only: bool = False
+) -> Refusal | None:
+    """Sets settings of one broker, or of all (`None`), while they run; a None as value takes one back."""
     answer = await cluster.request(
         INCREMENTAL_ALTER_CONFIGS,
         lambda make: make.IncrementalAlterConfigsRequest(
             resources=[
                 make.AlterConfigsResource(
                     resource_type=_BROKER_RESOURCE,
-                    resource_name="",  # All of them.
+                    resource_name=_resource_name(broker_id),
                     configs=[
-                        make.AlterableConfig(name=name, config_operation=operation, value=value) for name in THROTTLES
+                        make.AlterableConfig(
+                            name=name, config_operation=_DELETE if value is None else _SET, value=value
+                        )
+                        for name, value in values.items()
                     ],
                 )
             ],
-            validate_only=False,
+            validate_only=validate_only,
         ),
+        broker_id=broker_id,
     )
     found = the_only(answer.responses, "resource")
     return _refusal(found.error_code, found.error_message)
+
+
+async def describe_settings(cluster: Cluster, broker_id: int | None) -> Sequence[DescribedSetting] | Refusal:
+    """All settings of one broker by name, or those that were set for all (`None`) while they run."""
+    answer = await cluster.request(
+        DESCRIBE_CONFIGS,
+        lambda make: make.DescribeConfigsRequest(
+            resources=[
+                make.DescribeConfigsResource(
+                    resource_type=_BROKER_RESOURCE, resource_name=_resource_name(broker_id), configuration_keys=None
+                )
+            ],
+            include_synonyms=False,
+            include_documentation=True,
+        ),
+        broker_id=broker_id,
+    )
+    found = the_only(answer.results, "resource")
+    return _refusal(found.error_code, found.error_message) or sorted(
+        (
+            DescribedSetting(
+                name=each.name,
+                value=each.value,
+                source=each.config_source,
+                is_sensitive=each.is_sensitive,
+                is_read_only=each.read_only,
+                documentation=each.documentation or "",
+            )
+            for each in found.configs
+        ),
+        key=lambda each: each.name,
+    )
+
+
+def _resource_name(broker_id: int | None) -> str:
+    return "" if broker_id is None else str(broker_id)
 
 
 def _refusal(code: int, message: str | None) -> Refusal | None:
