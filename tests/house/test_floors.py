@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted([*ROOT.glob("tiered/**/*.py"), *ROOT.glob("spark/**/*.py")])
-MAX_LINES = 400
+MAX_LINES = 600
 # The door itself, and what runs outside a broker, on a machine whose clock is the only one there is.
 MAY_READ_CLOCKS = {"tiered/runtime.py", "tiered/testing/faulty_s3.py"}
 # Names whose use is a decision about time or chance. `time.perf_counter` and `monotonic` too: all have one door.
@@ -100,7 +100,7 @@ def test_the_scan_leaves_plain_values_alone(source: str) -> None:
 def test_a_module_fits_in_one_head() -> None:
     lines = {relative(path): path.read_text().count("\n") for path in SOURCES}
     long = {path: count for path, count in lines.items() if count > MAX_LINES}
-    assert not long, f"at {MAX_LINES} lines a module wants to be two"
+    assert not long, f"beyond {MAX_LINES} lines a module has more than one responsibility"
 
 
 def test_a_module_says_what_it_is() -> None:
