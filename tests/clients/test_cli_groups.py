@@ -337,3 +337,15 @@ def test_the_wrong_one_of_the_two_ports_is_recognised(tiered: Tiered) -> None:
     http = tiered.broker.http.removeprefix("http://")
     assert f"{http} is no Kafka address: HTTP is spoken at it" in tiered.failure("topics", "list", "-b", http)
     assert "is that the Kafka port?" in tiered.failure("segments", "x", "--http", tiered.broker.bootstrap)
+
+
+def test_configs_of_a_group_are_shown_set_and_deleted(tiered: Tiered) -> None:
+    def told(*arguments: str) -> dict[str, tuple[str, str]]:
+        found = tiered.json("groups", "config", "configured", *arguments)["configs"]
+        return {each["name"]: (each["value"], each["source"]) for each in found}
+
+    name = "consumer.session.timeout.ms"
+    assert told()[name] == ("45000", "default")
+    assert next(iter(told("--config", f"{name}=50s").items())) == (name, ("50000", "group"))
+    assert name.encode() in tiered.out("groups", "config", "configured").splitlines()[1]
+    assert told("--delete-config", name)[name] == ("45000", "default")

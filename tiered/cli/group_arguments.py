@@ -10,7 +10,7 @@ KINDS = ("classic", "consumer", "share", "streams")
 
 def add_groups(commands: "Commands[Parser]") -> None:
     """Adds `groups` with its actions."""
-    groups = command(commands, "groups", None, "list, describe, reset and delete consumer groups")
+    groups = command(commands, "groups", None, "list, describe, configure, reset and delete consumer groups")
     actions: Commands[Parser] = groups.add_subparsers(metavar="ACTION", title="actions")
 
     listing = command(actions, "list", _list, "list the groups of all brokers")
@@ -22,6 +22,22 @@ def add_groups(commands: "Commands[Parser]") -> None:
         actions, "describe", _describe, "show members, what each is assigned, offsets and how far they lag behind"
     )
     describe.add_argument("groups", metavar="GROUP", nargs="+")
+
+    configs = command(
+        actions,
+        "config",
+        _config,
+        "show and change the configs of a group",
+        "Of the new consumer protocol: session time-out and heartbeat interval. The group need not be there yet.",
+    )
+    configs.add_argument("group", metavar="GROUP")
+    configs.add_argument(
+        "-c", "--config", metavar="KEY=VALUE", action="append", default=[],
+        help="such as consumer.session.timeout.ms=50s; may be repeated",
+    )  # fmt: skip
+    configs.add_argument(
+        "--delete-config", metavar="KEY", action="append", default=[], help="back to the default; may be repeated"
+    )
 
     delete = command(actions, "delete", _delete, "delete groups without members, with all their offsets")
     delete.add_argument("groups", metavar="GROUP", nargs="+")
@@ -36,7 +52,7 @@ def add_groups(commands: "Commands[Parser]") -> None:
     )
     _reset_options(reset)
 
-    for parser in (listing, describe, reset, delete):
+    for parser in (listing, describe, configs, reset, delete):
         broker_options(parser)
 
 
@@ -89,6 +105,12 @@ def _describe(arguments: argparse.Namespace) -> int:
     from tiered.cli import groups
 
     return groups.run_describe(arguments)
+
+
+def _config(arguments: argparse.Namespace) -> int:
+    from tiered.cli import group_configs
+
+    return group_configs.run(arguments)
 
 
 def _delete(arguments: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 from tiered.peer.cluster import Cluster
 
 _CREATE_TOPICS, _DELETE_RECORDS, _INCREMENTAL_ALTER_CONFIGS = 19, 21, 44
-_TOPIC_RESOURCE = 2
+TOPIC_RESOURCE, GROUP_RESOURCE = 2, 32
 _SET, _DELETE = 0, 1
 BROKERS_DEFAULT = -1
 TIMEOUT_MS = 30_000
@@ -46,19 +46,21 @@ async def create_topics(
     return results
 
 
-async def alter_configs(cluster: Cluster, topic: str, configs: Mapping[str, str | None]) -> Sequence[Any]:
-    """The results, one of them. Sets the topic's configs; None takes one back to its default."""
-    changes = [(name, _DELETE if value is None else _SET, value) for name, value in configs.items()]
+async def alter_configs(
+    cluster: Cluster, name: str, configs: Mapping[str, str | None], *, resource_type: int = TOPIC_RESOURCE
+) -> Sequence[Any]:
+    """The results, one of them. Sets configs of a topic or a group; None takes one back to its default."""
+    changes = [(config, _DELETE if value is None else _SET, value) for config, value in configs.items()]
     answer = await cluster.request(
         _INCREMENTAL_ALTER_CONFIGS,
         lambda make: make.IncrementalAlterConfigsRequest(
             resources=(
                 make.AlterConfigsResource(
-                    resource_type=_TOPIC_RESOURCE,
-                    resource_name=topic,
+                    resource_type=resource_type,
+                    resource_name=name,
                     configs=tuple(
-                        make.AlterableConfig(name=name, config_operation=operation, value=value)
-                        for name, operation, value in changes
+                        make.AlterableConfig(name=config, config_operation=operation, value=value)
+                        for config, operation, value in changes
                     ),
                 ),
             ),
