@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -76,15 +75,54 @@ def test_a_rule_whose_host_is_no_address_is_warned_of_when_it_is_made_shown_and_
         assert b"a.name" in done.stdout
 
 
-def test_who_may_see_no_topic_is_told_no_counts_of_replicas(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiered]:
+    """Commands of User:ANONYMOUS, who may do nothing there."""
+    settings = ("--set", "tiered.authorizer=acl", "--set", "super.users=User:root")
+    process = BrokerProcess(tmp_path_factory.mktemp("nobody") / "data", *settings)
+    yield Tiered(process.start())
+    process.ensure_stopped()
+
+
+def test_who_may_see_no_topic_is_told_no_counts_of_replicas(nobody: Tiered) -> None:
     """A 0 in NOT-IN-SYNC would tell an operator with the wrong certificate to go on."""
-    process = BrokerProcess(tmp_path / "data", "--set", "tiered.authorizer=acl", "--set", "super.users=User:root")
-    nobody = Tiered(process.start())
-    try:
-        done = nobody.run("brokers", "list")
-        assert done.stdout.decode().splitlines()[1].split()[-3:] == ["-", "-", "-"]
-        assert "you may see no topic" in done.stderr.decode()
-        (told,) = json.loads(nobody.run("brokers", "list", "--json").stdout)
-        assert (told["broker"], told["leaders"], told["not_in_sync"]) == (1, None, None)
-    finally:
-        process.ensure_stopped()
+    done = nobody.run("brokers", "list")
+    assert done.stdout.decode().splitlines()[1].split()[-3:] == ["-", "-", "-"]
+    assert "you may see no topic" in done.stderr.decode()
+    (told,) = json.loads(nobody.run("brokers", "list", "--json").stdout)
+    assert (told["broker"], told["leaders"], told["not_in_sync"]) == (1, None, None)
+
+
+@pytest.mark.parametrize(
+    ("argv", "right", "resource"),
+    [
+        (["topics", "create", "orders"], "CREATE", "topic orders"),
+        (["topics", "describe", "orders"], "DESCRIBE", "topic orders"),
+        (["topics", "delete-records", "orders", "--before", "end"], "DESCRIBE", "topic orders"),
+        (["produce", "orders"], "WRITE", "topic orders"),
+        (["consume", "orders"], "DESCRIBE", "topic orders"),
+        (["groups", "describe", "etl"], "DESCRIBE", "group etl"),
+        (["groups", "delete", "etl"], "DELETE", "group etl"),
+        (["acls", "list"], "DESCRIBE", "the cluster"),
+        (["snapshot", "create", "s", "orders"], "ALTER", "topic orders"),
+    ],
+)
+def test_a_refusal_says_who_lacks_which_right_and_what_gives_it(
+    nobody: Tiered, argv: list[str], right: str, resource: str
+) -> None:
+    said = nobody.failure(*argv, lines=b"a\n")
+    assert f"User:ANONYMOUS lacks the right {right} on {resource}; " in said
+    option = "--cluster" if resource == "the cluster" else f"--{resource}"
+    assert f"`tiered acls add --principal User:ANONYMOUS --operation {right.lower()} {option}` gives it" in said
+
+
+def test_what_the_protocol_has_no_words_for_is_said_with_who_one_is(nobody: Tiered) -> None:
+    said = nobody.failure("topics", "elect", "--all")
+    assert said.endswith("CLUSTER_AUTHORIZATION_FAILED (31); the broker takes you for User:ANONYMOUS\n")
+
+
+def test_an_empty_table_says_who_may_see_nothing(nobody: Tiered) -> None:
+    assert nobody.out("topics", "list") == b"no topic that User:ANONYMOUS may see\n"
+    assert nobody.out("groups", "list") == b"no group that User:ANONYMOUS may see\n"
+    assert nobody.out("topics", "list", "-q") == b""
+    assert nobody.json("topics", "list") == []

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.broker_process import BrokerProcess
 from tests.clients.clients import READERS
+from tests.clients.test_cli import Tiered
 from tests.components.tiers import Written, create, eventually, fill, wait_checkpoint
 from tiered.cold.local import LocalStore
 
@@ -53,6 +54,26 @@ def replica(
 
 def store_of(writer: BrokerProcess) -> LocalStore:
     return LocalStore(writer.data / "objects")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["produce", TOPIC],
+        ["produce", "absent"],
+        ["consume", TOPIC, "-g", "readers"],
+        ["consume", "absent"],
+        ["groups", "describe", "readers"],
+        ["topics", "elect", "--all"],
+        ["acls", "list"],
+        ["topics", "create", "another"],
+    ],
+)
+def test_the_command_line_says_that_it_met_a_read_replica(replica: BrokerProcess, argv: list[str]) -> None:
+    said = Tiered(replica).failure(*argv, lines=b"a\n")
+    assert "broker 7 is a read replica of file://" in said
+    assert "Ask the brokers that write this bucket" in said
+    assert said.count("read replica") == 1
 
 
 def read(replica: BrokerProcess, count: int) -> Written:

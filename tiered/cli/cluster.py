@@ -14,10 +14,12 @@ from tiered.cli.command_config import command_security
 from tiered.cli.failure import CommandFailed, UsageError
 from tiered.cli.kafka_errors import INVALID_TOPIC_EXCEPTION, NONE, UNKNOWN_TOPIC_OR_PARTITION, is_retriable, reason
 from tiered.cli.names import nearest_names
+from tiered.cli.refusals import TOPIC_AUTHORIZATION_FAILED, explained, lacks
 from tiered.cli.wrong_port import wanted_login, what_listens, without_address
-from tiered.errors import InvalidConfig, RequestTimedOut
+from tiered.errors import InvalidConfig, RequestTimedOut, TieredError
 from tiered.peer import EARLIEST, LATEST, READ_UNCOMMITTED, Cluster, ConnectionLost, CorruptAnswer, parse_bootstrap
 from tiered.peer.security import NotLetIn, PeerSecurity
+from tiered.rules.acl import Operation, ResourceType
 from tiered.runtime import SystemClock
 
 __all__ = [
@@ -78,10 +80,13 @@ def run_with_cluster(arguments: argparse.Namespace, act: Act) -> int:
         addresses = parse_bootstrap(bootstrap)
     except InvalidConfig as error:
         raise UsageError(f"--bootstrap {bootstrap} is not allowed: {error}") from error
-    return asyncio.run(_run(addresses, bootstrap, act, command_security(arguments.command_config)))
+    return asyncio.run(_run(arguments, addresses, act, command_security(arguments.command_config)))
 
 
-async def _run(addresses: Sequence[tuple[str, int]], bootstrap: str, act: Act, security: PeerSecurity) -> int:
+async def _run(
+    arguments: argparse.Namespace, addresses: Sequence[tuple[str, int]], act: Act, security: PeerSecurity
+) -> int:
+    bootstrap: str = arguments.bootstrap
     async with Cluster(addresses, security=security) as cluster:
         # Asked by itself, for later calls are patient: a broker that is not there should be said at once.
         try:
@@ -113,6 +118,10 @@ async def _run(addresses: Sequence[tuple[str, int]], bootstrap: str, act: Act, s
             return await act(cluster)
         except (ConnectionLost, RequestTimedOut) as error:
             raise CommandFailed(f"the broker does not answer any more: {error}") from error
+        except (CommandFailed, TieredError) as error:
+            if (said := await explained(cluster, arguments, error)) == str(error):
+                raise
+            raise CommandFailed(said) from error
 
 
 async def all_topics(cluster: Cluster) -> list[Topic]:
@@ -130,7 +139,10 @@ async def existing_topic(cluster: Cluster, name: str) -> Topic:
     if found is None or found.error_code == UNKNOWN_TOPIC_OR_PARTITION:
         raise CommandFailed(f"{await missing_topic(cluster, name)}, `tiered topics create {name}` makes it")
     if found.error_code != NONE:
-        raise CommandFailed(f"{name}: {reason(found.error_code, None)}")
+        told = None
+        if found.error_code == TOPIC_AUTHORIZATION_FAILED:
+            told = lacks(cluster, Operation.DESCRIBE, ResourceType.TOPIC, name)
+        raise CommandFailed(f"{name}: {reason(found.error_code, told)}")
     return _topic(found)
 
 
@@ -149,6 +161,10 @@ async def created_topic(cluster: Cluster, name: str) -> Topic:
         code = UNKNOWN_TOPIC_OR_PARTITION if described is None else described.error_code
         if described is not None and code == NONE and all(each.leader_id >= 0 for each in described.partitions):
             return await existing_topic(cluster, name)
+        if code == TOPIC_AUTHORIZATION_FAILED:
+            (now,) = await _describe(cluster, [name])
+            missing = Operation.CREATE if now.error_code == UNKNOWN_TOPIC_OR_PARTITION else Operation.WRITE
+            raise CommandFailed(f"{name}: {reason(code, lacks(cluster, missing, ResourceType.TOPIC, name))}")
         if code == INVALID_TOPIC_EXCEPTION or (code != NONE and not is_retriable(code)):
             raise CommandFailed(f"{name}: {reason(code, None)}")
         if clock.monotonic_ms() > deadline_ms:

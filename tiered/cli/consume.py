@@ -16,7 +16,9 @@ from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.fetcher import Fetcher
 from tiered.cli.kafka_errors import NONE, OFFSET_OUT_OF_RANGE, reason
 from tiered.cli.offset_range import End, Start, end_positions, range_of, start_positions
+from tiered.cli.output import say
 from tiered.cli.record_text import LineFormat, Template, json_line_of, line_format_of
+from tiered.cli.refusals import read_replica
 from tiered.errors import CorruptBatch
 from tiered.formats.record_batch import BatchHeader, Record, records, verify_crc, whole_batches
 from tiered.peer import READ_COMMITTED, READ_UNCOMMITTED
@@ -48,6 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     async def act(cluster: Cluster) -> int:
         topics = await chosen_topics(cluster, arguments.topics)
+        if sys.stderr.isatty() and (replica := await read_replica(cluster)) is not None:
+            say(f"{arguments.parser.prog}: {replica}", file=sys.stderr)
         lines = Lines(None if as_json else line_format)
         fetcher = Fetcher(cluster, SystemClock(), isolation_level=isolation_level)
         try:

@@ -15,6 +15,7 @@ from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
 from tiered.cli.kafka_errors import NONE, reason
 from tiered.cli.names import nearest_names
 from tiered.cli.output import Column, counted, on_one_line, print_json, print_table, say
+from tiered.cli.refusals import GROUP_AUTHORIZATION_FAILED, lacks, none_to_see
 from tiered.errors import GroupNotFound
 from tiered.peer import BrokerError
 from tiered.peer.group_admin import (
@@ -27,6 +28,7 @@ from tiered.peer.group_admin import (
     describe_group,
     list_groups,
 )
+from tiered.rules.acl import Operation, ResourceType
 
 SHOWS_GROUPS = "`tiered groups list` shows those that exist"
 _LISTED_AT_ONCE = 8
@@ -58,6 +60,8 @@ def run_list(arguments: argparse.Namespace) -> int:
         elif arguments.quiet:
             for each in found:
                 say(on_one_line(each.group_id))
+        elif not found:
+            say(none_to_see(cluster, "such group" if arguments.state or arguments.kind else "group"))
         else:
             columns = (Column("GROUP"), Column("KIND"), Column("STATE"), Column("PROTOCOL"))
             print_table(columns, [[each.group_id, each.kind, each.state, each.protocol_type] for each in found])
@@ -277,6 +281,8 @@ def run_delete(arguments: argparse.Namespace) -> int:
             code = await _deleted(cluster, group_id)
             missing_is_fine = arguments.if_exists and code == GROUP_ID_NOT_FOUND
             told = f"{await missing_group(cluster, group_id)}; {SHOWS_GROUPS}" if code == GROUP_ID_NOT_FOUND else None
+            if code == GROUP_AUTHORIZATION_FAILED:
+                told = lacks(cluster, Operation.DELETE, ResourceType.GROUP, group_id)
             message = None if code == NONE or missing_is_fine else reason(code, told)
             outcomes.append((group_id, code == NONE, message))
         if arguments.json:

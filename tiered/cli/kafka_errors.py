@@ -35,6 +35,7 @@ _ADVICE = {
     INVALID_TOPIC_EXCEPTION: "a topic's name has 1 to 249 of the characters a-z A-Z 0-9 . _ - and is neither . nor ..",
     19: "too few replicas are in sync; nothing was appended",
     29: "this is not allowed to you",
+    POLICY_VIOLATION: "the broker does not allow this: a snapshot holds the records, or it is a read replica",
     TOPIC_ALREADY_EXISTS: "a topic of this name exists",
     37: "the number of partitions is out of range, or not larger than now",
     38: "there are not as many brokers as replicas were asked for",

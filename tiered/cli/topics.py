@@ -25,6 +25,7 @@ from tiered.cli.cluster import (
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.kafka_errors import NONE, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION, reason
 from tiered.cli.output import Column, counted, print_json, print_table, say
+from tiered.cli.refusals import none_to_see
 from tiered.cli.topic_warnings import MIN_IN_SYNC, min_in_sync_warning
 from tiered.config.quantity import in_plain_units
 from tiered.peer import CorruptAnswer
@@ -60,6 +61,8 @@ def run_list(arguments: argparse.Namespace) -> int:
         elif arguments.quiet:
             for each in found:
                 say(each.name)
+        elif not found:
+            say(none_to_see(cluster, "topic"))
         else:
             columns = (Column("TOPIC"), Column("PARTITIONS", True), Column("REPLICAS", True), Column("ID"))
             rows = [[each.name, str(len(each.partitions)), str(each.replicas), str(each.topic_id)] for each in found]

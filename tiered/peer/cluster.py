@@ -124,6 +124,10 @@ class Cluster:
         """`Peer.request` to one broker, or to any; not repeated once it was sent."""
         return await (await self._reach(broker_id)).request(api_key, build)
 
+    async def serves(self, api_key: int) -> bool:
+        """Whether the broker that is asked first knows that API, in any version."""
+        return api_key in (await self._reach(None)).versions
+
     async def metadata(self, topics: Sequence[str] | None = None, *, may_create: bool = False) -> ClusterMetadata:
         """What the cluster says of `topics`, or of all; their errors are in them. Remembers leaders and brokers."""
 

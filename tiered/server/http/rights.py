@@ -225,7 +225,7 @@ def require(
     rights = rights_of(request)
     request.setdefault(_ASKED_FOR, []).append(f"{kind.name}:{name}")
     if rights is not None and not rights.may(operation, kind, name):
-        raise refusal(operation, kind, name)
+        raise refusal(rights, operation, kind, name)
 
 
 def require_still(request: web.Request, operation: Operation, kind: ResourceType, name: str) -> None:
@@ -237,7 +237,7 @@ def require_still(request: web.Request, operation: Operation, kind: ResourceType
     request.pop(_RIGHTS, None)
     rights = rights_of(request)
     if rights is not None and not rights.may(operation, kind, name):
-        raise refusal(operation, kind, name)
+        raise refusal(rights, operation, kind, name)
 
 
 def asked_for(request: web.Request) -> list[str]:

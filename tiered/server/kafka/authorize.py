@@ -18,6 +18,7 @@ from tiered.errors import (
 )
 from tiered.rules.acl import CLUSTER_NAME, SUPPORTED, Operation, ResourceType
 from tiered.rules.authorization import bits_of
+from tiered.rules.missing_right import missing_right
 from tiered.server.kafka.dispatch import Context
 
 NOT_ASKED = -(1 << 31)
@@ -65,7 +66,7 @@ def require(context: Context, operation: Operation, resource_type: ResourceType,
     """Returns when the principal may do it. Raises the NotAuthorized of the resource."""
     rights = rights_of(context)
     if rights is not None and not rights.may(operation, resource_type, name):
-        raise refusal(operation, resource_type, name)
+        raise refusal(rights, operation, resource_type, name)
 
 
 def require_topic(context: Context, operation: Operation, name: str) -> None:
@@ -76,7 +77,7 @@ def require_topic_by_id(context: Context, operation: Operation, topic: Topic) ->
     """For a client that knows the id: the refusal does not tell the name. Raises TopicNotAuthorized."""
     rights = rights_of(context)
     if rights is not None and not rights.may(operation, ResourceType.TOPIC, topic.name):
-        raise refusal(operation, ResourceType.TOPIC, str(topic.topic_id))
+        raise refusal(rights, operation, ResourceType.TOPIC, str(topic.topic_id), is_id=True)
 
 
 def require_group(context: Context, operation: Operation, group_id: str) -> None:
@@ -96,18 +97,18 @@ def topic_refusal(
         topic = context.broker.topics.find_id(topic_id)
         if topic is None or rights.may(operation, ResourceType.TOPIC, topic.name):
             return None
-        return refusal(operation, ResourceType.TOPIC, str(topic_id))
+        return refusal(rights, operation, ResourceType.TOPIC, str(topic_id), is_id=True)
     if rights.may(operation, ResourceType.TOPIC, name or ""):
         return None
-    return refusal(operation, ResourceType.TOPIC, name or "")
+    return refusal(rights, operation, ResourceType.TOPIC, name or "")
 
 
-def refusal(operation: Operation, resource_type: ResourceType, name: str) -> NotAuthorized:
-    """The error that names the right that is missing."""
-    kind = resource_type.name.lower().replace("_", " ")
-    what = "the cluster" if resource_type is ResourceType.CLUSTER else f"{kind} {name[:80]}"
-    error = _ERRORS.get(resource_type, ClusterNotAuthorized)
-    return error(f"not allowed: the right {operation.name} on {what} is missing")
+def refusal(
+    rights: Rights, operation: Operation, resource_type: ResourceType, name: str, *, is_id: bool = False
+) -> NotAuthorized:
+    """The error that says who lacks which right, and the command that gives it; none for a name that is an id."""
+    said = missing_right(rights.principal, operation, resource_type, name, is_id=is_id)
+    return _ERRORS.get(resource_type, ClusterNotAuthorized)(f"not allowed: {said}")
 
 
 def authorized_operations(

@@ -244,7 +244,7 @@ def _denied(request: RawRequest, asked: ProduceRequest, topic: ProduceTopic, rig
     """The right that is missing, before anything is said of the topic."""
     name = asked.transactional_id
     if name is not None and not rights.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
-        return refusal(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+        return refusal(rights, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
     return topic_refusal(request.context, Operation.WRITE, topic.name, topic.topic_id, rights)
 
 
