@@ -93,14 +93,16 @@ def test_every_broker_tells_who_leads_the_quorum_and_that_the_others_observe(
 def test_only_a_broker_that_holds_a_replica_says_that_it_need_not_be_moved(
     three_brokers: "ThreeBrokers", confluent: AdminClient
 ) -> None:
-    create(confluent, "stays", [[2]])
+    create(confluent, "keeps-its-folder", [[2]])
     r = messages.request(ALTER_REPLICA_LOG_DIRS, 2)
 
     def code_of(broker: BrokerProcess) -> int:
         with RawConnection(broker) as connection:
             dirs = messages.request(DESCRIBE_LOG_DIRS, 4).DescribeLogDirsRequest(topics=None)
             here = connection.ask(DESCRIBE_LOG_DIRS, 4, dirs).results[0].log_dir
-            moved = r.AlterReplicaLogDir(path=here, topics=[r.AlterReplicaLogDirTopic(name="stays", partitions=(0,))])
+            moved = r.AlterReplicaLogDir(
+                path=here, topics=[r.AlterReplicaLogDirTopic(name="keeps-its-folder", partitions=(0,))]
+            )
             answer = connection.ask(ALTER_REPLICA_LOG_DIRS, 2, r.AlterReplicaLogDirsRequest(dirs=[moved]))
             return int(answer.results[0].partitions[0].error_code)
 
