@@ -267,6 +267,12 @@ def test_a_topics_life(tiered: Tiered) -> None:
     assert described["configs"] == [{"name": "segment.bytes", "value": "1048576", "source": "topic"}]
     (everything,) = tiered.json("topics", "describe", "life", "--all-configs")
     assert {"name": "cleanup.policy", "value": "delete", "source": "default"} in everything["configs"]
+    (listed,) = [each for each in tiered.json("topics", "list") if each["topic"] == "life"]
+    assert listed["cleanup_policy"] == "delete"
+    assert listed["local_bytes"] > 0
+    rows = [line.split() for line in tiered.out("topics", "list").decode().splitlines()]
+    assert rows[0] == ["TOPIC", "PARTITIONS", "REPLICAS", "LOCAL", "POLICY", "ID"]
+    assert ["life", "3", "1", str(listed["local_bytes"]), "B", "delete", listed["topic_id"]] in rows
     table = tiered.out("topics", "describe", "life").decode().splitlines()
     assert table[0].startswith(f"life  id {described['topic_id']}  3 partitions, 1 replica")
     assert table[3].split() == ["1", "1", "0", "1", "1", "0", "0", "2"]

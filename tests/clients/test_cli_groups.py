@@ -75,9 +75,11 @@ def test_another_clients_group_is_listed_and_described_with_members_offsets_and_
     consumer.subscribe(["seen"])
     assert consumer.poll(RUN_S) is not None
     consumer.commit(offsets=[TopicPartition("seen", 1, 30)], asynchronous=False)
-    assert {"group": "seeing", "kind": "classic", "state": "Stable", "protocol_type": "consumer"} in tiered.json(
-        "groups", "list", "--state", "stable", "--kind", "classic"
-    )
+    seeing = {"group": "seeing", "kind": "classic", "state": "Stable", "protocol_type": "consumer", "lag": 70}
+    assert seeing in tiered.json("groups", "list", "--state", "stable", "--kind", "classic")
+    listed = [line.split() for line in tiered.out("groups", "list").decode().splitlines()]
+    assert listed[0] == ["GROUP", "KIND", "STATE", "LAG", "PROTOCOL"]
+    assert ["seeing", "classic", "Stable", "70", "consumer"] in listed
     assert "seeing" not in tiered.out("groups", "list", "--quiet", "--state", "empty").decode().split()
     (described,) = tiered.json("groups", "describe", "seeing")
     (member,) = described["members"]

@@ -15,8 +15,8 @@ from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
 from tiered.cli.kafka_errors import NONE, reason
 from tiered.cli.names import nearest_names
 from tiered.cli.output import Column, counted, on_one_line, print_json, print_table, say
-from tiered.cli.refusals import GROUP_AUTHORIZATION_FAILED, lacks, none_to_see
-from tiered.errors import GroupNotFound
+from tiered.cli.refusals import GROUP_AUTHORIZATION_FAILED, lacks
+from tiered.errors import GroupNotFound, TieredError
 from tiered.peer import BrokerError
 from tiered.peer.group_admin import (
     GROUP_ID_NOT_FOUND,
@@ -45,6 +45,11 @@ def run_list(arguments: argparse.Namespace) -> int:
 
     async def act(cluster: Cluster) -> int:
         found = [each for each in await list_groups(cluster) if _is_wanted(each, arguments.state, arguments.kind)]
+        if arguments.quiet and not arguments.json:
+            for each in found:
+                say(on_one_line(each.group_id))
+            return EXIT_OK
+        lags = await _lags(cluster, [each.group_id for each in found])
         if arguments.json:
             print_json(
                 [
@@ -53,21 +58,46 @@ def run_list(arguments: argparse.Namespace) -> int:
                         "kind": each.kind,
                         "state": each.state,
                         "protocol_type": each.protocol_type,
+                        "lag": lags[each.group_id],
                     }
                     for each in found
                 ]
             )
-        elif arguments.quiet:
-            for each in found:
-                say(on_one_line(each.group_id))
-        elif not found:
-            say(none_to_see(cluster, "such group" if arguments.state or arguments.kind else "group"))
         else:
-            columns = (Column("GROUP"), Column("KIND"), Column("STATE"), Column("PROTOCOL"))
-            print_table(columns, [[each.group_id, each.kind, each.state, each.protocol_type] for each in found])
+            columns = (Column("GROUP"), Column("KIND"), Column("STATE"), Column("LAG", True), Column("PROTOCOL"))
+            print_table(columns, [_listed_row(each, lags[each.group_id]) for each in found])
         return EXIT_OK
 
     return run_with_cluster(arguments, act)
+
+
+def _listed_row(group: ListedGroup, lag: int | None) -> list[str]:
+    return [group.group_id, group.kind, group.state, "" if lag is None else str(lag), group.protocol_type]
+
+
+async def _lags(cluster: Cluster, group_ids: Sequence[str]) -> dict[str, int | None]:
+    """How many records each group is behind what it has committed; None where nothing of that is known."""
+    turns = asyncio.Semaphore(_LISTED_AT_ONCE)
+
+    async def committed_by(group_id: str) -> dict[TopicPartition, int]:
+        async with turns:
+            try:
+                return {each: at.offset for each, at in (await committed_offsets(cluster, group_id)).items()}
+            except TieredError:
+                return {}  # Its offsets are nothing for this user, or its coordinator is away: the others are listed.
+
+    committed = dict(zip(group_ids, await asyncio.gather(*map(committed_by, group_ids)), strict=True))
+    bounds: dict[TopicPartition, Bounds] = {}
+    try:
+        bounds = await bounds_of(cluster, {each for offsets in committed.values() for each in offsets})
+    except* TieredError:
+        pass  # A leader has just gone away.
+    return {
+        group_id: sum(max(0, bounds[each].end - at) for each, at in offsets.items() if each in bounds)
+        if any(each in bounds for each in offsets)
+        else None
+        for group_id, offsets in committed.items()
+    }
 
 
 def _is_wanted(group: ListedGroup, states: Sequence[str] | None, kinds: Sequence[str] | None) -> bool:

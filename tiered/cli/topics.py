@@ -24,11 +24,13 @@ from tiered.cli.cluster import (
 )
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.kafka_errors import NONE, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION, reason
-from tiered.cli.output import Column, counted, print_json, print_table, say
-from tiered.cli.refusals import none_to_see
+from tiered.cli.output import Column, counted, in_bytes, print_json, print_table, say
 from tiered.cli.topic_warnings import MIN_IN_SYNC, min_in_sync_warning
 from tiered.config.quantity import in_plain_units
+from tiered.errors import TieredError
 from tiered.peer import CorruptAnswer
+from tiered.peer.broker_admin import local_disk
+from tiered.peer.group_admin import TopicPartition
 from tiered.peer.topic_admin import BROKERS_DEFAULT, alter_configs, create_topics
 
 TIMEOUT_MS = 30_000
@@ -56,20 +58,53 @@ def run_list(arguments: argparse.Namespace) -> int:
 
     async def act(cluster: Cluster) -> int:
         found = [each for each in await all_topics(cluster) if arguments.internal or not each.is_internal]
-        if arguments.json:
-            print_json([_summary(each) for each in found])
-        elif arguments.quiet:
+        if arguments.quiet and not arguments.json:
             for each in found:
                 say(each.name)
-        elif not found:
-            say(none_to_see(cluster, "topic"))
+            return EXIT_OK
+        listed = await _listed(cluster, found)
+        if arguments.json:
+            print_json(listed)
         else:
-            columns = (Column("TOPIC"), Column("PARTITIONS", True), Column("REPLICAS", True), Column("ID"))
-            rows = [[each.name, str(len(each.partitions)), str(each.replicas), str(each.topic_id)] for each in found]
-            print_table(columns, rows)
+            numeric = ("PARTITIONS", "REPLICAS", "LOCAL")
+            columns = [Column(each, each in numeric) for each in ("TOPIC", *numeric, "POLICY", "ID")]
+            print_table(columns, [_listed_row(each) for each in listed])
         return EXIT_OK
 
     return run_with_cluster(arguments, act)
+
+
+async def _listed(cluster: Cluster, topics: Sequence[Topic]) -> list[dict[str, Any]]:
+    """The topics with their policies and the bytes on their leaders' disks; None for what is not known."""
+    leaders = {each.leader_id for topic in topics for each in topic.partitions if each.leader_id >= 0}
+    disks = dict(zip(leaders, await asyncio.gather(*(_replica_bytes(cluster, each) for each in leaders)), strict=True))
+    answer = await _configs_of(cluster, [each.name for each in topics], ("cleanup.policy",)) if topics else ()
+    policies = {each.resource_name: config.value for each in answer for config in each.configs or ()}
+    found = []
+    for topic in topics:
+        sizes = [disks.get(each.leader_id, {}).get((topic.name, each.number)) for each in topic.partitions]
+        known = [each for each in sizes if each is not None]
+        found.append(
+            {
+                **_summary(topic),
+                "cleanup_policy": policies.get(topic.name),
+                "local_bytes": sum(known) if len(known) == len(sizes) else None,
+            }
+        )
+    return found
+
+
+async def _replica_bytes(cluster: Cluster, broker_id: int) -> Mapping[TopicPartition, int]:
+    try:
+        return (await local_disk(cluster, broker_id)).replica_bytes
+    except TieredError:
+        return {}  # It may not be asked, or has just gone away: the topics are listed all the same.
+
+
+def _listed_row(topic: Mapping[str, Any]) -> list[str]:
+    local = "" if topic["local_bytes"] is None else in_bytes(topic["local_bytes"])
+    counts = (str(topic["partition_count"]), str(topic["replicas"]))
+    return [topic["topic"], *counts, local, topic["cleanup_policy"] or "", topic["topic_id"]]
 
 
 def run_create(arguments: argparse.Namespace) -> int:
@@ -213,24 +248,32 @@ async def _description(cluster: Cluster, topic: Topic, *, everything: bool) -> d
     }
 
 
-async def _configs(cluster: Cluster, topic: str, *, everything: bool) -> list[dict[str, Any]]:
-    """What was set for the topic or its broker; with `everything`, defaults as well."""
+async def _configs_of(cluster: Cluster, topics: Sequence[str], names: Sequence[str] | None) -> Sequence[Any]:
+    """What DescribeConfigs answers for each topic; about all configs where `names` is None."""
     answer = await cluster.request(
         _DESCRIBE_CONFIGS,
         lambda make: make.DescribeConfigsRequest(
-            resources=(
+            resources=tuple(
                 make.DescribeConfigsResource(
-                    resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
-                ),
+                    resource_type=_TOPIC_RESOURCE, resource_name=each, configuration_keys=names
+                )
+                for each in topics
             ),
             include_synonyms=False,
             include_documentation=False,
         ),
     )
-    _require_success(topic, answer.results)
+    found: Sequence[Any] = answer.results
+    return found
+
+
+async def _configs(cluster: Cluster, topic: str, *, everything: bool) -> list[dict[str, Any]]:
+    """What was set for the topic or its broker; with `everything`, defaults as well."""
+    results = await _configs_of(cluster, [topic], None)
+    _require_success(topic, results)
     return [
         {"name": each.name, "value": each.value, "source": _SOURCES.get(each.config_source, str(each.config_source))}
-        for each in sorted(answer.results[0].configs, key=lambda each: str(each.name))
+        for each in sorted(results[0].configs, key=lambda each: str(each.name))
         if everything or each.config_source != _DEFAULT_SOURCE
     ]
 
