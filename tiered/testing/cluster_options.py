@@ -61,6 +61,8 @@ class Told:
         from types import SimpleNamespace
 
         from tiered.config import load_serve_options
+        from tiered.config.broker_changes import start_warnings
+        from tiered.errors import InvalidConfig
 
         told = SimpleNamespace(
             kafka=f"127.0.0.1:{self.kafka_port}",
@@ -74,7 +76,11 @@ class Told:
             rack=self.rack,
             set=[f"{name}={value}" for name, value in self.settings.items()],
         )
-        return load_serve_options(told, environ={}, toml={})
+        options = load_serve_options(told, environ={}, toml={})
+        # A broker warns and starts; nobody reads the log of a test that passes.
+        for warning in start_warnings(options.settings.static, (each.name for each in options.listeners)):
+            raise InvalidConfig(warning)
+        return options
 
 
 def settings_of(
