@@ -230,7 +230,7 @@ def _moved_between_log_dirs(request: Any, answer: Any) -> Iterable[Entry]:
     codes = {each.topic_name: _sum(_of_partitions(each.partitions)) for each in results}
     paths = [each.path[:249] for each in request.dirs[:MAX_ITEMS]]
     for name in asked:
-        code, partly = codes.get(name, (None, {}))
+        code, partly = (None, {}) if answer is None else codes.get(name, (NONE, {}))
         yield Entry(f"TOPIC:{name}", code, {"log_dirs": paths, **partly})
 
 
