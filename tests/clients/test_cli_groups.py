@@ -74,7 +74,7 @@ def test_another_clients_group_is_listed_and_described_with_members_offsets_and_
     consumer = consumer_of(tiered, "seeing")
     consumer.subscribe(["seen"])
     assert consumer.poll(RUN_S) is not None
-    consumer.commit(offsets=[TopicPartition("seen", 1, 30)], asynchronous=False)
+    consumer.commit(offsets=[TopicPartition("seen", 0, 100), TopicPartition("seen", 1, 30)], asynchronous=False)
     seeing = {"group": "seeing", "kind": "classic", "state": "Stable", "protocol_type": "consumer", "lag": 70}
     assert seeing in tiered.json("groups", "list", "--state", "stable", "--kind", "classic")
     listed = [line.split() for line in tiered.out("groups", "list").decode().splitlines()]

@@ -226,10 +226,10 @@ def _show(group: dict[str, Any]) -> None:
     say("  ".join([group["group"], ", ".join(each for each in [*about, group["assignor"]] if each)]))
     if offsets:
         print_table(_OFFSET_COLUMNS, [_offset_row(each) for each in offsets])
-        known = [each for each in offsets if each["lag"] is not None]
-        if known:
-            behind = counted(group["lag"], "record")
-            say(f"\n{behind} behind, in {counted(len(known), 'partition')}")
+        if any(each["lag"] is not None for each in offsets):
+            lagging = sum(bool(each["lag"]) for each in offsets)
+            where = f", in {counted(lagging, 'partition')}" if lagging else ""
+            say(f"\n{counted(group['lag'], 'record')} behind{where}")
     if members:
         say()
         print_table(_MEMBER_COLUMNS, [_member_row(each) for each in members])
