@@ -266,6 +266,6 @@ def test_snapshots_are_listed_and_deleted_by_name(
     assert run(c, "snapshot", "delete", f"daily-{quiet}", "nobody") == 1
     said = capsys.readouterr()
     assert said.out == f"deleted snapshot daily-{quiet}\n"
-    assert "there is no snapshot nobody" in said.err
+    assert said.err.startswith("tiered snapshot delete: nobody: there is no snapshot nobody")
     assert run(c, "snapshot", "list", quiet, "-q") == 0
     assert capsys.readouterr().out == ""

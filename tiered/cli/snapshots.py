@@ -61,7 +61,7 @@ def run_delete(arguments: argparse.Namespace) -> int:
             if each["error"] is None:
                 say(f"deleted snapshot {each['snapshot']}")
             else:
-                say(f"{each['snapshot']}: {each['error']}", file=sys.stderr)
+                say(f"{arguments.parser.prog}: {each['snapshot']}: {each['error']}", file=sys.stderr)
     return EXIT_OK if all(each["error"] is None for each in done) else EXIT_FAILED
 
 
