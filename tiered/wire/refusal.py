@@ -1,25 +1,32 @@
 """The answer to a request of any API in which all that was asked for has one and the same error.
 
 Owns how an answer mirrors its request: the error stands where the answer has room for one, and what names a part of the
-request is said again there, because clients look for it. Pure.
+request is said again there, because clients look for it. Pure, and short: an answer has `MAX_PARTS` parts at the most.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
+from tiered.errors import MalformedRequest
 from tiered.wire import messages
 from tiered.wire.schema import REQUIRED, FieldPlan, Message, MessagePlan
 
 ERROR_CODE = "error_code"
+MAX_PARTS = 5_000
+"""Some ten milliseconds of the event loop, for an answer that says no."""
 _ZEROS: dict[str | None, Any] = {"bool": False, "string": "", "bytes": b"", "uuid": None, "float64": 0.0}
 
 
 def refusal(api_key: int, api_version: int, request: Any, code: int, words: str) -> Message:
-    """The whole answer. Raises UnsupportedVersion for a version whose messages are not known."""
-    return _mirrored(messages.message_class(api_key, api_version, "response").plan, request, code, words)
+    """The whole answer. Raises UnsupportedVersion for a version whose messages are not known, MalformedRequest for a
+    request of more parts than can be answered."""
+    plan = messages.message_class(api_key, api_version, "response").plan
+    return _mirrored(plan, request, code, words, iter(range(MAX_PARTS)))
 
 
-def _mirrored(plan: MessagePlan, asked: Any, code: int, words: str) -> Message:
+def _mirrored(plan: MessagePlan, asked: Any, code: int, words: str, left: Iterator[int]) -> Message:
+    if next(left, None) is None:
+        raise MalformedRequest(f"more than {MAX_PARTS} parts of a request that is not served")
     made = plan.message_class()
     has_error = any(field.kafka_type == ERROR_CODE for field in plan.fields)
     for field in plan.fields:
@@ -30,9 +37,9 @@ def _mirrored(plan: MessagePlan, asked: Any, code: int, words: str) -> Message:
             value = words
         elif field.message is not None and field.is_array:
             parts = _parts(field, asked, by_name_alone=has_error)
-            value = tuple(_mirrored(field.message, each, code, words) for each in parts)
+            value = tuple(_mirrored(field.message, each, code, words, left) for each in parts)
         elif field.message is not None:
-            value = None if field.is_nullable else _mirrored(field.message, asked, code, words)
+            value = None if field.is_nullable else _mirrored(field.message, asked, code, words, left)
         elif (said := _said(field, asked)) is not REQUIRED and (field.is_nullable or said is not None):
             value = said
         elif field.default is not REQUIRED:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tests.properties.wire.kio_samples import sample
+from tiered.errors import MalformedRequest
 from tiered.wire import messages
-from tiered.wire.refusal import refusal
+from tiered.wire.refusal import MAX_PARTS, refusal
 from tiered.wire.schema import raw_value
 
 CODE = 35
@@ -49,3 +50,16 @@ def test_what_was_asked_for_is_named_again_with_the_error() -> None:
     r = messages.request(65, 0)
     answer: Any = refusal(65, 0, r.DescribeTransactionsRequest(transactional_ids=("a", "b")), CODE, "no")
     assert [each.transactional_id for each in answer.transaction_states] == ["a", "b"]
+
+
+def test_what_is_refused_takes_no_long_step_however_much_is_asked_for() -> None:
+    r = messages.request(24, 3)
+    topic = r.AddPartitionsToTxnTopic(name="t", partitions=tuple(range(MAX_PARTS)))
+    asked = r.AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="x",
+        v3_and_below_producer_id=1,
+        v3_and_below_producer_epoch=0,
+        v3_and_below_topics=(topic,),
+    )
+    with pytest.raises(MalformedRequest, match="parts of a request"):
+        refusal(24, 3, asked, CODE, "no")
