@@ -149,3 +149,19 @@ def test_changes_of_many_partitions_and_quotas_give_others_their_turn(
         with turns_of(guarded) as turns:
             connection.ask(key, version, request)
             assert turns() >= times * count
+
+
+def test_a_long_list_of_what_has_configs_gives_others_their_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 3_000
+    monkeypatch.setattr("tiered.server.kafka.dispatch.STEP_MS", 0.0)
+    with GuardedBroker(tmp_path / "data") as guarded, RawConnection(guarded) as connection:
+        guarded.rules([allow("DESCRIBE_CONFIGS", "CLUSTER", "kafka-cluster")])
+        stored = {("GROUP", f"g-{number}"): {"consumer.session.timeout.ms": "45000"} for number in range(count)}
+        guarded.run(lambda: guarded.broker.resource_configs.take(stored))
+        asked = messages.request(74, 1).ListConfigResourcesRequest(resource_types=[32])
+        with turns_of(guarded) as turns:
+            assert len(connection.ask(74, 1, asked).config_resources) == count
+            # Named, and encoded.
+            assert turns() >= 2 * count

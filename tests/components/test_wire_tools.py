@@ -143,6 +143,14 @@ def test_the_quorum_is_the_broker_that_holds_the_lease(broker: BrokerProcess, ve
         assert [(each.node_id, each.listeners[0].port) for each in answer.nodes] == [(1, broker.kafka_port)]
 
 
+def test_a_quorum_that_is_asked_for_thousands_of_times_is_told_once(broker: BrokerProcess) -> None:
+    r = messages.request(QUORUM, 2)
+    asked = r.TopicData(topic_name="__cluster_metadata", partitions=[r.PartitionData(partition_index=0)] * 1000)
+    with RawConnection(broker) as connection:
+        answer = connection.ask(QUORUM, 2, r.DescribeQuorumRequest(topics=[asked] * 10))
+    assert [len(each.partitions) for each in answer.topics] == [1]
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_replica_is_moved_to_no_other_log_directory(broker: BrokerProcess, version: int) -> None:
     topic = create(broker, f"unmoved-{version}")

@@ -2,7 +2,8 @@
 
 There is no quorum: SQL keeps the metadata, and the broker that holds the controller's lease looks after the cluster. So
 it is the leader and the only voter, and the other brokers in service are observers. The high watermark is the number of
-the last change that this broker has applied; how far others are is not known here, which is -1.
+the last change that this broker has applied; how far others are is not known here, which is -1. A partition is
+answered once, however often it stands in the request.
 """
 
 from typing import Any
@@ -26,13 +27,13 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     except TieredError as error:
         return reply.DescribeQuorumResponse(error_code=error_code(error), error_message=str(error), topics=[], nodes=[])
     leader = controller_id(context)
-    topics = []
-    async for topic in in_turns(request.topics):
-        partitions = [
-            _described(context, reply, leader, topic.topic_name, each.partition_index)
-            async for each in in_turns(topic.partitions)
-        ]
-        topics.append(reply.TopicData(topic_name=topic.topic_name, partitions=partitions))
+    by_topic: dict[str, list[Any]] = {}
+    asked = dict.fromkeys(
+        (topic.topic_name, each.partition_index) for topic in request.topics for each in topic.partitions
+    )
+    async for name, index in in_turns(asked):
+        by_topic.setdefault(name, []).append(_described(context, reply, leader, name, index))
+    topics = [reply.TopicData(topic_name=name, partitions=partitions) for name, partitions in by_topic.items()]
     return reply.DescribeQuorumResponse(
         error_code=NONE, error_message=None, topics=topics, nodes=_voters(context, reply, leader)
     )

@@ -10,7 +10,7 @@ from tiered.errors import TieredError, UnsupportedVersion
 from tiered.rules.acl import Operation
 from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.config_resources import CLIENT_METRICS, CONFIG_RESOURCES
-from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 
@@ -23,8 +23,9 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
         for kind in dict.fromkeys(kinds):
             if kind not in CONFIG_RESOURCES:
                 raise UnsupportedVersion(f"resource type {kind} has no configs")
-            names = CONFIG_RESOURCES[kind].names(context)
-            found.extend(reply.ConfigResource(resource_name=name, resource_type=kind) for name in names)
+            # Of a copy: in a pause topics may come and go.
+            names = list(CONFIG_RESOURCES[kind].names(context))
+            found += [reply.ConfigResource(resource_name=name, resource_type=kind) async for name in in_turns(names)]
     except TieredError as error:
         code, found = error_code(error), []
     return reply.ListConfigResourcesResponse(throttle_time=0, error_code=code, config_resources=found)
