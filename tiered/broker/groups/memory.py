@@ -35,10 +35,11 @@ class GroupMemory:
         finally:
             self._is_converting = False
 
-    def take(self, size_bytes: int) -> None:
-        """Raises CoordinatorNotAvailable, and takes nothing, when the bound would be exceeded. Less than 0 gives
-        back, and always succeeds."""
-        if size_bytes > 0 and not self._is_converting and self.taken_bytes + size_bytes > self._limit_bytes():
+    def take(self, size_bytes: int, *, share: float = 1.0) -> None:
+        """Raises CoordinatorNotAvailable, and takes nothing, when this share of the bound would be exceeded by all
+        together. Less than 0 gives back, and always succeeds."""
+        limit_bytes = share * self._limit_bytes()
+        if size_bytes > 0 and not self._is_converting and self.taken_bytes + size_bytes > limit_bytes:
             raise CoordinatorNotAvailable(
                 "groups take all the memory that they may (tiered.group.memory.bytes); try again later"
             )

@@ -42,6 +42,8 @@ MAX_OFFSETS = 100_000
 """Of one partition. Groups beyond them are left out, and the log says so."""
 TENURE_SHIFT = 32
 APPENDED_AT_ONCE = 2_000
+MEMORY_SHARE = 0.5
+"""Of what groups may take: the rest is left to their members, whoever reads their offsets."""
 
 
 class OffsetsPartition:
@@ -180,7 +182,7 @@ class OffsetsTopic:
                 return  # The slot went meanwhile.
             some = changes[first : first + APPENDED_AT_ONCE]
             needed = sum(cost(key, written.value) for key, written in some)
-            self._memory.take(needed)
+            self._memory.take(needed, share=MEMORY_SHARE)
             partition.log.append(some)
             self._ends[partition.index] = partition.log.end_offset
             # What was superseded is free again.
