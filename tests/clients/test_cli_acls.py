@@ -1,7 +1,7 @@
 """`tiered acls` against a broker: what it adds it lists and removes, and what cannot be meant it says."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -126,3 +126,11 @@ def test_an_empty_table_says_who_may_see_nothing(nobody: Tiered) -> None:
     assert nobody.out("groups", "list") == b"no group that User:ANONYMOUS may see\n"
     assert nobody.out("topics", "list", "-q") == b""
     assert nobody.json("topics", "list") == []
+
+
+def test_an_empty_broker_without_rules_says_what_makes_a_topic_and_a_group(
+    make_broker: Callable[..., BrokerProcess],
+) -> None:
+    open_to_all = Tiered(make_broker().start())
+    assert open_to_all.out("topics", "list") == b"no topic; `tiered topics create NAME` makes one\n"
+    assert open_to_all.out("groups", "list").startswith(b"no group; a group is there once it has a member")

@@ -12,7 +12,7 @@ def tiered(broker: BrokerProcess) -> Tiered:
 
 
 def test_quotas_are_set_listed_and_removed(tiered: Tiered) -> None:
-    said = tiered.out("quotas", "set", "--user", "alice", "--client-id-default", "producer_byte_rate=1048576")
+    said = tiered.out("quotas", "set", "--user", "alice", "--client-id-default", "producer_byte_rate=1MiB")
     assert said == b"producer_byte_rate of user alice, client-id <default> set\n"
     tiered.out("quotas", "set", "--ip", "::1", "connection_creation_rate=5")
     tiered.out("quotas", "set", "--client-id", "app", "request_percentage=12.5", "consumer_byte_rate=10")

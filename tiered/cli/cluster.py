@@ -86,7 +86,7 @@ def run_with_cluster(arguments: argparse.Namespace, act: Act) -> int:
 async def _run(
     arguments: argparse.Namespace, addresses: Sequence[tuple[str, int]], act: Act, security: PeerSecurity
 ) -> int:
-    bootstrap: str = arguments.bootstrap
+    bootstrap = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses)
     async with Cluster(addresses, security=security) as cluster:
         # Asked by itself, for later calls are patient: a broker that is not there should be said at once.
         try:

@@ -15,7 +15,7 @@ from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
 from tiered.cli.kafka_errors import NONE, reason
 from tiered.cli.names import nearest_names
 from tiered.cli.output import Column, counted, on_one_line, print_json, print_table, say
-from tiered.cli.refusals import GROUP_AUTHORIZATION_FAILED, lacks
+from tiered.cli.refusals import GROUP_AUTHORIZATION_FAILED, lacks, none_to_see
 from tiered.errors import GroupNotFound, TieredError
 from tiered.peer import BrokerError
 from tiered.peer.group_admin import (
@@ -63,6 +63,9 @@ def run_list(arguments: argparse.Namespace) -> int:
                     for each in found
                 ]
             )
+        elif not found:
+            what = "such group" if arguments.state or arguments.kind else "group"
+            say(await none_to_see(cluster, what, "a group is there once it has a member or a committed offset"))
         else:
             columns = (Column("GROUP"), Column("KIND"), Column("STATE"), Column("LAG", True), Column("PROTOCOL"))
             print_table(columns, [_listed_row(each, lags[each.group_id]) for each in found])

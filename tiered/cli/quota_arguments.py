@@ -4,6 +4,8 @@ import argparse
 import math
 
 from tiered.cli.arguments import Commands, Parser, broker_options, command
+from tiered.config.quantity import in_plain_units
+from tiered.errors import InvalidConfig
 
 KINDS = ("user", "client-id", "ip")
 
@@ -39,11 +41,13 @@ def add_quotas(commands: "Commands[Parser]") -> None:
 def _value(text: str) -> tuple[str, float]:
     name, equals, number = text.partition("=")
     try:
-        value = float(number)
-    except ValueError:
+        value = float(in_plain_units("quota.bytes", number) if name.endswith("_byte_rate") else number)
+    except (ValueError, InvalidConfig):
         value = math.nan
     if not name or not equals or not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"{text!r} is no QUOTA=VALUE such as producer_byte_rate=1048576")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no QUOTA=VALUE such as producer_byte_rate=1048576 or producer_byte_rate=1MiB"
+        )
     return name, value
 
 

@@ -7,14 +7,17 @@ import argparse
 
 from tiered.errors import TieredError
 from tiered.peer import BrokerError, Cluster
+from tiered.peer.acl_admin import describe_acls
 from tiered.peer.security import PLAINTEXT, PeerSecurity
 from tiered.peer.topic_admin import create_topics
-from tiered.rules.acl import Operation, ResourceType
+from tiered.rules.acl import AclFilter, Operation, ResourceType
 from tiered.rules.missing_right import missing_right
 
-TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED = 29, 30
+TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED, SECURITY_DISABLED = 29, 30, 54
 _DESCRIBE_GROUPS = 15
 SOMEBODY = "User:NAME"
+_ONE_RULE = AclFilter(resource_type=ResourceType.TOPIC, resource_name="any", principal=SOMEBODY)
+"""Asked for only to learn whether there are rules at all."""
 
 
 def principal_of(security: PeerSecurity | None) -> str | None:
@@ -32,8 +35,18 @@ def lacks(cluster: Cluster, operation: Operation, resource_type: ResourceType, n
     return missing_right(principal_of(cluster.security) or SOMEBODY, operation, resource_type, name)
 
 
-def none_to_see(cluster: Cluster, what: str) -> str:
-    """In place of an empty table: others may see more."""
+async def none_to_see(cluster: Cluster, what: str, make_one: str) -> str:
+    """In place of an empty table: that there is nothing, that others may see more, or that a read replica was asked."""
+    replica = await read_replica(cluster)
+    if replica is not None:
+        return f"no {what}: {replica}"
+    try:
+        await describe_acls(cluster, _ONE_RULE)
+    except BrokerError as error:
+        if error.code == SECURITY_DISABLED:
+            return f"no {what}; {make_one}"
+    except TieredError:
+        pass
     return f"no {what} that {principal_of(cluster.security) or 'you'} may see"
 
 

@@ -25,6 +25,7 @@ from tiered.cli.cluster import (
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.kafka_errors import NONE, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION, reason
 from tiered.cli.output import Column, counted, in_bytes, print_json, print_table, say
+from tiered.cli.refusals import none_to_see
 from tiered.cli.topic_warnings import MIN_IN_SYNC, min_in_sync_warning
 from tiered.config.quantity import in_plain_units
 from tiered.errors import TieredError
@@ -65,6 +66,8 @@ def run_list(arguments: argparse.Namespace) -> int:
         listed = await _listed(cluster, found)
         if arguments.json:
             print_json(listed)
+        elif not found:
+            say(await none_to_see(cluster, "topic", "`tiered topics create NAME` makes one"))
         else:
             numeric = ("PARTITIONS", "REPLICAS", "LOCAL")
             columns = [Column(each, each in numeric) for each in ("TOPIC", *numeric, "POLICY", "ID")]

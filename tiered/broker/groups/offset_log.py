@@ -11,8 +11,8 @@ from typing import NamedTuple
 from tiered.formats.record import Record
 from tiered.formats.record_batch import encode_batch
 
-MAX_RECORDS_A_READ = 500
-"""Some milliseconds."""
+MAX_RECORDS_A_READ = 200
+"""A third of a millisecond; a Fetch may ask for many partitions."""
 MAX_TOMBSTONES = 1_000
 """The oldest go, as in a log whose `delete.retention.ms` is over."""
 RECORD_BYTES = 400
@@ -74,7 +74,8 @@ class OffsetLog:
             self.end_offset += 1
         while len(self._tombstones) > MAX_TOMBSTONES:
             self._drop(next(iter(self._tombstones)))
-        if len(self._offsets) > 2 * len(self._newest) + MAX_TOMBSTONES:
+        # A read walks over what was superseded: not too much of it.
+        if len(self._offsets) > len(self._newest) * 5 // 4 + MAX_TOMBSTONES:
             self._offsets = [record.offset for record in self._newest.values()]
             self._keys = list(self._newest)
 

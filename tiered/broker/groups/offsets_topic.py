@@ -49,9 +49,8 @@ MEMORY_SHARE = 0.5
 class OffsetsPartition:
     """One partition for as long as this broker holds its slot and somebody reads it."""
 
-    def __init__(self, index: int, tenure: int, start_offset: int, now_ms: float) -> None:
+    def __init__(self, index: int, start_offset: int, now_ms: float) -> None:
         self.index = index
-        self.tenure = tenure
         self.waiters = Waiters()
         self.log = OffsetLog(start_offset)
         self.is_stale = True
@@ -102,6 +101,7 @@ class OffsetsTopic:
         self._memory = memory
         self._read: dict[int, OffsetsPartition] = {}
         self._ends: dict[int, int] = {}
+        self._is_closed = False
 
     def partition(self, index: int) -> OffsetsPartition:
         """The partition; it may need loading. Raises NotLeader where another broker holds the slot, and
@@ -109,13 +109,13 @@ class OffsetsTopic:
         if not 0 <= index < self._broker.settings.offsets_topic_num_partitions:
             raise UnknownTopicOrPartition(f"__consumer_offsets has no partition {index}; refresh metadata")
         tenure = self._slots.tenure(index)
-        if tenure is None:
+        if tenure is None or self._is_closed:
             raise NotLeader(f"slot {index} of the groups is coordinated elsewhere; refresh metadata")
         now_ms = self._broker.clock.monotonic_ms()
         found = self._read.get(index)
         if found is None:
             start_offset = max(self._ends.get(index, 0), tenure << TENURE_SHIFT)
-            found = self._read[index] = OffsetsPartition(index, tenure, start_offset, now_ms)
+            found = self._read[index] = OffsetsPartition(index, start_offset, now_ms)
         found.asked_at_ms = now_ms
         return found
 
@@ -143,6 +143,8 @@ class OffsetsTopic:
             self._forget(self._read[slot])
 
     def close(self) -> None:
+        """The broker stops: readers look for the next leader."""
+        self._is_closed = True
         self.slots_lost(list(self._read))
 
     async def tick(self) -> None:
