@@ -14,8 +14,8 @@ from tests.components.rights_table import KNOWN, ROWS
 from tests.components.test_http_rights import ask
 from tiered.broker.audit import MAX_REFUSED_LINES
 from tiered.errors import InvalidConfig
-from tiered.server.http.origin import SENDER
-from tiered.server.http.rights import ON_BEHALF_OF
+from tiered.server.http.door.rights import ON_BEHALF_OF
+from tiered.server.http.messages.origin import SENDER
 from tiered.server.kafka.apis import served_apis
 from tiered.server.kafka.audited import AUDITED
 

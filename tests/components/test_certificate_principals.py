@@ -14,7 +14,7 @@ from tiered.config.client_security import client_security
 from tiered.peer import Cluster
 from tiered.peer.security import PeerSecurity
 from tiered.peer.topic_admin import create_topics
-from tiered.server.http.rights import ON_BEHALF_OF
+from tiered.server.http.door.rights import ON_BEHALF_OF
 from tiered.testing import LocalCluster, cluster
 
 pytest_plugins = ["tests.certificates"]

@@ -24,8 +24,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from tests.broker_process import BrokerProcess
-from tiered.server.http.openapi import template_of
-from tiered.server.http.route import Route
+from tiered.server.http.messages.openapi import template_of
+from tiered.server.http.messages.route import Route
 from tiered.server.http.routes import ROUTES
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]

@@ -222,7 +222,7 @@ def test_names_that_people_choose_are_bounded_and_what_is_left_out_is_counted(
 
 
 def test_names_are_escaped_as_prometheus_wants_them() -> None:
-    from tiered.server.http.prometheus import Family, exposition_of
+    from tiered.server.http.metrics.prometheus import Family, exposition_of
 
     hostile = 'a"b\\c\nd{}=,'
     family = Family(name="x", kind="gauge", documentation="y", samples=[({"group": hostile}, 1.5)])
@@ -298,7 +298,7 @@ def test_a_store_that_is_away_is_counted_as_failed_and_a_missing_object_is_not(t
 def test_an_exposition_gives_others_their_turn_within_a_family_too() -> None:
     """Seventy routes' histograms are one family, and were three milliseconds in one step."""
     from tiered.metrics import Histogram
-    from tiered.server.http.prometheus import Family, exposition_of
+    from tiered.server.http.metrics.prometheus import Family, exposition_of
 
     histograms = [({"route": f"/{number}"}, Histogram()) for number in range(100)]
     family = Family(name="x", kind="histogram", documentation="y", histograms=histograms)

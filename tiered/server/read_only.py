@@ -11,7 +11,7 @@ from tiered.config import ServeOptions
 from tiered.runtime import Clock, SystemClock
 from tiered.server.addresses import HTTP_OPTION, bind_or_explain
 from tiered.server.bound_listeners import bound_listeners
-from tiered.server.http.door import READ_ONLY, HttpDoor
+from tiered.server.http.opening import READ_ONLY, HttpDoor
 from tiered.server.kafka.listener import KafkaListener
 from tiered.server.kafka.read_only.apis import read_apis
 from tiered.server.kafka.read_only.dispatch import ReadDispatch

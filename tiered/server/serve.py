@@ -19,7 +19,7 @@ from tiered.errors import InvalidConfig, TieredError
 from tiered.runtime import Clock, SystemClock
 from tiered.server.addresses import HTTP_OPTION, bind_or_explain, shown
 from tiered.server.bound_listeners import bound_listeners
-from tiered.server.http.door import HttpDoor
+from tiered.server.http.opening import HttpDoor
 from tiered.server.kafka.apis import served_apis
 from tiered.server.kafka.dispatch import Dispatch
 from tiered.server.kafka.listener import KafkaListener

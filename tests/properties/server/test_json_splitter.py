@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiered.errors import InvalidRequest
-from tiered.server.http.json_stream import JsonSplitter
+from tiered.server.http.messages.json_stream import JsonSplitter
 
 _VALUES = st.recursive(
     st.none() | st.integers() | st.text(st.sampled_from('{}"\\ua\n é😀'), max_size=8),

@@ -6,10 +6,10 @@ import pytest
 
 from tiered.broker.tail import Behind, Ended, Found
 from tiered.errors import Retriable
-from tiered.server.http import event_stream
-from tiered.server.http.event_stream import EventSplitter, ReadEvent
-from tiered.server.http.forward import Neighbour, Unreachable
-from tiered.server.http.topic_tail import events_of, positions_in
+from tiered.server.http.api.topic_tail import events_of, positions_in
+from tiered.server.http.neighbours import event_stream
+from tiered.server.http.neighbours.event_stream import EventSplitter, ReadEvent
+from tiered.server.http.neighbours.forward import Neighbour, Unreachable
 
 TOPIC = UUID(int=7)
 LEADER = Neighbour(broker_id=2, http_host="127.0.0.1", http_port=1)

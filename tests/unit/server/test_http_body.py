@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiered.errors import InvalidRequest
-from tiered.server.http.body import PIECE_BYTES, _unfolded
+from tiered.server.http.messages.body import PIECE_BYTES, _unfolded
 
 
 def _raw(data: bytes) -> bytes:

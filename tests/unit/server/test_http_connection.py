@@ -4,8 +4,8 @@ import asyncio
 
 from aiohttp import web
 
-from tiered.server.http.body import pieces_of
-from tiered.server.http.connection import HttpConnection, OpenConnections
+from tiered.server.http.door.connection import HttpConnection, OpenConnections
+from tiered.server.http.messages.body import pieces_of
 
 CHUNKS = 90_000
 MOST_BYTES = 16 << 10

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tiered.server.http import door
-from tiered.server.http.door import HttpDoor
+from tiered.server.http import opening as door
+from tiered.server.http.opening import HttpDoor
 
 HALF = "def application(service"
 WHOLE = """

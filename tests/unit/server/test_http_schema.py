@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiered.errors import InvalidRequest
-from tiered.server.http.parameters import MAX_JSON_PIECES, parsed
-from tiered.server.http.schema import (
+from tiered.server.http.messages.parameters import MAX_JSON_PIECES, parsed
+from tiered.server.http.messages.schema import (
     Schema,
     array,
     boolean,

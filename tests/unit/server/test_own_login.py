@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tiered.server.http.forward import Neighbour, Unreachable, _own_login
-from tiered.server.http.keys import BROKER
+from tiered.server.http.door.keys import BROKER
+from tiered.server.http.neighbours.forward import Neighbour, Unreachable, _own_login
 
 LOGIN = {"Authorization": "Basic c2VjcmV0"}
 

@@ -16,19 +16,20 @@ from aiohttp.web_protocol import RequestPayloadError
 from tiered.broker.broker import Broker
 from tiered.errors import TieredError
 from tiered.rules.certificate_names import PrincipalMapping
-from tiered.server.http import limits, logins, openapi, rights, security
-from tiered.server.http.audited import audited
-from tiered.server.http.certificates import MAPPING, known_by_certificate
-from tiered.server.http.cluster_view import VIEWS, ClusterViews
-from tiered.server.http.connection import HttpConnection, OpenConnections, Refusal
-from tiered.server.http.failures import error_response, response_for
-from tiered.server.http.forward import CONNECTIONS, Connections
-from tiered.server.http.keys import BROKER, SERVICE, Service
-from tiered.server.http.produce_elsewhere import ROUTER, RecordRouter
-from tiered.server.http.route import Handler, Route
+from tiered.server.http.door import browser_guard, limits, logins, rights
+from tiered.server.http.door.audited import audited
+from tiered.server.http.door.certificates import MAPPING, known_by_certificate
+from tiered.server.http.door.connection import HttpConnection, OpenConnections, Refusal
+from tiered.server.http.door.keys import BROKER, SERVICE, Service
+from tiered.server.http.door.targets import pattern_of, with_checked_targets
+from tiered.server.http.door.tls_gate import Hangup, TlsGate
+from tiered.server.http.messages import openapi
+from tiered.server.http.messages.failures import error_response, response_for
+from tiered.server.http.messages.route import Handler, Route
+from tiered.server.http.metrics.cluster_view import VIEWS, ClusterViews
+from tiered.server.http.neighbours.forward import CONNECTIONS, Connections
+from tiered.server.http.neighbours.produce import ROUTER, RecordRouter
 from tiered.server.http.routes import ROUTES
-from tiered.server.http.targets import pattern_of, with_checked_targets
-from tiered.server.http.tls_gate import Hangup, TlsGate
 from tiered.tls import Reloaded
 
 log = logging.getLogger(__name__)
@@ -59,20 +60,20 @@ def guarded(service: Service, routes: Sequence[Route]) -> web.Application:
             _counted,
             audited,
             _errors_as_json,
-            security.same_origin_only,
+            browser_guard.same_origin_only,
             known_by_certificate,
             logins.logged_in,
             rights.authorized,
         ]
     )
     app[SERVICE] = service
-    app[security.CSRF_TOKEN] = security.new_token()
+    app[browser_guard.CSRF_TOKEN] = browser_guard.new_token()
     app[limits.REQUESTS] = limits.RequestsState()
     app[logins.WAITING] = asyncio.Semaphore(logins.MAX_AT_ONCE)
     tls = service.options.http_tls
     app[MAPPING] = PrincipalMapping("DEFAULT" if tls is None else tls.principal_mapping_rules)
     app[openapi.DOCUMENT] = json.dumps(openapi.document_of(routes)).encode()
-    app.on_response_prepare.append(security.add_headers)
+    app.on_response_prepare.append(browser_guard.add_headers)
     for route in routes:
         handler = limits.limited(route)
         if route.method == "GET":

@@ -20,28 +20,25 @@ from tiered.file_slice import FileSlice
 from tiered.formats.checkpoint import CommittedSegment, TopicEntry
 from tiered.rules import read_plan
 from tiered.rules.cold_partition import ColdPartition
-from tiered.server.http import (
-    openapi,
-    routes_catalogue,
-    routes_health,
-    routes_metrics,
-    routes_records,
-    schema,
-    security,
-)
+from tiered.server.http.api import health as routes_health
+from tiered.server.http.api import records as routes_records
+from tiered.server.http.api import segments as routes_catalogue
+from tiered.server.http.api.records import FIELD_BYTES, PARTITION_ASKED, limits_of, send_page, start_of
+from tiered.server.http.api.segments import MAX_SEGMENTS, START_OFFSET
+from tiered.server.http.api.topics import config_fields
 from tiered.server.http.app import HttpServer, guarded
-from tiered.server.http.keys import REPLICA
-from tiered.server.http.limits import REQUESTS
-from tiered.server.http.long_list import json_with_list
-from tiered.server.http.metric_families import calls, request_families
-from tiered.server.http.parameters import PARTITION, TOPIC
-from tiered.server.http.prometheus import CONTENT_TYPE, Family, counter, exposition_of, gauge
-from tiered.server.http.record_json import renderer
-from tiered.server.http.route import Answer, Route, answers_json
+from tiered.server.http.door import browser_guard as security
+from tiered.server.http.door.keys import REPLICA
+from tiered.server.http.door.limits import REQUESTS
+from tiered.server.http.messages import openapi, schema
+from tiered.server.http.messages.long_list import json_with_list
+from tiered.server.http.messages.parameters import PARTITION, TOPIC
+from tiered.server.http.messages.record_json import renderer
+from tiered.server.http.messages.route import Answer, Route, answers_json
+from tiered.server.http.metrics import route as routes_metrics
+from tiered.server.http.metrics.broker import calls, request_families
+from tiered.server.http.metrics.prometheus import CONTENT_TYPE, Family, counter, exposition_of, gauge
 from tiered.server.http.routes import ROUTES as OF_A_BROKER
-from tiered.server.http.routes_catalogue import MAX_SEGMENTS, START_OFFSET
-from tiered.server.http.routes_records import FIELD_BYTES, PARTITION_ASKED, limits_of, send_page, start_of
-from tiered.server.http.routes_topics import config_fields
 
 __all__ = ["HttpServer", "application"]
 

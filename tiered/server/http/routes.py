@@ -3,41 +3,39 @@
 Owns the list alone.
 """
 
-from tiered.server.http import (
-    openapi,
-    routes_access,
-    routes_catalogue,
-    routes_cluster,
-    routes_console,
-    routes_cost,
-    routes_delete_records,
-    routes_groups,
-    routes_health,
-    routes_metrics,
-    routes_pins,
-    routes_reconcile,
-    routes_records,
-    routes_retention,
-    routes_tail,
-    routes_topics,
-    routes_v3_cluster,
-    routes_v3_configs,
-    routes_v3_groups,
-    routes_v3_lags,
-    routes_v3_records,
-    routes_v3_topics,
-    security,
-)
-from tiered.server.http.route import Route
+from tiered.server.http.api import access as routes_access
+from tiered.server.http.api import cluster as routes_cluster
+from tiered.server.http.api import console as routes_console
+from tiered.server.http.api import cost as routes_cost
+from tiered.server.http.api import delete_records as routes_delete_records
+from tiered.server.http.api import groups as routes_groups
+from tiered.server.http.api import health as routes_health
+from tiered.server.http.api import pins as routes_pins
+from tiered.server.http.api import reconcile as routes_reconcile
+from tiered.server.http.api import records as routes_records
+from tiered.server.http.api import retention as routes_retention
+from tiered.server.http.api import segments as routes_segments
+from tiered.server.http.api import tail as routes_tail
+from tiered.server.http.api import topics as routes_topics
+from tiered.server.http.door import browser_guard
+from tiered.server.http.messages import openapi
+from tiered.server.http.messages.route import Route
+from tiered.server.http.metrics import route as routes_metrics
+from tiered.server.http.v3 import cluster as routes_v3_cluster
+from tiered.server.http.v3 import configs as routes_v3_configs
+from tiered.server.http.v3 import groups as routes_v3_groups
+from tiered.server.http.v3 import lags as routes_v3_lags
+from tiered.server.http.v3 import records as routes_v3_records
+from tiered.server.http.v3 import topics as routes_v3_topics
 
 ROUTES: tuple[Route, ...] = (
     *routes_health.ROUTES,
     *routes_metrics.ROUTES,
     *openapi.ROUTES,
-    *security.ROUTES,
+    *browser_guard.ROUTES,
     *routes_cluster.ROUTES,
     *routes_topics.ROUTES,
-    *routes_catalogue.ROUTES,
+    *routes_segments.ROUTES,
     *routes_retention.ROUTES,
     *routes_pins.ROUTES,
     *routes_records.ROUTES,

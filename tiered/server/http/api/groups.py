@@ -1,0 +1,384 @@
+"""`/api/v1/groups`: groups, their members, offsets and lag now and lately; resetting the offsets of an idle one.
+
+A group is told of by its coordinator: other brokers pass the request on to it. Committed offsets come from SQL, so
+these answer 503 while it is away; the lag's history comes from any broker's memory.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from aiohttp import web
+
+from tiered.broker.broker import Broker
+from tiered.broker.groups.offsets import OffsetRow
+from tiered.broker.groups.values import GroupDescription, GroupSummary
+from tiered.broker.lag_history import SAMPLES, GroupLag
+from tiered.broker.offset_reset import Earliest, Latest, Target, ToOffset, ToTimestamp, reset_offsets
+from tiered.broker.positions import Position, positions_of
+from tiered.errors import InvalidRequest
+from tiered.ids import TopicPartition
+from tiered.rules.acl import Operation, ResourceType
+from tiered.server.http.door.keys import BROKER
+from tiered.server.http.door.rights import may_see_group, may_see_topic, require
+from tiered.server.http.messages import schema
+from tiered.server.http.messages.long_list import json_with_list
+from tiered.server.http.messages.origin import is_forwarded
+from tiered.server.http.messages.parameters import GROUP, json_of, query_number
+from tiered.server.http.messages.route import Answer, Route, answers_json
+from tiered.server.http.neighbours.elsewhere import at_coordinator, coordinator_elsewhere, others
+from tiered.server.http.neighbours.forward import ask_all, forward
+from tiered.server.http.neighbours.logs import Logs
+
+TAG = "groups"
+MINUTE_MS = 60_000
+MAX_MINUTES = 7 * 24 * 60
+
+_MINUTES = query_number(
+    "minutes", f"How far back; {SAMPLES} samples are kept.", minimum=1, maximum=MAX_MINUTES, default=60
+)
+_TARGET = schema.one_of(
+    schema.text(allowed=("earliest", "latest")),
+    {
+        **schema.record(
+            {"offset": schema.integer(), "timestamp_ms": schema.integer("The first record that is not older.")},
+            optional=("offset", "timestamp_ms"),
+        ),
+        "minProperties": 1,
+        "maxProperties": 1,
+    },
+)
+_RESET = schema.record(
+    {
+        "topic": schema.text(minLength=1, maxLength=249),
+        "partitions": schema.array(
+            schema.integer(maximum=schema.INT_MAX), "All of the topic's if absent.", max_items=10_000
+        ),
+        "to": _TARGET,
+        "dry_run": schema.boolean("Say what would change, and change nothing."),
+    },
+    optional=("partitions", "dry_run"),
+)
+_CHANGES = schema.record(
+    {
+        "offsets": schema.array(
+            schema.record(
+                {
+                    "topic": schema.text(),
+                    "partition": schema.integer(),
+                    "before": schema.nullable(
+                        schema.integer("Null when nothing was committed.", minimum=-1 - schema.LONG_MAX)
+                    ),
+                    "after": schema.integer(),
+                },
+                is_open=True,
+            )
+        ),
+        "dry_run": schema.boolean(),
+    },
+    is_open=True,
+)
+_SUMMARY_FIELDS = {
+    "group_id": schema.text(),
+    "kind": schema.text(allowed=("classic", "consumer")),
+    "state": schema.text(),
+    "protocol_type": schema.text(),
+}
+_GROUPS = schema.record(
+    {
+        "groups": schema.array(
+            schema.record(
+                {
+                    **_SUMMARY_FIELDS,
+                    "coordinator": schema.integer("Which broker it is."),
+                    "members": schema.integer(),
+                    "lag": schema.nullable(schema.integer("Null when nothing is committed.")),
+                    "topics": schema.array(schema.text()),
+                },
+                is_open=True,
+            )
+        ),
+        "silent_brokers": schema.array(schema.integer(), "Their groups are missing: they did not answer in time."),
+    },
+    is_open=True,
+)
+_MEMBER = schema.record(
+    {
+        "member_id": schema.text(),
+        "instance_id": schema.nullable(schema.text()),
+        "client_id": schema.text(),
+        "client_host": schema.text(),
+        "assignment": schema.mapping(schema.array(schema.integer()), "Topics and their partitions."),
+    },
+    is_open=True,
+)
+_OFFSET = schema.record(
+    {
+        "topic": schema.text(),
+        "partition": schema.integer(),
+        "committed_offset": schema.nullable(
+            schema.integer(
+                "Null for an assigned partition without one; below 0 what the client means by it, which has no lag.",
+                minimum=-1 - schema.LONG_MAX,
+            )
+        ),
+        "high_watermark": schema.integer(),
+        "log_start_offset": schema.integer(),
+        "lag": schema.nullable(schema.integer()),
+        "committed_at_ms": schema.nullable(schema.integer()),
+        "member_id": schema.nullable(schema.text("Who reads it now.")),
+    },
+    is_open=True,
+)
+_GROUP = schema.record(
+    {
+        **_SUMMARY_FIELDS,
+        "coordinator": schema.integer("Which broker it is."),
+        "lag": schema.nullable(schema.integer()),
+        "members": schema.array(_MEMBER),
+        "offsets": schema.array(_OFFSET),
+    },
+    is_open=True,
+)
+_HISTORY = schema.record(
+    {
+        "interval_ms": schema.integer(),
+        "samples": schema.array(
+            schema.record(
+                {
+                    "at_ms": schema.integer(),
+                    "lag": schema.nullable(schema.integer("Null while nobody could tell: SQL was away.")),
+                }
+            )
+        ),
+    },
+    is_open=True,
+)
+
+
+async def groups(request: web.Request) -> web.Response:
+    """Every broker tells of those that it coordinates; who does not answer in time is named."""
+    broker = request.app[BROKER]
+    lags = await broker.lag.current()
+    found = [_summary_fields(broker, each, lags.get(each.group_id)) for each in await broker.groups.list_groups()]
+    silent: list[int] = []
+    if not is_forwarded(request):
+        asked = others(broker)
+        answers = await ask_all(request, asked, "/api/v1/groups")
+        silent = [each.broker_id for each in asked if each.broker_id not in answers]
+        found += [each for answer in answers.values() for each in answer["groups"]]
+    # A slot on its way from one broker to another may be told of by both.
+    by_id = {str(each["group_id"]): each for each in found if may_see_group(request, str(each["group_id"]))}
+    for each in by_id.values():
+        each["topics"] = [name for name in each["topics"] if may_see_topic(request, name)]
+    return await json_with_list({"silent_brokers": silent}, "groups", (by_id[group_id] for group_id in sorted(by_id)))
+
+
+def _summary_fields(broker: Broker, group: GroupSummary, lag: GroupLag | None) -> dict[str, Any]:
+    return {
+        "group_id": group.group_id,
+        "kind": group.kind.value,
+        "state": group.state,
+        "protocol_type": group.protocol_type,
+        "members": group.member_count,
+        "coordinator": broker.broker_id,
+        "lag": None if lag is None else lag.lag,
+        "topics": [] if lag is None else lag.topics,
+    }
+
+
+async def group(request: web.Request) -> web.Response:
+    broker = request.app[BROKER]
+    group_id = GROUP.of(request)
+    described = await broker.groups.describe(group_id)
+    stored = await broker.groups.offsets.fetch(group_id)
+    offsets = [each for each in await _offsets(broker, described, stored) if may_see_topic(request, each.topic)]
+    lags = [each.lag for each in offsets if each.lag is not None]
+    fields = {
+        "group_id": group_id,
+        "kind": described.kind.value,
+        "state": described.state,
+        "protocol_type": described.protocol_type,
+        "protocol_name": described.protocol_name,
+        "generation": described.generation,
+        "coordinator": broker.broker_id,
+        "lag": sum(lags) if lags else None,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "assignment": {
+                    topic: list(numbers)
+                    for topic, numbers in member.assignment.items()
+                    if may_see_topic(request, topic)
+                },
+            }
+            for member in described.members
+        ],
+    }
+    return await json_with_list(fields, "offsets", map(_offset_fields, offsets))
+
+
+async def delete(request: web.Request) -> web.Response:
+    await request.app[BROKER].groups.delete_group(GROUP.of(request))
+    return web.Response(status=204)
+
+
+async def lag(request: web.Request) -> web.StreamResponse:
+    broker = request.app[BROKER]
+    group_id = GROUP.of(request)
+    since_ms = broker.clock.now_ms() - _MINUTES.of(request) * MINUTE_MS
+    samples = broker.lag.history(group_id, since_ms=since_ms)
+    if not samples:
+        to = coordinator_elsewhere(request, group_id)
+        if to is not None:
+            return await forward(request, to)
+        await broker.groups.describe(group_id)
+    return web.json_response(
+        {
+            "group_id": group_id,
+            "interval_ms": broker.settings.tiered_lag_sample_interval_ms,
+            "samples": [{"at_ms": each.at_ms, "lag": each.lag} for each in samples],
+        }
+    )
+
+
+async def reset(request: web.Request) -> web.Response:
+    """409 while the group has members."""
+    body = await json_of(request, _RESET)
+    broker = request.app[BROKER]
+    require(request, Operation.READ, ResourceType.TOPIC, body["topic"])
+    topic = broker.topics.by_name(body["topic"])
+    dry_run = body.get("dry_run", False)
+    changes = await reset_offsets(
+        broker,
+        GROUP.of(request),
+        topic,
+        body.get("partitions"),
+        _target(body["to"]),
+        dry_run=dry_run,
+        logs=Logs(request),
+    )
+    return web.json_response(
+        {
+            "offsets": [
+                {"topic": topic.name, "partition": each.partition, "before": each.before, "after": each.after}
+                for each in changes
+            ],
+            "dry_run": dry_run,
+        }
+    )
+
+
+def _target(to: str | dict[str, int]) -> Target:
+    match to:
+        case "earliest":
+            return Earliest()
+        case str():
+            return Latest()
+        case {"offset": offset}:
+            return ToOffset(offset=offset)
+        case {"timestamp_ms": timestamp_ms}:
+            return ToTimestamp(timestamp_ms=timestamp_ms)
+        case _:
+            raise InvalidRequest("to is an empty object: give offset or timestamp_ms, or say earliest or latest")
+
+
+class _Offset(NamedTuple):
+    """One partition that the group has committed an offset of, or that `member_id` reads."""
+
+    topic: str
+    partition: int
+    position: Position
+    row: OffsetRow | None
+    member_id: str | None
+
+    @property
+    def lag(self) -> int | None:
+        if self.row is None or not self.row.is_position:
+            return None
+        return max(0, self.position.high_watermark - self.row.committed_offset)
+
+
+async def _offsets(
+    broker: Broker, described: GroupDescription, stored: Mapping[TopicPartition, OffsetRow]
+) -> list[_Offset]:
+    """Committed offsets and assigned partitions, each once, by topic and partition."""
+    readers: dict[TopicPartition, str] = {}
+    for member in described.members:
+        for name, numbers in member.assignment.items():
+            topic = broker.topics.find(name)
+            if topic is not None:
+                readers |= {TopicPartition(topic.topic_id, number): member.member_id for number in numbers}
+    positions = await positions_of(broker, {*readers, *stored})
+    found = []
+    for key, position in positions.items():
+        topic = broker.topics.find_id(key.topic_id)
+        if topic is not None:
+            found.append(_Offset(topic.name, key.partition, position, stored.get(key), readers.get(key)))
+    return sorted(found, key=lambda each: (each.topic, each.partition))
+
+
+def _offset_fields(offset: _Offset) -> dict[str, Any]:
+    row = offset.row
+    return {
+        "topic": offset.topic,
+        "partition": offset.partition,
+        "committed_offset": None if row is None else row.committed_offset,
+        "metadata": None if row is None else row.metadata,
+        "high_watermark": offset.position.high_watermark,
+        "log_start_offset": offset.position.log_start_offset,
+        "lag": offset.lag,
+        "committed_at_ms": None if row is None else row.committed_at_ms,
+        "member_id": offset.member_id,
+    }
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/api/v1/groups",
+        handler=groups,
+        summary="Every group with its state and lag.",
+        tag=TAG,
+        answers=answers_json(_GROUPS),
+    ),
+    Route(
+        method="GET",
+        path="/api/v1/groups/{group}",
+        handler=at_coordinator(GROUP, group),
+        summary="One group with its members, offsets and lag.",
+        tag=TAG,
+        parameters=(GROUP,),
+        answers=answers_json(_GROUP),
+    ),
+    Route(
+        method="DELETE",
+        path="/api/v1/groups/{group}",
+        handler=at_coordinator(GROUP, delete),
+        summary="Delete a group without members, and its offsets.",
+        tag=TAG,
+        parameters=(GROUP,),
+        answers={204: Answer(description="Gone.")},
+    ),
+    Route(
+        method="GET",
+        path="/api/v1/groups/{group}/lag",
+        handler=lag,
+        summary="The group's lag over the last minutes.",
+        tag=TAG,
+        parameters=(GROUP, _MINUTES),
+        answers=answers_json(_HISTORY),
+    ),
+    Route(
+        method="POST",
+        path="/api/v1/groups/{group}/offsets/reset",
+        handler=at_coordinator(GROUP, reset),
+        summary="Move the committed offsets of a group without members.",
+        tag=TAG,
+        parameters=(GROUP,),
+        body=_RESET,
+        answers=answers_json(_CHANGES),
+    ),
+)

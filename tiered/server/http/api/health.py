@@ -1,0 +1,77 @@
+"""`/healthz`: the process is alive. `/readyz`: it serves, and its disk, SQL and object store do too.
+
+`/readyz` answers 200 while produce and fetch work here, and names what does not in its body: losing SQL or the
+object store stops neither, and other brokers' trouble is not this one's. A broker that is fenced is not ready.
+"""
+
+from aiohttp import web
+
+from tiered.rules.acl import CLUSTER_NAME, Operation, ResourceType
+from tiered.server.http.door.keys import BROKER
+from tiered.server.http.door.rights import PRINCIPAL, may
+from tiered.server.http.messages.route import Answer, Route, answers_json
+from tiered.server.http.messages.schema import array, boolean, integer, mapping, record, text
+from tiered.server.http.metrics.cluster_view import VIEWS, health_of
+
+HEALTH = record(
+    {
+        "serving": boolean("False while the broker starts or stops."),
+        "broker": integer("This broker's number."),
+        "cluster_id": text(),
+        "failed_partitions": array(text(), "Partitions whose disk failed; the first 100."),
+        "disk_full": boolean("True while writes are refused to keep a reserve."),
+        "upload_backlog_bytes": integer("Bytes of closed segments that wait for their upload."),
+        "findings": mapping(integer(), "What reconciling and scrubbing found and have not seen mended, by kind."),
+        "stale_checkpoints": integer("Checkpoints in the bucket that are older than what they describe."),
+        "fenced": boolean("True while the cluster holds this broker for out of service: it leads nothing."),
+        "controller_id": integer("-1 while no broker has the controller's lease.", minimum=-1),
+        "live_brokers": array(integer()),
+        "fenced_brokers": array(integer()),
+        "offline_partitions": integer("Without a leader, in the whole cluster."),
+        "under_replicated_partitions": integer("With a replica that is not in sync, in the whole cluster."),
+        "under_min_isr_partitions": integer("Those that refuse writes with acks=all, in the whole cluster."),
+        "feed_lag": integer("Numbers of the cluster's changes that this broker has not applied yet."),
+    },
+    is_open=True,
+)
+
+
+# Of partitions: who has not logged in, or may not describe the cluster, is told how many there are, and not which.
+_NAMES = ("failed_partitions", "offline", "under_replicated", "under_min_isr")
+
+
+async def _healthz(_request: web.Request) -> web.Response:
+    return web.json_response({"status": "alive"})
+
+
+async def _readyz(request: web.Request) -> web.Response:
+    broker = request.app[BROKER]
+    health = health_of(broker, request.app[VIEWS].of(broker))
+    status = 200 if health["serving"] and not health["fenced"] else 503
+    is_stranger = broker.settings.tiered_http_authentication != "none" and PRINCIPAL not in request
+    if is_stranger or not may(request, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        health = {**health, **{name: [] for name in _NAMES}}
+    return web.json_response(health, status=status)
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/healthz",
+        handler=_healthz,
+        tag="service",
+        summary="Says that the process is alive.",
+        answers=answers_json(record({"status": text(allowed=("alive",))})),
+    ),
+    Route(
+        method="GET",
+        path="/readyz",
+        handler=_readyz,
+        tag="service",
+        summary="Says whether the broker serves, and what an operator should look at.",
+        answers={
+            200: Answer(description="It serves.", schema=HEALTH),
+            503: Answer(description="It starts, stops, or is fenced.", schema=HEALTH),
+        },
+    ),
+)

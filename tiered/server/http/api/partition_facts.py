@@ -1,0 +1,145 @@
+"""The partitions of a topic as JSON, each told by who knows it best: its leader, a replica here, the catalogue.
+
+Owns the fields of a partition and the order of belief. Other brokers are asked once, for what no replica here knows,
+and who does not answer in time is done without: what is then told of its partitions says so. Must never ask SQL.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from aiohttp import web
+
+from tiered.broker.broker import Broker
+from tiered.broker.partition import Partition
+from tiered.broker.positions import known_here
+from tiered.broker.topics import Topic
+from tiered.ids import TopicPartition
+from tiered.server.http.door.keys import BROKER
+from tiered.server.http.messages import schema
+from tiered.server.http.messages.origin import is_forwarded
+from tiered.server.http.neighbours.elsewhere import neighbour
+from tiered.server.http.neighbours.forward import Neighbour, ask_all
+
+Facts = dict[str, Any]
+
+PARTITION = schema.record(
+    {
+        "partition": schema.integer(),
+        "leader": schema.integer("-1 while nobody leads it.", minimum=-1),
+        "isr": schema.array(schema.integer(), "In sync and in service."),
+        "replicas": schema.array(schema.integer(), "The preferred leader first."),
+        "adding_replicas": schema.array(schema.integer(), "Of a reassignment under way."),
+        "removing_replicas": schema.array(schema.integer(), "Of a reassignment under way."),
+        "leader_epoch": schema.integer(minimum=-1),
+        "under_replicated": schema.boolean("Some replica is not in sync, or not in service."),
+        "under_min_isr": schema.boolean(
+            "Fewer are in sync than min.insync.replicas: writes with acks=all are refused."
+        ),
+        "log_start_offset": schema.integer(),
+        "local_log_start_offset": schema.integer(),
+        "cold_end_offset": schema.integer(),
+        "overdue_end_offset": schema.integer("From cold_end_offset up to here uploads are late; equal if none is."),
+        "high_watermark": schema.integer(),
+        "last_stable_offset": schema.integer(),
+        "log_end_offset": schema.integer(),
+        "local_bytes": schema.integer("On one broker: the one that told it."),
+        "cold_bytes": schema.integer(),
+        "failed": schema.nullable(schema.text("Why its log takes no more writes.")),
+        "told_by": schema.nullable(
+            schema.integer("Which broker's log the offsets are of; null where only the catalogue was left to ask.")
+        ),
+    },
+    is_open=True,
+)
+
+
+def facts_here(broker: Broker, topic: Topic) -> list[Facts]:
+    """Every partition of the topic as this broker alone knows it, by number."""
+    return [_facts(broker, topic, row.partition) for row in broker.image.rows_of(topic.topic_id)]
+
+
+async def facts_of(request: web.Request, topic: Topic) -> list[Facts]:
+    """Every partition of the topic, as its leader knows it where that answers."""
+    broker = request.app[BROKER]
+    found = facts_here(broker, topic)
+    leaders = leaders_of(broker, found)
+    if is_forwarded(request) or not leaders:
+        return found
+    answers = await ask_all(request, leaders, f"/api/v1/topics/{quote(topic.name, safe='')}")
+    return merged(found, {number: each.get("partitions", ()) for number, each in answers.items()})
+
+
+def leaders_of(broker: Broker, partitions: Iterable[Facts]) -> list[Neighbour]:
+    """The other brokers that lead any of these."""
+    wanted = {each["leader"] for each in partitions} - {broker.broker_id}
+    return [neighbour(row) for row in broker.image.live() if row.broker_id in wanted]
+
+
+def merged(found: list[Facts], told: Mapping[int, Iterable[Facts]]) -> list[Facts]:
+    """The same partitions, each as its leader tells it; `told` is what brokers said, by their ids."""
+    by_leader = {(number, each["partition"]): each for number, some in told.items() for each in some}
+    merged = []
+    for each in found:
+        better = by_leader.get((each["leader"], each["partition"]))
+        merged.append(better if better is not None and better["told_by"] == each["leader"] else each)
+    return merged
+
+
+def is_known_here(broker: Broker, topic: Topic, number: int) -> bool:
+    """Whether the leader need not be asked for a list: a replica here leads or is in sync."""
+    return known_here(broker, TopicPartition(topic.topic_id, number)) is not None
+
+
+def _facts(broker: Broker, topic: Topic, number: int) -> Facts:
+    image, key = broker.image, TopicPartition(topic.topic_id, number)
+    row, leader, hosted = image.row(key), image.leader_of(key), topic.hosted(number)
+    assert row is not None, "the image has the rows of its topics"
+    in_sync = image.in_sync(row)
+    known = _of_catalogue(row.log_start_offset, row.cold_end_offset) if hosted is None else _of_replica(broker, hosted)
+    return {
+        "partition": number,
+        "leader": -1 if leader is None else leader.broker_id,
+        "isr": list(in_sync),
+        "replicas": list(row.replicas),
+        "adding_replicas": list(row.adding_replicas),
+        "removing_replicas": list(row.removing_replicas),
+        "leader_epoch": row.leader_epoch,
+        "under_replicated": len(in_sync) < len(row.replicas),
+        "under_min_isr": len(in_sync) < min(topic.config.min_insync_replicas, len(row.replicas)),
+        **known,
+    }
+
+
+def _of_replica(broker: Broker, partition: Partition) -> Facts:
+    log = partition.log
+    return {
+        "log_start_offset": partition.log_start_offset,
+        "local_log_start_offset": log.local_log_start_offset,
+        "cold_end_offset": partition.cold_end_offset,
+        "overdue_end_offset": broker.overdue_end_offset(partition),
+        "high_watermark": partition.high_watermark,
+        "last_stable_offset": partition.last_stable_offset,
+        "log_end_offset": log.log_end_offset,
+        "local_bytes": log.size_bytes,
+        "cold_bytes": partition.cold_bytes,
+        "failed": partition.halted or log.failed,
+        "told_by": broker.broker_id,
+    }
+
+
+def _of_catalogue(log_start_offset: int, cold_end_offset: int) -> Facts:
+    """What is known of a partition whose logs are all elsewhere: no offset is made up that its log may not have."""
+    return {
+        "log_start_offset": log_start_offset,
+        "local_log_start_offset": cold_end_offset,
+        "cold_end_offset": cold_end_offset,
+        "overdue_end_offset": cold_end_offset,
+        "high_watermark": cold_end_offset,
+        "last_stable_offset": cold_end_offset,
+        "log_end_offset": cold_end_offset,
+        "local_bytes": 0,
+        "cold_bytes": 0,
+        "failed": None,
+        "told_by": None,
+    }

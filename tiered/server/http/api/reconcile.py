@@ -1,0 +1,126 @@
+"""`/api/v1/reconcile`: what disk, catalogue and bucket disagree about, and how far the looking is.
+
+Answers from memory, so it works while SQL and the object store are away. Each broker knows what it has found itself;
+the others are asked for theirs, and one that does not answer in time is named.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from aiohttp import web
+
+from tiered.broker.broker import Broker
+from tiered.broker.reconcile.findings import MAX_FINDINGS, Finding, FindingKind
+from tiered.server.http.door.keys import BROKER
+from tiered.server.http.messages import schema
+from tiered.server.http.messages.long_list import json_with_list
+from tiered.server.http.messages.origin import is_forwarded
+from tiered.server.http.messages.route import Route, answers_json
+from tiered.server.http.neighbours.elsewhere import others
+from tiered.server.http.neighbours.forward import ask_all
+
+_FINDING = schema.record(
+    {
+        "broker_id": schema.integer("Who found it."),
+        "kind": schema.text("docs/reconcile.md explains them.", allowed=tuple(kind.value for kind in FindingKind)),
+        "topic": schema.text("Its id where nobody knows the topic."),
+        "topic_id": schema.text(),
+        "partition": schema.integer("-1 where none is concerned.", minimum=-1),
+        "first_offset": schema.integer("-1 where none are concerned.", minimum=-1),
+        "last_offset": schema.integer("Inclusive.", minimum=-1),
+        "chunk": schema.integer("Counted from 0 in the object; -1 where it is all of it.", minimum=-1),
+        "name": schema.text("An object's key, or a path on the broker's disk."),
+        "message": schema.text(),
+        "advice": schema.text("What to do."),
+        "found_at_ms": schema.integer(),
+        "seen_at_ms": schema.integer("When it was looked at last, and still was so."),
+    },
+    is_open=True,
+)
+_PROGRESS = schema.record(
+    {
+        "broker_id": schema.integer(),
+        "enabled": schema.boolean("False where tiered.reconcile.interval.ms is -1."),
+        "turns": schema.integer("Times that all objects were looked for since the broker started."),
+        "objects": schema.integer("Objects that were looked for."),
+        "requests": schema.integer("Requests that this took."),
+        "scrubbed_bytes": schema.integer(),
+        "scrubbed_chunks": schema.integer(),
+        "scrub_turn_ended_at_ms": schema.integer("When all chunks had been read last; 0 before that."),
+        "omitted": schema.integer(f"Times that a finding had no room among {MAX_FINDINGS}."),
+    },
+    is_open=True,
+)
+_RECONCILE = schema.record(
+    {
+        "brokers": schema.array(_PROGRESS, "Those that answered."),
+        "silent": schema.array(schema.integer(), "Brokers in service that did not: their findings are missing."),
+        "findings": schema.array(_FINDING, "By topic, partition and offset."),
+    },
+    is_open=True,
+)
+
+
+async def reconcile(request: web.Request) -> web.Response:
+    broker = request.app[BROKER]
+    progress = [_progress(broker)]
+    findings = [_fields(broker, each) for each in broker.reconciler.findings.all()]
+    silent: list[int] = []
+    if not is_forwarded(request):
+        asked = others(broker)
+        answers = await ask_all(request, asked, "/api/v1/reconcile")
+        silent = sorted(each.broker_id for each in asked if each.broker_id not in answers)
+        for answer in answers.values():
+            progress += answer["brokers"]
+            findings += answer["findings"]
+    fields = {"brokers": sorted(progress, key=lambda each: each["broker_id"]), "silent": silent}
+    return await json_with_list(fields, "findings", _in_order(findings))
+
+
+def _in_order(findings: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return sorted(findings, key=lambda each: (each["topic"], each["partition"], each["first_offset"], each["name"]))
+
+
+def _progress(broker: Broker) -> dict[str, Any]:
+    reconciler, counters = broker.reconciler, broker.counters
+    return {
+        "broker_id": broker.broker_id,
+        "enabled": reconciler.is_enabled,
+        "turns": reconciler.bucket.turns,
+        "objects": counters.reconcile_objects,
+        "requests": counters.reconcile_requests,
+        "scrubbed_bytes": counters.scrubbed_bytes,
+        "scrubbed_chunks": counters.scrubbed_chunks,
+        "scrub_turn_ended_at_ms": reconciler.scrub.turn_ended_at_ms,
+        "omitted": reconciler.findings.omitted,
+    }
+
+
+def _fields(broker: Broker, finding: Finding) -> dict[str, Any]:
+    return {
+        "broker_id": broker.broker_id,
+        "kind": finding.kind.value,
+        "topic": finding.topic,
+        "topic_id": str(finding.topic_id),
+        "partition": finding.partition,
+        "first_offset": finding.first_offset,
+        "last_offset": finding.last_offset,
+        "chunk": finding.chunk,
+        "name": finding.name,
+        "message": finding.message,
+        "advice": finding.advice,
+        "found_at_ms": finding.found_at_ms,
+        "seen_at_ms": finding.seen_at_ms,
+    }
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/api/v1/reconcile",
+        handler=reconcile,
+        summary="What disk, catalogue and bucket disagree about, on every broker.",
+        tag="cluster",
+        answers=answers_json(_RECONCILE),
+    ),
+)

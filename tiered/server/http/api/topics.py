@@ -1,0 +1,297 @@
+"""`/api/v1/topics`: every topic with its partitions; one with its configs; create, configure, delete.
+
+Reads the cluster's image and what the leaders know, so it answers while SQL is away; what changes something goes
+through `admin`, as the same request of Kafka's protocol does.
+"""
+
+from typing import Any
+
+from aiohttp import web
+
+from tiered.broker.admin import DEFAULT, MAX_PARTITIONS_A_TOPIC, NewTopic
+from tiered.broker.broker import Broker
+from tiered.broker.topics import Topic
+from tiered.config import ConfigChange, ConfigEntry, ConfigOperation
+from tiered.errors import InvalidRequest
+from tiered.rules.acl import Operation, ResourceType
+from tiered.server.http.api.lookups import topic_of
+from tiered.server.http.api.partition_facts import PARTITION, Facts, facts_here, facts_of, is_known_here, merged
+from tiered.server.http.door.keys import BROKER
+from tiered.server.http.door.quotas import take_mutations
+from tiered.server.http.door.rights import may, may_see_topic, require_create
+from tiered.server.http.messages import schema
+from tiered.server.http.messages.long_list import json_with_list
+from tiered.server.http.messages.origin import is_forwarded
+from tiered.server.http.messages.parameters import TOPIC, json_of, query_flag
+from tiered.server.http.messages.route import Answer, Route, answers_json
+from tiered.server.http.neighbours.elsewhere import others
+from tiered.server.http.neighbours.forward import ask_all
+from tiered.server.kafka.api.create_topics import check_partitions
+
+TAG = "topics"
+MAX_CONFIGS = 100
+_CONFIG_VALUE = schema.one_of(schema.text(maxLength=10_000), schema.number(), schema.boolean())
+_CONFIGS = schema.mapping(_CONFIG_VALUE, "Config names and values.", max_properties=MAX_CONFIGS)
+_NEW_TOPIC = schema.record(
+    {
+        "name": schema.text("1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'.", minLength=1, maxLength=249),
+        "partitions": schema.integer("The broker's default if absent.", minimum=1, maximum=MAX_PARTITIONS_A_TOPIC),
+        "replication_factor": schema.integer(minimum=1, maximum=2**15 - 1),
+        "configs": _CONFIGS,
+        "validate_only": schema.boolean("Check, and create nothing."),
+    },
+    optional=("partitions", "replication_factor", "configs", "validate_only"),
+)
+_CONFIG_CHANGES = schema.record(
+    {
+        "set": _CONFIGS,
+        "reset": schema.array(schema.text(maxLength=249), "Configs that go back to default.", max_items=MAX_CONFIGS),
+        "validate_only": schema.boolean("Check, and change nothing."),
+    },
+    optional=("set", "reset", "validate_only"),
+)
+_CONFIG = schema.record(
+    {
+        "name": schema.text(),
+        "value": schema.nullable(schema.text()),
+        "source": schema.text(),
+        "is_default": schema.boolean(),
+        "read_only": schema.boolean(),
+        "is_sensitive": schema.boolean(),
+        "documentation": schema.text(),
+        "has_effect": schema.boolean(
+            "False for what is accepted and kept because Kafka has it, and does nothing here."
+        ),
+        "allowed": schema.array(schema.text(), "The only legal words, if there are any."),
+        "type": schema.text(),
+    },
+    is_open=True,
+)
+_TOPIC_FIELDS = {
+    "topic": schema.text(),
+    "topic_id": schema.text(),
+    "internal": schema.boolean(),
+    "partition_count": schema.integer(),
+    "replication_factor": schema.integer(),
+    "under_replicated": schema.integer("Partitions with a replica that is not in sync."),
+    "offline": schema.integer("Partitions without a leader."),
+    "record_count": schema.integer("How many offsets there are: at least as many as records."),
+    "local_bytes": schema.integer("On one broker for each partition; replicas are not added up."),
+    "cold_bytes": schema.integer(),
+    "cleanup_policy": schema.text("delete, compact, or both."),
+    "tier_records": schema.record(
+        {
+            "cold": schema.integer("Only in the object store."),
+            "both": schema.integer(),
+            "overdue": schema.integer("Only on disk, and late."),
+            "hot": schema.integer("Only on disk."),
+        },
+        description="How many offsets are where.",
+    ),
+    "partitions": schema.array(PARTITION),
+}
+_TOPIC = schema.record(_TOPIC_FIELDS, optional=("partitions",), is_open=True)
+_WITH_PARTITIONS = query_flag("partitions", "Whether each topic comes with its partitions.", default=True)
+_TOPIC_WITH_CONFIGS = schema.record({**_TOPIC_FIELDS, "configs": schema.array(_CONFIG)}, is_open=True)
+
+
+async def topics(request: web.Request) -> web.Response:
+    broker = request.app[BROKER]
+    left_out = () if _WITH_PARTITIONS.of(request) else ("partitions",)
+    told = await _told_elsewhere(request)
+    # In an order that is the same at every broker.
+    seen = (each for each in broker.topics if may_see_topic(request, each.name))
+    by_name = sorted(seen, key=lambda each: each.name)
+    found = (topic_fields(broker, each, merged(facts_here(broker, each), told.get(each.name, {}))) for each in by_name)
+    items = ({name: fields[name] for name in fields if name not in left_out} for fields in found)
+    return await json_with_list({}, "topics", items)
+
+
+async def _told_elsewhere(request: web.Request) -> dict[str, dict[int, list[Facts]]]:
+    """What other brokers tell of their partitions, by topic and broker. Nobody is asked where a replica here knows."""
+    broker = request.app[BROKER]
+    wanted = set()
+    if not is_forwarded(request):
+        for topic in broker.topics:
+            for row in broker.image.rows_of(topic.topic_id):
+                if not is_known_here(broker, topic, row.partition):
+                    wanted.add(row.leader)
+    asked = [each for each in others(broker) if each.broker_id in wanted]
+    told: dict[str, dict[int, list[Facts]]] = {}
+    for broker_id, answer in (await ask_all(request, asked, "/api/v1/topics")).items():
+        for each in answer["topics"]:
+            told.setdefault(each["topic"], {})[broker_id] = each["partitions"]
+    return told
+
+
+async def topic(request: web.Request) -> web.Response:
+    return web.json_response(await _with_configs(request, topic_of(request)))
+
+
+async def create(request: web.Request) -> web.Response:
+    body = await json_of(request, _NEW_TOPIC)
+    broker = request.app[BROKER]
+    require_create(request, body["name"])
+    validate_only = body.get("validate_only", False)
+    new = NewTopic(
+        name=body["name"],
+        partition_count=body.get("partitions", DEFAULT),
+        replication_factor=body.get("replication_factor", DEFAULT),
+        configs=_config_texts(body.get("configs", {})),
+    )
+    check_partitions(broker, max(1, new.partition_count))
+    if not validate_only:
+        take_mutations(request, max(1, new.partition_count))
+    made = await broker.admin.create_topic(new, validate_only=validate_only)
+    return web.json_response(await _with_configs(request, made), status=200 if validate_only else 201)
+
+
+async def alter_configs(request: web.Request) -> web.Response:
+    """All or nothing; answers with the topic's configs afterwards."""
+    body = await json_of(request, _CONFIG_CHANGES)
+    broker = request.app[BROKER]
+    altered = topic_of(request)
+    wanted = _config_texts(body.get("set", {}))
+    reset = body.get("reset", [])
+    if len(set(reset)) != len(reset) or not wanted.keys().isdisjoint(reset):
+        raise InvalidRequest("a config stands twice; either set it or reset it, once")
+    if not wanted and not reset:
+        raise InvalidRequest('nothing to change: give {"set": {name: value}} or {"reset": [name]}')
+    steps = [ConfigChange(name=name, operation=ConfigOperation.SET, value=value) for name, value in wanted.items()]
+    steps += [ConfigChange(name=name, operation=ConfigOperation.DELETE) for name in reset]
+    await broker.admin.alter_topic(altered, steps, keep_others=True, validate_only=body.get("validate_only", False))
+    return web.json_response(
+        {"topic": altered.name, "configs": _configs(broker, broker.topics.by_id(altered.topic_id))}
+    )
+
+
+async def delete(request: web.Request) -> web.Response:
+    deleted = topic_of(request)
+    take_mutations(request, deleted.partition_count)
+    await request.app[BROKER].admin.delete_topic(deleted)
+    return web.Response(status=204)
+
+
+def topic_fields(broker: Broker, topic: Topic, partitions: list[Facts]) -> dict[str, Any]:
+    """A topic in JSON. `record_count` is what its offsets allow: an upper bound."""
+    return {
+        "topic": topic.name,
+        "topic_id": str(topic.topic_id),
+        "internal": topic.is_internal,
+        "partition_count": topic.partition_count,
+        "replication_factor": broker.image.replication_factor(topic.topic_id) or topic.replication_factor,
+        "under_replicated": sum(each["under_replicated"] for each in partitions),
+        "offline": sum(each["leader"] < 0 for each in partitions),
+        "record_count": sum(each["high_watermark"] - each["log_start_offset"] for each in partitions),
+        "local_bytes": sum(each["local_bytes"] for each in partitions),
+        "cold_bytes": sum(each["cold_bytes"] for each in partitions),
+        "cleanup_policy": ",".join(topic.config.cleanup_policy),
+        "tier_records": _tier_records(partitions),
+        "partitions": partitions,
+    }
+
+
+def _tier_records(partitions: list[dict[str, Any]]) -> dict[str, int]:
+    """How many offsets of these partitions are only cold, in both tiers, overdue, and only hot."""
+    found = {"cold": 0, "both": 0, "overdue": 0, "hot": 0}
+    for each in partitions:
+        start, end = each["log_start_offset"], each["log_end_offset"]
+        cold_end = min(max(each["cold_end_offset"], start), end)
+        local_start = min(max(each["local_log_start_offset"], start), cold_end)
+        overdue_end = min(max(each["overdue_end_offset"], cold_end), end)
+        found["cold"] += local_start - start
+        found["both"] += cold_end - local_start
+        found["overdue"] += overdue_end - cold_end
+        found["hot"] += end - overdue_end
+    return found
+
+
+async def _with_configs(request: web.Request, topic: Topic) -> dict[str, Any]:
+    partitions = await facts_of(request, topic)
+    broker = request.app[BROKER]
+    may_see = may(request, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name)
+    configs = _configs(broker, topic) if may_see else []
+    return {**topic_fields(broker, topic, partitions), "configs": configs}
+
+
+def _configs(broker: Broker, topic: Topic) -> list[dict[str, Any]]:
+    return [config_fields(entry) for entry in broker.admin.describe_topic(topic)]
+
+
+def config_fields(entry: ConfigEntry) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "value": entry.value,
+        "source": entry.source.name,
+        "is_default": entry.is_default,
+        "read_only": entry.read_only,
+        "is_sensitive": entry.is_sensitive,
+        "documentation": entry.documentation,
+        "has_effect": entry.has_effect,
+        "allowed": list(entry.allowed),
+        "type": entry.type.name,
+    }
+
+
+def _config_texts(given: dict[str, Any]) -> dict[str, str]:
+    """Config values may be texts, numbers or true and false, as people write them in JSON."""
+    texts = {}
+    for name, value in given.items():
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        if not text.isprintable():
+            raise InvalidRequest(f"{name[:80]!r} has a value with characters that cannot be printed")
+        texts[name] = text
+    return texts
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/api/v1/topics",
+        handler=topics,
+        summary="Every topic with its partitions and their offsets.",
+        tag=TAG,
+        parameters=(_WITH_PARTITIONS,),
+        answers=answers_json(schema.record({"topics": schema.array(_TOPIC)}, is_open=True)),
+    ),
+    Route(
+        method="POST",
+        path="/api/v1/topics",
+        handler=create,
+        summary="Create a topic.",
+        tag=TAG,
+        body=_NEW_TOPIC,
+        answers={
+            201: Answer(description="Created.", schema=_TOPIC_WITH_CONFIGS),
+            200: Answer(description="It could be created (validate_only).", schema=_TOPIC_WITH_CONFIGS),
+        },
+    ),
+    Route(
+        method="GET",
+        path="/api/v1/topics/{topic}",
+        handler=topic,
+        summary="One topic with its partitions and its configs.",
+        tag=TAG,
+        parameters=(TOPIC,),
+        answers=answers_json(_TOPIC_WITH_CONFIGS),
+    ),
+    Route(
+        method="DELETE",
+        path="/api/v1/topics/{topic}",
+        handler=delete,
+        summary="Delete a topic; its objects follow after the purge grace.",
+        tag=TAG,
+        parameters=(TOPIC,),
+        answers={204: Answer(description="Gone for clients.")},
+    ),
+    Route(
+        method="PATCH",
+        path="/api/v1/topics/{topic}/configs",
+        handler=alter_configs,
+        summary="Set or reset configs of a topic, all or nothing.",
+        tag=TAG,
+        parameters=(TOPIC,),
+        body=_CONFIG_CHANGES,
+        answers=answers_json(schema.record({"topic": schema.text(), "configs": schema.array(_CONFIG)}, is_open=True)),
+    ),
+)

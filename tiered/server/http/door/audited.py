@@ -1,0 +1,63 @@
+"""Writes changes over HTTP into the audit log: who asked for which, of what, and what became of it.
+
+Records that are produced are no administration: what is refused of them is counted with all other refused requests for
+data. Must never tell a body or a query, for either may hold what is nobody's business.
+"""
+
+from aiohttp import web
+
+from tiered.broker.audit import ALLOWED, DENIED, FAILED, UNKNOWN
+from tiered.errors import NotAuthorized
+from tiered.server.http.door.keys import BROKER
+from tiered.server.http.door.rights import ON_BEHALF_OF, Handler, asked_for, principal_of, rights_of
+from tiered.server.http.messages.origin import SENDER
+
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+RECORDS = "/records"
+
+
+@web.middleware
+async def audited(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """The answer, once it is written down."""
+    resource = request.match_info.route.resource
+    is_change = request.method not in SAFE_METHODS and resource is not None
+    if not is_change or BROKER not in request.app or resource is None or resource.canonical.endswith(RECORDS):
+        return await handler(request)
+    status = 0
+    try:
+        response = await handler(request)
+        status = response.status
+    finally:
+        _note(request, f"{request.method} {resource.canonical}", status)
+    return response
+
+
+def _note(request: web.Request, action: str, status: int) -> None:
+    audit = request.app[BROKER].audit
+    if not audit.is_on:
+        return
+    outcome = UNKNOWN if not status else ALLOWED if status < 400 else DENIED if status in (401, 403) else FAILED
+    peer = request.get_extra_info("peername")
+    principal, host = str(principal_of(request)), str(peer[0]) if peer else ""
+    is_passed_on = SENDER in request.headers
+    try:
+        if (rights := rights_of(request)) is not None:
+            principal, host = rights.principal, rights.host
+            # Brokers say for whom they ask, and were believed: anybody else may send the one header.
+            is_passed_on = is_passed_on and ON_BEHALF_OF in request.headers
+    except NotAuthorized:
+        is_passed_on = False  # It spoke for somebody else and was not believed: the line names who it was.
+    details: dict[str, object] = {"path": request.path[:300]}
+    if status >= 400:
+        details["status"] = status
+    if is_passed_on:
+        details["passed_on_by"] = request.headers[SENDER][:20]
+    audit.note(
+        principal=principal,
+        host=host,
+        via="http",
+        action=action,
+        outcome=outcome,
+        resource=" ".join(asked_for(request)),
+        details=details,
+    )

@@ -1,0 +1,86 @@
+"""What one request, and all of them together, may cost.
+
+Owns the count of requests in progress. A request above the bound is refused at once; one that takes longer than
+its deadline, a slow body included, is ended with 408. Must never cut a change halfway: `admin` runs changes in
+tasks of their own.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from tiered.server.http.door.keys import SERVICE
+from tiered.server.http.messages.failures import error_response
+from tiered.server.http.messages.route import Handler, Route
+
+
+@dataclass(slots=True)
+class RequestsState:
+    """Requests in progress: those with a deadline, and streams, which have none, apart."""
+
+    bounded: int = 0
+    streams: int = 0
+
+
+IS_STREAM: web.RequestKey[bool] = web.RequestKey("is_stream", bool)
+"""Set on a request whose answer may take as long as it likes."""
+REQUESTS: web.AppKey[RequestsState] = web.AppKey("requests", RequestsState)
+
+
+def limited(route: Route) -> Handler:
+    """The route's handler within its bounds."""
+    if not route.has_deadline:
+        return _stream(route.handler)
+    if not route.takes_stream:
+        return _with_deadline(route.handler)
+    bounded, stream = _with_deadline(route.handler), _stream(route.handler)
+
+    async def run(request: web.Request) -> web.StreamResponse:
+        # A body whose end is not announced may go on for as long as there are records.
+        return await (stream if request.content_length is None and request.can_read_body else bounded)(request)
+
+    return run
+
+
+def _with_deadline(handler: Handler) -> Handler:
+    async def run(request: web.Request) -> web.StreamResponse:
+        settings, state = request.app[SERVICE].settings, request.app[REQUESTS]
+        if state.bounded >= settings.tiered_http_max_requests:
+            return _too_many(f"{state.bounded} requests are in progress; try again in a moment")
+        state.bounded += 1
+        deadline = asyncio.timeout(settings.tiered_http_request_timeout_ms / 1000.0)
+        try:
+            async with deadline:
+                return await handler(request)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            if not request.content.is_eof():
+                return error_response(408, "the request did not arrive in time; send it faster, or less of it")
+            return error_response(504, "the broker did not finish in time; it may still do it: look, then try again")
+        finally:
+            state.bounded -= 1
+
+    return run
+
+
+def _stream(handler: Handler) -> Handler:
+    async def run(request: web.Request) -> web.StreamResponse:
+        request[IS_STREAM] = True
+        state = request.app[REQUESTS]
+        if state.streams >= request.app[SERVICE].settings.tiered_http_max_streams:
+            return _too_many(f"{state.streams} streams are open; close one, or try again later")
+        state.streams += 1
+        try:
+            return await handler(request)
+        finally:
+            state.streams -= 1
+
+    return run
+
+
+def _too_many(message: str) -> web.Response:
+    response = error_response(429, message)
+    response.headers["Retry-After"] = "1"
+    return response

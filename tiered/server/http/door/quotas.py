@@ -1,0 +1,91 @@
+"""What requests over HTTP use of their client's quotas, and what becomes of those that have used them up.
+
+Owns the way of HTTP: a request of somebody who owes time is refused with 429 before it does anything, and a stream
+rests until nothing is owed. The buckets are those of Kafka's protocol, so that nobody has a quota twice; a program over
+HTTP has no client id. A broker counts what it does for a user, also where another broker passed the request on. Must
+never refuse a request for what it is about to use: what may come at once may come in one piece.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from tiered.rules.principal import parse_principal
+from tiered.rules.quotas import QuotaKey
+from tiered.rules.token_bucket import TokenBucketState
+from tiered.server.http.door.keys import BROKER
+from tiered.server.http.door.rights import is_broker, principal_of, rights_of
+from tiered.server.http.messages.failures import OverQuota
+from tiered.server.http.messages.origin import is_forwarded
+
+if TYPE_CHECKING:
+    from tiered.broker.client_quotas import Buckets, ClientQuotas
+
+_NO_CLIENT_ID = ""
+_KINDS: dict[QuotaKey, tuple[Callable[["ClientQuotas"], bool], Callable[["Buckets"], TokenBucketState | None]]] = {
+    QuotaKey.PRODUCER_BYTE_RATE: (lambda quotas: quotas.limits_produce, lambda buckets: buckets.produce),
+    QuotaKey.CONSUMER_BYTE_RATE: (lambda quotas: quotas.limits_fetch, lambda buckets: buckets.fetch),
+    QuotaKey.CONTROLLER_MUTATION_RATE: (lambda quotas: quotas.limits_mutations, lambda buckets: buckets.mutation),
+}
+
+
+def require_none_owed(request: web.Request, quota: QuotaKey) -> None:
+    """Returns when the client owes no time. Raises OverQuota."""
+    bucket = _bucket(request, quota)
+    if bucket is not None:
+        _refuse(request, quota, bucket.rest_ms(request.app[BROKER].clock.monotonic_ms()))
+
+
+def take_mutations(request: web.Request, partitions: int) -> None:
+    """Counts partitions that are created or deleted. Raises OverQuota when they must wait."""
+    quota = QuotaKey.CONTROLLER_MUTATION_RATE
+    bucket = _bucket(request, quota)
+    if bucket is not None:
+        _refuse(request, quota, bucket.try_take(partitions, request.app[BROKER].clock.monotonic_ms()))
+
+
+def count(request: web.Request, quota: QuotaKey, size_bytes: int) -> float:
+    """Counts bytes that came or go; how many milliseconds the client has to rest now."""
+    bucket = _bucket(request, quota)
+    return 0.0 if bucket is None else bucket.take(size_bytes, request.app[BROKER].clock.monotonic_ms())
+
+
+async def count_and_rest(request: web.Request, quota: QuotaKey, size_bytes: int) -> None:
+    """As `count`, for a stream: returns when nothing is owed, after as long as the quota's measure at the most."""
+    rest_ms = count(request, quota, size_bytes)
+    if rest_ms > 0.0:
+        _note(request, quota, rest_ms)
+        await asyncio.sleep(rest_ms / 1000.0)
+
+
+def _bucket(request: web.Request, quota: QuotaKey) -> TokenBucketState | None:
+    is_limited, of = _KINDS[quota]
+    quotas = request.app[BROKER].client_quotas
+    if not is_limited(quotas):
+        return None
+    user = _user(request)
+    return None if user is None else of(quotas.of_client(user, _NO_CLIENT_ID))
+
+
+def _user(request: web.Request) -> str | None:
+    """Whose quotas count; None for another broker that does not say for whom it asks."""
+    rights = rights_of(request)
+    if rights is not None:
+        return parse_principal(rights.principal).name
+    if is_forwarded(request) and is_broker(request):
+        return None
+    return principal_of(request).name
+
+
+def _refuse(request: web.Request, quota: QuotaKey, rest_ms: float) -> None:
+    if rest_ms > 0.0:
+        _note(request, quota, rest_ms)
+        raise OverQuota(quota, rest_ms)
+
+
+def _note(request: web.Request, quota: QuotaKey, rest_ms: float) -> None:
+    counters = request.app[BROKER].counters
+    counters.throttles[str(quota)] += 1
+    counters.throttled_ms[str(quota)] += rest_ms

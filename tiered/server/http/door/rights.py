@@ -1,0 +1,265 @@
+"""Who asks over HTTP, and whether they may: the same principals and access control lists as Kafka's protocol has.
+
+Owns the table of the rights that each route needs. A route that is not in it may be used by super users alone. What a
+body names is checked by the handler that reads it, with `require`; lists are filtered with `may`. A request that
+another broker passed on has the rights of whom it came from, and no other: the one that passes it on says who that
+was, and must be a super user to be believed. Must never say whether something is there before it has looked at the
+rights.
+"""
+
+import ipaddress
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from aiohttp import web
+
+from tiered.broker.access import Rights
+from tiered.broker.authentication import Login
+from tiered.errors import ClusterNotAuthorized, InvalidConfig
+from tiered.rules.acl import CLUSTER_NAME, Operation, ResourceType
+from tiered.rules.principal import ANONYMOUS, Principal, parse_principal
+from tiered.rules.sasl.failures import AuthenticationFailed
+from tiered.server.http.door.keys import BROKER
+from tiered.server.http.messages.origin import is_forwarded
+from tiered.server.kafka.authorize import refusal
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+PRINCIPAL: web.RequestKey[Principal] = web.RequestKey("principal", Principal)
+"""Where authentication puts a request's `Principal`; ANONYMOUS where nobody is asked."""
+ON_BEHALF_OF = "X-Tiered-On-Behalf-Of"
+"""Of a request between brokers: the client's principal and its address, each percent-encoded."""
+LOGIN: web.RequestKey[Login] = web.RequestKey("login", Login)
+"""What it has proved, where it has logged in."""
+_RIGHTS: web.RequestKey[tuple[Rights | None]] = web.RequestKey("rights", tuple)
+
+_ASKED_FOR: web.RequestKey[list[str]] = web.RequestKey("asked_for", list)
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """An operation, on the cluster or on what the path names with `parameter`."""
+
+    operation: Operation
+    kind: ResourceType = ResourceType.CLUSTER
+    parameter: str = ""
+
+
+def _topic(operation: Operation, parameter: str = "topic") -> tuple[Need, ...]:
+    return (Need(operation, ResourceType.TOPIC, parameter),)
+
+
+def _group(operation: Operation, parameter: str = "group") -> tuple[Need, ...]:
+    return (Need(operation, ResourceType.GROUP, parameter),)
+
+
+_V3 = "/v3/clusters/{cluster_id}"
+_V3_TOPIC = _V3 + "/topics/{topic_name}"
+_V3_GROUP = _V3 + "/consumer-groups/{consumer_group_id}"
+_V3_BROKER = _V3 + "/brokers/{broker_id}"
+_SEES_CLUSTER = (Need(Operation.DESCRIBE),)
+OPEN: tuple[Need, ...] = ()
+"""Nothing, or the handler asks for what it needs, or leaves out what may not be seen."""
+
+RIGHTS: dict[str, tuple[Need, ...]] = {
+    "GET /": OPEN,
+    "GET /console/{folder}/{file}": OPEN,
+    "GET /openapi.json": OPEN,
+    "GET /api/v1/session": OPEN,
+    "GET /healthz": OPEN,
+    "GET /readyz": OPEN,
+    "GET /metrics": _SEES_CLUSTER,
+    "GET /api/v1/cluster": _SEES_CLUSTER,
+    "GET /api/v1/acls": _SEES_CLUSTER,
+    "GET /api/v1/users": _SEES_CLUSTER,
+    "GET /api/v1/quotas": (Need(Operation.DESCRIBE_CONFIGS),),
+    "GET /api/v1/cost": _SEES_CLUSTER,
+    "GET /api/v1/reconcile": _SEES_CLUSTER,
+    "GET /api/v1/topics": OPEN,
+    "POST /api/v1/topics": OPEN,
+    "GET /api/v1/topics/{topic}": _topic(Operation.DESCRIBE),
+    "DELETE /api/v1/topics/{topic}": _topic(Operation.DELETE),
+    "PATCH /api/v1/topics/{topic}/configs": _topic(Operation.ALTER_CONFIGS),
+    "GET /api/v1/topics/{topic}/partitions/{partition}/segments": _topic(Operation.DESCRIBE),
+    "GET /api/v1/topics/{topic}/partitions/{partition}/retention": _topic(Operation.DESCRIBE),
+    "POST /api/v1/topics/{topic}/partitions/{partition}/delete-records": _topic(Operation.DELETE),
+    "GET /api/v1/topics/{topic}/records": _topic(Operation.READ),
+    "GET /api/v1/topics/{topic}/tail": _topic(Operation.READ),
+    "GET /api/v1/groups": OPEN,
+    "GET /api/v1/groups/{group}": _group(Operation.DESCRIBE),
+    "DELETE /api/v1/groups/{group}": _group(Operation.DELETE),
+    "GET /api/v1/groups/{group}/lag": _group(Operation.DESCRIBE),
+    "POST /api/v1/groups/{group}/offsets/reset": _group(Operation.READ),
+    "GET /api/v1/snapshots": OPEN,
+    "POST /api/v1/snapshots": OPEN,
+    "GET /api/v1/snapshots/{snapshot}": OPEN,
+    "DELETE /api/v1/snapshots/{snapshot}": OPEN,
+    "GET /api/v1/pins": OPEN,
+    "POST /api/v1/pins": OPEN,
+    "GET /api/v1/pins/{pin}": OPEN,
+    "PATCH /api/v1/pins/{pin}": OPEN,
+    "DELETE /api/v1/pins/{pin}": OPEN,
+    "GET /v3/clusters": OPEN,
+    f"GET {_V3}": OPEN,
+    f"GET {_V3}/brokers": OPEN,
+    f"GET {_V3_BROKER}": OPEN,
+    f"GET {_V3_BROKER}/partition-replicas": _SEES_CLUSTER,
+    f"GET {_V3}/topics": OPEN,
+    f"POST {_V3}/topics": OPEN,
+    f"GET {_V3_TOPIC}": _topic(Operation.DESCRIBE, "topic_name"),
+    f"DELETE {_V3_TOPIC}": _topic(Operation.DELETE, "topic_name"),
+    f"PATCH {_V3_TOPIC}": _topic(Operation.ALTER, "topic_name"),
+    f"GET {_V3_TOPIC}/partitions": _topic(Operation.DESCRIBE, "topic_name"),
+    f"GET {_V3_TOPIC}/partitions/{{partition_id}}": _topic(Operation.DESCRIBE, "topic_name"),
+    f"GET {_V3_TOPIC}/partitions/{{partition_id}}/replicas": _topic(Operation.DESCRIBE, "topic_name"),
+    f"GET {_V3_TOPIC}/partitions/{{partition_id}}/replicas/{{broker_id}}": _topic(Operation.DESCRIBE, "topic_name"),
+    f"POST {_V3_TOPIC}/records": _topic(Operation.WRITE, "topic_name"),
+    f"GET {_V3}/consumer-groups": OPEN,
+    f"GET {_V3_GROUP}": _group(Operation.DESCRIBE, "consumer_group_id"),
+    f"DELETE {_V3_GROUP}": _group(Operation.DELETE, "consumer_group_id"),
+    f"GET {_V3_GROUP}/consumers": _group(Operation.DESCRIBE, "consumer_group_id"),
+    f"GET {_V3_GROUP}/consumers/{{consumer_id}}": _group(Operation.DESCRIBE, "consumer_group_id"),
+    f"GET {_V3_GROUP}/consumers/{{consumer_id}}/assignments": _group(Operation.DESCRIBE, "consumer_group_id"),
+    f"GET {_V3_GROUP}/lag-summary": _group(Operation.DESCRIBE, "consumer_group_id"),
+    f"GET {_V3_GROUP}/lags": _group(Operation.DESCRIBE, "consumer_group_id"),
+    f"GET {_V3_GROUP}/lags/{{topic_name}}/partitions/{{partition_id}}": (
+        *_group(Operation.DESCRIBE, "consumer_group_id"),
+        *_topic(Operation.DESCRIBE, "topic_name"),
+    ),
+    **{
+        f"{method} {path}": (Need(operation, kind, parameter),)
+        for configs, kind, parameter in (
+            (f"{_V3_TOPIC}/configs", ResourceType.TOPIC, "topic_name"),
+            (f"{_V3_BROKER}/configs", ResourceType.CLUSTER, ""),
+            (f"{_V3}/broker-configs", ResourceType.CLUSTER, ""),
+        )
+        for method, path, operation in (
+            ("GET", configs, Operation.DESCRIBE_CONFIGS),
+            ("POST", f"{configs}:alter", Operation.ALTER_CONFIGS),
+            ("GET", f"{configs}/{{name}}", Operation.DESCRIBE_CONFIGS),
+            ("PUT", f"{configs}/{{name}}", Operation.ALTER_CONFIGS),
+            ("DELETE", f"{configs}/{{name}}", Operation.ALTER_CONFIGS),
+        )
+    },
+}
+
+
+@web.middleware
+async def authorized(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuses what the request's principal may not do. Raises NotAuthorized."""
+    resource = request.match_info.route.resource
+    if BROKER in request.app and resource is not None:
+        method = "GET" if request.method == "HEAD" else request.method
+        needs = RIGHTS.get(f"{method} {resource.canonical}")
+        rights = rights_of(request)
+        if needs == _SEES_CLUSTER and ON_BEHALF_OF not in request.headers and is_broker(request):
+            needs = OPEN
+        if needs is None and rights is not None and not rights.is_super_user:
+            raise ClusterNotAuthorized("not allowed: this is for super users alone (super.users)")
+        for need in needs or ():
+            name = request.match_info[need.parameter] if need.parameter else CLUSTER_NAME
+            require(request, need.operation, need.kind, name)
+    return await handler(request)
+
+
+def rights_of(request: web.Request) -> Rights | None:
+    """What the request's principal may do; None where authorization is off. Raises ClusterNotAuthorized when it speaks
+    for somebody else and may not."""
+    if _RIGHTS in request:
+        return request[_RIGHTS][0]
+    access = request.app[BROKER].access
+    rights = access.rights(principal_of(request), _address(request))
+    told = request.headers.get(ON_BEHALF_OF)
+    if rights is not None and told is not None and is_forwarded(request):
+        if not (rights.is_super_user or is_broker(request)):
+            raise ClusterNotAuthorized(
+                f"{ON_BEHALF_OF} is believed of brokers alone: theirs stand in tiered.broker.principals or super.users"
+            )
+        rights = access.rights(*_told(told))
+    request[_RIGHTS] = (rights,)
+    return rights
+
+
+def is_broker(request: web.Request) -> bool:
+    """Whether a broker itself came, by the proof that brokers give each other; for whom it speaks is another matter."""
+    authentication = request.app[BROKER].authentication
+    return authentication.tells_brokers and authentication.is_broker(principal_of(request))
+
+
+def principal_of(request: web.Request) -> Principal:
+    """Who is asking, as far as this connection shows."""
+    found: Principal = request.get(PRINCIPAL, ANONYMOUS)
+    return found
+
+
+def on_behalf_of(request: web.Request) -> dict[str, str]:
+    """The header with which this broker passes `request` on; none where nobody asks for rights."""
+    rights = rights_of(request)
+    if rights is None:
+        return {}
+    return {ON_BEHALF_OF: f"{quote(rights.principal, safe='')} {quote(rights.host, safe='')}"}
+
+
+def may(request: web.Request, operation: Operation, kind: ResourceType, name: str) -> bool:
+    """For what is left out, not refused."""
+    rights = rights_of(request)
+    return rights is None or rights.by_name(operation, kind)[name]
+
+
+def may_see_topic(request: web.Request, name: str) -> bool:
+    return may(request, Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+
+def may_see_group(request: web.Request, group_id: str) -> bool:
+    """As with ListGroups: who may describe the cluster sees every group."""
+    return may(request, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME) or may(
+        request, Operation.DESCRIBE, ResourceType.GROUP, group_id
+    )
+
+
+def require(
+    request: web.Request, operation: Operation, kind: ResourceType = ResourceType.CLUSTER, name: str = CLUSTER_NAME
+) -> None:
+    """Returns when the principal may do it. Raises NotAuthorized, which names the right that is missing."""
+    rights = rights_of(request)
+    request.setdefault(_ASKED_FOR, []).append(f"{kind.name}:{name}")
+    if rights is not None and not rights.may(operation, kind, name):
+        raise refusal(rights, operation, kind, name)
+
+
+def require_still(request: web.Request, operation: Operation, kind: ResourceType, name: str) -> None:
+    """As `require`, by the users and rules of now: for a request that may last longer than its login and its rights.
+    Raises AuthenticationFailed, NotAuthorized."""
+    login = request.get(LOGIN)
+    if login is not None and request.app[BROKER].authentication.is_over(login):
+        raise AuthenticationFailed("log in again: your token has ended, or your user was changed")
+    request.pop(_RIGHTS, None)
+    rights = rights_of(request)
+    if rights is not None and not rights.may(operation, kind, name):
+        raise refusal(rights, operation, kind, name)
+
+
+def asked_for(request: web.Request) -> list[str]:
+    """What was asked about so far, each as KIND:NAME."""
+    return list(dict.fromkeys(request.get(_ASKED_FOR, [])))
+
+
+def require_create(request: web.Request, topic: str) -> None:
+    """Who may create in the cluster may create any topic."""
+    request.setdefault(_ASKED_FOR, []).append(f"{ResourceType.TOPIC.name}:{topic}")
+    if not may(request, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
+        require(request, Operation.CREATE, ResourceType.TOPIC, topic)
+
+
+def _told(text: str) -> tuple[Principal, str]:
+    name, _, host = text.partition(" ")
+    try:
+        return parse_principal(unquote(name)), str(ipaddress.ip_address(unquote(host)))
+    except (InvalidConfig, ValueError):
+        raise ClusterNotAuthorized(f"{ON_BEHALF_OF} is no principal and address") from None
+
+
+def _address(request: web.Request) -> str:
+    peer = request.get_extra_info("peername")
+    return str(peer[0]) if peer else ""

@@ -1,0 +1,1 @@
+"""The forms of requests and answers: schemas, parameters, bodies, errors, and the document that lists them."""

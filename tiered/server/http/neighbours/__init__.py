@@ -1,0 +1,1 @@
+"""Other brokers: who answers a request, and asking them over HTTP."""

@@ -1,0 +1,87 @@
+"""Who answers a request: this broker, or which other one.
+
+Owns the choice, read off the cluster's image. A partition is spoken for by its leader; while nobody leads it, a
+replica here says what it knows. A group is spoken for by its coordinator. A request that was passed on already is
+answered here or not at all, so that two brokers with different images never send it back and forth.
+"""
+
+from typing import Any
+
+from aiohttp import web
+
+from tiered.broker.broker import Broker
+from tiered.broker.topics import Topic
+from tiered.errors import NotLeader
+from tiered.ids import TopicPartition
+from tiered.server.http.door.keys import BROKER
+from tiered.server.http.messages.origin import is_forwarded
+from tiered.server.http.messages.parameters import Text, WholeNumber
+from tiered.server.http.messages.route import Handler
+from tiered.server.http.neighbours.forward import Neighbour, forward
+
+
+def leader_elsewhere(request: web.Request, topic: Topic, number: int, *, only_to_ask: bool = False) -> Neighbour | None:
+    """Who leads the partition; None when this broker answers for it. With `only_to_ask` also for a request that was
+    passed on: a question of ours is no further hop of it.
+
+    Raises NotLeader when nobody leads it and no replica is here, UnknownTopicOrPartition.
+    """
+    broker = request.app[BROKER]
+    hosted = topic.hosted(number)
+    if hosted is None and not 0 <= number < topic.partition_count:
+        topic.partition(number)
+    leader = broker.image.leader_of(TopicPartition(topic.topic_id, number))
+    if leader is not None and leader.broker_id == broker.broker_id:
+        return None
+    if leader is not None and (only_to_ask or not is_forwarded(request)):
+        return neighbour(leader)
+    if leader is None and hosted is not None:
+        return None
+    who = "nobody leads it now" if leader is None else f"broker {leader.broker_id} does"
+    raise NotLeader(f"{topic.name}-{number} is not led by broker {broker.broker_id}: {who}; try again in a moment")
+
+
+def coordinator_elsewhere(request: web.Request, group_id: str) -> Neighbour | None:
+    """Who coordinates the group; None when this broker does, or is to say that it does not.
+
+    Raises CoordinatorNotAvailable while nobody does.
+    """
+    if is_forwarded(request):
+        return None
+    holder = request.app[BROKER].groups.coordinator_elsewhere(group_id)
+    return None if holder is None else neighbour(holder)
+
+
+def at_coordinator(group: Text, handler: Handler) -> Handler:
+    """`handler`, run by the coordinator of the group that the path names."""
+
+    async def run(request: web.Request) -> web.StreamResponse:
+        to = coordinator_elsewhere(request, group.of(request))
+        return await (handler(request) if to is None else forward(request, to))
+
+    return run
+
+
+def at_broker(number: WholeNumber, handler: Handler) -> Handler:
+    """`handler`, run by the broker that the path names; here too where that one is not in service."""
+
+    async def run(request: web.Request) -> web.StreamResponse:
+        asked, broker = number.of(request), request.app[BROKER]
+        row = next((row for row in broker.image.live() if row.broker_id == asked), None)
+        if row is None or asked == broker.broker_id or is_forwarded(request):
+            return await handler(request)
+        return await forward(request, neighbour(row))
+
+    return run
+
+
+def others(broker: Broker) -> list[Neighbour]:
+    """Every other broker in service."""
+    return [neighbour(row) for row in broker.image.live() if row.broker_id != broker.broker_id]
+
+
+def neighbour(row: Any) -> Neighbour:
+    """The broker of this row, as far as requests to it go."""
+    return Neighbour(
+        broker_id=row.broker_id, http_host=row.http_host, http_port=row.http_port, is_secure=row.http_is_secure
+    )

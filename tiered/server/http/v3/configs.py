@@ -1,0 +1,288 @@
+"""Configs of topics, of a broker and of all brokers, in Confluent's shapes.
+
+The same four requests for each of the three: list, one, set (PUT) and back to default (DELETE), and several at
+once (`:alter`), all or nothing. Owns no setting: `config` does.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from aiohttp import web
+
+from tiered.config import ConfigChange, ConfigEntry, ConfigOperation
+from tiered.errors import InvalidRequest
+from tiered.server.http.messages.failures import NoSuchResource
+from tiered.server.http.messages.parameters import Parameter, json_of
+from tiered.server.http.messages.route import Answer, Route, answers_json
+from tiered.server.http.messages.schema import Schema, array, boolean, integer, nullable, record, text
+from tiered.server.http.neighbours.elsewhere import at_broker
+from tiered.server.http.v3.cluster import broker_of
+from tiered.server.http.v3.resources import (
+    BROKER_ID,
+    CLUSTER_ID,
+    CLUSTER_PATH,
+    CONFIG_NAME,
+    TOPIC_NAME,
+    Links,
+    cluster_of,
+    list_schema,
+    resource_schema,
+)
+from tiered.server.http.v3.topics import TOPIC_PATH, topic_of
+
+TAG = "v3 configs"
+MAX_STEPS = 200
+_VALUE = record({"value": nullable(text("Null goes back to the default.", maxLength=10_000))})
+_ALTERATION = record(
+    {
+        "data": array(
+            record(
+                {
+                    "name": text(maxLength=249),
+                    "value": nullable(text(maxLength=10_000)),
+                    "operation": nullable(text("SET if absent.", allowed=("SET", "DELETE"))),
+                },
+                optional=("value", "operation"),
+            ),
+            max_items=MAX_STEPS,
+        ),
+        "validate_only": boolean("Check, and change nothing."),
+    },
+    optional=("validate_only",),
+)
+_ENTRY: Mapping[str, Schema] = {
+    "name": text(),
+    "value": nullable(text()),
+    "is_default": boolean(),
+    "is_read_only": boolean(),
+    "is_sensitive": boolean(),
+    "source": text(),
+    "has_effect": boolean("False for what is accepted and kept because Kafka has it, and does nothing here."),
+    "synonyms": array(record({"name": text(), "value": nullable(text()), "source": text()})),
+}
+
+Alter = Callable[[Sequence[ConfigChange], bool], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Configured:
+    """What a path names: its entries, how they are altered, and where it is."""
+
+    kind: str
+    pieces: tuple[object, ...]
+    name: str
+    owner: Mapping[str, Any]
+    entries: Callable[[], Sequence[ConfigEntry]]
+    alter: Alter
+
+
+def _topic(request: web.Request) -> _Configured:
+    broker, topic = topic_of(request)
+
+    async def alter(steps: Sequence[ConfigChange], validate_only: bool) -> None:
+        await broker.admin.alter_topic(topic, steps, keep_others=True, validate_only=validate_only)
+
+    return _Configured(
+        kind="KafkaTopicConfig",
+        pieces=("topics", topic.name, "configs"),
+        name=f"topic={topic.name}",
+        owner={"topic_name": topic.name},
+        entries=lambda: broker.admin.describe_topic(topic),
+        alter=alter,
+    )
+
+
+def _broker(request: web.Request) -> _Configured:
+    broker, asked = broker_of(request)
+    number = str(asked)
+
+    async def alter(steps: Sequence[ConfigChange], validate_only: bool) -> None:
+        await broker.admin.alter_broker(number, steps, keep_others=True, validate_only=validate_only)
+
+    return _Configured(
+        kind="KafkaBrokerConfig",
+        pieces=("brokers", number, "configs"),
+        name=f"broker={number}",
+        owner={"broker_id": asked},
+        entries=lambda: broker.admin.describe_broker(number),
+        alter=alter,
+    )
+
+
+def _all_brokers(request: web.Request) -> _Configured:
+    broker = cluster_of(request)
+
+    async def alter(steps: Sequence[ConfigChange], validate_only: bool) -> None:
+        await broker.admin.alter_broker("", steps, keep_others=True, validate_only=validate_only)
+
+    return _Configured(
+        kind="KafkaClusterConfig",
+        pieces=("broker-configs",),
+        name="broker=*",
+        owner={"config_type": "BROKER"},
+        entries=lambda: broker.admin.describe_broker(""),
+        alter=alter,
+    )
+
+
+def _fields(links: Links, configured: _Configured, entry: ConfigEntry) -> dict[str, Any]:
+    return links.resource(
+        configured.kind,
+        (*configured.pieces, entry.name),
+        f"{configured.name}/config={entry.name}",
+        {
+            **configured.owner,
+            "name": entry.name,
+            "value": entry.value,
+            "is_default": entry.is_default,
+            "is_read_only": entry.read_only,
+            "is_sensitive": entry.is_sensitive,
+            "source": f"{entry.source.name}_CONFIG",
+            "has_effect": entry.has_effect,
+            "synonyms": [
+                {"name": each.name, "value": each.value, "source": f"{each.source.name}_CONFIG"}
+                for each in entry.synonyms
+            ],
+        },
+    )
+
+
+def _routes(
+    path: str,
+    find: Callable[[web.Request], _Configured],
+    parameters: tuple[Parameter, ...],
+    *,
+    what: str,
+    kind: str,
+    owner: Mapping[str, Schema],
+) -> tuple[Route, ...]:
+    """The routes of one kind of configs."""
+    schema = resource_schema(kind, {**owner, **_ENTRY})
+
+    async def listed(request: web.Request) -> web.Response:
+        configured, links = find(request), Links(request)
+        items = (_fields(links, configured, entry) for entry in configured.entries())
+        return await links.listing(configured.kind, configured.pieces, items)
+
+    async def one(request: web.Request) -> web.Response:
+        configured, name = find(request), CONFIG_NAME.of(request)
+        for entry in configured.entries():
+            if entry.name == name:
+                return web.json_response(_fields(Links(request), configured, entry))
+        raise NoSuchResource(f"config {name!r} cannot be found; the list has the names")
+
+    async def put(request: web.Request) -> web.Response:
+        configured, name = find(request), CONFIG_NAME.of(request)
+        value = (await json_of(request, _VALUE))["value"]
+        await configured.alter([_step(name, value, None)], False)
+        return web.Response(status=204)
+
+    async def delete(request: web.Request) -> web.Response:
+        configured, name = find(request), CONFIG_NAME.of(request)
+        await configured.alter([_step(name, None, "DELETE")], False)
+        return web.Response(status=204)
+
+    async def alter(request: web.Request) -> web.Response:
+        configured = find(request)
+        body = await json_of(request, _ALTERATION)
+        steps = [_step(each["name"], each.get("value"), each.get("operation")) for each in body["data"]]
+        if len({step.name for step in steps}) != len(steps):
+            raise InvalidRequest("a config stands twice in the request: give each once")
+        await configured.alter(steps, body.get("validate_only", False))
+        return web.Response(status=204)
+
+    done = {204: Answer(description="Done.")}
+    by_name = (*parameters, CONFIG_NAME)
+    return (
+        Route(
+            method="GET",
+            path=path,
+            handler=listed,
+            tag=TAG,
+            summary=f"Every config of {what}.",
+            parameters=parameters,
+            answers=answers_json(list_schema(schema)),
+        ),
+        Route(
+            method="POST",
+            path=path + ":alter",
+            handler=alter,
+            tag=TAG,
+            summary=f"Set or reset several configs of {what}, all or nothing.",
+            parameters=parameters,
+            body=_ALTERATION,
+            answers=done,
+        ),
+        Route(
+            method="GET",
+            path=path + "/{name}",
+            handler=one,
+            tag=TAG,
+            summary=f"One config of {what}.",
+            parameters=by_name,
+            answers=answers_json(schema),
+        ),
+        Route(
+            method="PUT",
+            path=path + "/{name}",
+            handler=put,
+            tag=TAG,
+            summary=f"Set a config of {what}.",
+            parameters=by_name,
+            body=_VALUE,
+            answers=done,
+        ),
+        Route(
+            method="DELETE",
+            path=path + "/{name}",
+            handler=delete,
+            tag=TAG,
+            summary=f"Reset a config of {what} to its default.",
+            parameters=by_name,
+            answers=done,
+        ),
+    )
+
+
+def _step(name: str, value: str | None, operation: str | None) -> ConfigChange:
+    if operation == "DELETE" or (operation is None and value is None):
+        return ConfigChange(name=name, operation=ConfigOperation.DELETE)
+    if value is None:
+        raise InvalidRequest(f"{name[:80]!r} is to be set and has no value")
+    if not value.isprintable():
+        raise InvalidRequest(f"{name[:80]!r} has a value with characters that cannot be printed")
+    return ConfigChange(name=name, operation=ConfigOperation.SET, value=value)
+
+
+def _of_a_broker(path: str, *rest: Any, **named: Any) -> tuple[Route, ...]:
+    """The routes of one broker's configs, answered by that broker: its options and static settings are its own."""
+    return tuple(replace(route, handler=at_broker(BROKER_ID, route.handler)) for route in _routes(path, *rest, **named))
+
+
+ROUTES = (
+    *_routes(
+        TOPIC_PATH + "/configs",
+        _topic,
+        (CLUSTER_ID, TOPIC_NAME),
+        what="a topic",
+        kind="KafkaTopicConfig",
+        owner={"topic_name": text()},
+    ),
+    *_of_a_broker(
+        CLUSTER_PATH + "/brokers/{broker_id}/configs",
+        _broker,
+        (CLUSTER_ID, BROKER_ID),
+        what="a broker",
+        kind="KafkaBrokerConfig",
+        owner={"broker_id": integer()},
+    ),
+    *_routes(
+        CLUSTER_PATH + "/broker-configs",
+        _all_brokers,
+        (CLUSTER_ID,),
+        what="all brokers",
+        kind="KafkaClusterConfig",
+        owner={"config_type": text(allowed=("BROKER",))},
+    ),
+)

@@ -1,0 +1,89 @@
+"""The shapes of Confluent's REST API v3: resources with a kind, their links, and lists of them.
+
+Owns names, links and schemas that the modules beside it share. Source: confluentinc/kafka-rest, api/v3/openapi.yaml.
+Gaps: no ACLs and no reassignments (their links are there, as clients expect, and lead nowhere), and no pages: a
+list is always whole.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from aiohttp import web
+
+from tiered.broker.broker import Broker
+from tiered.server.http.door.keys import BROKER
+from tiered.server.http.messages.failures import NoSuchResource
+from tiered.server.http.messages.long_list import json_with_list
+from tiered.server.http.messages.origin import origin_of
+from tiered.server.http.messages.parameters import path_number, path_text
+from tiered.server.http.messages.schema import Schema, array, nullable, record, text
+
+CLUSTER_PATH = "/v3/clusters/{cluster_id}"
+CLUSTER_ID = path_text("cluster_id", "The cluster's id, from /v3/clusters.", max_length=80)
+TOPIC_NAME = path_text("topic_name", "The topic's name.", max_length=249)
+PARTITION_ID = path_number("partition_id", "The partition's number.")
+BROKER_ID = path_number("broker_id", "The broker's number.")
+GROUP_ID = path_text("consumer_group_id", "The group's id.", max_length=2000)
+CONSUMER_ID = path_text("consumer_id", "The member's id.", max_length=2000)
+CONFIG_NAME = path_text("name", "The config's name.", max_length=249)
+
+LINK = record({"related": text("A URL.")})
+_METADATA = record({"self": text("A URL."), "resource_name": nullable(text())}, optional=("resource_name",))
+_LIST_METADATA = record({"self": text("A URL."), "next": nullable(text())})
+
+
+def resource_schema(kind: str, fields: Mapping[str, Schema], *, optional: Sequence[str] = ()) -> Schema:
+    """One resource of this kind."""
+    return record(
+        {"kind": text(allowed=(kind,)), "metadata": _METADATA, "cluster_id": text(), **fields}, optional=optional
+    )
+
+
+def list_schema(item: Schema) -> Schema:
+    """A list of `item`s."""
+    kind = item["properties"]["kind"]["enum"][0] + "List"
+    return record({"kind": text(allowed=(kind,)), "metadata": _LIST_METADATA, "data": array(item)})
+
+
+def cluster_of(request: web.Request) -> Broker:
+    """The broker, when the path names its cluster."""
+    broker = request.app[BROKER]
+    asked = CLUSTER_ID.of(request)
+    if asked != broker.cluster_id:
+        raise NoSuchResource(f"cluster {asked!r} cannot be found: this one is {broker.cluster_id}")
+    return broker
+
+
+class Links:
+    """URLs under the cluster, as the client reached it."""
+
+    def __init__(self, request: web.Request) -> None:
+        self._request = request
+        self._origin = origin_of(request)
+        self.cluster_id = request.app[BROKER].cluster_id
+
+    def url(self, *pieces: object) -> str:
+        """The URL of what these pieces name: `url("topics", name)`."""
+        path = "".join("/" + quote(str(piece), safe="") for piece in pieces)
+        return f"{self._origin}/v3/clusters/{self.cluster_id}{path}"
+
+    def link(self, *pieces: object) -> dict[str, str]:
+        return {"related": self.url(*pieces)}
+
+    def resource(self, kind: str, pieces: Sequence[object], name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """One resource. `name` is what follows the cluster in its resource name: `topic=orders`."""
+        return {
+            "kind": kind,
+            "metadata": {
+                "self": self.url(*pieces),
+                "resource_name": f"crn:///kafka={self.cluster_id}" + (f"/{name}" if name else ""),
+            },
+            "cluster_id": self.cluster_id,
+            **fields,
+        }
+
+    async def listing(self, kind: str, pieces: Sequence[object], items: Iterable[Mapping[str, Any]]) -> web.Response:
+        """A whole list of resources; `kind` is that of an item."""
+        metadata = {"self": self.url(*pieces), "next": None}
+        return await json_with_list({"kind": f"{kind}List", "metadata": metadata}, "data", items)

@@ -1,0 +1,391 @@
+"""`/v3/clusters/{cluster_id}/topics`: topics, their partitions and replicas, in Confluent's shapes.
+
+Reads the cluster's image, so every broker answers alike; what changes something goes through `admin`, with the
+checks of the wire.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from tiered.broker.admin import DEFAULT, MAX_PARTITIONS_A_TOPIC, NewTopic
+from tiered.broker.broker import Broker
+from tiered.broker.topics import Topic
+from tiered.errors import InvalidRequest, UnknownTopicOrPartition
+from tiered.ids import TopicPartition
+from tiered.server.http.door.quotas import take_mutations
+from tiered.server.http.door.rights import may_see_topic, require_create
+from tiered.server.http.messages.failures import NoSuchResource
+from tiered.server.http.messages.parameters import json_of
+from tiered.server.http.messages.route import Answer, Route, answers_json
+from tiered.server.http.messages.schema import INT_MAX, array, boolean, integer, nullable, record, text
+from tiered.server.http.v3.cluster import broker_of
+from tiered.server.http.v3.resources import (
+    BROKER_ID,
+    CLUSTER_ID,
+    CLUSTER_PATH,
+    LINK,
+    PARTITION_ID,
+    TOPIC_NAME,
+    Links,
+    cluster_of,
+    list_schema,
+    resource_schema,
+)
+from tiered.server.kafka.api.create_topics import check_partitions
+
+TAG = "v3 topics"
+TOPICS_PATH = CLUSTER_PATH + "/topics"
+TOPIC_PATH = TOPICS_PATH + "/{topic_name}"
+MAX_CONFIGS = 200
+
+_NEW_TOPIC = record(
+    {
+        "topic_name": text(maxLength=1000),
+        "partitions_count": integer(minimum=-1, maximum=INT_MAX),
+        "replication_factor": integer(minimum=-1, maximum=(1 << 15) - 1),
+        "replicas_assignments": array(
+            record(
+                {"partition_id": integer(maximum=INT_MAX), "broker_ids": array(integer(maximum=INT_MAX), max_items=100)}
+            ),
+            max_items=MAX_PARTITIONS_A_TOPIC,
+        ),
+        "configs": array(
+            record({"name": text(), "value": nullable(text())}, optional=("value",)), max_items=MAX_CONFIGS
+        ),
+        "validate_only": boolean("Check, and create nothing."),
+    },
+    optional=("partitions_count", "replication_factor", "replicas_assignments", "configs", "validate_only"),
+)
+_PARTITIONS_COUNT = record({"partitions_count": integer("More than now.", minimum=1, maximum=INT_MAX)})
+_TOPIC = resource_schema(
+    "KafkaTopic",
+    {
+        "topic_name": text(),
+        "is_internal": boolean(),
+        "replication_factor": integer(),
+        "partitions_count": integer(),
+        "partitions": LINK,
+        "configs": LINK,
+        "partition_reassignments": LINK,
+        "authorized_operations": array(text()),
+    },
+)
+_PARTITION = resource_schema(
+    "KafkaPartition",
+    {"topic_name": text(), "partition_id": integer(), "leader": LINK, "replicas": LINK, "reassignment": LINK},
+    optional=("leader",),
+)
+_REPLICA = resource_schema(
+    "KafkaReplica",
+    {
+        "topic_name": text(),
+        "partition_id": integer(),
+        "broker_id": integer(),
+        "is_leader": boolean(),
+        "is_in_sync": boolean(),
+        "broker": LINK,
+    },
+)
+
+
+def topic_of(request: web.Request) -> tuple[Broker, Topic]:
+    """The broker and the topic that the path names."""
+    broker = cluster_of(request)
+    return broker, broker.topics.by_name(TOPIC_NAME.of(request))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Partition:
+    """A partition as the image has it. `leader` is None while nobody leads it."""
+
+    topic: str
+    number: int
+    leader: int | None
+    in_sync: tuple[int, ...]
+    replicas: tuple[int, ...]
+
+    @property
+    def pieces(self) -> tuple[object, ...]:
+        return ("topics", self.topic, "partitions", self.number)
+
+
+def _by_name(broker: Broker) -> list[Topic]:
+    """Every topic, in an order that is the same at every broker."""
+    return sorted(broker.topics, key=lambda topic: topic.name)
+
+
+def _partitions_of(broker: Broker, topic: Topic) -> Iterator[_Partition]:
+    for row in broker.image.rows_of(topic.topic_id):
+        leader = broker.image.leader_of(TopicPartition(topic.topic_id, row.partition))
+        yield _Partition(
+            topic=topic.name,
+            number=row.partition,
+            leader=None if leader is None else leader.broker_id,
+            in_sync=broker.image.in_sync(row),
+            replicas=row.replicas,
+        )
+
+
+def _partition_of(request: web.Request) -> _Partition:
+    """The partition that the path names."""
+    broker, topic = topic_of(request)
+    asked = PARTITION_ID.of(request)
+    for each in _partitions_of(broker, topic):
+        if each.number == asked:
+            return each
+    raise UnknownTopicOrPartition(f"{topic.name} has no partition {asked}")
+
+
+async def _list(request: web.Request) -> web.Response:
+    broker, links = cluster_of(request), Links(request)
+    return await links.listing(
+        "KafkaTopic",
+        ("topics",),
+        (_topic_fields(broker, links, topic) for topic in _by_name(broker) if may_see_topic(request, topic.name)),
+    )
+
+
+async def _get(request: web.Request) -> web.Response:
+    broker, topic = topic_of(request)
+    return web.json_response(_topic_fields(broker, Links(request), topic))
+
+
+async def _create(request: web.Request) -> web.Response:
+    broker = cluster_of(request)
+    body = await json_of(request, _NEW_TOPIC)
+    require_create(request, body["topic_name"])
+    assignments = {each["partition_id"]: each["broker_ids"] for each in body.get("replicas_assignments", ())}
+    configs = {each["name"]: each.get("value") for each in body.get("configs", ())}
+    if len(assignments) != len(body.get("replicas_assignments", ())) or len(configs) != len(body.get("configs", ())):
+        raise InvalidRequest("a partition or a config stands twice in the request: give each once")
+    new = NewTopic(
+        name=body["topic_name"],
+        partition_count=body.get("partitions_count", DEFAULT),
+        replication_factor=body.get("replication_factor", DEFAULT),
+        assignments=assignments,
+        configs=configs,
+    )
+    check_partitions(broker, len(assignments) or max(1, new.partition_count))
+    validate_only = body.get("validate_only", False)
+    if not validate_only:
+        take_mutations(request, len(assignments) or max(1, new.partition_count))
+    made = await broker.admin.create_topic(new, validate_only=validate_only)
+    links = Links(request)
+    return web.json_response(
+        _topic_fields(broker, links, made),
+        status=200 if validate_only else 201,
+        headers={} if validate_only else {"Location": links.url("topics", made.name)},
+    )
+
+
+async def _delete(request: web.Request) -> web.Response:
+    broker, topic = topic_of(request)
+    take_mutations(request, topic.partition_count)
+    await broker.admin.delete_topic(topic)
+    return web.Response(status=204)
+
+
+async def _grow(request: web.Request) -> web.Response:
+    broker, topic = topic_of(request)
+    count = (await json_of(request, _PARTITIONS_COUNT))["partitions_count"]
+    check_partitions(broker, count - topic.partition_count)
+    take_mutations(request, max(0, count - topic.partition_count))
+    await broker.admin.create_partitions(topic, count, None, validate_only=False)
+    return web.json_response(_topic_fields(broker, Links(request), broker.topics.by_id(topic.topic_id)))
+
+
+async def _partitions(request: web.Request) -> web.Response:
+    broker, topic = topic_of(request)
+    links = Links(request)
+    fields = (_partition_fields(links, each) for each in _partitions_of(broker, topic))
+    return await links.listing("KafkaPartition", ("topics", topic.name, "partitions"), fields)
+
+
+async def _partition(request: web.Request) -> web.Response:
+    return web.json_response(_partition_fields(Links(request), _partition_of(request)))
+
+
+async def _replicas(request: web.Request) -> web.Response:
+    partition, links = _partition_of(request), Links(request)
+    fields = (_replica_fields(links, partition, broker_id) for broker_id in partition.replicas)
+    return await links.listing("KafkaReplica", (*partition.pieces, "replicas"), fields)
+
+
+async def _replica(request: web.Request) -> web.Response:
+    partition = _partition_of(request)
+    asked = BROKER_ID.of(request)
+    if asked not in partition.replicas:
+        have = ", ".join(map(str, partition.replicas))
+        raise NoSuchResource(
+            f"{partition.topic}-{partition.number} has no replica on broker {asked}: it is on broker {have}"
+        )
+    return web.json_response(_replica_fields(Links(request), partition, asked))
+
+
+async def _replicas_of_broker(request: web.Request) -> web.Response:
+    broker, number = broker_of(request)
+    links = Links(request)
+    fields = (
+        _replica_fields(links, partition, number)
+        for topic in _by_name(broker)
+        for partition in _partitions_of(broker, topic)
+        if number in partition.replicas
+    )
+    return await links.listing("KafkaReplica", ("brokers", number, "partition-replicas"), fields)
+
+
+def _topic_fields(broker: Broker, links: Links, topic: Topic) -> Mapping[str, Any]:
+    return links.resource(
+        "KafkaTopic",
+        ("topics", topic.name),
+        f"topic={topic.name}",
+        {
+            "topic_name": topic.name,
+            "is_internal": topic.is_internal,
+            "replication_factor": broker.image.replication_factor(topic.topic_id) or topic.replication_factor,
+            "partitions_count": topic.partition_count,
+            "partitions": links.link("topics", topic.name, "partitions"),
+            "configs": links.link("topics", topic.name, "configs"),
+            "partition_reassignments": links.link("topics", topic.name, "partitions", "-", "reassignment"),
+            "authorized_operations": [],
+        },
+    )
+
+
+def _partition_fields(links: Links, partition: _Partition) -> Mapping[str, Any]:
+    pieces = partition.pieces
+    leader = {} if partition.leader is None else {"leader": links.link(*pieces, "replicas", partition.leader)}
+    return links.resource(
+        "KafkaPartition",
+        pieces,
+        f"topic={partition.topic}/partition={partition.number}",
+        {
+            "topic_name": partition.topic,
+            "partition_id": partition.number,
+            **leader,
+            "replicas": links.link(*pieces, "replicas"),
+            "reassignment": links.link(*pieces, "reassignment"),
+        },
+    )
+
+
+def _replica_fields(links: Links, partition: _Partition, broker_id: int) -> Mapping[str, Any]:
+    return links.resource(
+        "KafkaReplica",
+        (*partition.pieces, "replicas", broker_id),
+        f"topic={partition.topic}/partition={partition.number}/replica={broker_id}",
+        {
+            "topic_name": partition.topic,
+            "partition_id": partition.number,
+            "broker_id": broker_id,
+            "is_leader": broker_id == partition.leader,
+            "is_in_sync": broker_id in partition.in_sync,
+            "broker": links.link("brokers", broker_id),
+        },
+    )
+
+
+_OF_TOPIC = (CLUSTER_ID, TOPIC_NAME)
+_OF_PARTITION = (*_OF_TOPIC, PARTITION_ID)
+_PARTITION_PATH = TOPIC_PATH + "/partitions/{partition_id}"
+
+ROUTES = (
+    Route(
+        method="GET",
+        path=TOPICS_PATH,
+        handler=_list,
+        tag=TAG,
+        summary="Every topic.",
+        parameters=(CLUSTER_ID,),
+        answers=answers_json(list_schema(_TOPIC)),
+    ),
+    Route(
+        method="POST",
+        path=TOPICS_PATH,
+        handler=_create,
+        tag=TAG,
+        summary="Create a topic.",
+        parameters=(CLUSTER_ID,),
+        body=_NEW_TOPIC,
+        answers={
+            201: Answer(description="Created.", schema=_TOPIC),
+            200: Answer(description="It could be created (validate_only).", schema=_TOPIC),
+        },
+    ),
+    Route(
+        method="GET",
+        path=TOPIC_PATH,
+        handler=_get,
+        tag=TAG,
+        summary="One topic.",
+        parameters=_OF_TOPIC,
+        answers=answers_json(_TOPIC),
+    ),
+    Route(
+        method="DELETE",
+        path=TOPIC_PATH,
+        handler=_delete,
+        tag=TAG,
+        summary="Delete a topic.",
+        parameters=_OF_TOPIC,
+        answers={204: Answer(description="Gone for clients.")},
+    ),
+    Route(
+        method="PATCH",
+        path=TOPIC_PATH,
+        handler=_grow,
+        tag=TAG,
+        summary="Give a topic more partitions.",
+        parameters=_OF_TOPIC,
+        body=_PARTITIONS_COUNT,
+        answers=answers_json(_TOPIC),
+    ),
+    Route(
+        method="GET",
+        path=TOPIC_PATH + "/partitions",
+        handler=_partitions,
+        tag=TAG,
+        summary="The partitions of a topic.",
+        parameters=_OF_TOPIC,
+        answers=answers_json(list_schema(_PARTITION)),
+    ),
+    Route(
+        method="GET",
+        path=_PARTITION_PATH,
+        handler=_partition,
+        tag=TAG,
+        summary="One partition.",
+        parameters=_OF_PARTITION,
+        answers=answers_json(_PARTITION),
+    ),
+    Route(
+        method="GET",
+        path=_PARTITION_PATH + "/replicas",
+        handler=_replicas,
+        tag=TAG,
+        summary="The replicas of a partition.",
+        parameters=_OF_PARTITION,
+        answers=answers_json(list_schema(_REPLICA)),
+    ),
+    Route(
+        method="GET",
+        path=_PARTITION_PATH + "/replicas/{broker_id}",
+        handler=_replica,
+        tag=TAG,
+        summary="One replica.",
+        parameters=(*_OF_PARTITION, BROKER_ID),
+        answers=answers_json(_REPLICA),
+    ),
+    Route(
+        method="GET",
+        path=CLUSTER_PATH + "/brokers/{broker_id}/partition-replicas",
+        handler=_replicas_of_broker,
+        tag=TAG,
+        summary="The replicas that a broker holds.",
+        parameters=(CLUSTER_ID, BROKER_ID),
+        answers=answers_json(list_schema(_REPLICA)),
+    ),
+)
