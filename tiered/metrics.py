@@ -8,8 +8,9 @@ one exception: each counter is written from the event loop alone, or from one th
 import threading
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 LATENCY_BUCKETS_MS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 5000.0)
 LONG_BUCKETS_MS = (50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10_000.0, 30_000.0, 60_000.0, 300_000.0)
@@ -75,86 +76,153 @@ class TrafficState:
     fetched_bytes: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """How `/metrics` shows a field of `CountersState`: a number, a histogram, or a mapping of either by its labels."""
+
+    name: str
+    documentation: str
+    labels: tuple[str, ...]
+
+
+def metric(name: str, documentation: str, *labels: str, of: Callable[[], object] = int) -> Any:
+    """A field that `/metrics` shows under `name`. It begins as `of` makes it."""
+    return field(default_factory=of, metadata={Metric: Metric(name=name, documentation=documentation, labels=labels)})
+
+
 @dataclass(slots=True)
 class CountersState:
-    """What has happened since the process started. Names say what; units are bytes, records or events."""
+    """What has happened since the process started. A new counter is one field here and one row of docs/metrics.md."""
 
-    connections_opened: int = 0
-    connections_open: int = 0
-    connections_refused: int = 0
-    logins: Counter[str] = field(default_factory=Counter)
-    """By SASL and over HTTP, those that ended: `succeeded` or `failed`."""
+    connections_opened: int = metric("tiered_connections_opened_total", "Connections accepted.")
+    connections_open: int = metric("tiered_connections", "Open connections of Kafka clients.")
+    connections_refused: int = metric("tiered_connections_refused_total", "Connections refused at a limit.")
+    logins: Counter[str] = metric(
+        "tiered_logins_total",
+        "Logins by SASL, again or for the first time, and requests over HTTP that had to log in.",
+        "outcome",
+        of=lambda: Counter(succeeded=0, failed=0),
+    )
     throttles: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     """Answers that told a client to rest, and connections that had to, by quota."""
     throttled_ms: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     """How long in all, by quota."""
     protocol_errors: int = 0
-    produced_bytes: int = 0
-    produced_batches: int = 0
-    produce_errors: int = 0
-    fetched_bytes: int = 0
-    fetched_cold_bytes: int = 0
+    produced_bytes: int = metric("tiered_produced_bytes_total", "Bytes of record batches appended.")
+    produced_batches: int = metric("tiered_produced_batches_total", "Record batches appended.")
+    produce_errors: int = metric("tiered_produce_errors_total", "Partitions of produce requests refused.")
+    fetched_bytes: int = metric("tiered_fetched_bytes_total", "Bytes of record batches sent to consumers.")
+    fetched_cold_bytes: int = metric(
+        "tiered_fetched_cold_bytes_total", "Bytes read from the cold tier, for consumers and for people over HTTP."
+    )
     fetched_local_bytes: int = 0
     """Of `fetched_bytes`, what came from the local log."""
-    requests: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
-    request_latency: defaultdict[str, Histogram] = field(default_factory=lambda: defaultdict(Histogram))
-    uploads_committed: int = 0
-    uploads_failed: int = 0
-    uploaded_bytes: int = 0
-    orphans_swept: int = 0
-    reconcile_objects: int = 0
-    """Committed objects that were looked for in the store."""
-    reconcile_requests: int = 0
-    scrubbed_bytes: int = 0
-    scrubbed_chunks: int = 0
-    objects_purged: int = 0
-    cold_corruptions: int = 0
-    cold_read_errors: int = 0
-    checkpoint_failures: int = 0
-    housekeeping_failures: int = 0
-    local_segments_deleted: int = 0
-    retention_clock_ahead_ms: int = 0
-    """How far the clock is ahead, while retention by age has stopped because of it; else 0."""
-    compactions: int = 0
-    """Passes over a log that came to their end."""
-    compaction_failures: int = 0
-    compacted_bytes: int = 0
-    """Bytes that compaction has read."""
-    compaction_removed_bytes: int = 0
-    compaction_removed_records: int = 0
-    disk_errors: int = 0
-    isr_shrinks: int = 0
+    requests: defaultdict[str, int] = metric(
+        "tiered_requests_total", "Requests answered, by Kafka API.", "api", of=lambda: defaultdict(int)
+    )
+    request_latency: defaultdict[str, Histogram] = metric(
+        "tiered_request_seconds",
+        "Time to answer a request, by Kafka API; long polls included.",
+        "api",
+        of=lambda: defaultdict(Histogram),
+    )
+    uploads_committed: int = metric("tiered_uploads_total", "Segments committed to the object store.")
+    uploads_failed: int = metric("tiered_upload_failures_total", "Uploads that failed and are tried again.")
+    uploaded_bytes: int = metric("tiered_uploaded_bytes_total", "Bytes of committed segment objects.")
+    orphans_swept: int = metric("tiered_orphans_swept_total", "Unfinished uploads that were removed.")
+    reconcile_objects: int = metric(
+        "tiered_reconcile_objects_total", "Committed objects that were looked for in the store."
+    )
+    reconcile_requests: int = metric("tiered_reconcile_requests_total", "Requests to the store that this took.")
+    scrubbed_bytes: int = metric("tiered_scrubbed_bytes_total", "Bytes that were read from the store to check them.")
+    scrubbed_chunks: int = metric("tiered_scrubbed_chunks_total", "Chunks whose hash was checked for that.")
+    objects_purged: int = metric("tiered_objects_purged_total", "Retired objects deleted from the store.")
+    cold_corruptions: int = metric("tiered_cold_corruptions_total", "Cold reads refused: object corrupt or missing.")
+    cold_read_errors: int = metric("tiered_cold_read_errors_total", "Cold reads that failed for any reason.")
+    checkpoint_failures: int = metric("tiered_checkpoint_failures_total", "Checkpoints that could not be written.")
+    housekeeping_failures: int = metric(
+        "tiered_housekeeping_failures_total", "Rounds of periodic work that SQL, the store or the disk refused."
+    )
+    local_segments_deleted: int = metric(
+        "tiered_local_segments_deleted_total", "Local segments that retention removed."
+    )
+    retention_clock_ahead_ms: int = metric(
+        "tiered_retention_clock_ahead_ms",
+        "How far the clock is ahead while retention by age has stopped because of it, else 0.",
+    )
+    compactions: int = metric("tiered_compactions_total", "Passes over a log that came to their end.")
+    compaction_failures: int = metric("tiered_compaction_failures_total", "Passes that failed and are tried again.")
+    compacted_bytes: int = metric("tiered_compacted_bytes_total", "Bytes that compaction has read.")
+    compaction_removed_bytes: int = metric(
+        "tiered_compaction_removed_bytes_total", "By how much compaction has made files smaller."
+    )
+    compaction_removed_records: int = metric(
+        "tiered_compaction_removed_records_total", "Records that compaction has removed from this broker's disk."
+    )
+    disk_errors: int = metric("tiered_disk_errors_total", "Writes that the local disk refused.")
+    isr_shrinks: int = metric("tiered_isr_shrinks_total", "Replicas that left an ISR here.")
     """Members that left the ISR of a partition led here, once SQL has committed it."""
-    isr_expands: int = 0
-    isr_change_failures: int = 0
+    isr_expands: int = metric("tiered_isr_expands_total", "Replicas that joined an ISR here.")
+    isr_change_failures: int = metric(
+        "tiered_isr_change_failures_total", "ISR changes that SQL refused or did not answer."
+    )
     """ISR changes that SQL refused or whose outcome is unknown."""
-    leader_elections: int = 0
+    leader_elections: int = metric("tiered_leader_elections_total", "Elections seen, of any partition.")
     """Rows in the feed with another leader epoch than before and a leader, whoever it is."""
-    unclean_elections: int = 0
+    unclean_elections: int = metric(
+        "tiered_unclean_elections_total", "Elections of a replica that may lack records, made here as the controller."
+    )
     """Of these, started here as the controller with a replica that may lack acknowledged records."""
-    brokers_fenced: int = 0
-    """Brokers that this one fenced as the controller."""
-    heartbeat_failures: int = 0
+    brokers_fenced: int = metric("tiered_brokers_fenced_total", "Brokers fenced here as the controller.")
+    heartbeat_failures: int = metric("tiered_heartbeat_failures_total", "Heartbeats that SQL did not take.")
     newest_change_number: int = 0
     """The highest number that a heartbeat has seen in SQL; what the feed has applied is the image's."""
-    feed_failures: int = 0
-    replication_bytes_in: int = 0
-    """Bytes of batches appended here as a follower."""
-    replication_bytes_out: int = 0
+    feed_failures: int = metric("tiered_feed_failures_total", "Reads of the feed that failed.")
+    replication_bytes_in: int = metric("tiered_replication_in_bytes_total", "Bytes appended as a follower.")
+    replication_bytes_out: int = metric("tiered_replication_out_bytes_total", "Bytes sent to followers.")
     """Bytes of batches sent to followers; not among `fetched_bytes`."""
-    replication_fetch_failures: int = 0
+    replication_fetch_failures: int = metric(
+        "tiered_replication_fetch_failures_total", "Fetches from a leader that failed."
+    )
     """Fetches from a leader that got no answer, or an error for a partition."""
-    replica_truncations: int = 0
-    """Times a replica here dropped records that its leader does not have."""
-    group_rebalances: int = 0
-    group_members_expired: int = 0
+    replica_truncations: int = metric(
+        "tiered_replica_truncations_total", "Times a replica dropped what its leader does not have."
+    )
+    group_rebalances: int = metric("tiered_group_rebalances_total", "Rebalances of groups.")
+    group_members_expired: int = metric("tiered_group_members_expired_total", "Members that left by being silent.")
     event_loop_stall_ms: float = 0.0
-    event_loop_max_stall_ms: float = 0.0
-    event_loop_stalls: Histogram = field(default_factory=Histogram)
-    upload_durations: Histogram = field(default_factory=lambda: Histogram(LONG_BUCKETS_MS))
-    http_requests: defaultdict[tuple[str, str, int], int] = field(default_factory=lambda: defaultdict(int))
-    """By method, route and status."""
-    http_forwarded: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
-    """HTTP requests passed on to another broker, by outcome: answered, failed."""
-    http_latency: defaultdict[str, Histogram] = field(default_factory=lambda: defaultdict(Histogram))
-    """By route; streams are left out."""
+    event_loop_max_stall_ms: float = metric("tiered_event_loop_max_stall_ms", "Longest stall of the event loop so far.")
+    event_loop_stalls: Histogram = metric(
+        "tiered_event_loop_stall_seconds", "How late the event loop woke, probed all the time.", of=Histogram
+    )
+    upload_durations: Histogram = metric(
+        "tiered_upload_seconds",
+        "Time from the plan of an upload to its commit; failed ones are left out.",
+        of=lambda: Histogram(LONG_BUCKETS_MS),
+    )
+    http_requests: defaultdict[tuple[str, str, int], int] = metric(
+        "tiered_http_requests_total",
+        "HTTP requests answered, by method, route and status.",
+        "method",
+        "route",
+        "status",
+        of=lambda: defaultdict(int),
+    )
+    http_latency: defaultdict[str, Histogram] = metric(
+        "tiered_http_request_seconds",
+        "Time to answer an HTTP request, by route; streams are left out.",
+        "route",
+        of=lambda: defaultdict(Histogram),
+    )
+    http_forwarded: Counter[str] = metric(
+        "tiered_http_forwarded_total",
+        "Requests that this broker made to others for its own HTTP clients, by outcome.",
+        "outcome",
+        of=lambda: Counter(answered=0, failed=0),
+    )
+
+
+DESCRIBED: Mapping[str, Metric] = {
+    each.name: each.metadata[Metric] for each in fields(CountersState) if Metric in each.metadata
+}
+"""The metrics of `CountersState`, by the name of their field."""

@@ -1,4 +1,4 @@
-"""Every metric of a broker: its name, its labels and where its numbers are. docs/metrics.md lists them.
+"""The metrics of a broker: those that its counters describe, and those that are read off its parts.
 
 Reads counters, never resets one. Labels whose values people choose (topics, groups) are bounded by
 `tiered.metrics.max.series`; what is left out for it is counted.
@@ -12,53 +12,51 @@ from tiered.broker.lag_history import GroupLag
 from tiered.broker.partition import Partition
 from tiered.broker.process_facts import ProcessFacts
 from tiered.broker.topics import Topic
-from tiered.metrics import CallTimes, CountersState
+from tiered.metrics import DESCRIBED, CallTimes, CountersState
 from tiered.rules.quotas import QuotaKey
 from tiered.server.http.door.limits import RequestsState
 from tiered.server.http.metrics.cluster_view import ClusterView, feed_lag, replica_lag
-from tiered.server.http.metrics.prometheus import NO_LABELS, Family, counter, gauge
+from tiered.server.http.metrics.prometheus import Family, Kind, counter, gauge
+
+OF_REQUESTS = (
+    *("connections_open", "connections_opened", "connections_refused", "logins", "requests", "request_latency"),
+    *("http_requests", "http_latency", "http_forwarded", "group_rebalances", "group_members_expired"),
+)
 
 
 def families(broker: Broker, view: ClusterView, facts: ProcessFacts, requests: RequestsState) -> Iterator[Family]:
-    """Everything, in the order of the document."""
-    yield from _traffic(broker)
+    """Everything that a broker tells of itself."""
+    yield from counted(broker.counters, *(each for each in DESCRIBED if each not in OF_REQUESTS))
     yield from request_families(broker.counters, requests)
     yield from _replication(broker, view)
     yield from _tiers(broker)
+    yield from _reconcile(broker)
     yield from _dependencies(broker)
     yield from _sizes(broker, view, facts)
     yield from _process(broker, facts)
     yield from _by_name(broker)
 
 
-def _traffic(broker: Broker) -> Iterator[Family]:
-    counters = broker.counters
-    yield counter("tiered_produced_bytes_total", "Bytes of record batches appended.", counters.produced_bytes)
-    yield counter("tiered_produced_batches_total", "Record batches appended.", counters.produced_batches)
-    yield counter("tiered_produce_errors_total", "Partitions of produce requests refused.", counters.produce_errors)
-    yield counter("tiered_fetched_bytes_total", "Bytes of record batches sent to consumers.", counters.fetched_bytes)
-    yield counter(
-        "tiered_fetched_cold_bytes_total",
-        "Bytes read from the cold tier, for consumers and for people over HTTP.",
-        counters.fetched_cold_bytes,
-    )
+def counted(counters: CountersState, *names: str) -> Iterator[Family]:
+    """These fields, as they describe themselves."""
+    for each in names:
+        metric, value = DESCRIBED[each], getattr(counters, each)
+        by_labels = sorted(value.items()) if metric.labels else [((), value)]
+        values = [(dict(zip(metric.labels, _as_tuple(key), strict=True)), one) for key, one in by_labels]
+        if metric.name.endswith("_seconds"):
+            yield Family(name=metric.name, kind="histogram", documentation=metric.documentation, histograms=values)
+        else:
+            kind: Kind = "counter" if metric.name.endswith("_total") else "gauge"
+            yield Family(name=metric.name, kind=kind, documentation=metric.documentation, samples=values)
+
+
+def _as_tuple(key: object) -> tuple[object, ...]:
+    return key if isinstance(key, tuple) else (key,)
 
 
 def request_families(counters: CountersState, requests: RequestsState) -> Iterator[Family]:
-    """What comes through both doors."""
-    yield gauge("tiered_connections", "Open connections of Kafka clients.", counters.connections_open)
-    yield counter("tiered_connections_opened_total", "Connections accepted.", counters.connections_opened)
-    yield counter(
-        "tiered_connections_refused_total",
-        "Connections refused at a limit.",
-        counters.connections_refused,
-    )
-    yield Family(
-        name="tiered_logins_total",
-        kind="counter",
-        documentation="Logins by SASL, again or for the first time, and requests over HTTP that had to log in.",
-        samples=[({"outcome": outcome}, counters.logins[outcome]) for outcome in ("succeeded", "failed")],
-    )
+    """What comes through both doors, of a broker as of a read replica."""
+    yield from counted(counters, *OF_REQUESTS)
     yield Family(
         name="tiered_throttled_total",
         kind="counter",
@@ -71,49 +69,12 @@ def request_families(counters: CountersState, requests: RequestsState) -> Iterat
         documentation="How long they had to rest in all, by quota.",
         samples=[({"quota": quota.value}, counters.throttled_ms.get(quota, 0.0) / 1000.0) for quota in QuotaKey],
     )
-    yield Family(
-        name="tiered_requests_total",
-        kind="counter",
-        documentation="Requests answered, by Kafka API.",
-        samples=[({"api": api}, count) for api, count in sorted(counters.requests.items())],
-    )
-    yield Family(
-        name="tiered_request_seconds",
-        kind="histogram",
-        documentation="Time to answer a request, by Kafka API; long polls included.",
-        histograms=[({"api": api}, each) for api, each in sorted(counters.request_latency.items())],
-    )
-    yield Family(
-        name="tiered_http_requests_total",
-        kind="counter",
-        documentation="HTTP requests answered, by method, route and status.",
-        samples=[
-            ({"method": method, "route": route, "status": status}, count)
-            for (method, route, status), count in sorted(counters.http_requests.items())
-        ],
-    )
-    yield Family(
-        name="tiered_http_request_seconds",
-        kind="histogram",
-        documentation="Time to answer an HTTP request, by route; streams are left out.",
-        histograms=[({"route": route}, each) for route, each in sorted(counters.http_latency.items())],
-    )
-    yield Family(
-        name="tiered_http_forwarded_total",
-        kind="counter",
-        documentation="Requests that this broker made to others for its own HTTP clients, by outcome.",
-        samples=[({"outcome": outcome}, counters.http_forwarded[outcome]) for outcome in ("answered", "failed")],
-    )
     yield gauge("tiered_http_requests_in_progress", "HTTP requests being answered now.", requests.bounded)
     yield gauge("tiered_http_streams", "HTTP answers and requests without an end that are open now.", requests.streams)
-    yield counter("tiered_group_rebalances_total", "Rebalances of groups.", counters.group_rebalances)
-    yield counter(
-        "tiered_group_members_expired_total", "Members that left by being silent.", counters.group_members_expired
-    )
 
 
 def _replication(broker: Broker, view: ClusterView) -> Iterator[Family]:
-    counters, me = broker.counters, broker.broker_id
+    me = broker.broker_id
     denied = broker.access.denied_total
     yield counter("tiered_authorization_denied_total", "Requests, or parts of them, without the right.", denied)
     yield gauge("tiered_leader_count", "Partitions led by this broker.", view.leaders.get(me, 0))
@@ -141,65 +102,14 @@ def _replication(broker: Broker, view: ClusterView) -> Iterator[Family]:
         "tiered_replica_lag", "Records that the slowest follower of a partition led here lacks.", replica_lag(broker)
     )
     yield gauge("tiered_feed_lag", "Changes of the cluster that are not applied here yet.", feed_lag(broker))
-    yield counter("tiered_isr_shrinks_total", "Replicas that left an ISR here.", counters.isr_shrinks)
-    yield counter("tiered_isr_expands_total", "Replicas that joined an ISR here.", counters.isr_expands)
-    yield counter(
-        "tiered_isr_change_failures_total",
-        "ISR changes that SQL refused or did not answer.",
-        counters.isr_change_failures,
-    )
-    yield counter("tiered_leader_elections_total", "Elections seen, of any partition.", counters.leader_elections)
-    yield counter(
-        "tiered_unclean_elections_total",
-        "Elections of a replica that may lack records, made here as the controller.",
-        counters.unclean_elections,
-    )
-    yield counter("tiered_brokers_fenced_total", "Brokers fenced here as the controller.", counters.brokers_fenced)
-    yield counter("tiered_replication_in_bytes_total", "Bytes appended as a follower.", counters.replication_bytes_in)
-    yield counter("tiered_replication_out_bytes_total", "Bytes sent to followers.", counters.replication_bytes_out)
-    yield counter(
-        "tiered_replication_fetch_failures_total",
-        "Fetches from a leader that failed.",
-        counters.replication_fetch_failures,
-    )
-    yield counter(
-        "tiered_replica_truncations_total",
-        "Times a replica dropped what its leader does not have.",
-        counters.replica_truncations,
-    )
-    yield counter("tiered_heartbeat_failures_total", "Heartbeats that SQL did not take.", counters.heartbeat_failures)
-    yield counter("tiered_feed_failures_total", "Reads of the feed that failed.", counters.feed_failures)
 
 
 def _tiers(broker: Broker) -> Iterator[Family]:
-    counters, cache = broker.counters, broker.cold_reader.cache_state
+    cache = broker.cold_reader.cache_state
     backlog_bytes, backlog_age_ms = broker.upload_backlog()
     yield gauge("tiered_upload_backlog_bytes", "Bytes of closed segments that wait for their upload.", backlog_bytes)
     yield gauge("tiered_upload_backlog_age_ms", "Age of the oldest segment that waits for its upload.", backlog_age_ms)
     yield gauge("tiered_uploads_allowed", "Uploads that may run at once now.", broker.upload_pipeline.allowed)
-    yield counter("tiered_uploads_total", "Segments committed to the object store.", counters.uploads_committed)
-    yield counter("tiered_upload_failures_total", "Uploads that failed and are tried again.", counters.uploads_failed)
-    yield counter("tiered_uploaded_bytes_total", "Bytes of committed segment objects.", counters.uploaded_bytes)
-    yield Family(
-        name="tiered_upload_seconds",
-        kind="histogram",
-        documentation="Time from the plan of an upload to its commit; failed ones are left out.",
-        histograms=[(NO_LABELS, counters.upload_durations)],
-    )
-    yield counter("tiered_orphans_swept_total", "Unfinished uploads that were removed.", counters.orphans_swept)
-    yield counter("tiered_objects_purged_total", "Retired objects deleted from the store.", counters.objects_purged)
-    yield counter(
-        "tiered_local_segments_deleted_total", "Local segments that retention removed.", counters.local_segments_deleted
-    )
-    yield gauge(
-        "tiered_retention_clock_ahead_ms",
-        "How far the clock is ahead while retention by age has stopped because of it, else 0.",
-        counters.retention_clock_ahead_ms,
-    )
-    yield counter(
-        "tiered_cold_corruptions_total", "Cold reads refused: object corrupt or missing.", counters.cold_corruptions
-    )
-    yield counter("tiered_cold_read_errors_total", "Cold reads that failed for any reason.", counters.cold_read_errors)
     yield counter("tiered_cache_hits_total", "Cold chunks found in the cache.", cache.hits)
     yield counter("tiered_cache_misses_total", "Cold chunks loaded from the store.", cache.loads)
     yield counter("tiered_cache_hit_bytes_total", "Bytes of chunks found in the cache.", cache.hit_bytes)
@@ -210,10 +120,34 @@ def _tiers(broker: Broker) -> Iterator[Family]:
     yield gauge(
         "tiered_cold_loads_allowed", "Loads from the store that may run at once now.", broker.cold_loads_allowed
     )
+    yield gauge(
+        "tiered_compaction_max_dirty_ratio",
+        "The largest share of a compacted topic's log that was not compacted yet, at the last look.",
+        broker.compaction.max_dirty_ratio,
+    )
+
+
+def _reconcile(broker: Broker) -> Iterator[Family]:
+    reconciler = broker.reconciler
+    yield Family(
+        name="tiered_reconcile_findings",
+        kind="gauge",
+        documentation="What reconciling and scrubbing found and have not seen mended, by kind.",
+        samples=[({"kind": kind}, count) for kind, count in reconciler.findings.by_kind().items()],
+    )
+    yield counter(
+        "tiered_reconcile_turns_total",
+        "Times that all objects of partitions led here were looked for.",
+        reconciler.bucket.turns,
+    )
+    yield gauge(
+        "tiered_scrub_turn_ended_seconds",
+        "When all chunks had been checked last, since 1970; 0 before that.",
+        reconciler.scrub.turn_ended_at_ms // 1000,
+    )
 
 
 def _dependencies(broker: Broker) -> Iterator[Family]:
-    counters = broker.counters
     yield from calls(
         broker.database.times,
         "tiered_sql",
@@ -229,15 +163,6 @@ def _dependencies(broker: Broker) -> Iterator[Family]:
     yield counter("tiered_store_retries_total", "Requests to the store that were repeated.", broker.store.retries)
     yield counter("tiered_store_slow_downs_total", "Times the store asked to slow down.", broker.store.slow_downs)
     yield from _store_load(broker)
-    yield counter(
-        "tiered_checkpoint_failures_total", "Checkpoints that could not be written.", counters.checkpoint_failures
-    )
-    yield counter(
-        "tiered_housekeeping_failures_total",
-        "Rounds of periodic work that SQL, the store or the disk refused.",
-        counters.housekeeping_failures,
-    )
-    yield counter("tiered_disk_errors_total", "Writes that the local disk refused.", counters.disk_errors)
 
 
 def _store_load(broker: Broker) -> Iterator[Family]:
@@ -281,17 +206,8 @@ def _sizes(broker: Broker, view: ClusterView, facts: ProcessFacts) -> Iterator[F
 
 
 def _process(broker: Broker, facts: ProcessFacts) -> Iterator[Family]:
-    counters, clock = broker.counters, broker.clock
+    clock = broker.clock
     up_ms = clock.monotonic_ms() - broker.started_monotonic_ms
-    yield Family(
-        name="tiered_event_loop_stall_seconds",
-        kind="histogram",
-        documentation="How late the event loop woke, probed all the time.",
-        histograms=[(NO_LABELS, counters.event_loop_stalls)],
-    )
-    yield gauge(
-        "tiered_event_loop_max_stall_ms", "Longest stall of the event loop so far.", counters.event_loop_max_stall_ms
-    )
     yield Family(
         name="tiered_build_info",
         kind="gauge",

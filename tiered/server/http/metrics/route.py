@@ -15,9 +15,7 @@ from tiered.server.http.messages.schema import text
 from tiered.server.http.metrics.broker import families
 from tiered.server.http.metrics.clients import client_families
 from tiered.server.http.metrics.cluster_view import VIEWS
-from tiered.server.http.metrics.compaction import compaction_families
 from tiered.server.http.metrics.prometheus import CONTENT_TYPE, exposition_of
-from tiered.server.http.metrics.reconcile import reconcile_families
 
 
 async def _metrics(request: web.Request) -> web.Response:
@@ -27,8 +25,6 @@ async def _metrics(request: web.Request) -> web.Response:
     body = await exposition_of(
         chain(
             families(broker, view, facts, request.app[REQUESTS]),
-            compaction_families(broker),
-            reconcile_families(broker),
             client_families(broker),
         )
     )
