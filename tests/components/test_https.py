@@ -168,7 +168,7 @@ def test_a_request_that_comes_with_the_end_of_the_handshake_is_answered(
 def test_new_certificates_are_shown_and_open_connections_stay(
     authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tiered.server.http.door.WATCH_INTERVAL_MS", 20)
+    monkeypatch.setattr("tiered.server.http.opening.WATCH_INTERVAL_MS", 20)
     shown = authority.sign("http")
     with cluster(https=True, settings={"ssl.keystore.location": shown.both}) as c:
         host, port = c.http_url.removeprefix("https://").split(":")
