@@ -25,7 +25,7 @@ from tiered.server.http.api import records as routes_records
 from tiered.server.http.api import segments as routes_catalogue
 from tiered.server.http.api.records import FIELD_BYTES, PARTITION_ASKED, limits_of, send_page, start_of
 from tiered.server.http.api.segments import MAX_SEGMENTS, START_OFFSET
-from tiered.server.http.api.topics import config_fields
+from tiered.server.http.api.topics import CONFIG
 from tiered.server.http.app import HttpServer, guarded
 from tiered.server.http.door import browser_guard as security
 from tiered.server.http.door.keys import REPLICA
@@ -88,7 +88,7 @@ async def _topic(request: web.Request) -> web.Response:
     replica = request.app[REPLICA]
     topic = replica.catalogue.by_name(TOPIC.of(request))
     settings = replica.settings.with_dynamic(dynamic_default=replica.catalogue.cluster_settings, dynamic={})
-    configs = [config_fields(entry) for entry in describe_topic(topic.configs, settings)]
+    configs = [CONFIG.of(entry) for entry in describe_topic(topic.configs, settings)]
     return web.json_response({**_topic_fields(replica, topic), "configs": configs})
 
 

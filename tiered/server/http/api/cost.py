@@ -8,30 +8,34 @@ from aiohttp import web
 from tiered.broker.cost import cost
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages import schema
+from tiered.server.http.messages.form import Form
 from tiered.server.http.messages.route import Route, answers_json
 
-_TOPIC = schema.record(
+_TOPIC = Form(
     {
-        "topic": schema.text(),
-        "deleted": schema.boolean("Deleted, with objects that are still in the store."),
-        "cold_bytes": schema.integer(),
-        "cold_objects": schema.integer(),
-        "cold_records": schema.integer(),
-        "retired_bytes": schema.integer("No longer in the log, and in the store until the purge grace is over."),
-        "retired_objects": schema.integer(),
-        "local_bytes": schema.integer(),
+        "topic": (schema.text(), "held.topic"),
+        "topic_id": (schema.text(), lambda each: str(each.held.topic_id)),
+        "deleted": (schema.boolean("Deleted, with objects that are still in the store."), "held.deleted"),
+        "cold_bytes": (schema.integer(), "held.cold_bytes"),
+        "cold_objects": (schema.integer(), "held.cold_objects"),
+        "cold_records": (schema.integer(), "held.cold_records"),
+        "retired_bytes": (
+            schema.integer("No longer in the log, and in the store until the purge grace is over."),
+            "held.retired_bytes",
+        ),
+        "retired_objects": (schema.integer(), "held.retired_objects"),
+        "local_bytes": (schema.integer(), "held.local_bytes"),
         "storage_usd_per_month": schema.number("Cold and retired objects."),
         "local_usd_per_month": schema.number(),
         "total_usd_per_month": schema.number(),
         "upload_usd": schema.number("Spent once, for the objects that are there now."),
     },
-    is_open=True,
 )
 _COST = schema.record(
     {
         "currency": schema.text(allowed=("USD",)),
         "prices": schema.mapping(schema.number(), "The settings tiered.price.*."),
-        "topics": schema.array(_TOPIC),
+        "topics": schema.array(_TOPIC.schema),
         "total_usd_per_month": schema.number(),
     },
     is_open=True,
@@ -44,24 +48,7 @@ async def costs(request: web.Request) -> web.Response:
         {
             "currency": "USD",
             "prices": dict(found.prices),
-            "topics": [
-                {
-                    "topic": each.held.topic,
-                    "topic_id": str(each.held.topic_id),
-                    "deleted": each.held.deleted,
-                    "cold_bytes": each.held.cold_bytes,
-                    "cold_objects": each.held.cold_objects,
-                    "cold_records": each.held.cold_records,
-                    "retired_bytes": each.held.retired_bytes,
-                    "retired_objects": each.held.retired_objects,
-                    "local_bytes": each.held.local_bytes,
-                    "storage_usd_per_month": each.storage_usd_per_month,
-                    "local_usd_per_month": each.local_usd_per_month,
-                    "total_usd_per_month": each.total_usd_per_month,
-                    "upload_usd": each.upload_usd,
-                }
-                for each in found.topics
-            ],
+            "topics": [_TOPIC.of(each) for each in found.topics],
             "total_usd_per_month": sum(each.total_usd_per_month for each in found.topics),
         }
     )

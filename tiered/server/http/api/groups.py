@@ -4,7 +4,7 @@ A group is told of by its coordinator: other brokers pass the request on to it. 
 these answer 503 while it is away; the lag's history comes from any broker's memory.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from aiohttp import web
@@ -21,6 +21,7 @@ from tiered.rules.acl import Operation, ResourceType
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.rights import may_see_group, may_see_topic, require
 from tiered.server.http.messages import schema
+from tiered.server.http.messages.form import Field, Form
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.parameters import GROUP, json_of, query_number
@@ -77,67 +78,70 @@ _CHANGES = schema.record(
     },
     is_open=True,
 )
-_SUMMARY_FIELDS = {
+_SUMMARY: dict[str, Field] = {
     "group_id": schema.text(),
-    "kind": schema.text(allowed=("classic", "consumer")),
+    "kind": (schema.text(allowed=("classic", "consumer")), "kind.value"),
     "state": schema.text(),
     "protocol_type": schema.text(),
 }
+_COORDINATOR = schema.integer("Which broker it is.")
+_LISTED = Form(
+    {
+        **_SUMMARY,
+        "members": (schema.integer(), "member_count"),
+        "coordinator": _COORDINATOR,
+        "lag": schema.nullable(schema.integer("Null when nothing is committed.")),
+        "topics": schema.array(schema.text()),
+    }
+)
 _GROUPS = schema.record(
     {
-        "groups": schema.array(
-            schema.record(
-                {
-                    **_SUMMARY_FIELDS,
-                    "coordinator": schema.integer("Which broker it is."),
-                    "members": schema.integer(),
-                    "lag": schema.nullable(schema.integer("Null when nothing is committed.")),
-                    "topics": schema.array(schema.text()),
-                },
-                is_open=True,
-            )
-        ),
+        "groups": schema.array(_LISTED.schema),
         "silent_brokers": schema.array(schema.integer(), "Their groups are missing: they did not answer in time."),
     },
     is_open=True,
 )
-_MEMBER = schema.record(
+_MEMBER = Form(
     {
         "member_id": schema.text(),
         "instance_id": schema.nullable(schema.text()),
         "client_id": schema.text(),
         "client_host": schema.text(),
         "assignment": schema.mapping(schema.array(schema.integer()), "Topics and their partitions."),
-    },
-    is_open=True,
+    }
 )
-_OFFSET = schema.record(
+_OFFSET = Form(
     {
         "topic": schema.text(),
         "partition": schema.integer(),
-        "committed_offset": schema.nullable(
-            schema.integer(
-                "Null for an assigned partition without one; below 0 what the client means by it, which has no lag.",
-                minimum=-1 - schema.LONG_MAX,
-            )
+        "committed_offset": (
+            schema.nullable(
+                schema.integer(
+                    "Null for an assigned partition without one; below 0 what the client means by it, which has no "
+                    "lag.",
+                    minimum=-1 - schema.LONG_MAX,
+                )
+            ),
+            lambda each: each.row and each.row.committed_offset,
         ),
-        "high_watermark": schema.integer(),
-        "log_start_offset": schema.integer(),
+        "metadata": (schema.nullable(schema.text()), lambda each: each.row and each.row.metadata),
+        "high_watermark": (schema.integer(), "position.high_watermark"),
+        "log_start_offset": (schema.integer(), "position.log_start_offset"),
         "lag": schema.nullable(schema.integer()),
-        "committed_at_ms": schema.nullable(schema.integer()),
+        "committed_at_ms": (schema.nullable(schema.integer()), lambda each: each.row and each.row.committed_at_ms),
         "member_id": schema.nullable(schema.text("Who reads it now.")),
-    },
-    is_open=True,
+    }
 )
-_GROUP = schema.record(
+_GROUP = Form(
     {
-        **_SUMMARY_FIELDS,
-        "coordinator": schema.integer("Which broker it is."),
+        **_SUMMARY,
+        "protocol_name": schema.text(),
+        "generation": schema.integer(minimum=-1),
+        "coordinator": _COORDINATOR,
         "lag": schema.nullable(schema.integer()),
-        "members": schema.array(_MEMBER),
-        "offsets": schema.array(_OFFSET),
+        "members": schema.array(_MEMBER.schema),
     },
-    is_open=True,
+    and_then={"offsets": schema.array(_OFFSET.schema)},
 )
 _HISTORY = schema.record(
     {
@@ -159,7 +163,7 @@ async def groups(request: web.Request) -> web.Response:
     """Every broker tells of those that it coordinates; who does not answer in time is named."""
     broker = request.app[BROKER]
     lags = await broker.lag.current()
-    found = [_summary_fields(broker, each, lags.get(each.group_id)) for each in await broker.groups.list_groups()]
+    found = [_listed(broker, each, lags.get(each.group_id)) for each in await broker.groups.list_groups()]
     silent: list[int] = []
     if not is_forwarded(request):
         asked = others(broker)
@@ -173,17 +177,9 @@ async def groups(request: web.Request) -> web.Response:
     return await json_with_list({"silent_brokers": silent}, "groups", (by_id[group_id] for group_id in sorted(by_id)))
 
 
-def _summary_fields(broker: Broker, group: GroupSummary, lag: GroupLag | None) -> dict[str, Any]:
-    return {
-        "group_id": group.group_id,
-        "kind": group.kind.value,
-        "state": group.state,
-        "protocol_type": group.protocol_type,
-        "members": group.member_count,
-        "coordinator": broker.broker_id,
-        "lag": None if lag is None else lag.lag,
-        "topics": [] if lag is None else lag.topics,
-    }
+def _listed(broker: Broker, group: GroupSummary, lag: GroupLag | None) -> dict[str, Any]:
+    known, topics = (None, []) if lag is None else (lag.lag, lag.topics)
+    return _LISTED.of(group, coordinator=broker.broker_id, lag=known, topics=topics)
 
 
 async def group(request: web.Request) -> web.Response:
@@ -193,31 +189,18 @@ async def group(request: web.Request) -> web.Response:
     stored = await broker.groups.offsets.fetch(group_id)
     offsets = [each for each in await _offsets(broker, described, stored) if may_see_topic(request, each.topic)]
     lags = [each.lag for each in offsets if each.lag is not None]
-    fields = {
-        "group_id": group_id,
-        "kind": described.kind.value,
-        "state": described.state,
-        "protocol_type": described.protocol_type,
-        "protocol_name": described.protocol_name,
-        "generation": described.generation,
-        "coordinator": broker.broker_id,
-        "lag": sum(lags) if lags else None,
-        "members": [
-            {
-                "member_id": member.member_id,
-                "instance_id": member.instance_id,
-                "client_id": member.client_id,
-                "client_host": member.client_host,
-                "assignment": {
-                    topic: list(numbers)
-                    for topic, numbers in member.assignment.items()
-                    if may_see_topic(request, topic)
-                },
-            }
-            for member in described.members
-        ],
-    }
-    return await json_with_list(fields, "offsets", map(_offset_fields, offsets))
+    fields = _GROUP.of(
+        described,
+        group_id=group_id,
+        coordinator=broker.broker_id,
+        lag=sum(lags) if lags else None,
+        members=[_MEMBER.of(each, assignment=_seen(request, each.assignment)) for each in described.members],
+    )
+    return await json_with_list(fields, "offsets", map(_OFFSET.of, offsets))
+
+
+def _seen(request: web.Request, assignment: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
+    return {topic: list(numbers) for topic, numbers in assignment.items() if may_see_topic(request, topic)}
 
 
 async def delete(request: web.Request) -> web.Response:
@@ -320,21 +303,6 @@ async def _offsets(
     return sorted(found, key=lambda each: (each.topic, each.partition))
 
 
-def _offset_fields(offset: _Offset) -> dict[str, Any]:
-    row = offset.row
-    return {
-        "topic": offset.topic,
-        "partition": offset.partition,
-        "committed_offset": None if row is None else row.committed_offset,
-        "metadata": None if row is None else row.metadata,
-        "high_watermark": offset.position.high_watermark,
-        "log_start_offset": offset.position.log_start_offset,
-        "lag": offset.lag,
-        "committed_at_ms": None if row is None else row.committed_at_ms,
-        "member_id": offset.member_id,
-    }
-
-
 ROUTES = (
     Route(
         method="GET",
@@ -351,7 +319,7 @@ ROUTES = (
         summary="One group with its members, offsets and lag.",
         tag=TAG,
         parameters=(GROUP,),
-        answers=answers_json(_GROUP),
+        answers=answers_json(_GROUP.schema),
     ),
     Route(
         method="DELETE",

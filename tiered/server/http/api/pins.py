@@ -17,6 +17,7 @@ from tiered.server.http.api.partition_facts import facts_of
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.rights import may_see_topic, require, rights_of
 from tiered.server.http.messages import schema
+from tiered.server.http.messages.form import Field, Form
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.parameters import json_of, path_text, query_text
 from tiered.server.http.messages.route import Answer, Route, answers_json
@@ -57,31 +58,35 @@ _NEW_PIN = schema.record(
     optional=("owner", "ttl_ms", "partitions"),
 )
 _RENEWAL = schema.record({"ttl_ms": _TTL}, optional=("ttl_ms",))
-_RANGE = schema.record(
+_RANGE = Form(
     {
         "partition": schema.integer(),
         "start_offset": schema.integer(),
         "end_offset": schema.integer("The first offset that is not held."),
     },
-    is_open=True,
 )
-_FIELDS = {
+_FIELDS: dict[str, Field] = {
     "topic": schema.text(),
-    "topic_id": schema.text(),
+    "topic_id": (schema.text(), lambda row: str(row.topic_id)),
     "owner": schema.text(),
     "created_at_ms": schema.integer("By the database's clock."),
-    "partitions": schema.array(_RANGE),
 }
-_SNAPSHOT = schema.record(
+_RANGES = _RANGE.many("ranges")
+_SNAPSHOT = Form(
     {
         "name": schema.text(),
         **_FIELDS,
         "expires_at_ms": schema.nullable(schema.integer("By the database's clock; null: never.")),
-    },
-    is_open=True,
+        "partitions": _RANGES,
+    }
 )
-_PIN = schema.record(
-    {"pin_id": schema.text(), **_FIELDS, "expires_at_ms": schema.integer("By the database's clock.")}, is_open=True
+_PIN = Form(
+    {
+        "pin_id": (schema.text(), lambda row: str(row.pin_id)),
+        **_FIELDS,
+        "expires_at_ms": schema.integer("By the database's clock."),
+        "partitions": _RANGES,
+    }
 )
 
 
@@ -223,18 +228,7 @@ async def _high_watermarks(request: web.Request, topic: Topic) -> dict[int, int]
 
 
 def _fields(row: PinRow) -> dict[str, Any]:
-    return {
-        **({"pin_id": str(row.pin_id)} if row.name is None else {"name": row.name}),
-        "topic": row.topic,
-        "topic_id": str(row.topic_id),
-        "owner": row.owner,
-        "created_at_ms": row.created_at_ms,
-        "expires_at_ms": row.expires_at_ms,
-        "partitions": [
-            {"partition": each.partition, "start_offset": each.start_offset, "end_offset": each.end_offset}
-            for each in row.ranges
-        ],
-    }
+    return (_PIN if row.name is None else _SNAPSHOT).of(row)
 
 
 ROUTES = (
@@ -245,7 +239,7 @@ ROUTES = (
         summary="Every snapshot with what it holds.",
         tag=TAG,
         parameters=(_OF_TOPIC,),
-        answers=answers_json(schema.record({"snapshots": schema.array(_SNAPSHOT)}, is_open=True)),
+        answers=answers_json(schema.record({"snapshots": schema.array(_SNAPSHOT.schema)}, is_open=True)),
     ),
     Route(
         method="POST",
@@ -254,7 +248,7 @@ ROUTES = (
         summary="Hold what a topic has now, under a name, until the snapshot is deleted.",
         tag=TAG,
         body=_NEW_SNAPSHOT,
-        answers={201: Answer(description="It holds from now on.", schema=_SNAPSHOT)},
+        answers={201: Answer(description="It holds from now on.", schema=_SNAPSHOT.schema)},
     ),
     Route(
         method="GET",
@@ -263,7 +257,7 @@ ROUTES = (
         summary="One snapshot.",
         tag=TAG,
         parameters=(_SNAPSHOT_NAME,),
-        answers=answers_json(_SNAPSHOT),
+        answers=answers_json(_SNAPSHOT.schema),
     ),
     Route(
         method="DELETE",
@@ -281,7 +275,7 @@ ROUTES = (
         summary="Every pin with what it holds.",
         tag=TAG,
         parameters=(_OF_TOPIC,),
-        answers=answers_json(schema.record({"pins": schema.array(_PIN)}, is_open=True)),
+        answers=answers_json(schema.record({"pins": schema.array(_PIN.schema)}, is_open=True)),
     ),
     Route(
         method="POST",
@@ -290,7 +284,7 @@ ROUTES = (
         summary="Hold offsets of a topic while something reads them.",
         tag=TAG,
         body=_NEW_PIN,
-        answers={201: Answer(description="It holds from now on.", schema=_PIN)},
+        answers={201: Answer(description="It holds from now on.", schema=_PIN.schema)},
     ),
     Route(
         method="GET",
@@ -299,7 +293,7 @@ ROUTES = (
         summary="One pin.",
         tag=TAG,
         parameters=(_PIN_ID,),
-        answers=answers_json(_PIN),
+        answers=answers_json(_PIN.schema),
     ),
     Route(
         method="PATCH",
@@ -309,7 +303,7 @@ ROUTES = (
         tag=TAG,
         parameters=(_PIN_ID,),
         body=_RENEWAL,
-        answers=answers_json(_PIN),
+        answers=answers_json(_PIN.schema),
     ),
     Route(
         method="DELETE",

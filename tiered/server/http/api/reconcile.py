@@ -9,22 +9,25 @@ from typing import Any
 
 from aiohttp import web
 
-from tiered.broker.broker import Broker
-from tiered.broker.reconcile.findings import MAX_FINDINGS, Finding, FindingKind
+from tiered.broker.reconcile.findings import MAX_FINDINGS, FindingKind
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages import schema
+from tiered.server.http.messages.form import Form
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.route import Route, answers_json
 from tiered.server.http.neighbours.elsewhere import others
 from tiered.server.http.neighbours.forward import ask_all
 
-_FINDING = schema.record(
+_FINDING = Form(
     {
         "broker_id": schema.integer("Who found it."),
-        "kind": schema.text("docs/reconcile.md explains them.", allowed=tuple(kind.value for kind in FindingKind)),
+        "kind": (
+            schema.text("docs/reconcile.md explains them.", allowed=tuple(kind.value for kind in FindingKind)),
+            "kind.value",
+        ),
         "topic": schema.text("Its id where nobody knows the topic."),
-        "topic_id": schema.text(),
+        "topic_id": (schema.text(), lambda finding: str(finding.topic_id)),
         "partition": schema.integer("-1 where none is concerned.", minimum=-1),
         "first_offset": schema.integer("-1 where none are concerned.", minimum=-1),
         "last_offset": schema.integer("Inclusive.", minimum=-1),
@@ -35,27 +38,34 @@ _FINDING = schema.record(
         "found_at_ms": schema.integer(),
         "seen_at_ms": schema.integer("When it was looked at last, and still was so."),
     },
-    is_open=True,
 )
-_PROGRESS = schema.record(
+_PROGRESS = Form(
     {
         "broker_id": schema.integer(),
-        "enabled": schema.boolean("False where tiered.reconcile.interval.ms is -1."),
-        "turns": schema.integer("Times that all objects were looked for since the broker started."),
-        "objects": schema.integer("Objects that were looked for."),
-        "requests": schema.integer("Requests that this took."),
-        "scrubbed_bytes": schema.integer(),
-        "scrubbed_chunks": schema.integer(),
-        "scrub_turn_ended_at_ms": schema.integer("When all chunks had been read last; 0 before that."),
-        "omitted": schema.integer(f"Times that a finding had no room among {MAX_FINDINGS}."),
+        "enabled": (schema.boolean("False where tiered.reconcile.interval.ms is -1."), "reconciler.is_enabled"),
+        "turns": (
+            schema.integer("Times that all objects were looked for since the broker started."),
+            "reconciler.bucket.turns",
+        ),
+        "objects": (schema.integer("Objects that were looked for."), "counters.reconcile_objects"),
+        "requests": (schema.integer("Requests that this took."), "counters.reconcile_requests"),
+        "scrubbed_bytes": (schema.integer(), "counters.scrubbed_bytes"),
+        "scrubbed_chunks": (schema.integer(), "counters.scrubbed_chunks"),
+        "scrub_turn_ended_at_ms": (
+            schema.integer("When all chunks had been read last; 0 before that."),
+            "reconciler.scrub.turn_ended_at_ms",
+        ),
+        "omitted": (
+            schema.integer(f"Times that a finding had no room among {MAX_FINDINGS}."),
+            "reconciler.findings.omitted",
+        ),
     },
-    is_open=True,
 )
 _RECONCILE = schema.record(
     {
-        "brokers": schema.array(_PROGRESS, "Those that answered."),
+        "brokers": schema.array(_PROGRESS.schema, "Those that answered."),
         "silent": schema.array(schema.integer(), "Brokers in service that did not: their findings are missing."),
-        "findings": schema.array(_FINDING, "By topic, partition and offset."),
+        "findings": schema.array(_FINDING.schema, "By topic, partition and offset."),
     },
     is_open=True,
 )
@@ -63,8 +73,8 @@ _RECONCILE = schema.record(
 
 async def reconcile(request: web.Request) -> web.Response:
     broker = request.app[BROKER]
-    progress = [_progress(broker)]
-    findings = [_fields(broker, each) for each in broker.reconciler.findings.all()]
+    progress = [_PROGRESS.of(broker)]
+    findings = [_FINDING.of(each, broker_id=broker.broker_id) for each in broker.reconciler.findings.all()]
     silent: list[int] = []
     if not is_forwarded(request):
         asked = others(broker)
@@ -79,39 +89,6 @@ async def reconcile(request: web.Request) -> web.Response:
 
 def _in_order(findings: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return sorted(findings, key=lambda each: (each["topic"], each["partition"], each["first_offset"], each["name"]))
-
-
-def _progress(broker: Broker) -> dict[str, Any]:
-    reconciler, counters = broker.reconciler, broker.counters
-    return {
-        "broker_id": broker.broker_id,
-        "enabled": reconciler.is_enabled,
-        "turns": reconciler.bucket.turns,
-        "objects": counters.reconcile_objects,
-        "requests": counters.reconcile_requests,
-        "scrubbed_bytes": counters.scrubbed_bytes,
-        "scrubbed_chunks": counters.scrubbed_chunks,
-        "scrub_turn_ended_at_ms": reconciler.scrub.turn_ended_at_ms,
-        "omitted": reconciler.findings.omitted,
-    }
-
-
-def _fields(broker: Broker, finding: Finding) -> dict[str, Any]:
-    return {
-        "broker_id": broker.broker_id,
-        "kind": finding.kind.value,
-        "topic": finding.topic,
-        "topic_id": str(finding.topic_id),
-        "partition": finding.partition,
-        "first_offset": finding.first_offset,
-        "last_offset": finding.last_offset,
-        "chunk": finding.chunk,
-        "name": finding.name,
-        "message": finding.message,
-        "advice": finding.advice,
-        "found_at_ms": finding.found_at_ms,
-        "seen_at_ms": finding.seen_at_ms,
-    }
 
 
 ROUTES = (

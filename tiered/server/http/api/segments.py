@@ -4,14 +4,13 @@ Answers from the leader's memory, so it works while SQL is away; "hot" is what t
 leads, a replica here tells of its own.
 """
 
-from typing import Any
-
 from aiohttp import web
 
-from tiered.broker.catalogue import CataloguedSegment, segments_of
+from tiered.broker.catalogue import segments_of
 from tiered.server.http.api.lookups import topic_of
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages import schema
+from tiered.server.http.messages.form import Form
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.parameters import PARTITION, TOPIC, query_number
 from tiered.server.http.messages.route import Route, answers_json
@@ -20,7 +19,7 @@ from tiered.server.http.neighbours.forward import forward
 
 MAX_SEGMENTS = 10_000
 START_OFFSET = query_number("start_offset", "Segments that end after this offset.", default=0)
-_SEGMENT = schema.record(
+SEGMENT = Form(
     {
         "base_offset": schema.integer(),
         "end_offset": schema.integer(),
@@ -31,7 +30,6 @@ _SEGMENT = schema.record(
         "max_timestamp_ms": schema.integer("-1 where unknown.", minimum=-schema.LONG_MAX),
         "object_key": schema.nullable(schema.text()),
     },
-    is_open=True,
 )
 _SEGMENTS = schema.record(
     {
@@ -43,7 +41,7 @@ _SEGMENTS = schema.record(
         "overdue_end_offset": schema.integer("From cold_end_offset up to here uploads are late; equal if none is."),
         "high_watermark": schema.integer(),
         "log_end_offset": schema.integer(),
-        "segments": schema.array(_SEGMENT, max_items=MAX_SEGMENTS),
+        "segments": schema.array(SEGMENT.schema, max_items=MAX_SEGMENTS),
     },
     is_open=True,
 )
@@ -68,20 +66,7 @@ async def segments(request: web.Request) -> web.StreamResponse:
         "high_watermark": partition.high_watermark,
         "log_end_offset": partition.log.log_end_offset,
     }
-    return await json_with_list(fields, "segments", (_fields(each) for each in found))
-
-
-def _fields(segment: CataloguedSegment) -> dict[str, Any]:
-    return {
-        "base_offset": segment.base_offset,
-        "end_offset": segment.end_offset,
-        "tier": segment.tier,
-        "state": segment.state,
-        "size_bytes": segment.size_bytes,
-        "min_timestamp_ms": segment.min_timestamp_ms,
-        "max_timestamp_ms": segment.max_timestamp_ms,
-        "object_key": segment.object_key,
-    }
+    return await json_with_list(fields, "segments", map(SEGMENT.of, found))
 
 
 ROUTES = (

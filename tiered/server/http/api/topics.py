@@ -11,7 +11,7 @@ from aiohttp import web
 from tiered.broker.admin import DEFAULT, MAX_PARTITIONS_A_TOPIC, NewTopic
 from tiered.broker.broker import Broker
 from tiered.broker.topics import Topic
-from tiered.config import ConfigChange, ConfigEntry, ConfigOperation
+from tiered.config import ConfigChange, ConfigOperation
 from tiered.errors import InvalidRequest
 from tiered.rules.acl import Operation, ResourceType
 from tiered.server.http.api.lookups import topic_of
@@ -20,6 +20,7 @@ from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.quotas import take_mutations
 from tiered.server.http.door.rights import may, may_see_topic, require_create
 from tiered.server.http.messages import schema
+from tiered.server.http.messages.form import Form
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.parameters import TOPIC, json_of, query_flag
@@ -50,11 +51,11 @@ _CONFIG_CHANGES = schema.record(
     },
     optional=("set", "reset", "validate_only"),
 )
-_CONFIG = schema.record(
+CONFIG = Form(
     {
         "name": schema.text(),
         "value": schema.nullable(schema.text()),
-        "source": schema.text(),
+        "source": (schema.text(), "source.name"),
         "is_default": schema.boolean(),
         "read_only": schema.boolean(),
         "is_sensitive": schema.boolean(),
@@ -63,9 +64,8 @@ _CONFIG = schema.record(
             "False for what is accepted and kept because Kafka has it, and does nothing here."
         ),
         "allowed": schema.array(schema.text(), "The only legal words, if there are any."),
-        "type": schema.text(),
+        "type": (schema.text(), "type.name"),
     },
-    is_open=True,
 )
 _TOPIC_FIELDS = {
     "topic": schema.text(),
@@ -92,7 +92,7 @@ _TOPIC_FIELDS = {
 }
 _TOPIC = schema.record(_TOPIC_FIELDS, optional=("partitions",), is_open=True)
 _WITH_PARTITIONS = query_flag("partitions", "Whether each topic comes with its partitions.", default=True)
-_TOPIC_WITH_CONFIGS = schema.record({**_TOPIC_FIELDS, "configs": schema.array(_CONFIG)}, is_open=True)
+_TOPIC_WITH_CONFIGS = schema.record({**_TOPIC_FIELDS, "configs": schema.array(CONFIG.schema)}, is_open=True)
 
 
 async def topics(request: web.Request) -> web.Response:
@@ -215,22 +215,7 @@ async def _with_configs(request: web.Request, topic: Topic) -> dict[str, Any]:
 
 
 def _configs(broker: Broker, topic: Topic) -> list[dict[str, Any]]:
-    return [config_fields(entry) for entry in broker.admin.describe_topic(topic)]
-
-
-def config_fields(entry: ConfigEntry) -> dict[str, Any]:
-    return {
-        "name": entry.name,
-        "value": entry.value,
-        "source": entry.source.name,
-        "is_default": entry.is_default,
-        "read_only": entry.read_only,
-        "is_sensitive": entry.is_sensitive,
-        "documentation": entry.documentation,
-        "has_effect": entry.has_effect,
-        "allowed": list(entry.allowed),
-        "type": entry.type.name,
-    }
+    return [CONFIG.of(entry) for entry in broker.admin.describe_topic(topic)]
 
 
 def _config_texts(given: dict[str, Any]) -> dict[str, str]:
@@ -292,6 +277,8 @@ ROUTES = (
         tag=TAG,
         parameters=(TOPIC,),
         body=_CONFIG_CHANGES,
-        answers=answers_json(schema.record({"topic": schema.text(), "configs": schema.array(_CONFIG)}, is_open=True)),
+        answers=answers_json(
+            schema.record({"topic": schema.text(), "configs": schema.array(CONFIG.schema)}, is_open=True)
+        ),
     ),
 )
