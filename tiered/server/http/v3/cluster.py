@@ -19,30 +19,35 @@ from tiered.server.http.v3.resources import (
     CLUSTER_ID,
     CLUSTER_PATH,
     LINK,
+    Below,
     Links,
+    Resource,
     cluster_of,
-    list_schema,
-    resource_schema,
 )
 
 TAG = "v3 clusters"
-_CLUSTER = resource_schema(
+_CLUSTER = Resource(
     "KafkaCluster",
-    dict.fromkeys(
-        ("controller", "acls", "brokers", "broker_configs", "consumer_groups", "topics", "partition_reassignments"),
-        LINK,
-    ),
+    {
+        "controller": LINK,
+        "acls": Below(("acls",)),
+        "brokers": Below(("brokers",)),
+        "broker_configs": Below(("broker-configs",)),
+        "consumer_groups": Below(("consumer-groups",)),
+        "topics": Below(("topics",)),
+        "partition_reassignments": Below(("topics", "-", "partitions", "-", "reassignment")),
+    },
     optional=("controller",),
 )
-_BROKER = resource_schema(
+_BROKER = Resource(
     "KafkaBroker",
     {
         "broker_id": integer(),
         "host": nullable(text()),
         "port": nullable(integer()),
         "rack": nullable(text()),
-        "configs": LINK,
-        "partition_replicas": LINK,
+        "configs": Below(("configs",)),
+        "partition_replicas": Below(("partition-replicas",)),
     },
 )
 
@@ -65,7 +70,7 @@ async def _cluster(request: web.Request) -> web.Response:
 async def _brokers(request: web.Request) -> web.Response:
     broker, links = cluster_of(request), Links(request)
     items = [_broker_fields(request, links, row.broker_id) for row in broker.image.live()]
-    return await links.listing("KafkaBroker", ("brokers",), items)
+    return await links.listing(_BROKER, ("brokers",), items)
 
 
 async def _broker(request: web.Request) -> web.Response:
@@ -85,37 +90,14 @@ def broker_of(request: web.Request) -> tuple[Broker, int]:
 
 def _cluster_fields(request: web.Request) -> Mapping[str, Any]:
     links, controller_id = Links(request), request.app[BROKER].image.controller_id
-    return links.resource(
-        "KafkaCluster",
-        (),
-        "",
-        {
-            **({"controller": links.link("brokers", controller_id)} if controller_id >= 0 else {}),
-            "acls": links.link("acls"),
-            "brokers": links.link("brokers"),
-            "broker_configs": links.link("broker-configs"),
-            "consumer_groups": links.link("consumer-groups"),
-            "topics": links.link("topics"),
-            "partition_reassignments": links.link("topics", "-", "partitions", "-", "reassignment"),
-        },
-    )
+    controller = links.link("brokers", controller_id) if controller_id >= 0 else None
+    return links.resource(_CLUSTER, (), "", None, controller=controller)
 
 
 def _broker_fields(request: web.Request, links: Links, number: int) -> Mapping[str, Any]:
     host, port, rack = address_of(request, number)
-    return links.resource(
-        "KafkaBroker",
-        ("brokers", number),
-        f"broker={number}",
-        {
-            "broker_id": number,
-            "host": host,
-            "port": port,
-            "rack": rack,
-            "configs": links.link("brokers", number, "configs"),
-            "partition_replicas": links.link("brokers", number, "partition-replicas"),
-        },
-    )
+    where = {"host": host, "port": port, "rack": rack}
+    return links.resource(_BROKER, ("brokers", number), f"broker={number}", None, broker_id=number, **where)
 
 
 def address_of(request: web.Request, number: int) -> tuple[str, int, str | None]:
@@ -135,7 +117,7 @@ ROUTES = (
         handler=_clusters,
         tag=TAG,
         summary="The cluster, in a list.",
-        answers=answers_json(list_schema(_CLUSTER)),
+        answers=answers_json(_CLUSTER.list_schema),
     ),
     Route(
         method="GET",
@@ -144,7 +126,7 @@ ROUTES = (
         tag=TAG,
         summary="The cluster.",
         parameters=(CLUSTER_ID,),
-        answers=answers_json(_CLUSTER),
+        answers=answers_json(_CLUSTER.schema),
     ),
     Route(
         method="GET",
@@ -153,7 +135,7 @@ ROUTES = (
         tag=TAG,
         summary="The brokers.",
         parameters=(CLUSTER_ID,),
-        answers=answers_json(list_schema(_BROKER)),
+        answers=answers_json(_BROKER.list_schema),
     ),
     Route(
         method="GET",
@@ -162,6 +144,6 @@ ROUTES = (
         tag=TAG,
         summary="One broker.",
         parameters=(CLUSTER_ID, BROKER_ID),
-        answers=answers_json(_BROKER),
+        answers=answers_json(_BROKER.schema),
     ),
 )

@@ -13,6 +13,7 @@ from aiohttp import web
 from tiered.config import ConfigChange, ConfigEntry, ConfigOperation
 from tiered.errors import InvalidRequest
 from tiered.server.http.messages.failures import NoSuchResource
+from tiered.server.http.messages.form import Field, Form
 from tiered.server.http.messages.parameters import Parameter, json_of
 from tiered.server.http.messages.route import Answer, Route, answers_json
 from tiered.server.http.messages.schema import Schema, array, boolean, integer, nullable, record, text
@@ -25,9 +26,8 @@ from tiered.server.http.v3.resources import (
     CONFIG_NAME,
     TOPIC_NAME,
     Links,
+    Resource,
     cluster_of,
-    list_schema,
-    resource_schema,
 )
 from tiered.server.http.v3.topics import TOPIC_PATH, topic_of
 
@@ -51,15 +51,19 @@ _ALTERATION = record(
     },
     optional=("validate_only",),
 )
-_ENTRY: Mapping[str, Schema] = {
+_SYNONYM = Form(
+    {"name": text(), "value": nullable(text()), "source": (text(), lambda each: f"{each.source.name}_CONFIG")},
+    is_open=False,
+)
+_ENTRY: Mapping[str, Field] = {
     "name": text(),
     "value": nullable(text()),
     "is_default": boolean(),
-    "is_read_only": boolean(),
+    "is_read_only": (boolean(), "read_only"),
     "is_sensitive": boolean(),
-    "source": text(),
+    "source": (text(), lambda entry: f"{entry.source.name}_CONFIG"),
     "has_effect": boolean("False for what is accepted and kept because Kafka has it, and does nothing here."),
-    "synonyms": array(record({"name": text(), "value": nullable(text()), "source": text()})),
+    "synonyms": _SYNONYM.many("synonyms"),
 }
 
 Alter = Callable[[Sequence[ConfigChange], bool], Awaitable[None]]
@@ -69,7 +73,6 @@ Alter = Callable[[Sequence[ConfigChange], bool], Awaitable[None]]
 class _Configured:
     """What a path names: its entries, how they are altered, and where it is."""
 
-    kind: str
     pieces: tuple[object, ...]
     name: str
     owner: Mapping[str, Any]
@@ -84,7 +87,6 @@ def _topic(request: web.Request) -> _Configured:
         await broker.admin.alter_topic(topic, steps, keep_others=True, validate_only=validate_only)
 
     return _Configured(
-        kind="KafkaTopicConfig",
         pieces=("topics", topic.name, "configs"),
         name=f"topic={topic.name}",
         owner={"topic_name": topic.name},
@@ -101,7 +103,6 @@ def _broker(request: web.Request) -> _Configured:
         await broker.admin.alter_broker(number, steps, keep_others=True, validate_only=validate_only)
 
     return _Configured(
-        kind="KafkaBrokerConfig",
         pieces=("brokers", number, "configs"),
         name=f"broker={number}",
         owner={"broker_id": asked},
@@ -117,7 +118,6 @@ def _all_brokers(request: web.Request) -> _Configured:
         await broker.admin.alter_broker("", steps, keep_others=True, validate_only=validate_only)
 
     return _Configured(
-        kind="KafkaClusterConfig",
         pieces=("broker-configs",),
         name="broker=*",
         owner={"config_type": "BROKER"},
@@ -126,26 +126,9 @@ def _all_brokers(request: web.Request) -> _Configured:
     )
 
 
-def _fields(links: Links, configured: _Configured, entry: ConfigEntry) -> dict[str, Any]:
-    return links.resource(
-        configured.kind,
-        (*configured.pieces, entry.name),
-        f"{configured.name}/config={entry.name}",
-        {
-            **configured.owner,
-            "name": entry.name,
-            "value": entry.value,
-            "is_default": entry.is_default,
-            "is_read_only": entry.read_only,
-            "is_sensitive": entry.is_sensitive,
-            "source": f"{entry.source.name}_CONFIG",
-            "has_effect": entry.has_effect,
-            "synonyms": [
-                {"name": each.name, "value": each.value, "source": f"{each.source.name}_CONFIG"}
-                for each in entry.synonyms
-            ],
-        },
-    )
+def _fields(links: Links, resource: Resource, configured: _Configured, entry: ConfigEntry) -> dict[str, Any]:
+    pieces, name = (*configured.pieces, entry.name), f"{configured.name}/config={entry.name}"
+    return links.resource(resource, pieces, name, entry, **configured.owner)
 
 
 def _routes(
@@ -158,18 +141,18 @@ def _routes(
     owner: Mapping[str, Schema],
 ) -> tuple[Route, ...]:
     """The routes of one kind of configs."""
-    schema = resource_schema(kind, {**owner, **_ENTRY})
+    resource = Resource(kind, {**owner, **_ENTRY})
 
     async def listed(request: web.Request) -> web.Response:
         configured, links = find(request), Links(request)
-        items = (_fields(links, configured, entry) for entry in configured.entries())
-        return await links.listing(configured.kind, configured.pieces, items)
+        items = (_fields(links, resource, configured, entry) for entry in configured.entries())
+        return await links.listing(resource, configured.pieces, items)
 
     async def one(request: web.Request) -> web.Response:
         configured, name = find(request), CONFIG_NAME.of(request)
         for entry in configured.entries():
             if entry.name == name:
-                return web.json_response(_fields(Links(request), configured, entry))
+                return web.json_response(_fields(Links(request), resource, configured, entry))
         raise NoSuchResource(f"config {name!r} cannot be found; the list has the names")
 
     async def put(request: web.Request) -> web.Response:
@@ -202,7 +185,7 @@ def _routes(
             tag=TAG,
             summary=f"Every config of {what}.",
             parameters=parameters,
-            answers=answers_json(list_schema(schema)),
+            answers=answers_json(resource.list_schema),
         ),
         Route(
             method="POST",
@@ -221,7 +204,7 @@ def _routes(
             tag=TAG,
             summary=f"One config of {what}.",
             parameters=by_name,
-            answers=answers_json(schema),
+            answers=answers_json(resource.schema),
         ),
         Route(
             method="PUT",

@@ -25,10 +25,10 @@ from tiered.server.http.v3.resources import (
     CONSUMER_ID,
     GROUP_ID,
     LINK,
+    Below,
     Links,
+    Resource,
     cluster_of,
-    list_schema,
-    resource_schema,
 )
 
 TAG = "v3 groups"
@@ -36,35 +36,38 @@ GROUPS_PATH = CLUSTER_PATH + "/consumer-groups"
 GROUP_PATH = GROUPS_PATH + "/{consumer_group_id}"
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
-_GROUP = resource_schema(
+_GROUP = Resource(
     "KafkaConsumerGroup",
     {
-        "consumer_group_id": text(),
-        "is_simple": boolean("True for a group that only stores offsets."),
+        "consumer_group_id": (text(), "group_id"),
+        "is_simple": (
+            boolean("True for a group that only stores offsets."),
+            lambda group: group.kind is GroupKind.CLASSIC and not group.protocol_type,
+        ),
         "partition_assignor": text(),
-        "state": text(),
-        "type": text(allowed=("CLASSIC", "CONSUMER")),
+        "state": (text(), lambda group: _WORD.sub("_", group.state).upper()),
+        "type": (text(allowed=("CLASSIC", "CONSUMER")), lambda group: group.kind.value.upper()),
         "coordinator": LINK,
-        "consumers": LINK,
-        "lag_summary": LINK,
+        "consumers": Below(("consumers",)),
+        "lag_summary": Below(("lag-summary",)),
     },
     optional=("coordinator",),
 )
-_CONSUMER = resource_schema(
+_CONSUMER = Resource(
     "KafkaConsumer",
     {
         "consumer_group_id": text(),
-        "consumer_id": text(),
+        "consumer_id": (text(), "member_id"),
         "instance_id": nullable(text()),
         "client_id": text(),
-        "assignments": LINK,
+        "assignments": Below(("assignments",)),
     },
 )
-_ASSIGNMENT = resource_schema(
+_ASSIGNMENT = Resource(
     "KafkaConsumerAssignment",
     {
         "consumer_group_id": text(),
-        "consumer_id": text(),
+        "consumer_id": (text(), "member_id"),
         "topic_name": text(),
         "partition_id": integer(),
         "partition": LINK,
@@ -86,7 +89,7 @@ async def _list(request: web.Request) -> web.Response:
             items += answer["data"]
     items = [each for each in items if may_see_group(request, str(each["consumer_group_id"]))]
     items.sort(key=lambda each: str(each["consumer_group_id"]))
-    return await links.listing("KafkaConsumerGroup", ("consumer-groups",), items)
+    return await links.listing(_GROUP, ("consumer-groups",), items)
 
 
 async def _get(request: web.Request) -> web.Response:
@@ -103,7 +106,7 @@ async def _consumers(request: web.Request) -> web.Response:
     _, group = await described(request)
     links = Links(request)
     items = (_consumer_fields(links, group, member) for member in group.members)
-    return await links.listing("KafkaConsumer", (*pieces_of(group), "consumers"), items)
+    return await links.listing(_CONSUMER, (*pieces_of(group), "consumers"), items)
 
 
 async def _consumer(request: web.Request) -> web.Response:
@@ -121,7 +124,7 @@ async def _assignments(request: web.Request) -> web.Response:
         for number in numbers
     ]
     pieces = (*pieces_of(group), "consumers", member.member_id, "assignments")
-    return await links.listing("KafkaConsumerAssignment", pieces, items)
+    return await links.listing(_ASSIGNMENT, pieces, items)
 
 
 async def described(request: web.Request) -> tuple[Broker, GroupDescription]:
@@ -154,36 +157,19 @@ def _group_fields(
     pieces = ("consumer-groups", group.group_id)
     coordinator = broker.groups.slot_leader(broker.groups.slot(group.group_id))
     return links.resource(
-        "KafkaConsumerGroup",
+        _GROUP,
         pieces,
         f"consumer-group={group.group_id}",
-        {
-            "consumer_group_id": group.group_id,
-            "is_simple": group.kind is GroupKind.CLASSIC and not group.protocol_type,
-            "partition_assignor": assignor,
-            "state": _WORD.sub("_", group.state).upper(),
-            "type": group.kind.value.upper(),
-            **({"coordinator": links.link("brokers", coordinator)} if coordinator >= 0 else {}),
-            "consumers": links.link(*pieces, "consumers"),
-            "lag_summary": links.link(*pieces, "lag-summary"),
-        },
+        group,
+        partition_assignor=assignor,
+        coordinator=links.link("brokers", coordinator) if coordinator >= 0 else None,
     )
 
 
 def _consumer_fields(links: Links, group: GroupDescription, member: MemberDescription) -> Mapping[str, Any]:
     pieces = (*pieces_of(group), "consumers", member.member_id)
-    return links.resource(
-        "KafkaConsumer",
-        pieces,
-        f"consumer-group={group.group_id}/consumer={member.member_id}",
-        {
-            "consumer_group_id": group.group_id,
-            "consumer_id": member.member_id,
-            "instance_id": member.instance_id,
-            "client_id": member.client_id,
-            "assignments": links.link(*pieces, "assignments"),
-        },
-    )
+    name = f"consumer-group={group.group_id}/consumer={member.member_id}"
+    return links.resource(_CONSUMER, pieces, name, member, consumer_group_id=group.group_id)
 
 
 def _assignment_fields(
@@ -191,17 +177,15 @@ def _assignment_fields(
 ) -> Mapping[str, Any]:
     pieces = (*pieces_of(group), "consumers", member.member_id, "assignments", topic, "partitions", number)
     return links.resource(
-        "KafkaConsumerAssignment",
+        _ASSIGNMENT,
         pieces,
         f"consumer-group={group.group_id}/consumer={member.member_id}/assignment={topic}/partition={number}",
-        {
-            "consumer_group_id": group.group_id,
-            "consumer_id": member.member_id,
-            "topic_name": topic,
-            "partition_id": number,
-            "partition": links.link("topics", topic, "partitions", number),
-            "lag": links.link(*pieces_of(group), "lags", topic, "partitions", number),
-        },
+        member,
+        consumer_group_id=group.group_id,
+        topic_name=topic,
+        partition_id=number,
+        partition=links.link("topics", topic, "partitions", number),
+        lag=links.link(*pieces_of(group), "lags", topic, "partitions", number),
     )
 
 
@@ -216,7 +200,7 @@ ROUTES = (
         tag=TAG,
         summary="Every group.",
         parameters=(CLUSTER_ID,),
-        answers=answers_json(list_schema(_GROUP)),
+        answers=answers_json(_GROUP.list_schema),
     ),
     Route(
         method="GET",
@@ -225,7 +209,7 @@ ROUTES = (
         tag=TAG,
         summary="One group.",
         parameters=OF_GROUP,
-        answers=answers_json(_GROUP),
+        answers=answers_json(_GROUP.schema),
     ),
     Route(
         method="DELETE",
@@ -243,7 +227,7 @@ ROUTES = (
         tag=TAG,
         summary="The members of a group.",
         parameters=OF_GROUP,
-        answers=answers_json(list_schema(_CONSUMER)),
+        answers=answers_json(_CONSUMER.list_schema),
     ),
     Route(
         method="GET",
@@ -252,7 +236,7 @@ ROUTES = (
         tag=TAG,
         summary="One member.",
         parameters=(*OF_GROUP, CONSUMER_ID),
-        answers=answers_json(_CONSUMER),
+        answers=answers_json(_CONSUMER.schema),
     ),
     Route(
         method="GET",
@@ -261,6 +245,6 @@ ROUTES = (
         tag=TAG,
         summary="The partitions that a member reads.",
         parameters=(*OF_GROUP, CONSUMER_ID),
-        answers=answers_json(list_schema(_ASSIGNMENT)),
+        answers=answers_json(_ASSIGNMENT.list_schema),
     ),
 )

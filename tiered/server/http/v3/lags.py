@@ -25,27 +25,26 @@ from tiered.server.http.v3.resources import (
     PARTITION_ID,
     TOPIC_NAME,
     Links,
-    list_schema,
-    resource_schema,
+    Resource,
 )
 
 _CONSUMER_OF_NOBODY = ""
 
-_LAG = resource_schema(
+_LAG = Resource(
     "KafkaConsumerLag",
     {
         "consumer_group_id": text(),
-        "topic_name": text(),
-        "partition_id": integer(),
-        "current_offset": integer("The committed offset."),
-        "log_end_offset": integer("The high watermark."),
+        "topic_name": (text(), "topic"),
+        "partition_id": (integer(), "number"),
+        "current_offset": (integer("The committed offset."), "committed_offset"),
+        "log_end_offset": (integer("The high watermark."), "high_watermark"),
         "lag": integer(),
         "consumer_id": text("Empty when no member reads the partition."),
         "instance_id": nullable(text()),
         "client_id": text(),
     },
 )
-_LAG_SUMMARY = resource_schema(
+_LAG_SUMMARY = Resource(
     "KafkaConsumerGroupLagSummary",
     {
         "consumer_group_id": text(),
@@ -81,7 +80,7 @@ async def _lags(request: web.Request) -> web.Response:
     broker, group = await described(request)
     links = Links(request)
     items = [_lag_fields(links, group, lag) for lag in await _lags_of(request, broker, group)]
-    return await links.listing("KafkaConsumerLag", (*pieces_of(group), "lags"), items)
+    return await links.listing(_LAG, (*pieces_of(group), "lags"), items)
 
 
 async def _lag(request: web.Request) -> web.Response:
@@ -113,7 +112,7 @@ async def _lag_summary(request: web.Request) -> web.Response:
         "max_lag_partition": links.link("topics", worst.topic, "partitions", worst.number),
     }
     pieces, name = (*pieces_of(group), "lag-summary"), f"consumer-group={group.group_id}/lag-summary"
-    return web.json_response(links.resource("KafkaConsumerGroupLagSummary", pieces, name, fields))
+    return web.json_response(links.resource(_LAG_SUMMARY, pieces, name, None, **fields))
 
 
 async def _lags_of(request: web.Request, broker: Broker, group: GroupDescription) -> Sequence[_Lag]:
@@ -154,20 +153,14 @@ def _lag_fields(links: Links, group: GroupDescription, lag: _Lag) -> Mapping[str
     topic = lag.topic
     member_id, instance_id, client_id = _names(lag.member)
     return links.resource(
-        "KafkaConsumerLag",
+        _LAG,
         (*pieces_of(group), "lags", topic, "partitions", lag.number),
         f"consumer-group={group.group_id}/lag={topic}/partition={lag.number}",
-        {
-            "consumer_group_id": group.group_id,
-            "topic_name": topic,
-            "partition_id": lag.number,
-            "current_offset": lag.committed_offset,
-            "log_end_offset": lag.high_watermark,
-            "lag": lag.lag,
-            "consumer_id": member_id,
-            "instance_id": instance_id,
-            "client_id": client_id,
-        },
+        lag,
+        consumer_group_id=group.group_id,
+        consumer_id=member_id,
+        instance_id=instance_id,
+        client_id=client_id,
     )
 
 
@@ -179,7 +172,7 @@ ROUTES = (
         tag=TAG,
         summary="The group's lag in all, and where it is largest.",
         parameters=OF_GROUP,
-        answers=answers_json(_LAG_SUMMARY),
+        answers=answers_json(_LAG_SUMMARY.schema),
     ),
     Route(
         method="GET",
@@ -188,7 +181,7 @@ ROUTES = (
         tag=TAG,
         summary="The group's lag by partition.",
         parameters=OF_GROUP,
-        answers=answers_json(list_schema(_LAG)),
+        answers=answers_json(_LAG.list_schema),
     ),
     Route(
         method="GET",
@@ -197,6 +190,6 @@ ROUTES = (
         tag=TAG,
         summary="The group's lag in one partition.",
         parameters=(*OF_GROUP, TOPIC_NAME, PARTITION_ID),
-        answers=answers_json(_LAG),
+        answers=answers_json(_LAG.schema),
     ),
 )

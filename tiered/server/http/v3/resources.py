@@ -6,6 +6,7 @@ list is always whole.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -14,10 +15,11 @@ from aiohttp import web
 from tiered.broker.broker import Broker
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages.failures import NoSuchResource
+from tiered.server.http.messages.form import Field, Form
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.origin import origin_of
 from tiered.server.http.messages.parameters import path_number, path_text
-from tiered.server.http.messages.schema import Schema, array, nullable, record, text
+from tiered.server.http.messages.schema import array, nullable, record, text
 
 CLUSTER_PATH = "/v3/clusters/{cluster_id}"
 CLUSTER_ID = path_text("cluster_id", "The cluster's id, from /v3/clusters.", max_length=80)
@@ -33,17 +35,34 @@ _METADATA = record({"self": text("A URL."), "resource_name": nullable(text())}, 
 _LIST_METADATA = record({"self": text("A URL."), "next": nullable(text())})
 
 
-def resource_schema(kind: str, fields: Mapping[str, Schema], *, optional: Sequence[str] = ()) -> Schema:
-    """One resource of this kind."""
-    return record(
-        {"kind": text(allowed=(kind,)), "metadata": _METADATA, "cluster_id": text(), **fields}, optional=optional
-    )
+@dataclass(frozen=True, slots=True)
+class Below:
+    """A field that links to what these pieces name below the resource itself."""
+
+    pieces: tuple[object, ...]
 
 
-def list_schema(item: Schema) -> Schema:
-    """A list of `item`s."""
-    kind = item["properties"]["kind"]["enum"][0] + "List"
-    return record({"kind": text(allowed=(kind,)), "metadata": _LIST_METADATA, "data": array(item)})
+class Resource:
+    """One kind of resource: its schema, that of a list of them, and where its fields are found."""
+
+    def __init__(self, kind: str, fields: Mapping[str, Field | Below], *, optional: Sequence[str] = ()) -> None:
+        self.kind = kind
+        self.below = {name: each.pieces for name, each in fields.items() if isinstance(each, Below)}
+        self.form = Form(
+            {name: LINK if isinstance(each, Below) else each for name, each in fields.items()}, optional=optional
+        )
+        self.schema = record(
+            {
+                "kind": text(allowed=(kind,)),
+                "metadata": _METADATA,
+                "cluster_id": text(),
+                **self.form.schema["properties"],
+            },
+            optional=optional,
+        )
+        self.list_schema = record(
+            {"kind": text(allowed=(kind + "List",)), "metadata": _LIST_METADATA, "data": array(self.schema)}
+        )
 
 
 def cluster_of(request: web.Request) -> Broker:
@@ -71,19 +90,24 @@ class Links:
     def link(self, *pieces: object) -> dict[str, str]:
         return {"related": self.url(*pieces)}
 
-    def resource(self, kind: str, pieces: Sequence[object], name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def resource(
+        self, resource: Resource, pieces: Sequence[object], name: str, value: object, **given: Any
+    ) -> dict[str, Any]:
         """One resource. `name` is what follows the cluster in its resource name: `topic=orders`."""
+        below = {field: self.link(*pieces, *more) for field, more in resource.below.items()}
         return {
-            "kind": kind,
+            "kind": resource.kind,
             "metadata": {
                 "self": self.url(*pieces),
                 "resource_name": f"crn:///kafka={self.cluster_id}" + (f"/{name}" if name else ""),
             },
             "cluster_id": self.cluster_id,
-            **fields,
+            **resource.form.of(value, **below, **given),
         }
 
-    async def listing(self, kind: str, pieces: Sequence[object], items: Iterable[Mapping[str, Any]]) -> web.Response:
-        """A whole list of resources; `kind` is that of an item."""
+    async def listing(
+        self, resource: Resource, pieces: Sequence[object], items: Iterable[Mapping[str, Any]]
+    ) -> web.Response:
+        """A whole list of resources of this kind."""
         metadata = {"self": self.url(*pieces), "next": None}
-        return await json_with_list({"kind": f"{kind}List", "metadata": metadata}, "data", items)
+        return await json_with_list({"kind": f"{resource.kind}List", "metadata": metadata}, "data", items)

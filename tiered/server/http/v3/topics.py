@@ -29,10 +29,10 @@ from tiered.server.http.v3.resources import (
     LINK,
     PARTITION_ID,
     TOPIC_NAME,
+    Below,
     Links,
+    Resource,
     cluster_of,
-    list_schema,
-    resource_schema,
 )
 from tiered.server.kafka.api.create_topics import check_partitions
 
@@ -60,29 +60,35 @@ _NEW_TOPIC = record(
     optional=("partitions_count", "replication_factor", "replicas_assignments", "configs", "validate_only"),
 )
 _PARTITIONS_COUNT = record({"partitions_count": integer("More than now.", minimum=1, maximum=INT_MAX)})
-_TOPIC = resource_schema(
+_TOPIC = Resource(
     "KafkaTopic",
     {
-        "topic_name": text(),
+        "topic_name": (text(), "name"),
         "is_internal": boolean(),
         "replication_factor": integer(),
-        "partitions_count": integer(),
-        "partitions": LINK,
-        "configs": LINK,
-        "partition_reassignments": LINK,
-        "authorized_operations": array(text()),
+        "partitions_count": (integer(), "partition_count"),
+        "partitions": Below(("partitions",)),
+        "configs": Below(("configs",)),
+        "partition_reassignments": Below(("partitions", "-", "reassignment")),
+        "authorized_operations": (array(text()), lambda _: []),
     },
 )
-_PARTITION = resource_schema(
+_PARTITION = Resource(
     "KafkaPartition",
-    {"topic_name": text(), "partition_id": integer(), "leader": LINK, "replicas": LINK, "reassignment": LINK},
+    {
+        "topic_name": (text(), "topic"),
+        "partition_id": (integer(), "number"),
+        "leader": LINK,
+        "replicas": Below(("replicas",)),
+        "reassignment": Below(("reassignment",)),
+    },
     optional=("leader",),
 )
-_REPLICA = resource_schema(
+_REPLICA = Resource(
     "KafkaReplica",
     {
-        "topic_name": text(),
-        "partition_id": integer(),
+        "topic_name": (text(), "topic"),
+        "partition_id": (integer(), "number"),
         "broker_id": integer(),
         "is_leader": boolean(),
         "is_in_sync": boolean(),
@@ -142,7 +148,7 @@ def _partition_of(request: web.Request) -> _Partition:
 async def _list(request: web.Request) -> web.Response:
     broker, links = cluster_of(request), Links(request)
     return await links.listing(
-        "KafkaTopic",
+        _TOPIC,
         ("topics",),
         (_topic_fields(broker, links, topic) for topic in _by_name(broker) if may_see_topic(request, topic.name)),
     )
@@ -201,7 +207,7 @@ async def _partitions(request: web.Request) -> web.Response:
     broker, topic = topic_of(request)
     links = Links(request)
     fields = (_partition_fields(links, each) for each in _partitions_of(broker, topic))
-    return await links.listing("KafkaPartition", ("topics", topic.name, "partitions"), fields)
+    return await links.listing(_PARTITION, ("topics", topic.name, "partitions"), fields)
 
 
 async def _partition(request: web.Request) -> web.Response:
@@ -211,7 +217,7 @@ async def _partition(request: web.Request) -> web.Response:
 async def _replicas(request: web.Request) -> web.Response:
     partition, links = _partition_of(request), Links(request)
     fields = (_replica_fields(links, partition, broker_id) for broker_id in partition.replicas)
-    return await links.listing("KafkaReplica", (*partition.pieces, "replicas"), fields)
+    return await links.listing(_REPLICA, (*partition.pieces, "replicas"), fields)
 
 
 async def _replica(request: web.Request) -> web.Response:
@@ -234,57 +240,31 @@ async def _replicas_of_broker(request: web.Request) -> web.Response:
         for partition in _partitions_of(broker, topic)
         if number in partition.replicas
     )
-    return await links.listing("KafkaReplica", ("brokers", number, "partition-replicas"), fields)
+    return await links.listing(_REPLICA, ("brokers", number, "partition-replicas"), fields)
 
 
 def _topic_fields(broker: Broker, links: Links, topic: Topic) -> Mapping[str, Any]:
-    return links.resource(
-        "KafkaTopic",
-        ("topics", topic.name),
-        f"topic={topic.name}",
-        {
-            "topic_name": topic.name,
-            "is_internal": topic.is_internal,
-            "replication_factor": broker.image.replication_factor(topic.topic_id) or topic.replication_factor,
-            "partitions_count": topic.partition_count,
-            "partitions": links.link("topics", topic.name, "partitions"),
-            "configs": links.link("topics", topic.name, "configs"),
-            "partition_reassignments": links.link("topics", topic.name, "partitions", "-", "reassignment"),
-            "authorized_operations": [],
-        },
-    )
+    replicas = broker.image.replication_factor(topic.topic_id) or topic.replication_factor
+    return links.resource(_TOPIC, ("topics", topic.name), f"topic={topic.name}", topic, replication_factor=replicas)
 
 
 def _partition_fields(links: Links, partition: _Partition) -> Mapping[str, Any]:
     pieces = partition.pieces
-    leader = {} if partition.leader is None else {"leader": links.link(*pieces, "replicas", partition.leader)}
-    return links.resource(
-        "KafkaPartition",
-        pieces,
-        f"topic={partition.topic}/partition={partition.number}",
-        {
-            "topic_name": partition.topic,
-            "partition_id": partition.number,
-            **leader,
-            "replicas": links.link(*pieces, "replicas"),
-            "reassignment": links.link(*pieces, "reassignment"),
-        },
-    )
+    leader = None if partition.leader is None else links.link(*pieces, "replicas", partition.leader)
+    name = f"topic={partition.topic}/partition={partition.number}"
+    return links.resource(_PARTITION, pieces, name, partition, leader=leader)
 
 
 def _replica_fields(links: Links, partition: _Partition, broker_id: int) -> Mapping[str, Any]:
     return links.resource(
-        "KafkaReplica",
+        _REPLICA,
         (*partition.pieces, "replicas", broker_id),
         f"topic={partition.topic}/partition={partition.number}/replica={broker_id}",
-        {
-            "topic_name": partition.topic,
-            "partition_id": partition.number,
-            "broker_id": broker_id,
-            "is_leader": broker_id == partition.leader,
-            "is_in_sync": broker_id in partition.in_sync,
-            "broker": links.link("brokers", broker_id),
-        },
+        partition,
+        broker_id=broker_id,
+        is_leader=broker_id == partition.leader,
+        is_in_sync=broker_id in partition.in_sync,
+        broker=links.link("brokers", broker_id),
     )
 
 
@@ -300,7 +280,7 @@ ROUTES = (
         tag=TAG,
         summary="Every topic.",
         parameters=(CLUSTER_ID,),
-        answers=answers_json(list_schema(_TOPIC)),
+        answers=answers_json(_TOPIC.list_schema),
     ),
     Route(
         method="POST",
@@ -311,8 +291,8 @@ ROUTES = (
         parameters=(CLUSTER_ID,),
         body=_NEW_TOPIC,
         answers={
-            201: Answer(description="Created.", schema=_TOPIC),
-            200: Answer(description="It could be created (validate_only).", schema=_TOPIC),
+            201: Answer(description="Created.", schema=_TOPIC.schema),
+            200: Answer(description="It could be created (validate_only).", schema=_TOPIC.schema),
         },
     ),
     Route(
@@ -322,7 +302,7 @@ ROUTES = (
         tag=TAG,
         summary="One topic.",
         parameters=_OF_TOPIC,
-        answers=answers_json(_TOPIC),
+        answers=answers_json(_TOPIC.schema),
     ),
     Route(
         method="DELETE",
@@ -341,7 +321,7 @@ ROUTES = (
         summary="Give a topic more partitions.",
         parameters=_OF_TOPIC,
         body=_PARTITIONS_COUNT,
-        answers=answers_json(_TOPIC),
+        answers=answers_json(_TOPIC.schema),
     ),
     Route(
         method="GET",
@@ -350,7 +330,7 @@ ROUTES = (
         tag=TAG,
         summary="The partitions of a topic.",
         parameters=_OF_TOPIC,
-        answers=answers_json(list_schema(_PARTITION)),
+        answers=answers_json(_PARTITION.list_schema),
     ),
     Route(
         method="GET",
@@ -359,7 +339,7 @@ ROUTES = (
         tag=TAG,
         summary="One partition.",
         parameters=_OF_PARTITION,
-        answers=answers_json(_PARTITION),
+        answers=answers_json(_PARTITION.schema),
     ),
     Route(
         method="GET",
@@ -368,7 +348,7 @@ ROUTES = (
         tag=TAG,
         summary="The replicas of a partition.",
         parameters=_OF_PARTITION,
-        answers=answers_json(list_schema(_REPLICA)),
+        answers=answers_json(_REPLICA.list_schema),
     ),
     Route(
         method="GET",
@@ -377,7 +357,7 @@ ROUTES = (
         tag=TAG,
         summary="One replica.",
         parameters=(*_OF_PARTITION, BROKER_ID),
-        answers=answers_json(_REPLICA),
+        answers=answers_json(_REPLICA.schema),
     ),
     Route(
         method="GET",
@@ -386,6 +366,6 @@ ROUTES = (
         tag=TAG,
         summary="The replicas that a broker holds.",
         parameters=(CLUSTER_ID, BROKER_ID),
-        answers=answers_json(list_schema(_REPLICA)),
+        answers=answers_json(_REPLICA.list_schema),
     ),
 )
