@@ -62,7 +62,7 @@ class GuardedBroker:
     def rules(self, rules: Iterable[AclRow]) -> None:
         """From now on these are all."""
         given = Security(acls=tuple(rules))
-        self.run(lambda: setattr(self.broker, "security", given))
+        self.run(lambda: setattr(self.broker.state, "security", given))
 
     def run(self, function: Callable[[], T]) -> T:
         """What `function` returns, called on the broker's loop."""

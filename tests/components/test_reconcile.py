@@ -188,7 +188,7 @@ async def test_an_upload_that_is_under_way_and_a_retired_object_are_left_alone(b
 
 
 async def test_a_round_keeps_to_its_requests_and_the_next_ones_go_on(broker: Broker, tmp_path: Path) -> None:
-    broker.settings = BrokerSettings.of(
+    broker.state.settings = BrokerSettings.of(
         SETTINGS | {"tiered.reconcile.max.requests": "3", "tiered.reconcile.period.ms": str(NEVER_MS)}
     )
     partition = await uploaded(broker)
@@ -257,7 +257,7 @@ async def test_a_damaged_place_begins_the_turn_anew(broker: Broker, tmp_path: Pa
 
 
 async def test_scrubbing_can_be_switched_off(broker: Broker, tmp_path: Path) -> None:
-    broker.settings = BrokerSettings.of(SETTINGS | {"tiered.scrub.max.bytes.per.second": "0"})
+    broker.state.settings = BrokerSettings.of(SETTINGS | {"tiered.scrub.max.bytes.per.second": "0"})
     await uploaded(broker)
     assert await found(broker) == []
     assert broker.counters.scrubbed_chunks == 0
@@ -268,7 +268,7 @@ async def test_scrubbing_can_be_switched_off(broker: Broker, tmp_path: Path) -> 
 
 async def test_an_overdue_upload_is_told_while_it_lasts(broker: Broker, tmp_path: Path) -> None:
     partition = await uploaded(broker)
-    broker.settings = BrokerSettings.of(SETTINGS | {"tiered.upload.timeout.ms": "1000"})
+    broker.state.settings = BrokerSettings.of(SETTINGS | {"tiered.upload.timeout.ms": "1000"})
 
     async def kinds() -> set[FindingKind]:
         await broker.reconciler.disk.look_at_uploads()

@@ -121,7 +121,7 @@ async def test_somebody_who_knows_better_can_say_that_the_clock_is_right(broker:
     await broker.retention.round()
     assert partition.log_start_offset == 0
     static = {"tiered.retention.max.clock.jump.ms": "-1", "tiered.retention.max.segments": "100"}
-    broker.settings = BrokerSettings.of({**broker.settings.static, **static})
+    broker.state.settings = BrokerSettings.of({**broker.settings.static, **static})
     await broker.retention.round()
     assert partition.log_start_offset == 5
 

@@ -110,7 +110,7 @@ async def test_a_store_that_refuses_is_no_store_that_lost_something(
 async def test_a_round_makes_no_more_requests_than_it_may(broker: Broker, faults: FaultyS3) -> None:
     partition = await uploaded(broker)
     budget = {"tiered.reconcile.max.requests": "3", "tiered.scrub.max.bytes.per.second": "0"}
-    broker.settings = BrokerSettings.of(dict(broker.settings.static) | budget)
+    broker.state.settings = BrokerSettings.of(dict(broker.settings.static) | budget)
     for segment in partition.committed:
         broker.store.delete(segment.object_key)
     for _ in range(3):

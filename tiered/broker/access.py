@@ -7,17 +7,13 @@ Where authorization is off there are no rights to ask: `rights` gives None, and 
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from tiered.broker.context import BrokerState
 from tiered.config.addresses import client_address
 from tiered.meta.security import AclRow
 from tiered.rules.acl import Operation, ResourceType
 from tiered.rules.authorization import AccessList, parse_super_users
 from tiered.rules.principal import Principal
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
-    from tiered.config import BrokerSettings
 
 MAX_DECISIONS = 50_000
 """That are remembered; then all are forgotten at once, which is rare and cheap."""
@@ -104,9 +100,9 @@ class Rights:
 class Access:
     """The rights on one broker, or on a service that has settings and a view of the catalogue's rules."""
 
-    def __init__(self, broker: "Broker", settings: "BrokerSettings") -> None:
+    def __init__(self, *, state: BrokerState) -> None:
         """Raises InvalidConfig for super users that are none. These settings do not change while a broker runs."""
-        self._broker = broker
+        self._state, settings = state, state.settings
         self.is_on = settings.is_authorization_on
         self._super_users = parse_super_users(settings.super_users)
         self._allow_unnamed = settings.allow_everyone_if_no_acl_found
@@ -125,7 +121,7 @@ class Access:
         connection that has not authenticated, has no rights at all."""
         if not self.is_on:
             return None
-        rules = self._broker.security.acls
+        rules = self._state.security.acls
         if rules is not self._rules:
             self._take(rules)
         found = self._rights.get((principal, host))

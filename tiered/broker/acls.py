@@ -5,8 +5,11 @@ the call returns. Must never decide what a rule allows: `access` does.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from tiered.broker.access import Access
+from tiered.broker.changes import Changes
+from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.feed import ChangeFeed
 from tiered.config.addresses import address_or_word
 from tiered.errors import InvalidConfig, InvalidRequest, SecurityDisabled
 from tiered.meta import acls
@@ -24,20 +27,23 @@ from tiered.rules.acl import (
 )
 from tiered.rules.principal import parse_principal
 
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
-
 
 class Acls:
     """The rules of the cluster, through one broker. All of it raises SecurityDisabled where no rule is looked at."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self, *, context: BrokerContext, state: BrokerState, access: Access, changes: Changes, feed: ChangeFeed
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._access = access
+        self._changes = changes
+        self._feed = feed
 
     def describe(self, wanted: AclFilter) -> list[AclRow]:
         """The rules that are meant, in the order of their resources."""
         self._require_authorizer()
-        return [rule for rule in self._broker.security.acls if wanted.matches(rule)]
+        return [rule for rule in self._state.security.acls if wanted.matches(rule)]
 
     def check(
         self,
@@ -83,18 +89,16 @@ class Acls:
 
     async def create(self, rules: Sequence[AclRow]) -> None:
         """Adds rules that `check` has given. Raises PolicyViolation above the bound, MetadataUnavailable."""
-        broker = self._broker
-        now_ms = broker.clock.now_ms()
-        await broker.changes.run(lambda: broker.feed.commit(lambda conn: acls.create(conn, rules, now_ms=now_ms)))
+        now_ms = self._context.clock.now_ms()
+        await self._changes.run(lambda: self._feed.commit(lambda conn: acls.create(conn, rules, now_ms=now_ms)))
 
     async def delete(self, filters: Sequence[AclFilter]) -> list[list[AclRow]]:
         """What each filter has found; all of it is gone. Raises MetadataUnavailable."""
         self._require_authorizer()
-        broker = self._broker
-        return await broker.changes.run(lambda: broker.feed.commit(lambda conn: acls.remove(conn, filters)))
+        return await self._changes.run(lambda: self._feed.commit(lambda conn: acls.remove(conn, filters)))
 
     def _require_authorizer(self) -> None:
-        if not self._broker.access.is_on:
+        if not self._access.is_on:
             raise SecurityDisabled("no authorizer is on: start the brokers with tiered.authorizer=acl and super.users")
 
 

@@ -8,14 +8,19 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
 
+from tiered.broker.changes import Changes
 from tiered.broker.client_metrics import check_client_metrics
+from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.feed import ChangeFeed
+from tiered.broker.image import ClusterImage
 from tiered.broker.partition import Partition
-from tiered.broker.resource_configs import Kind
-from tiered.broker.topics import Topic
+from tiered.broker.resource_configs import Kind, ResourceConfigs
+from tiered.broker.segment_lifecycle import SegmentLifecycle
+from tiered.broker.topics import Topic, Topics
 from tiered.config import (
     CLIENT_METRICS_SETTINGS,
     GROUP_SETTINGS,
@@ -46,9 +51,6 @@ from tiered.meta import resource_configs, settings, topics
 from tiered.rules import placement
 from tiered.runtime import new_uuid
 
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
-
 log = logging.getLogger(__name__)
 
 MAX_PARTITIONS_A_TOPIC = 10_000
@@ -78,7 +80,7 @@ def _in_turn(
     not stop it halfway."""
 
     async def run(self: "Admin", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._broker.changes.run(lambda: change(self, *args, **kwargs))
+        return await self._changes.run(lambda: change(self, *args, **kwargs))
 
     return update_wrapper(run, change)
 
@@ -86,8 +88,26 @@ def _in_turn(
 class Admin:
     """The administrative requests of one broker. One at a time changes something."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        context: BrokerContext,
+        state: BrokerState,
+        changes: Changes,
+        feed: ChangeFeed,
+        image: ClusterImage,
+        lifecycle: SegmentLifecycle,
+        resource_configs: ResourceConfigs,
+        topics: Topics,
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._changes = changes
+        self._feed = feed
+        self._image = image
+        self._lifecycle = lifecycle
+        self._resource_configs = resource_configs
+        self._topics = topics
 
     # Topics
 
@@ -99,17 +119,17 @@ class Admin:
         try:
             assignments = self._assignments(new)
         except (InvalidReplicationFactor, InvalidReplicaAssignment):
-            if self._broker.is_alone:
+            if self._context.is_alone:
                 raise
             # A broker that has just said that it is ready may not have been heard of here.
-            await self._broker.feed.refresh()
+            await self._feed.refresh()
             assignments = self._assignments(new)
         topic = self._checked(new, assignments)
         if validate_only:
             return topic
-        now_ms = self._broker.clock.now_ms()
+        now_ms = self._context.clock.now_ms()
         try:
-            await self._broker.feed.commit(
+            await self._feed.commit(
                 lambda conn: topics.create(
                     conn,
                     name=new.name,
@@ -121,10 +141,10 @@ class Admin:
             )
         except TopicExists:
             # Another broker was faster: whoever asks next must find its topic here.
-            await self._broker.feed.refresh()
+            await self._feed.refresh()
             raise
-        self._broker.feed.check_opened(topic.topic_id)
-        created = self._broker.topics.by_id(topic.topic_id)
+        self._feed.check_opened(topic.topic_id)
+        created = self._topics.by_id(topic.topic_id)
         log.info("created topic %s with %d partitions", created.name, created.partition_count)
         return created
 
@@ -133,7 +153,7 @@ class Admin:
         try:
             return await self.create_topic(NewTopic(name=name))
         except TopicExists:
-            return self._broker.topics.by_name(name)
+            return self._topics.by_name(name)
 
     def _checked(self, new: NewTopic, assignments: Sequence[Sequence[int]]) -> Topic:
         overrides: dict[str, str] = {}
@@ -145,7 +165,7 @@ class Admin:
             name=new.name,
             topic_id=TopicId(new_uuid()),
             partition_count=len(assignments),
-            config=TopicConfig.of(overrides, self._broker.settings),
+            config=TopicConfig.of(overrides, self._state.settings),
             overrides=overrides,
             partitions=(),
             replication_factor=len(assignments[0]),
@@ -153,7 +173,7 @@ class Admin:
 
     def _assignments(self, new: NewTopic) -> list[tuple[int, ...]]:
         """The replicas of each partition, as asked for or as the rules place them."""
-        if self._broker.topics.find(new.name) is not None:
+        if self._topics.find(new.name) is not None:
             raise TopicExists(f"Topic '{new.name}' already exists.")
         if not is_legal_topic_name(new.name):
             raise InvalidTopic(f"{new.name[:80]!r} is no topic name: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'")
@@ -166,13 +186,13 @@ class Admin:
             self._check_assignments(new.name, given, replication_factor=len(given[0]))
             self._check_count(new.name, len(given))
             return given
-        settings_ = self._broker.settings
+        settings_ = self._state.settings
         count = settings_.num_partitions if new.partition_count == DEFAULT else new.partition_count
         self._check_count(new.name, count)
         replicas = new.replication_factor
         if replicas == DEFAULT:
             replicas = settings_.default_replication_factor
-        return self._placed(new.name, count, replicas, start=len(self._broker.image.rows))
+        return self._placed(new.name, count, replicas, start=len(self._image.rows))
 
     def _check_count(self, name: str, count: int) -> None:
         if not 1 <= count <= MAX_PARTITIONS_A_TOPIC:
@@ -180,14 +200,14 @@ class Admin:
 
     def _placed(self, name: str, count: int, replication_factor: int, *, start: int) -> list[tuple[int, ...]]:
         """New partitions on the brokers that are in service."""
-        live = [row.place for row in self._broker.image.live()]
+        live = [row.place for row in self._image.live()]
         try:
             return placement.assign(count, replication_factor, live, start=start)
         except InvalidReplicationFactor as error:
             raise InvalidReplicationFactor(f"topic {name}: {error}") from error
 
     def _check_assignments(self, name: str, assignments: Sequence[Sequence[int]], *, replication_factor: int) -> None:
-        registered = self._broker.image.brokers
+        registered = self._image.brokers
         for replicas in assignments:
             if not replicas or len(set(replicas)) != len(replicas) or any(each not in registered for each in replicas):
                 raise InvalidReplicaAssignment(
@@ -205,12 +225,12 @@ class Admin:
         snapshot holds any of it."""
         if topic.is_internal:
             raise InvalidTopic(f"topic {topic.name} is internal and cannot be deleted")
-        if not self._broker.settings.delete_topic_enable:
+        if not self._state.settings.delete_topic_enable:
             raise PolicyViolation("delete.topic.enable is false on this broker")
-        now_ms = self._broker.clock.now_ms()
-        if self._broker.topics.find_id(topic.topic_id) is None:
+        now_ms = self._context.clock.now_ms()
+        if self._topics.find_id(topic.topic_id) is None:
             raise UnknownTopicOrPartition(f"topic {topic.name} does not exist")
-        await self._broker.feed.commit(
+        await self._feed.commit(
             lambda conn: topics.delete_topic(
                 conn,
                 topic.topic_id,
@@ -225,7 +245,7 @@ class Admin:
         self, topic: Topic, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool
     ) -> None:
         """Grows the topic to `count` partitions. Raises InvalidPartitions, InvalidReplicaAssignment."""
-        current = self._broker.topics.by_id(topic.topic_id)
+        current = self._topics.by_id(topic.topic_id)
         if current.is_internal:
             raise InvalidTopic(f"topic {topic.name} is internal: its partitions are fixed")
         have = current.partition_count
@@ -233,9 +253,9 @@ class Admin:
             raise InvalidPartitions(
                 f"topic {topic.name} has {have} partitions: it can grow to {have + 1} to {MAX_PARTITIONS_A_TOPIC}"
             )
-        rows = self._broker.image.rows_of(topic.topic_id)
+        rows = self._image.rows_of(topic.topic_id)
         # A reassignment may have changed how many.
-        replicas = self._broker.image.replication_factor(topic.topic_id) or current.replication_factor
+        replicas = self._image.replication_factor(topic.topic_id) or current.replication_factor
         if assignments is None:
             assignments = self._placed(topic.name, count - have, replicas, start=len(rows))
         elif len(assignments) != count - have:
@@ -245,34 +265,34 @@ class Admin:
         if validate_only:
             return
         added = assignments
-        await self._broker.feed.commit(
+        await self._feed.commit(
             lambda conn: topics.add_partitions(conn, topic.topic_id, partition_count=count, assignments=added)
         )
-        self._broker.feed.check_opened(topic.topic_id)
+        self._feed.check_opened(topic.topic_id)
 
     # Configs
 
     def describe_topic(self, topic: Topic) -> Sequence[ConfigEntry]:
         """Every config of the topic with its source."""
-        return describe_topic(topic.overrides, self._broker.settings)
+        return describe_topic(topic.overrides, self._state.settings)
 
     def describe_broker(self, name: str) -> Sequence[ConfigEntry]:
         """Every setting of this broker; for an empty `name` those set for all brokers at run time."""
         if not name:
-            return describe_dynamic_default(self._broker.settings)
-        return describe_broker(self._broker.settings, self._broker.facts)
+            return describe_dynamic_default(self._state.settings)
+        return describe_broker(self._state.settings, self._state.facts)
 
     @_in_turn
     async def alter_topic(
         self, topic: Topic, steps: Sequence[ConfigChange], *, keep_others: bool, validate_only: bool
     ) -> None:
         """Applies `steps` to the topic's overrides (or to none of them, unless `keep_others`), all or nothing."""
-        current = self._broker.topics.by_id(topic.topic_id)
+        current = self._topics.by_id(topic.topic_id)
         if current.is_internal:
             raise InvalidTopic(f"topic {topic.name} is internal: its configs are fixed")
         held = current.overrides if keep_others else {}
         overrides = changed(TOPIC_SETTINGS, held, steps, kind="topic config")
-        TopicConfig.of(overrides, self._broker.settings)
+        TopicConfig.of(overrides, self._state.settings)
         if validate_only:
             return
 
@@ -284,25 +304,25 @@ class Admin:
             values, removed = _difference(held, overrides)
             topics.alter_configs(conn, topic.topic_id, values=values, removed=removed)
 
-        await self._broker.feed.commit(alter)
+        await self._feed.commit(alter)
 
     @_in_turn
     async def alter_broker(
         self, name: str, steps: Sequence[ConfigChange], *, keep_others: bool, validate_only: bool
     ) -> None:
         """The same for this broker (`name` is its id) or for all of them (`name` is empty)."""
-        broker_settings = self._broker.settings
+        broker_settings = self._state.settings
         held = broker_settings.dynamic if name else broker_settings.dynamic_default
         texts = changed_at_run_time(held if keep_others else {}, steps, for_all=not name)
         wanted = broker_settings.with_dynamic(
             dynamic_default=broker_settings.dynamic_default if name else texts,
             dynamic=texts if name else broker_settings.dynamic,
         )
-        for topic in self._broker.topics:
+        for topic in self._topics:
             TopicConfig.of(topic.overrides, wanted)
         if validate_only:
             return
-        scope = self._broker.broker_id if name else None
+        scope = self._context.broker_id if name else None
 
         def alter(conn: Connection) -> None:
             if not keep_others:
@@ -311,17 +331,17 @@ class Admin:
             values, removed = _difference(held, texts)
             settings.alter(conn, broker_id=scope, values=values, removed=removed)
 
-        await self._broker.feed.commit(alter)
+        await self._feed.commit(alter)
 
     @_in_turn
     async def alter_resource(
         self, kind: Kind, name: str, steps: Sequence[ConfigChange], *, keep_others: bool, validate_only: bool
     ) -> None:
         """The same for a consumer group or a subscription to clients' metrics, whether it is there or not."""
-        held = self._broker.resource_configs.overrides(kind, name) if keep_others else {}
+        held = self._resource_configs.overrides(kind, name) if keep_others else {}
         if kind is Kind.GROUP:
             texts = changed(GROUP_SETTINGS, held, steps, kind="group config")
-            check_group_config(texts, self._broker.settings)
+            check_group_config(texts, self._state.settings)
         else:
             texts = changed(CLIENT_METRICS_SETTINGS, held, steps, kind="client metrics config")
             check_client_metrics(name, texts)
@@ -336,7 +356,7 @@ class Admin:
             values, removed = _difference(held, texts)
             resource_configs.alter(conn, resource, values=values, removed=removed)
 
-        await self._broker.feed.commit(alter)
+        await self._feed.commit(alter)
 
     # Records
 
@@ -351,7 +371,7 @@ class Admin:
                 f"not to {offset}"
             )
         if wanted > partition.log_start_offset:
-            await self._broker.lifecycle.move_log_start(partition, wanted, is_explicit=True)
+            await self._lifecycle.move_log_start(partition, wanted, is_explicit=True)
         return partition.log_start_offset
 
 

@@ -15,13 +15,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from io import TextIOWrapper
 from logging.handlers import WatchedFileHandler
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
+from tiered.broker.access import Access
+from tiered.broker.context import BrokerContext, BrokerState
 from tiered.errors import InvalidConfig
 from tiered.runtime import every
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 LOGGER = "tiered.audit"
 NOWHERE, STDERR = "none", "stderr"
@@ -36,11 +35,13 @@ MAX_NAME = 300
 class AuditLog:
     """One broker's. `start` opens it, `close` says what is left to be said."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
-        self._target = broker.settings.tiered_audit_log
+    def __init__(self, *, context: BrokerContext, state: BrokerState, access: Access) -> None:
+        self._context = context
+        self._state = state
+        self._access = access
+        self._target = self._state.settings.tiered_audit_log
         self.is_on = self._target != NOWHERE
-        self._logger = logging.getLogger(f"{LOGGER}.{broker.broker_id}")
+        self._logger = logging.getLogger(f"{LOGGER}.{self._context.broker_id}")
         self._handler: logging.Handler | None = None
         self._refused = 0
         self._left_out = 0
@@ -103,7 +104,7 @@ class AuditLog:
 
     def sum_up(self) -> None:
         """Writes what was counted."""
-        for (principal, host, operation, kind), count in self._broker.access.take_denied().items():
+        for (principal, host, operation, kind), count in self._access.take_denied().items():
             self._write(
                 {
                     "principal": principal[:MAX_NAME],
@@ -123,10 +124,10 @@ class AuditLog:
         self.sum_up()
 
     def _write(self, fields: Mapping[str, object]) -> None:
-        now = datetime.fromtimestamp(self._broker.clock.now_ms() / 1000.0, UTC)
+        now = datetime.fromtimestamp(self._context.clock.now_ms() / 1000.0, UTC)
         time = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         # Escaped as ASCII: no name can end a line or look like another one.
-        self._logger.info("%s", json.dumps({"time": time, "broker": self._broker.broker_id, **fields}))
+        self._logger.info("%s", json.dumps({"time": time, "broker": self._context.broker_id, **fields}))
 
 
 class _PrivateFile(WatchedFileHandler):

@@ -8,9 +8,10 @@ from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from tiered.broker.credentials import ProvedPassword
+from tiered.broker.context import BrokerState
+from tiered.broker.credentials import Credentials, ProvedPassword
 from tiered.broker.token_keys import TokenKeys
 from tiered.config import BrokerSettings, ServeOptions
 from tiered.config.listeners import is_loopback
@@ -23,9 +24,6 @@ from tiered.rules.sasl import bearer, plain, scram, token
 from tiered.rules.sasl.failures import AuthenticationFailed, UnsupportedSaslMechanism
 from tiered.rules.sasl.mechanism import Mechanism, ScramMechanism
 from tiered.runtime import Clock, secret_bytes
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 NONCE_BYTES = 24
 InTurn = Callable[[Callable[[], token.TokenOwner]], Awaitable[token.TokenOwner]]
@@ -73,9 +71,11 @@ class Logins(Protocol):
 class Guarded(Protocol):
     """What has a door, and asks who comes: a broker, or a read replica."""
 
-    settings: BrokerSettings
     clock: Clock
     counters: CountersState
+
+    @property
+    def settings(self) -> BrokerSettings: ...
 
     @property
     def authentication(self) -> Logins: ...
@@ -84,20 +84,24 @@ class Guarded(Protocol):
 class Authentication:
     """The ways to log in to one broker."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(
+        self, *, options: ServeOptions, clock: Clock, state: BrokerState, credentials: Credentials, is_alone: bool
+    ) -> None:
         """Raises InvalidConfig for principals that are none."""
-        settings = broker.settings
-        self._broker = broker
-        self._tokens = TokenLogins(settings, broker.clock, broker.credentials.in_turn)
-        among_brokers = broker.options.inter_broker
+        settings = state.settings
+        self._clock = clock
+        self._state = state
+        self._credentials = credentials
+        self._tokens = TokenLogins(settings, clock, credentials.in_turn)
+        among_brokers = options.inter_broker
         name = settings.tiered_sasl_inter_broker_username
         own = f"{USER}:{name}" if name else ""
-        check_http_logins(broker.options)
+        check_http_logins(options)
         self.tells_brokers = among_brokers.authenticates
         """Brokers prove to each other who they are."""
         others = frozenset((*parse_super_users(settings.super_users), *((own,) if own else ())))
         self._brokers = BrokerPrincipals.parse(settings.tiered_broker_principals, others=others)
-        if self.tells_brokers and not self._brokers and not broker.is_alone:
+        if self.tells_brokers and not self._brokers and not is_alone:
             raise InvalidConfig(
                 f"brokers show certificates to each other on the listener {among_brokers.name}: say whose are brokers' "
                 'with tiered.broker.principals, such as "User:CN=broker-*.example.com"'
@@ -107,9 +111,9 @@ class Authentication:
         """A login by this mechanism, which the listener takes."""
         match mechanism:
             case Mechanism.PLAIN:
-                return _Plain(self._broker)
+                return _Plain(self._credentials)
             case Mechanism.SCRAM_SHA_256 | Mechanism.SCRAM_SHA_512:
-                return _Scram(self._broker, ScramMechanism(mechanism))
+                return _Scram(self._credentials, ScramMechanism(mechanism))
             case Mechanism.OAUTHBEARER:
                 return self._tokens.begin(mechanism)
             case _:
@@ -125,7 +129,7 @@ class Authentication:
     def own_http_login(self) -> dict[str, str]:
         """The header by which this broker logs in at the HTTP doors of others; none where those ask for no login, or
         where a certificate says who it is. Raises InvalidConfig for a password that cannot be had."""
-        settings = self._broker.settings
+        settings = self._state.settings
         password = settings.inter_broker_password()
         if settings.tiered_http_authentication == "none" or password is None:
             return {}
@@ -135,15 +139,15 @@ class Authentication:
     async def by_password(self, user_name: str, password: str) -> Login:
         """For logins that come with every request. Raises AuthenticationFailed, Throttled."""
         login = plain.read_plain(plain.plain_message(user_name, password))
-        return _login(await self._broker.credentials.by_password_again(login.user_name, login.password))
+        return _login(await self._credentials.by_password_again(login.user_name, login.password))
 
     def is_revoked(self, login: Login) -> bool:
         """Whether its user has another password now, or none, or is gone."""
-        return login.proved_by is not None and not self._broker.credentials.holds(login.proved_by)
+        return login.proved_by is not None and not self._credentials.holds(login.proved_by)
 
     def is_over(self, login: Login) -> bool:
         """Whether it is revoked, or its token has ended."""
-        has_ended = login.ends_at_ms is not None and login.ends_at_ms <= self._broker.clock.now_ms()
+        has_ended = login.ends_at_ms is not None and login.ends_at_ms <= self._clock.now_ms()
         return has_ended or self.is_revoked(login)
 
     async def by_http_token(self, text: str) -> Login:
@@ -206,27 +210,27 @@ def check_http_logins(options: ServeOptions) -> None:
 
 
 class _Plain(Conversation):
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
 
     async def hear(self, message: bytes) -> Said:
         login = plain.read_plain(message)
-        return Said(login=_login(await self._broker.credentials.by_password(login.user_name, login.password)))
+        return Said(login=_login(await self._credentials.by_password(login.user_name, login.password)))
 
 
 class _Scram(Conversation):
-    def __init__(self, broker: "Broker", mechanism: ScramMechanism) -> None:
-        self._broker = broker
+    def __init__(self, credentials: Credentials, mechanism: ScramMechanism) -> None:
+        self._credentials = credentials
         self._mechanism = mechanism
         self._asked: scram.Challenge | None = None
 
     async def hear(self, message: bytes) -> Said:
         if self._asked is None:
             first = scram.read_client_first(message)
-            kept = self._broker.credentials.scram(self._mechanism, first.user_name)
+            kept = self._credentials.scram(self._mechanism, first.user_name)
             self._asked = scram.challenge(self._mechanism, first, kept, secret_bytes(NONCE_BYTES).hex())
             return Said(answer=self._asked.message.encode())
-        asked, credentials = self._asked, self._broker.credentials
+        asked, credentials = self._asked, self._credentials
         answer = scram.server_final(asked, message)
         proved = ProvedPassword(
             user_name=asked.client_first.user_name, mechanism=self._mechanism, credential=asked.credential

@@ -24,6 +24,7 @@ from tiered.broker.client_metrics import ClientMetrics
 from tiered.broker.client_quotas import ClientQuotas
 from tiered.broker.cold_pacing import ColdPacing
 from tiered.broker.compaction import CompactionRounds
+from tiered.broker.context import BrokerContext, BrokerState
 from tiered.broker.controller import Controller
 from tiered.broker.credentials import Credentials
 from tiered.broker.data_folder import DataFolder
@@ -93,84 +94,109 @@ class Broker:
         parts = parts or BrokerParts()
         self.options = options
         self.clock = clock
-        self.settings: BrokerSettings = options.settings
+        self.state = BrokerState(settings=options.settings)
+        settings = options.settings
         self.counters = CountersState()
         self.broker_id = options.broker_id
         self.rack = options.rack
-        self.topics = Topics()
-        self.image = ClusterImage()
-        self.security = Security()
         self.is_alone = parts.database is None and options.meta_url.startswith("sqlite")
-        """Nobody else can have this catalogue: several brokers need PostgreSQL."""
-        check_authentication(self.settings, options.listeners, options.inter_broker, is_alone=self.is_alone)
-        self.credentials = Credentials(self)
-        self.authentication = Authentication(self)
-        self.access = Access(self, self.settings)
-        self.acls = Acls(self)
-        self.audit = AuditLog(self)
-        self.resource_configs = ResourceConfigs(lambda: self.settings)
-        self.client_metrics = ClientMetrics(clock, self.resource_configs, lambda: self.settings)
-        self.client_quotas = ClientQuotas(clock, lambda: self.settings)
+        check_authentication(settings, options.listeners, options.inter_broker, is_alone=self.is_alone)
+        self.access = Access(state=self.state)
+        feed = self.feed = ChangeFeed(self)
+        self.changes = Changes(feed=feed)
+        self.credentials = Credentials(state=self.state, feed=feed, changes=self.changes)
+        self.authentication = Authentication(
+            options=options, clock=clock, state=self.state, credentials=self.credentials, is_alone=self.is_alone
+        )
         # Neither connects to anything yet. A URL that is none must leave no lock behind.
         self.database = parts.database or Database.open(options.meta_url)
-        store = parts.store or open_store(options.store_url, timeout_ms=self.settings.tiered_store_timeout_ms)
+        store = parts.store or open_store(options.store_url, timeout_ms=settings.tiered_store_timeout_ms)
         self.store = TimedStore(store, clock)
         self.data = DataFolder(options.data_dir)
         self.reserve = DiskReserve(self.data)
         self.files = parts.files or RealFileSystem()
-        self.cluster_id = ""
-        self.broker_epoch = -1
+        self.disk = BlockingPool("disk", threads=settings.num_io_threads)
+        self.uploads = BlockingPool("upload", threads=settings.tiered_upload_concurrency + 1)
+        self.flusher = Flusher(self.disk, clock)
+        self.context = BrokerContext(
+            broker_id=self.broker_id,
+            rack=self.rack,
+            options=options,
+            is_alone=self.is_alone,
+            clock=clock,
+            counters=self.counters,
+            database=self.database,
+            store=self.store,
+            data=self.data,
+            reserve=self.reserve,
+            files=self.files,
+            disk=self.disk,
+            uploads=self.uploads,
+            flusher=self.flusher,
+        )
         self.started_monotonic_ms = clock.monotonic_ms()
-        self.serving = False
         self.waiting_partitions = 0
         """How many partitions the fetches that wait ask for; Fetch keeps the count."""
         self.must_stop = asyncio.Event()
         self.replaced: StaleBrokerEpoch | None = None
         """Why this process must stop, once another one has taken its place."""
-        self.facts: dict[str, str | None] = {}
         self._advertised: dict[str, tuple[str, int]] = {}
         """What clients of each listener are told; under `""` those of the first one."""
-
-        self.disk = BlockingPool("disk", threads=self.settings.num_io_threads)
-        self.uploads = BlockingPool("upload", threads=self.settings.tiered_upload_concurrency + 1)
-        self._downloads = BlockingPool("download", threads=self.settings.tiered_cold_read_concurrency)
+        self._downloads = BlockingPool("download", threads=settings.tiered_cold_read_concurrency)
         self._cache = ChunkCache(
             self.data.cache,
-            max_bytes=self.settings.tiered_cache_bytes,
+            max_bytes=settings.tiered_cache_bytes,
             pool=self._downloads,
-            max_bytes_in_flight=self.settings.tiered_cold_read_bytes_in_flight,
-            loads_at_once=self.settings.tiered_cold_read_concurrency,
+            max_bytes_in_flight=settings.tiered_cold_read_bytes_in_flight,
+            loads_at_once=settings.tiered_cold_read_concurrency,
         )
-        self._cold_pacing = ColdPacing(
-            self._cache, self.counters, clock, most=self.settings.tiered_cold_read_concurrency
-        )
+        self._cold_pacing = ColdPacing(self._cache, self.counters, clock, most=settings.tiered_cold_read_concurrency)
         self.cold_reader = ColdReader(self.store, self._cache, self._downloads)
         self.recompressing = ByteBudget(RECOMPRESSING_BYTES)
         """What requests may hold while their batches get the codec of their topic."""
         self.recompress_turns = asyncio.Semaphore(RECOMPRESSING_AT_ONCE)
-        self.flusher = Flusher(self.disk, clock)
         self.reader = TierReader(self.cold_reader, self.disk, self.counters)
         self.records = RecordReader(self.reader, clock)
-        self.loader = PartitionLoader(self)
-        self.feed = ChangeFeed(self)
-        self.leadership_check = LeadershipCheck(self)
+
+        context, state = self.context, self.state
+        topics, image = self.topics, self.image = Topics(), ClusterImage()
+        self.resource_configs = ResourceConfigs(lambda: state.settings)
+        self.client_metrics = ClientMetrics(clock, self.resource_configs, lambda: state.settings)
+        self.client_quotas = ClientQuotas(clock, lambda: state.settings)
+        self.leadership_check = LeadershipCheck(feed=feed)
+        self.loader = PartitionLoader(
+            context=context, topics=topics, image=image, cold_reader=self.cold_reader, log_failed=self.log_failed
+        )
+        self.failed_replicas = FailedReplicas(context=context, topics=topics, image=image, feed=feed)
+
+        self.audit = AuditLog(context=context, state=state, access=self.access)
+        self.acls = Acls(context=context, state=state, feed=feed, changes=self.changes, access=self.access)
+
         self.controller = Controller(self)
         self.channels: Channels = parts.channels or PeerChannels(
-            self.broker_id, options.inter_broker.name, with_login(options.inter_broker_security, self.settings)
+            self.broker_id, options.inter_broker.name, with_login(options.inter_broker_security, settings)
         )
         self.replication = Replication(self)
-        self.failed_replicas = FailedReplicas(self)
-        self.lifecycle = SegmentLifecycle(self)
-        self.upload_pipeline = UploadPipeline(self)
-        self.retention = RetentionRounds(self)
-        self.compaction = CompactionRounds(self)
+
+        lifecycle = self.lifecycle = SegmentLifecycle(self)
+        self.upload_pipeline = UploadPipeline(context=context, state=state, topics=topics, lifecycle=lifecycle)
+        self.retention = RetentionRounds(context=context, state=state, topics=topics, lifecycle=lifecycle)
+        self.compaction = CompactionRounds(context=context, state=state, topics=topics)
         self.reconciler = Reconciler(self)
-        self.pins = Pins(self)
+        self.pins = Pins(context=context, state=state)
         self.checkpoints = CheckpointWriter(self)
         self.group_checkpoints = GroupCheckpointWriter(self)
-        self.reports = Reports(self)
-        self.changes = Changes(self)
-        self.admin = Admin(self)
+        self.reports = Reports(context=context, topics=topics)
+        self.admin = Admin(
+            context=context,
+            state=state,
+            topics=topics,
+            image=image,
+            feed=feed,
+            changes=self.changes,
+            resource_configs=self.resource_configs,
+            lifecycle=lifecycle,
+        )
         self.producer_ids = ProducerIds(self.database)
         self.record_writer = RecordWriter(self)
         self.groups = GroupCoordinator(self)
@@ -178,6 +204,33 @@ class Broker:
         self.registration = Registration(self, boot_id=parts.boot_id)
         self._heartbeats = Heartbeats(self)
         self._housekeeping = Housekeeping(self)
+
+    # What changes while the broker runs, for the doors
+
+    @property
+    def settings(self) -> BrokerSettings:
+        """Those in force now, dynamic ones included."""
+        return self.state.settings
+
+    @property
+    def security(self) -> Security:
+        """The rules and credentials in force now."""
+        return self.state.security
+
+    @property
+    def cluster_id(self) -> str:
+        """Empty until the broker is registered."""
+        return self.state.cluster_id
+
+    @property
+    def broker_epoch(self) -> int:
+        """-1 until the broker is registered."""
+        return self.state.broker_epoch
+
+    @property
+    def serving(self) -> bool:
+        """Between the end of `start` and the beginning of `stop`."""
+        return self.state.serving
 
     # Start and stop
 
@@ -199,8 +252,8 @@ class Broker:
         # Before the others count on this broker; a store that is slow to answer costs the time that SQL takes anyway.
         await asyncio.gather(asyncio.to_thread(self.database.migrate), look_at_store(self.store, self.uploads))
         registered = await self.registration.register(advertised=advertised, http=http, listeners=listeners)
-        self.cluster_id, self.broker_epoch = registered.cluster_id, registered.broker_epoch
-        self.facts = {
+        self.state.cluster_id, self.state.broker_epoch = registered.cluster_id, registered.broker_epoch
+        self.state.facts = {
             "broker.id": str(self.broker_id),
             "node.id": str(self.broker_id),
             "broker.rack": self.rack,
@@ -224,7 +277,7 @@ class Broker:
         self.controller.start(tasks)
         self._housekeeping.start(tasks)
         self.reconciler.start(tasks)
-        self.serving = True
+        self.state.serving = True
 
     @property
     def cold_loads_allowed(self) -> int:
@@ -239,7 +292,7 @@ class Broker:
 
     def begin_stop(self) -> None:
         """From here on no write is taken; answers in progress still go out."""
-        self.serving = False
+        self.state.serving = False
         self.groups.begin_stop()
         for partition in self.topics.partitions():
             partition.stop()

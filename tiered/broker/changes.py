@@ -7,13 +7,11 @@ answer never came. Must never decide what a change is: `admin` does; nor apply o
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from tiered.broker.feed import ChangeFeed
 from tiered.errors import MetadataOutcomeUnknown, ShuttingDown
 from tiered.meta import cluster
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -22,8 +20,8 @@ T = TypeVar("T")
 class Changes:
     """Runs changes as tasks of the broker's group: a client that goes away does not leave half of one behind."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, *, feed: ChangeFeed) -> None:
+        self._feed = feed
         self._group: asyncio.TaskGroup | None = None
         self._turn = asyncio.Lock()
         self.outcome_unknown = False
@@ -71,7 +69,7 @@ class Changes:
     async def _take_over(self) -> None:
         # Whatever may still be committed holds the feed's lock. Behind it the outcome is known; a read alone could
         # come before a COMMIT that is under way, and would take its change for one that never happened.
-        await self._broker.feed.commit(cluster.take_number)
+        await self._feed.commit(cluster.take_number)
         self.outcome_unknown = False
         log.info("settled an unknown outcome: this broker knows what SQL has")
 

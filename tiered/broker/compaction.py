@@ -7,18 +7,16 @@ of nobody. Must never touch what is not committed, not flushed, or still written
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
 
+from tiered.broker.context import BrokerContext, BrokerState
 from tiered.broker.partition import Partition
+from tiered.broker.topics import Topics
 from tiered.errors import TieredError
 from tiered.hot.compaction import CompactionPass, PassReport
 from tiered.ids import TopicPartition
 from tiered.rules import compaction
 from tiered.rules.compaction import Due
 from tiered.runtime import BlockingPool
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +32,10 @@ one interpreter, and small batches take more of it than their bytes say."""
 class CompactionRounds:
     """Compaction of one broker."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, *, context: BrokerContext, state: BrokerState, topics: Topics) -> None:
+        self._context = context
+        self._state = state
+        self._topics = topics
         self._pool = BlockingPool("compaction", threads=1)
         self._rest_until_ms: dict[TopicPartition, float] = {}
         self.max_dirty_ratio = 0.0
@@ -48,7 +48,7 @@ class CompactionRounds:
     async def round(self) -> None:
         """Compacts what is due, the most urgent first, until nothing is. Bounded: another round comes."""
         for _ in range(MAX_PASSES_A_ROUND):
-            if not self._broker.settings.log_cleaner_enable or self._broker.reserve.is_low:
+            if not self._state.settings.log_cleaner_enable or self._context.reserve.is_low:
                 return
             chosen = await self._most_urgent()
             if chosen is None:
@@ -69,13 +69,13 @@ class CompactionRounds:
             min_lag_ms=config.min_compaction_lag_ms,
             max_lag_ms=config.max_compaction_lag_ms,
             keeps_tombstones=_keeps_tombstones(partition),
-            now_ms=self._broker.clock.now_ms(),
+            now_ms=self._context.clock.now_ms(),
         )
 
     async def _most_urgent(self) -> tuple[Partition, Due] | None:
-        now_ms = self._broker.clock.monotonic_ms()
+        now_ms = self._context.clock.monotonic_ms()
         found: list[tuple[Partition, Due]] = []
-        for number, partition in enumerate(list(self._broker.topics.partitions())):
+        for number, partition in enumerate(list(self._topics.partitions())):
             if number % YIELD_EVERY_PARTITIONS == YIELD_EVERY_PARTITIONS - 1:
                 await asyncio.sleep(0)
             if self._may_go_on(partition) and self._rest_until_ms.get(partition.topic_partition, 0.0) <= now_ms:
@@ -94,16 +94,16 @@ class CompactionRounds:
         )
 
     async def _compact(self, partition: Partition, due: Due) -> None:
-        counters, began_ms = self._broker.counters, self._broker.clock.monotonic_ms()
+        counters, began_ms = self._context.counters, self._context.clock.monotonic_ms()
         running = CompactionPass(
             partition.log,
-            self._broker.files,
+            self._context.files,
             due,
             last_offsets=compaction.last_offsets(partition.producers.values()),
             delete_retention_ms=partition.config.delete_retention_ms,
             keeps_tombstones=_keeps_tombstones(partition),
-            now_ms=self._broker.clock.now_ms(),
-            max_memory_bytes=self._broker.settings.log_cleaner_dedupe_buffer_size,
+            now_ms=self._context.clock.now_ms(),
+            max_memory_bytes=self._state.settings.log_cleaner_dedupe_buffer_size,
         )
         try:
             await self._drive(partition, running)
@@ -123,16 +123,16 @@ class CompactionRounds:
             self._rest_until_ms.pop(partition.topic_partition, None)
             self._tell(partition, due, report, began_ms)
         else:
-            self._rest_until_ms[partition.topic_partition] = self._broker.clock.monotonic_ms() + REST_MS
+            self._rest_until_ms[partition.topic_partition] = self._context.clock.monotonic_ms() + REST_MS
 
     async def _drive(self, partition: Partition, running: CompactionPass) -> None:
         """The pass, step by step in the one thread, with rests that keep it within its bytes and its share of time."""
-        clock, steps = self._broker.clock, running.steps()
+        clock, steps = self._context.clock, running.steps()
         began_ms = clock.monotonic_ms()
         while (count := await self._pool.run(next, steps, None)) is not None:
-            if not self._may_go_on(partition) or self._broker.reserve.is_low:
+            if not self._may_go_on(partition) or self._context.reserve.is_low:
                 return
-            rate = self._broker.settings.log_cleaner_io_max_bytes_per_second
+            rate = self._state.settings.log_cleaner_io_max_bytes_per_second
             took_ms = clock.monotonic_ms() - began_ms
             await asyncio.sleep(max(count / rate * 1000.0 - took_ms, REST_SHARE * took_ms) / 1000.0)
             began_ms = clock.monotonic_ms()
@@ -142,7 +142,7 @@ class CompactionRounds:
             "%s: compacted below offset %d in %.1f s, because %s: %d records went, and %d bytes of %d segments",
             partition.name,
             report.end_offset,
-            (self._broker.clock.monotonic_ms() - began_ms) / 1000.0,
+            (self._context.clock.monotonic_ms() - began_ms) / 1000.0,
             due.why,
             report.removed_records,
             report.removed_bytes,

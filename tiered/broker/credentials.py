@@ -8,8 +8,11 @@ import hmac
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from tiered.broker.changes import Changes
+from tiered.broker.context import BrokerState
+from tiered.broker.feed import ChangeFeed
 from tiered.meta import scram_credentials
 from tiered.meta.scram_credentials import NOBODY, SECRET_BYTES
 from tiered.meta.security import ScramCredentialRow
@@ -17,9 +20,6 @@ from tiered.rules.sasl import scram
 from tiered.rules.sasl.mechanism import MIN_ITERATIONS, ScramMechanism
 from tiered.rules.sasl.scram import CredentialChange, ScramCredential
 from tiered.runtime import BlockingPool, secret_bytes
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 THREADS = 2
 MAX_WAITING = 500
@@ -44,8 +44,10 @@ class ProvedPassword:
 class Credentials:
     """One broker's view of the users, as of the last change that it has applied."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, *, state: BrokerState, changes: Changes, feed: ChangeFeed) -> None:
+        self._state = state
+        self._changes = changes
+        self._feed = feed
         self._pool = BlockingPool("password", threads=THREADS, max_waiting=MAX_WAITING)
         self._rows: object = None
         self._users: Users = {}
@@ -63,7 +65,7 @@ class Credentials:
 
     def users(self) -> Users:
         """What each user has, by name."""
-        rows = self._broker.security.credentials
+        rows = self._state.security.credentials
         if rows is not self._rows:
             self._take(rows)
         return self._users
@@ -126,9 +128,9 @@ class Credentials:
 
         Raises MetadataUnavailable.
         """
-        broker, wanted, secret = self._broker, tuple(changes), secret_bytes(SECRET_BYTES)
-        return await broker.changes.run(
-            lambda: broker.feed.commit(lambda conn: scram_credentials.alter(conn, wanted, secret=secret))
+        wanted, secret = tuple(changes), secret_bytes(SECRET_BYTES)
+        return await self._changes.run(
+            lambda: self._feed.commit(lambda conn: scram_credentials.alter(conn, wanted, secret=secret))
         )
 
     def _take(self, rows: tuple[ScramCredentialRow, ...]) -> None:

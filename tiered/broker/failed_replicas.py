@@ -5,17 +5,17 @@ was never opened, must neither lead nor count as in sync. Must never give up wha
 """
 
 import logging
-from typing import TYPE_CHECKING
 from uuid import UUID
 
+from tiered.broker.context import BrokerContext
+from tiered.broker.feed import ChangeFeed
+from tiered.broker.image import ClusterImage
+from tiered.broker.topics import Topics
 from tiered.ids import TopicPartition
 from tiered.meta import elections as stored
 from tiered.meta.partitions import PartitionRow
 from tiered.rules import elections
 from tiered.rules.replica_set import ReplicaSet, Standings
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -23,8 +23,11 @@ log = logging.getLogger(__name__)
 class FailedReplicas:
     """`resign` is called every now and then; what SQL cannot take now is given up later."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, *, context: BrokerContext, feed: ChangeFeed, image: ClusterImage, topics: Topics) -> None:
+        self._context = context
+        self._feed = feed
+        self._image = image
+        self._topics = topics
         self._failed: set[TopicPartition] = set()
 
     def __contains__(self, key: TopicPartition) -> bool:
@@ -41,17 +44,16 @@ class FailedReplicas:
         """Leaves the ISRs that go on without these replicas. Raises MetadataUnavailable."""
         if not self._failed:
             return
-        broker = self._broker
-        min_isr: dict[UUID, int] = {topic.topic_id: topic.config.min_insync_replicas for topic in broker.topics}
+        min_isr: dict[UUID, int] = {topic.topic_id: topic.config.min_insync_replicas for topic in self._topics}
 
         def without(row: PartitionRow, standings: Standings) -> ReplicaSet | None:
             return elections.resigned(
-                row.replica_set, standings, broker_id=broker.broker_id, min_isr=min_isr.get(row.topic_id, 1)
+                row.replica_set, standings, broker_id=self._context.broker_id, min_isr=min_isr.get(row.topic_id, 1)
             )
 
-        image = broker.image
+        image = self._image
         wanted = [key for key in self._failed if (row := image.row(key)) and without(row, image.standings)]
         if not wanted:
             return
-        elected = await broker.feed.commit(lambda conn: stored.change_replica_sets(conn, without, only=wanted))
+        elected = await self._feed.commit(lambda conn: stored.change_replica_sets(conn, without, only=wanted))
         log.warning("%d replicas that their disk let down were given up: others lead there", len(elected.changed))

@@ -185,7 +185,7 @@ class ChangeFeed:
         if found.resource_configs is not None:
             broker.resource_configs.take(found.resource_configs)
         if found.security is not None:
-            broker.security = found.security
+            broker.state.security = found.security
             broker.client_quotas.take(found.security.quotas)
             broker.credentials.changed()
         brokers_changed = image.put_brokers(found.brokers, broker.clock.monotonic_ms())
@@ -221,7 +221,7 @@ class ChangeFeed:
         broker.checkpoints.settings_changed(stored)
         fetchers = broker.settings.num_replica_fetchers
         try:
-            broker.settings = broker.settings.with_dynamic(
+            broker.state.settings = broker.settings.with_dynamic(
                 dynamic_default=stored.get(None, {}), dynamic=stored.get(broker.broker_id, {})
             )
         except InvalidConfig as error:

@@ -6,12 +6,9 @@ Must never decide who leads.
 """
 
 import asyncio
-from typing import TYPE_CHECKING
 
+from tiered.broker.feed import ChangeFeed
 from tiered.errors import NotLeader, TieredError
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 PATIENCE_S = 1.0
 
@@ -19,8 +16,8 @@ PATIENCE_S = 1.0
 class LeadershipCheck:
     """One question at a time, however many wait for its answer."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, *, feed: ChangeFeed) -> None:
+        self._feed = feed
         self._turn = asyncio.Lock()
         self._begun = 0
         self._done = 0
@@ -37,7 +34,7 @@ class LeadershipCheck:
                     return  # Somebody's question, which was asked after this call, was answered.
                 self._begun += 1
                 asked = self._begun
-                await self._broker.feed.refresh()
+                await self._feed.refresh()
                 self._done = asked
         except (TieredError, TimeoutError):
             raise NotLeader(

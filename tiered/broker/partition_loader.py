@@ -7,13 +7,15 @@ Must never change SQL.
 import asyncio
 import logging
 import shutil
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from tiered.broker.committed_rows import committed_segment
+from tiered.broker.context import BrokerContext
+from tiered.broker.image import ClusterImage
 from tiered.broker.partition import Partition, Role, log_config
-from tiered.broker.topics import Topic
+from tiered.broker.topics import Topic, Topics
+from tiered.cold.reader import ColdReader
 from tiered.errors import LogDirFailed, TieredError
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.producer_snapshot import decode_producers
@@ -23,9 +25,6 @@ from tiered.ids import TopicId, TopicPartition
 from tiered.meta import segments
 from tiered.meta.partitions import PartitionRow
 
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
-
 log = logging.getLogger(__name__)
 
 TRUNCATION_POLL_S = 0.02
@@ -34,8 +33,20 @@ TRUNCATION_POLL_S = 0.02
 class PartitionLoader:
     """Opens and closes the local logs of one broker, several at a time."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        context: BrokerContext,
+        cold_reader: ColdReader,
+        image: ClusterImage,
+        log_failed: Callable[[], None],
+        topics: Topics,
+    ) -> None:
+        self._context = context
+        self._cold_reader = cold_reader
+        self._image = image
+        self._log_failed = log_failed
+        self._topics = topics
 
     async def open(self, topic: Topic, row: PartitionRow, committed: Sequence[CommittedSegment] | None) -> Partition:
         """The partition of `row`, without a role yet. `committed` are its segments in the store; None where they
@@ -45,26 +56,26 @@ class PartitionLoader:
         key = row.topic_partition
         if committed is None:
             committed = await self._load_committed(row) if row.cold_end_offset > row.log_start_offset else ()
-        local = await self._broker.disk.run(self._open_log, topic, key, row)
+        local = await self._context.disk.run(self._open_log, topic, key, row)
         partition = Partition(
             topic=topic.name,
             topic_partition=key,
             config=topic.config,
             log=local,
             producers={entry.producer_id: entry for entry in local.recovery.producers},
-            broker_id=self._broker.broker_id,
-            is_current=self._broker.image.is_current,
+            broker_id=self._context.broker_id,
+            is_current=self._image.is_current,
             log_start_offset=row.log_start_offset,
             cold_end_offset=row.cold_end_offset,
             committed=committed,
-            reserve=self._broker.reserve,
+            reserve=self._context.reserve,
         )
         if committed and self._must_be_whole(row) and _begins_anew(local, row.cold_end_offset):
             await self._continue_after_cold(partition)
         return partition
 
     async def _load_committed(self, row: PartitionRow) -> list[CommittedSegment]:
-        rows = await self._broker.database.run(
+        rows = await self._context.database.run(
             lambda conn: segments.list_committed(conn, row.topic_id, row.partition, from_offset=row.log_start_offset)
         )
         # What was committed after the row comes with the feed.
@@ -72,32 +83,32 @@ class PartitionLoader:
 
     def _must_be_whole(self, row: PartitionRow) -> bool:
         """Whether nobody else could bring what is missing here: a follower gets it from its leader."""
-        return row.leader == self._broker.broker_id
+        return row.leader == self._context.broker_id
 
     def _open_log(self, topic: Topic, key: TopicPartition, row: PartitionRow) -> Log:
         """A leader's log that ends before what the store holds begins anew there: a lost disk, or a power loss that
         took records which were uploaded but not flushed."""
         try:
             opened = Log.open(
-                self._broker.data.log_of(key),
-                self._broker.files,
+                self._context.data.log_of(key),
+                self._context.files,
                 config=log_config(topic.config),
                 log_start_offset=row.log_start_offset,
                 # A follower's log may begin anywhere below what the store holds, and end there: it fetches the rest.
                 first_needed_offset=row.cold_end_offset if self._must_be_whole(row) else None,
-                now_ms=self._broker.clock.now_ms(),
+                now_ms=self._context.clock.now_ms(),
             )
         except LogDirFailed as error:
             if not (isinstance(error.__cause__, OSError) and error.__cause__.errno in FULL):
-                self._broker.log_failed()
+                self._log_failed()
             raise
-        opened.on_failure = self._broker.log_failed
+        opened.on_failure = self._log_failed
         return opened
 
     async def _continue_after_cold(self, partition: Partition) -> None:
         """Producers and leader epochs that only the newest object still knows."""
         try:
-            tail = await self._broker.cold_reader.tail(
+            tail = await self._cold_reader.tail(
                 partition.committed[-1], topic=partition.topic, partition=partition.topic_partition.partition
             )
         except TieredError as error:
@@ -109,8 +120,8 @@ class PartitionLoader:
             producers=decode_producers(tail.producer_snapshot), leader_epochs=tail.leader_epochs
         )
         # Kept before the first append: a crash must not forget what a later start could not find again.
-        await self._broker.disk.run(partition.log.keep_leader_epochs)
-        await self._broker.disk.run(
+        await self._context.disk.run(partition.log.keep_leader_epochs)
+        await self._context.disk.run(
             partition.log.write_snapshot, partition.log.log_end_offset, tuple(partition.producers.values())
         )
         log.warning(
@@ -135,26 +146,26 @@ class PartitionLoader:
         if is_follower:
             partition.begin_truncation()
         try:
-            await self._broker.disk.run(partition.log.truncate_fully_and_start_at, end_offset)
+            await self._context.disk.run(partition.log.truncate_fully_and_start_at, end_offset)
         finally:
             if is_follower:
                 partition.log_truncated(())
         epochs = () if newest is None else ((newest.leader_epoch, newest.base_offset),)
         partition.restart_from_cold(producers=(), leader_epochs=epochs)
-        await self._broker.disk.run(partition.log.keep_leader_epochs)
+        await self._context.disk.run(partition.log.keep_leader_epochs)
 
     async def remove(self, topic: Topic) -> None:
         """Ends the partitions of a deleted topic and removes their local files."""
         self._end(topic.partitions)
-        await self._broker.disk.run(self._remove_files, topic.partitions)
-        await self._broker.disk.run(
-            partial(shutil.rmtree, self._broker.data.log_root / str(topic.topic_id), ignore_errors=True)
+        await self._context.disk.run(self._remove_files, topic.partitions)
+        await self._context.disk.run(
+            partial(shutil.rmtree, self._context.data.log_root / str(topic.topic_id), ignore_errors=True)
         )
 
     async def remove_partitions(self, partitions: Sequence[Partition]) -> None:
         """Ends partitions that other brokers hold from now on, and removes their local files."""
         self._end(partitions)
-        await self._broker.disk.run(self._remove_files, partitions)
+        await self._context.disk.run(self._remove_files, partitions)
 
     def _end(self, partitions: Sequence[Partition]) -> None:
         for partition in partitions:
@@ -163,38 +174,38 @@ class PartitionLoader:
     def _remove_files(self, partitions: Sequence[Partition]) -> None:
         for partition in partitions:
             partition.log.discard()
-            shutil.rmtree(self._broker.data.log_of(partition.topic_partition), ignore_errors=True)
+            shutil.rmtree(self._context.data.log_of(partition.topic_partition), ignore_errors=True)
 
     async def remove_strays(self, deleted: Collection[TopicId], rows: Iterable[PartitionRow]) -> None:
         """Removes what an earlier process left of deleted topics, and of partitions that others hold by now.
 
         A topic that the catalogue never heard of stays: the catalogue may be the one that is wrong.
         """
-        here = await self._broker.disk.run(self._broker.data.topics_on_disk)
-        root = self._broker.data.log_root
+        here = await self._context.disk.run(self._context.data.topics_on_disk)
+        root = self._context.data.log_root
         strays = [root / str(topic_id) for topic_id in set(here) & set(deleted)]
         strays += [
-            self._broker.data.log_of(row.topic_partition)
+            self._context.data.log_of(row.topic_partition)
             for row in rows
-            if row.topic_id in here and self._broker.broker_id not in row.replicas
+            if row.topic_id in here and self._context.broker_id not in row.replicas
         ]
         for path in strays:
-            if await self._broker.disk.run(path.exists):
+            if await self._context.disk.run(path.exists):
                 log.info("removing local files that nobody asks for any more: %s", path)
-                await self._broker.disk.run(partial(shutil.rmtree, path, ignore_errors=True))
+                await self._context.disk.run(partial(shutil.rmtree, path, ignore_errors=True))
 
     async def close_all(self) -> bool:
         """Flushes every log and marks it clean, several at a time; one that fails is logged and recovered later.
 
         Whether everything is on the disk.
         """
-        found = list(self._broker.topics.partitions())
+        found = list(self._topics.partitions())
         return all(await asyncio.gather(*(self._close(partition) for partition in found)))
 
     async def _close(self, partition: Partition) -> bool:
         partition.stop()
         try:
-            await self._broker.disk.run(partition.log.close, tuple(partition.producers.values()))
+            await self._context.disk.run(partition.log.close, tuple(partition.producers.values()))
         except OSError as error:
             log.error("%s: not closed cleanly, the next start will recover it: %s", partition.name, error)
             return False

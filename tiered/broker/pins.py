@@ -6,18 +6,15 @@ Owns the bounds of a request: names, times, and that nothing is held which is no
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from uuid import UUID
 
+from tiered.broker.context import BrokerContext, BrokerState
 from tiered.broker.topics import Topic
 from tiered.errors import InvalidRequest, OffsetOutOfRange
 from tiered.ids import is_legal_topic_name
 from tiered.meta import pins
 from tiered.meta.pins import PinRow, WantedRange, no_pin, no_snapshot
 from tiered.runtime import new_uuid
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 __all__ = ["MAX_SNAPSHOT_TTL_MS", "AskedRange", "PinRow", "Pins", "no_pin", "no_snapshot"]
 
@@ -37,8 +34,9 @@ class AskedRange:
 class Pins:
     """Takes, renews and gives up pins and snapshots."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, *, context: BrokerContext, state: BrokerState) -> None:
+        self._context = context
+        self._state = state
 
     async def take(
         self,
@@ -60,7 +58,7 @@ class Pins:
             ttl_ms=self._allowed_ttl_ms(ttl_ms),
             asked=asked,
             high_watermarks=high_watermarks,
-            max_pins=self._broker.settings.tiered_pins_max,
+            max_pins=self._state.settings.tiered_pins_max,
         )
 
     async def create_snapshot(
@@ -83,37 +81,37 @@ class Pins:
             ttl_ms=ttl_ms,
             asked=asked,
             high_watermarks=high_watermarks,
-            max_pins=self._broker.settings.tiered_snapshots_max,
+            max_pins=self._state.settings.tiered_snapshots_max,
         )
 
     async def renew(self, pin_id: UUID, *, ttl_ms: int | None) -> PinRow:
         """The pin, holding for `ttl_ms` from now. Raises PinNotFound, InvalidRequest and MetadataUnavailable."""
         wanted_ms = self._allowed_ttl_ms(ttl_ms)
-        longest_ms = self._broker.settings.tiered_pin_max_lifetime_ms
-        return await self._broker.database.run(
+        longest_ms = self._state.settings.tiered_pin_max_lifetime_ms
+        return await self._context.database.run(
             lambda conn: pins.renew(conn, pin_id, ttl_ms=wanted_ms, max_lifetime_ms=longest_ms)
         )
 
     async def release(self, pin_id: UUID) -> None:
         """Gives the pin up. Raises PinNotFound and MetadataUnavailable."""
-        await self._broker.database.run(lambda conn: pins.release(conn, pin_id))
+        await self._context.database.run(lambda conn: pins.release(conn, pin_id))
 
     async def delete_snapshot(self, name: str) -> None:
         """Gives the snapshot up. Raises PinNotFound and MetadataUnavailable."""
-        await self._broker.database.run(lambda conn: pins.delete_snapshot(conn, name))
+        await self._context.database.run(lambda conn: pins.delete_snapshot(conn, name))
 
     async def load(self, pin_id: UUID) -> PinRow:
         """One pin. Raises PinNotFound and MetadataUnavailable."""
-        return await self._broker.database.read(lambda conn: pins.load(conn, pin_id))
+        return await self._context.database.read(lambda conn: pins.load(conn, pin_id))
 
     async def load_snapshot(self, name: str) -> PinRow:
         """One snapshot. Raises PinNotFound and MetadataUnavailable."""
-        return await self._broker.database.read(lambda conn: pins.load_snapshot(conn, name))
+        return await self._context.database.read(lambda conn: pins.load_snapshot(conn, name))
 
     async def list_live(self, *, named: bool, topic: Topic | None) -> tuple[PinRow, ...]:
         """All snapshots, or all pins; of one topic where that is given. Raises MetadataUnavailable."""
         topic_id = None if topic is None else topic.topic_id
-        return await self._broker.database.read(lambda conn: pins.list_live(conn, named=named, topic_id=topic_id))
+        return await self._context.database.read(lambda conn: pins.list_live(conn, named=named, topic_id=topic_id))
 
     async def _take(
         self,
@@ -133,7 +131,7 @@ class Pins:
             for each in asked or [AskedRange(partition=number) for number in sorted(high_watermarks)]
         ]
         pin_id = new_uuid()
-        return await self._broker.database.run(
+        return await self._context.database.run(
             lambda conn: pins.take(
                 conn,
                 pin_id=pin_id,
@@ -147,7 +145,7 @@ class Pins:
         )
 
     def _allowed_ttl_ms(self, ttl_ms: int | None) -> int:
-        settings = self._broker.settings
+        settings = self._state.settings
         longest_ms = min(settings.tiered_pin_max_ttl_ms, settings.tiered_pin_max_lifetime_ms)
         if ttl_ms is None:
             return min(DEFAULT_TTL_MS, longest_ms)

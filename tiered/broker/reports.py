@@ -4,37 +4,35 @@ Owns the rhythm. Every broker reports the segments on its disk; how far a partit
 is ever read to decide anything, so a lost report does no harm.
 """
 
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from sqlalchemy import Connection
 
+from tiered.broker.context import BrokerContext
 from tiered.broker.partition import Partition
+from tiered.broker.topics import Topics
 from tiered.meta import reports
 from tiered.meta.reports import LocalSegment, PartitionPosition
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 
 class Reports:
     """Writes the hot tier's segments and each partition's end to SQL, when they have changed."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, *, context: BrokerContext, topics: Topics) -> None:
+        self._context = context
+        self._topics = topics
         self._reported: dict[tuple[UUID, int], tuple[object, ...]] = {}
         self._first = True
 
     async def write(self) -> None:
         """Reports the partitions that changed since the last report. Raises MetadataUnavailable."""
-        broker = self._broker
-        now_ms = broker.clock.now_ms()
+        now_ms = self._context.clock.now_ms()
         changed = {
             key: (partition, state)
-            for partition in broker.topics.partitions()
+            for partition in self._topics.partitions()
             if self._reported.get(key := _key(partition)) != (state := _state(partition))
         }
-        known = {_key(partition) for partition in broker.topics.partitions()}
+        known = {_key(partition) for partition in self._topics.partitions()}
         gone = [key for key in self._reported if key not in known]
         if not (changed or gone or self._first):
             return
@@ -53,11 +51,11 @@ class Reports:
 
         def write(conn: Connection) -> None:
             reports.replace_local_segments(
-                conn, broker_id=broker.broker_id, of_partitions=scope, segments=segments, now_ms=now_ms
+                conn, broker_id=self._context.broker_id, of_partitions=scope, segments=segments, now_ms=now_ms
             )
             reports.report_positions(conn, positions, now_ms=now_ms)
 
-        await broker.database.run(write)
+        await self._context.database.run(write)
         self._first = False
         self._reported.update({key: state for key, (_, state) in changed.items()})
         for key in gone:

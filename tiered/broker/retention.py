@@ -9,12 +9,14 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
 from tiered.broker import tier_plan
+from tiered.broker.context import BrokerContext, BrokerState
 from tiered.broker.partition import Partition
+from tiered.broker.segment_lifecycle import SegmentLifecycle
+from tiered.broker.topics import Topics
 from tiered.errors import TieredError
 from tiered.meta import pins, retired
 from tiered.meta.pins import Held
@@ -22,9 +24,6 @@ from tiered.meta.retired import RetiredObject
 from tiered.rules import clock_watch
 from tiered.rules.clock_watch import Judgement, Reading
 from tiered.rules.retention import Pin, Retention
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 __all__ = ["Explanation", "RetentionRounds", "RetiredObject", "reason_to_doubt"]
 
@@ -50,22 +49,27 @@ class Explanation:
 class RetentionRounds:
     """Retention of one broker."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self, *, context: BrokerContext, state: BrokerState, lifecycle: SegmentLifecycle, topics: Topics
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._lifecycle = lifecycle
+        self._topics = topics
         self._clock: Judgement | None = None
 
     # The clock
 
     def look(self, database_ms: int | None = None) -> Judgement:
         """Whether ages may be told by the clock, by a look at it now. Says in the log when that changes."""
-        clock, was_trusted = self._broker.clock, self._clock is None or self._clock.is_trusted
+        clock, was_trusted = self._context.clock, self._clock is None or self._clock.is_trusted
         self._clock = clock_watch.look(
             self._clock,
             Reading(wall_ms=clock.now_ms(), elapsed_ms=clock.elapsed_ms()),
             database_ms=database_ms,
-            max_jump_ms=self._broker.settings.tiered_retention_max_clock_jump_ms,
+            max_jump_ms=self._state.settings.tiered_retention_max_clock_jump_ms,
         )
-        self._broker.counters.retention_clock_ahead_ms = self._clock.ahead_ms
+        self._context.counters.retention_clock_ahead_ms = self._clock.ahead_ms
         if was_trusted and not self._clock.is_trusted:
             log.error("retention by age and purges have stopped: %s", reason_to_doubt(self._clock))
         elif not was_trusted and self._clock.is_trusted:
@@ -76,7 +80,7 @@ class RetentionRounds:
 
     async def round(self) -> None:
         """Retires what every partition led here has too much of, then deletes local segments that may go."""
-        partitions = list(self._broker.topics.partitions())
+        partitions = list(self._topics.partitions())
         try:
             due = await self._due(partitions)
             if due:
@@ -84,7 +88,7 @@ class RetentionRounds:
         finally:
             for partition in partitions:
                 try:
-                    await self._broker.lifecycle.delete_local(partition)
+                    await self._lifecycle.delete_local(partition)
                 except (TieredError, OSError) as error:
                     _failed(partition, error)
 
@@ -95,9 +99,9 @@ class RetentionRounds:
         for number, partition in enumerate(partitions):
             if number % YIELD_EVERY_PARTITIONS == YIELD_EVERY_PARTITIONS - 1:
                 await asyncio.sleep(0)
-            if not self._broker.leads(partition) or not tier_plan.has_retention(partition):
+            if partition.leadership is None or not tier_plan.has_retention(partition):
                 continue
-            now_ms = self._broker.clock.now_ms()
+            now_ms = self._context.clock.now_ms()
             try:
                 if clock.is_trusted:
                     tier_plan.roll_if_expired(partition, now_ms)
@@ -111,17 +115,17 @@ class RetentionRounds:
     async def _retire(self, due: Sequence[Partition]) -> None:
         """Raises MetadataUnavailable when SQL does not say what is pinned; then nothing was retired."""
         topic_ids = {partition.topic_partition.topic_id for partition in due}
-        held = await self._broker.database.read(lambda conn: pins.held(conn, topic_ids))
+        held = await self._context.database.read(lambda conn: pins.held(conn, topic_ids))
         clock = self.look(held.at_ms)
         for partition in due:
-            now_ms = self._broker.clock.now_ms()
+            now_ms = self._context.clock.now_ms()
             wanted = self._decide(partition, pins_of(partition, held, now_ms), clock, now_ms).delete_before_offset
-            if wanted <= partition.log_start_offset or not self._broker.leads(partition):
+            if wanted <= partition.log_start_offset or partition.leadership is None:
                 continue
             log.info("%s: retention moves the log start to %d", partition.name, wanted)
             try:
                 # Asks once more what is pinned, in the transaction that retires.
-                await self._broker.lifecycle.move_log_start(partition, wanted)
+                await self._lifecycle.move_log_start(partition, wanted)
             except (TieredError, OSError) as error:
                 _failed(partition, error)
 
@@ -131,7 +135,7 @@ class RetentionRounds:
             now_ms,
             pins=held,
             clock_is_trusted=clock.is_trusted,
-            max_segments=self._broker.settings.tiered_retention_max_segments,
+            max_segments=self._state.settings.tiered_retention_max_segments,
         )
 
     # Explaining
@@ -148,8 +152,8 @@ class RetentionRounds:
             found = retired.list_retired(conn, where.topic_id, where.partition, limit=MAX_RETIRED_TOLD)
             return pins.held(conn, [where.topic_id]), found
 
-        held, gone = await self._broker.database.read(ask)
-        clock, now_ms = self.look(held.at_ms), self._broker.clock.now_ms()
+        held, gone = await self._context.database.read(ask)
+        clock, now_ms = self.look(held.at_ms), self._context.clock.now_ms()
         found = pins_of(partition, held, now_ms)
         decided = self._decide(partition, found, clock, now_ms)
         local = tier_plan.local_retention(partition, now_ms)

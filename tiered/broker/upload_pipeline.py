@@ -8,17 +8,16 @@ due without asking again before it begins.
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
 
 from tiered.broker import tier_plan
+from tiered.broker.context import BrokerContext, BrokerState
 from tiered.broker.partition import Partition
+from tiered.broker.segment_lifecycle import SegmentLifecycle
+from tiered.broker.topics import Topics
 from tiered.errors import MetadataUnavailable, StoreUnavailable, TieredError
 from tiered.ids import TopicPartition
 from tiered.rules import upload_pace, upload_turns
 from tiered.rules.upload_turns import DueUpload, Turns
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -26,13 +25,18 @@ log = logging.getLogger(__name__)
 class UploadPipeline:
     """Uploads of the partitions that this broker leads, as tasks of its TaskGroup."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self, *, context: BrokerContext, state: BrokerState, lifecycle: SegmentLifecycle, topics: Topics
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._lifecycle = lifecycle
+        self._topics = topics
         self._group: asyncio.TaskGroup | None = None
         self._due: dict[TopicPartition, DueUpload] = {}
         self._uploading: dict[TopicPartition, asyncio.Task[None]] = {}
         self._turns = Turns()
-        self._pace = upload_pace.full_pace(broker.settings.tiered_upload_concurrency)
+        self._pace = upload_pace.full_pace(self._state.settings.tiered_upload_concurrency)
         # A partition whose own upload failed rests, longer each time.
         self._rest_until_ms: dict[TopicPartition, float] = {}
         self._failures: dict[TopicPartition, int] = {}
@@ -63,7 +67,7 @@ class UploadPipeline:
         key = partition.topic_partition
         if key in self._due or key in self._uploading:
             return
-        if key in self._rest_until_ms and self._broker.clock.monotonic_ms() < self._rest_until_ms[key]:
+        if key in self._rest_until_ms and self._context.clock.monotonic_ms() < self._rest_until_ms[key]:
             return
         due = tier_plan.due_upload(partition, now_ms)
         if due is not None:
@@ -71,7 +75,7 @@ class UploadPipeline:
 
     def begin(self) -> None:
         """Begins as many of the noted uploads as may run now."""
-        clock = self._broker.clock
+        clock = self._context.clock
         while (
             self._due
             and not self._stopping
@@ -89,31 +93,31 @@ class UploadPipeline:
 
     async def _upload(self, partition: Partition, due: DueUpload) -> None:
         """Uploads one segment, and begins what comes next."""
-        began_ms = self._broker.clock.monotonic_ms()
+        began_ms = self._context.clock.monotonic_ms()
         try:
-            await self._broker.lifecycle.upload(partition, due.base_offset)
+            await self._lifecycle.upload(partition, due.base_offset)
             self._succeeded(due.where)
-            await self._broker.lifecycle.delete_local(partition)
+            await self._lifecycle.delete_local(partition)
         except (TieredError, OSError) as error:
             rest_ms = self._failed(due.where, error, began_ms)
             log.warning("%s: an upload failed, the next try is in %d ms: %s", partition.name, rest_ms, error)
         except Exception:
             # A tick boundary: one partition's bug must not stop the others' uploads.
             self._rest(due.where, upload_pace.MAX_REST_MS)
-            self._broker.counters.uploads_failed += 1
+            self._context.counters.uploads_failed += 1
             log.exception("%s: an upload failed in an unforeseen way", partition.name)
         finally:
             del self._uploading[due.where]
         again = self._led(due.where)
         if again is not None:
-            self.look(again, self._broker.clock.now_ms())
+            self.look(again, self._context.clock.now_ms())
         self.begin()
 
     def _led(self, where: TopicPartition) -> Partition | None:
         """The partition as it is now, if this broker leads it."""
-        topic = self._broker.topics.find_id(where.topic_id)
+        topic = self._topics.find_id(where.topic_id)
         partition = None if topic is None else topic.hosted(where.partition)
-        return partition if partition is not None and self._broker.leads(partition) else None
+        return partition if partition is not None and partition.leadership is not None else None
 
     def _succeeded(self, where: TopicPartition) -> None:
         self._pace = upload_pace.succeeded(self._pace)
@@ -123,10 +127,10 @@ class UploadPipeline:
     def _failed(self, where: TopicPartition, error: TieredError | OSError, began_ms: float) -> float:
         """Milliseconds until the next try. While the store or SQL is known to be away, no partition is to blame: the
         one that has waited longest is then the first again."""
-        self._broker.counters.uploads_failed += 1
+        self._context.counters.uploads_failed += 1
         was_away = self._pace.failures > 0
         if isinstance(error, StoreUnavailable | MetadataUnavailable):
-            now_ms = self._broker.clock.monotonic_ms()
+            now_ms = self._context.clock.monotonic_ms()
             self._pace = upload_pace.failed(self._pace, began_ms=began_ms, now_ms=now_ms)
             if was_away:
                 return max(0.0, self._pace.rest_until_ms - now_ms)
@@ -134,5 +138,5 @@ class UploadPipeline:
         return self._rest(where, upload_pace.rest_ms(failures))
 
     def _rest(self, where: TopicPartition, rest_ms: float) -> float:
-        self._rest_until_ms[where] = self._broker.clock.monotonic_ms() + rest_ms
+        self._rest_until_ms[where] = self._context.clock.monotonic_ms() + rest_ms
         return rest_ms

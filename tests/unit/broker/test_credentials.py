@@ -37,8 +37,9 @@ async def test_somebody_unknown_costs_what_most_users_cost(
 
     monkeypatch.setattr(scram, "is_password", is_password)
     rows = tuple(row(name, usual) for name in ("alice", "bob"))
-    broker: Any = SimpleNamespace(security=SimpleNamespace(credentials=rows))
-    credentials = Credentials(broker)
+    state: Any = SimpleNamespace(security=SimpleNamespace(credentials=rows))
+    nothing: Any = None
+    credentials = Credentials(state=state, feed=nothing, changes=nothing)
     for name in ("alice", "nobody"):
         assert await credentials.by_password(name, "x") is None
     credentials.close()

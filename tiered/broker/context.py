@@ -1,0 +1,52 @@
+"""What all parts of one broker share: its surroundings, which never change, and its state, which does.
+
+Owns the two shapes. Must never hold a part that decides something: a part is handed to those that need it, by
+`broker.py` alone.
+"""
+
+from dataclasses import dataclass, field
+
+from tiered.broker.data_folder import DataFolder
+from tiered.broker.disk_reserve import DiskReserve
+from tiered.cold.timed_store import TimedStore
+from tiered.config import BrokerSettings, ServeOptions
+from tiered.hot.file_system import FileSystem
+from tiered.hot.flusher import Flusher
+from tiered.meta.engine import Database
+from tiered.meta.security import Security
+from tiered.metrics import CountersState
+from tiered.runtime import BlockingPool, Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerContext:
+    """The surroundings of one broker. Nothing of it is another thing later."""
+
+    broker_id: int
+    rack: str | None
+    options: ServeOptions
+    is_alone: bool
+    """Nobody else can have this metadata store: several brokers need PostgreSQL."""
+    clock: Clock
+    counters: CountersState
+    database: Database
+    store: TimedStore
+    data: DataFolder
+    reserve: DiskReserve
+    files: FileSystem
+    disk: BlockingPool
+    uploads: BlockingPool
+    flusher: Flusher
+
+
+@dataclass(slots=True, kw_only=True)
+class BrokerState:
+    """What changes while a broker runs. Parts keep this object, never a value of it."""
+
+    settings: BrokerSettings
+    security: Security = field(default_factory=Security)
+    cluster_id: str = ""
+    broker_epoch: int = -1
+    serving: bool = False
+    facts: dict[str, str | None] = field(default_factory=dict)
+    """What the configs of this broker show beside its settings: its id, its rack, its addresses."""
