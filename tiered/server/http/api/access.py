@@ -11,7 +11,7 @@ from tiered.rules.quotas import QuotaEntity, QuotaFilter
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages import schema
 from tiered.server.http.messages.long_list import json_with_list
-from tiered.server.http.messages.route import Route, answers_json
+from tiered.server.http.messages.route import answers_json, route
 
 TAG = "access"
 _ACL_WORDS = ("resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission")
@@ -90,7 +90,7 @@ def _parts(entity: QuotaEntity) -> dict[str, str | None]:
 
 
 ROUTES = tuple(
-    Route(method="GET", path=f"/api/v1/{name}", handler=handler, summary=summary, tag=TAG, answers=answers_json(answer))
+    route("GET", f"/api/v1/{name}", handler, answers_json(answer), summary=summary, tag=TAG)
     for name, handler, summary, answer in (
         ("acls", acls, "The access control lists.", _ACLS),
         ("users", users, "Who has a password, and by which mechanism.", _USERS),

@@ -14,7 +14,7 @@ from tiered.broker.broker import Broker
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages import schema
 from tiered.server.http.messages.origin import is_forwarded
-from tiered.server.http.messages.route import Route, answers_json
+from tiered.server.http.messages.route import answers_json, route, tagged
 from tiered.server.http.metrics.cluster_view import VIEWS, ClusterView, health_of
 from tiered.server.http.neighbours.elsewhere import others
 from tiered.server.http.neighbours.forward import ask_all
@@ -76,6 +76,7 @@ _CLUSTER = schema.record(
 
 
 async def cluster(request: web.Request) -> web.Response:
+    """Who serves, how everybody is, and what they hold in all."""
     broker = request.app[BROKER]
     view = request.app[VIEWS].of(broker)
     health = health_of(broker, view)
@@ -165,13 +166,7 @@ def _reached_on(request: web.Request) -> tuple[str, int]:
     return (str(name[0]), int(name[1])) if name else ("", 0)
 
 
-ROUTES = (
-    Route(
-        method="GET",
-        path="/api/v1/cluster",
-        handler=cluster,
-        summary="Who serves, how everybody is, and what they hold in all.",
-        tag="cluster",
-        answers=answers_json(_CLUSTER),
-    ),
+ROUTES = tagged(
+    "cluster",
+    route("GET", "/api/v1/cluster", cluster, answers_json(_CLUSTER)),
 )

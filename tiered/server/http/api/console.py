@@ -12,7 +12,7 @@ from aiohttp import web
 
 from tiered.server.http.messages import schema
 from tiered.server.http.messages.parameters import path_text
-from tiered.server.http.messages.route import Answer, Route
+from tiered.server.http.messages.route import Answer, route, tagged
 
 FOLDER = Path(__file__).parents[1] / "console"
 INDEX = "index.html"
@@ -56,10 +56,12 @@ _FILES = read_files(FOLDER)
 
 
 async def page(request: web.Request) -> web.Response:
+    """The console."""
     return _answer(request, INDEX)
 
 
 async def file(request: web.Request) -> web.Response:
+    """What the console is made of: styles, scripts, images."""
     return _answer(request, f"{_FOLDER_NAME.of(request)}/{_FILE_NAME.of(request)}")
 
 
@@ -79,28 +81,26 @@ def _answer(request: web.Request, name: str) -> web.Response:
     return response
 
 
-ROUTES = (
-    Route(
-        method="GET",
-        path="/",
-        handler=page,
-        summary="The console.",
-        tag=TAG,
-        answers={
+ROUTES = tagged(
+    TAG,
+    route(
+        "GET",
+        "/",
+        page,
+        {
             200: Answer(description="The page.", content_type="text/html", schema=schema.text()),
             304: Answer(description="As the browser has it."),
         },
     ),
-    Route(
-        method="GET",
-        path="/console/{folder}/{file}",
-        handler=file,
-        summary="What the console is made of: styles, scripts, images.",
-        tag=TAG,
-        parameters=(_FOLDER_NAME, _FILE_NAME),
-        answers={
+    route(
+        "GET",
+        "/console/{folder}/{file}",
+        file,
+        {
             200: Answer(description="The file.", content_type="text/javascript", schema=schema.text()),
             304: Answer(description="As the browser has it."),
         },
+        _FOLDER_NAME,
+        _FILE_NAME,
     ),
 )

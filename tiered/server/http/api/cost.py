@@ -9,7 +9,7 @@ from tiered.broker.cost import cost
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages import schema
 from tiered.server.http.messages.form import Form
-from tiered.server.http.messages.route import Route, answers_json
+from tiered.server.http.messages.route import answers_json, route, tagged
 
 _TOPIC = Form(
     {
@@ -43,6 +43,7 @@ _COST = schema.record(
 
 
 async def costs(request: web.Request) -> web.Response:
+    """What each topic takes of both tiers, and what that costs."""
     found = await cost(request.app[BROKER])
     return web.json_response(
         {
@@ -54,13 +55,7 @@ async def costs(request: web.Request) -> web.Response:
     )
 
 
-ROUTES = (
-    Route(
-        method="GET",
-        path="/api/v1/cost",
-        handler=costs,
-        summary="What each topic takes of both tiers, and what that costs.",
-        tag="cluster",
-        answers=answers_json(_COST),
-    ),
+ROUTES = tagged(
+    "cluster",
+    route("GET", "/api/v1/cost", costs, answers_json(_COST)),
 )

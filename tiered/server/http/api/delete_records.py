@@ -10,7 +10,7 @@ from tiered.server.http.api.lookups import topic_with_records
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages import schema
 from tiered.server.http.messages.parameters import PARTITION, TOPIC, json_of
-from tiered.server.http.messages.route import Route, answers_json
+from tiered.server.http.messages.route import answers_json, route, tagged
 from tiered.server.http.neighbours.elsewhere import leader_elsewhere
 from tiered.server.http.neighbours.forward import forward
 
@@ -28,7 +28,10 @@ _DELETED = schema.record(
 
 
 async def delete_records(request: web.Request) -> web.StreamResponse:
-    """416 above the high watermark, 409 where a snapshot or a pin holds what would go."""
+    """Delete a partition's records before an offset, in both tiers.
+
+    416 above the high watermark, 409 where a snapshot or a pin holds what would go.
+    """
     topic, number = topic_with_records(request), PARTITION.of(request)
     to = leader_elsewhere(request, topic, number)
     if to is not None:
@@ -38,15 +41,15 @@ async def delete_records(request: web.Request) -> web.StreamResponse:
     return web.json_response({"topic": topic.name, "partition": number, "log_start_offset": start})
 
 
-ROUTES = (
-    Route(
-        method="POST",
-        path="/api/v1/topics/{topic}/partitions/{partition}/delete-records",
-        handler=delete_records,
-        summary="Delete a partition's records before an offset, in both tiers.",
-        tag="records",
-        parameters=(TOPIC, PARTITION),
+ROUTES = tagged(
+    "records",
+    route(
+        "POST",
+        "/api/v1/topics/{topic}/partitions/{partition}/delete-records",
+        delete_records,
+        answers_json(_DELETED),
+        TOPIC,
+        PARTITION,
         body=_BEFORE,
-        answers=answers_json(_DELETED),
     ),
 )

@@ -25,7 +25,7 @@ from tiered.server.http.messages.form import Field, Form
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.parameters import GROUP, json_of, query_number
-from tiered.server.http.messages.route import Answer, Route, answers_json
+from tiered.server.http.messages.route import answers_json, no_content, route, tagged
 from tiered.server.http.neighbours.elsewhere import at_coordinator, coordinator_elsewhere, others
 from tiered.server.http.neighbours.forward import ask_all, forward
 from tiered.server.http.neighbours.logs import Logs
@@ -160,7 +160,10 @@ _HISTORY = schema.record(
 
 
 async def groups(request: web.Request) -> web.Response:
-    """Every broker tells of those that it coordinates; who does not answer in time is named."""
+    """Every group with its state and lag.
+
+    Every broker tells of those that it coordinates; who does not answer in time is named.
+    """
     broker = request.app[BROKER]
     lags = await broker.lag.current()
     found = [_listed(broker, each, lags.get(each.group_id)) for each in await broker.groups.list_groups()]
@@ -183,6 +186,7 @@ def _listed(broker: Broker, group: GroupSummary, lag: GroupLag | None) -> dict[s
 
 
 async def group(request: web.Request) -> web.Response:
+    """One group with its members, offsets and lag."""
     broker = request.app[BROKER]
     group_id = GROUP.of(request)
     described = await broker.groups.describe(group_id)
@@ -204,11 +208,13 @@ def _seen(request: web.Request, assignment: Mapping[str, Sequence[int]]) -> dict
 
 
 async def delete(request: web.Request) -> web.Response:
+    """Delete a group without members, and its offsets."""
     await request.app[BROKER].groups.delete_group(GROUP.of(request))
     return web.Response(status=204)
 
 
 async def lag(request: web.Request) -> web.StreamResponse:
+    """The group's lag over the last minutes."""
     broker = request.app[BROKER]
     group_id = GROUP.of(request)
     since_ms = broker.clock.now_ms() - _MINUTES.of(request) * MINUTE_MS
@@ -228,7 +234,10 @@ async def lag(request: web.Request) -> web.StreamResponse:
 
 
 async def reset(request: web.Request) -> web.Response:
-    """409 while the group has members."""
+    """Move the committed offsets of a group without members.
+
+    409 while the group has members.
+    """
     body = await json_of(request, _RESET)
     broker = request.app[BROKER]
     require(request, Operation.READ, ResourceType.TOPIC, body["topic"])
@@ -303,50 +312,18 @@ async def _offsets(
     return sorted(found, key=lambda each: (each.topic, each.partition))
 
 
-ROUTES = (
-    Route(
-        method="GET",
-        path="/api/v1/groups",
-        handler=groups,
-        summary="Every group with its state and lag.",
-        tag=TAG,
-        answers=answers_json(_GROUPS),
-    ),
-    Route(
-        method="GET",
-        path="/api/v1/groups/{group}",
-        handler=at_coordinator(GROUP, group),
-        summary="One group with its members, offsets and lag.",
-        tag=TAG,
-        parameters=(GROUP,),
-        answers=answers_json(_GROUP.schema),
-    ),
-    Route(
-        method="DELETE",
-        path="/api/v1/groups/{group}",
-        handler=at_coordinator(GROUP, delete),
-        summary="Delete a group without members, and its offsets.",
-        tag=TAG,
-        parameters=(GROUP,),
-        answers={204: Answer(description="Gone.")},
-    ),
-    Route(
-        method="GET",
-        path="/api/v1/groups/{group}/lag",
-        handler=lag,
-        summary="The group's lag over the last minutes.",
-        tag=TAG,
-        parameters=(GROUP, _MINUTES),
-        answers=answers_json(_HISTORY),
-    ),
-    Route(
-        method="POST",
-        path="/api/v1/groups/{group}/offsets/reset",
-        handler=at_coordinator(GROUP, reset),
-        summary="Move the committed offsets of a group without members.",
-        tag=TAG,
-        parameters=(GROUP,),
+ROUTES = tagged(
+    TAG,
+    route("GET", "/api/v1/groups", groups, answers_json(_GROUPS)),
+    route("GET", "/api/v1/groups/{group}", at_coordinator(GROUP, group), answers_json(_GROUP.schema), GROUP),
+    route("DELETE", "/api/v1/groups/{group}", at_coordinator(GROUP, delete), no_content("Gone."), GROUP),
+    route("GET", "/api/v1/groups/{group}/lag", lag, answers_json(_HISTORY), GROUP, _MINUTES),
+    route(
+        "POST",
+        "/api/v1/groups/{group}/offsets/reset",
+        at_coordinator(GROUP, reset),
+        answers_json(_CHANGES),
+        GROUP,
         body=_RESET,
-        answers=answers_json(_CHANGES),
     ),
 )

@@ -9,7 +9,7 @@ from aiohttp import web
 from tiered.rules.acl import CLUSTER_NAME, Operation, ResourceType
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.rights import PRINCIPAL, may
-from tiered.server.http.messages.route import Answer, Route, answers_json
+from tiered.server.http.messages.route import Answer, answers_json, route, tagged
 from tiered.server.http.messages.schema import array, boolean, integer, mapping, record, text
 from tiered.server.http.metrics.cluster_view import VIEWS, health_of
 
@@ -41,10 +41,12 @@ _NAMES = ("failed_partitions", "offline", "under_replicated", "under_min_isr")
 
 
 async def _healthz(_request: web.Request) -> web.Response:
+    """Says that the process is alive."""
     return web.json_response({"status": "alive"})
 
 
 async def _readyz(request: web.Request) -> web.Response:
+    """Says whether the broker serves, and what an operator should look at."""
     broker = request.app[BROKER]
     health = health_of(broker, request.app[VIEWS].of(broker))
     status = 200 if health["serving"] and not health["fenced"] else 503
@@ -54,22 +56,14 @@ async def _readyz(request: web.Request) -> web.Response:
     return web.json_response(health, status=status)
 
 
-ROUTES = (
-    Route(
-        method="GET",
-        path="/healthz",
-        handler=_healthz,
-        tag="service",
-        summary="Says that the process is alive.",
-        answers=answers_json(record({"status": text(allowed=("alive",))})),
-    ),
-    Route(
-        method="GET",
-        path="/readyz",
-        handler=_readyz,
-        tag="service",
-        summary="Says whether the broker serves, and what an operator should look at.",
-        answers={
+ROUTES = tagged(
+    "service",
+    route("GET", "/healthz", _healthz, answers_json(record({"status": text(allowed=("alive",))}))),
+    route(
+        "GET",
+        "/readyz",
+        _readyz,
+        {
             200: Answer(description="It serves.", schema=HEALTH),
             503: Answer(description="It starts, stops, or is fenced.", schema=HEALTH),
         },

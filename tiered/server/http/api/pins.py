@@ -20,7 +20,7 @@ from tiered.server.http.messages import schema
 from tiered.server.http.messages.form import Field, Form
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.parameters import json_of, path_text, query_text
-from tiered.server.http.messages.route import Answer, Route, answers_json
+from tiered.server.http.messages.route import Answer, answers_json, no_content, route, tagged
 from tiered.server.http.neighbours.forward import Unreachable
 
 TAG = "snapshots"
@@ -91,12 +91,14 @@ _PIN = Form(
 
 
 async def snapshots(request: web.Request) -> web.Response:
+    """Every snapshot with what it holds."""
     found = await request.app[BROKER].pins.list_live(named=True, topic=_asked_topic(request))
     seen = (each for each in found if may_see_topic(request, each.topic))
     return await json_with_list({}, "snapshots", (_fields(each) for each in seen))
 
 
 async def create_snapshot(request: web.Request) -> web.Response:
+    """Hold what a topic has now, under a name, until the snapshot is deleted."""
     body = await json_of(request, _NEW_SNAPSHOT)
     broker = request.app[BROKER]
     # Records that a snapshot holds are neither deleted nor retained as the topic's configs say.
@@ -114,12 +116,14 @@ async def create_snapshot(request: web.Request) -> web.Response:
 
 
 async def snapshot(request: web.Request) -> web.Response:
+    """One snapshot."""
     found = await request.app[BROKER].pins.load_snapshot(_SNAPSHOT_NAME.of(request))
     _require_of(request, Operation.DESCRIBE, found, no_snapshot(_SNAPSHOT_NAME.of(request)))
     return web.json_response(_fields(found))
 
 
 async def delete_snapshot(request: web.Request) -> web.Response:
+    """Delete a snapshot: retention may take what it held."""
     pins, name = request.app[BROKER].pins, _SNAPSHOT_NAME.of(request)
     if rights_of(request) is not None:
         _require_of(request, Operation.ALTER, await pins.load_snapshot(name), no_snapshot(name))
@@ -128,12 +132,14 @@ async def delete_snapshot(request: web.Request) -> web.Response:
 
 
 async def pins(request: web.Request) -> web.Response:
+    """Every pin with what it holds."""
     found = await request.app[BROKER].pins.list_live(named=False, topic=_asked_topic(request))
     seen = (each for each in found if may_see_topic(request, each.topic))
     return await json_with_list({}, "pins", (_fields(each) for each in seen))
 
 
 async def take_pin(request: web.Request) -> web.Response:
+    """Hold offsets of a topic while something reads them."""
     body = await json_of(request, _NEW_PIN)
     broker = request.app[BROKER]
     require(request, Operation.READ, ResourceType.TOPIC, body["topic"])
@@ -149,6 +155,7 @@ async def take_pin(request: web.Request) -> web.Response:
 
 
 async def pin(request: web.Request) -> web.Response:
+    """One pin."""
     found = await request.app[BROKER].pins.load(_pin_id(request))
     _require_of(request, Operation.READ, found, no_pin(_pin_id(request)))
     if found.name is not None:
@@ -157,6 +164,7 @@ async def pin(request: web.Request) -> web.Response:
 
 
 async def renew_pin(request: web.Request) -> web.Response:
+    """Renew a pin: it holds for ttl_ms from now. A renewal never shortens."""
     body = await json_of(request, _RENEWAL)
     await _require_pin(request)
     renewed = await request.app[BROKER].pins.renew(_pin_id(request), ttl_ms=body.get("ttl_ms"))
@@ -164,6 +172,7 @@ async def renew_pin(request: web.Request) -> web.Response:
 
 
 async def release_pin(request: web.Request) -> web.Response:
+    """Give a pin up."""
     await _require_pin(request)
     await request.app[BROKER].pins.release(_pin_id(request))
     return web.Response(status=204)
@@ -231,87 +240,45 @@ def _fields(row: PinRow) -> dict[str, Any]:
     return (_PIN if row.name is None else _SNAPSHOT).of(row)
 
 
-ROUTES = (
-    Route(
-        method="GET",
-        path="/api/v1/snapshots",
-        handler=snapshots,
-        summary="Every snapshot with what it holds.",
-        tag=TAG,
-        parameters=(_OF_TOPIC,),
-        answers=answers_json(schema.record({"snapshots": schema.array(_SNAPSHOT.schema)}, is_open=True)),
+ROUTES = tagged(
+    TAG,
+    route(
+        "GET",
+        "/api/v1/snapshots",
+        snapshots,
+        answers_json(schema.record({"snapshots": schema.array(_SNAPSHOT.schema)}, is_open=True)),
+        _OF_TOPIC,
     ),
-    Route(
-        method="POST",
-        path="/api/v1/snapshots",
-        handler=create_snapshot,
-        summary="Hold what a topic has now, under a name, until the snapshot is deleted.",
-        tag=TAG,
+    route(
+        "POST",
+        "/api/v1/snapshots",
+        create_snapshot,
+        {201: Answer(description="It holds from now on.", schema=_SNAPSHOT.schema)},
         body=_NEW_SNAPSHOT,
-        answers={201: Answer(description="It holds from now on.", schema=_SNAPSHOT.schema)},
     ),
-    Route(
-        method="GET",
-        path="/api/v1/snapshots/{snapshot}",
-        handler=snapshot,
-        summary="One snapshot.",
-        tag=TAG,
-        parameters=(_SNAPSHOT_NAME,),
-        answers=answers_json(_SNAPSHOT.schema),
+    route("GET", "/api/v1/snapshots/{snapshot}", snapshot, answers_json(_SNAPSHOT.schema), _SNAPSHOT_NAME),
+    route(
+        "DELETE",
+        "/api/v1/snapshots/{snapshot}",
+        delete_snapshot,
+        no_content("It holds nothing any more."),
+        _SNAPSHOT_NAME,
     ),
-    Route(
-        method="DELETE",
-        path="/api/v1/snapshots/{snapshot}",
-        handler=delete_snapshot,
-        summary="Delete a snapshot: retention may take what it held.",
-        tag=TAG,
-        parameters=(_SNAPSHOT_NAME,),
-        answers={204: Answer(description="It holds nothing any more.")},
+    route(
+        "GET",
+        "/api/v1/pins",
+        pins,
+        answers_json(schema.record({"pins": schema.array(_PIN.schema)}, is_open=True)),
+        _OF_TOPIC,
     ),
-    Route(
-        method="GET",
-        path="/api/v1/pins",
-        handler=pins,
-        summary="Every pin with what it holds.",
-        tag=TAG,
-        parameters=(_OF_TOPIC,),
-        answers=answers_json(schema.record({"pins": schema.array(_PIN.schema)}, is_open=True)),
-    ),
-    Route(
-        method="POST",
-        path="/api/v1/pins",
-        handler=take_pin,
-        summary="Hold offsets of a topic while something reads them.",
-        tag=TAG,
+    route(
+        "POST",
+        "/api/v1/pins",
+        take_pin,
+        {201: Answer(description="It holds from now on.", schema=_PIN.schema)},
         body=_NEW_PIN,
-        answers={201: Answer(description="It holds from now on.", schema=_PIN.schema)},
     ),
-    Route(
-        method="GET",
-        path="/api/v1/pins/{pin}",
-        handler=pin,
-        summary="One pin.",
-        tag=TAG,
-        parameters=(_PIN_ID,),
-        answers=answers_json(_PIN.schema),
-    ),
-    Route(
-        method="PATCH",
-        path="/api/v1/pins/{pin}",
-        handler=renew_pin,
-        summary="Renew a pin: it holds for ttl_ms from now. A renewal never shortens.",
-        tag=TAG,
-        parameters=(_PIN_ID,),
-        body=_RENEWAL,
-        answers=answers_json(_PIN.schema),
-    ),
-    Route(
-        method="DELETE",
-        path="/api/v1/pins/{pin}",
-        handler=release_pin,
-        summary="Give a pin up.",
-        tag=TAG,
-        parameters=(_PIN_ID,),
-        answers={204: Answer(description="It holds nothing any more.")},
-    ),
+    route("GET", "/api/v1/pins/{pin}", pin, answers_json(_PIN.schema), _PIN_ID),
+    route("PATCH", "/api/v1/pins/{pin}", renew_pin, answers_json(_PIN.schema), _PIN_ID, body=_RENEWAL),
+    route("DELETE", "/api/v1/pins/{pin}", release_pin, no_content("It holds nothing any more."), _PIN_ID),
 )

@@ -15,7 +15,7 @@ from tiered.server.http.messages import schema
 from tiered.server.http.messages.form import Form
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.origin import is_forwarded
-from tiered.server.http.messages.route import Route, answers_json
+from tiered.server.http.messages.route import answers_json, route, tagged
 from tiered.server.http.neighbours.elsewhere import others
 from tiered.server.http.neighbours.forward import ask_all
 
@@ -72,6 +72,7 @@ _RECONCILE = schema.record(
 
 
 async def reconcile(request: web.Request) -> web.Response:
+    """What disk, catalogue and bucket disagree about, on every broker."""
     broker = request.app[BROKER]
     progress = [_PROGRESS.of(broker)]
     findings = [_FINDING.of(each, broker_id=broker.broker_id) for each in broker.reconciler.findings.all()]
@@ -91,13 +92,7 @@ def _in_order(findings: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return sorted(findings, key=lambda each: (each["topic"], each["partition"], each["first_offset"], each["name"]))
 
 
-ROUTES = (
-    Route(
-        method="GET",
-        path="/api/v1/reconcile",
-        handler=reconcile,
-        summary="What disk, catalogue and bucket disagree about, on every broker.",
-        tag="cluster",
-        answers=answers_json(_RECONCILE),
-    ),
+ROUTES = tagged(
+    "cluster",
+    route("GET", "/api/v1/reconcile", reconcile, answers_json(_RECONCILE)),
 )

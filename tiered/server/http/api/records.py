@@ -21,7 +21,7 @@ from tiered.server.http.door.quotas import count, require_none_owed
 from tiered.server.http.messages import schema
 from tiered.server.http.messages.parameters import TOPIC, query_number, query_text
 from tiered.server.http.messages.record_json import DEFAULT_FIELD_BYTES, MAX_FIELD_BYTES, renderer
-from tiered.server.http.messages.route import Route, answers_json
+from tiered.server.http.messages.route import answers_json, route, tagged
 from tiered.server.http.neighbours.elsewhere import leader_elsewhere
 from tiered.server.http.neighbours.forward import forward
 
@@ -89,6 +89,7 @@ _PAGE = schema.record(
 
 
 async def records(request: web.Request) -> web.StreamResponse:
+    """A page of one partition's records, from both tiers."""
     broker = request.app[BROKER]
     topic, number = topic_with_records(request), PARTITION_ASKED.of(request)
     to = leader_elsewhere(request, topic, number)
@@ -187,14 +188,19 @@ async def start_of(
     return int(text)
 
 
-ROUTES = (
-    Route(
-        method="GET",
-        path="/api/v1/topics/{topic}/records",
-        handler=records,
-        summary="A page of one partition's records, from both tiers.",
-        tag="records",
-        parameters=(TOPIC, PARTITION_ASKED, _OFFSET, _TIMESTAMP, _LIMIT, _ISOLATION, FIELD_BYTES),
-        answers=answers_json(_PAGE),
+ROUTES = tagged(
+    "records",
+    route(
+        "GET",
+        "/api/v1/topics/{topic}/records",
+        records,
+        answers_json(_PAGE),
+        TOPIC,
+        PARTITION_ASKED,
+        _OFFSET,
+        _TIMESTAMP,
+        _LIMIT,
+        _ISOLATION,
+        FIELD_BYTES,
     ),
 )

@@ -15,7 +15,7 @@ from tiered.server.http.messages import schema
 from tiered.server.http.messages.form import Form
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.parameters import PARTITION, TOPIC
-from tiered.server.http.messages.route import Route, answers_json
+from tiered.server.http.messages.route import answers_json, route, tagged
 from tiered.server.http.neighbours.elsewhere import leader_elsewhere
 from tiered.server.http.neighbours.forward import forward
 
@@ -109,6 +109,7 @@ _EXPLANATION = Form(
 
 
 async def retention(request: web.Request) -> web.StreamResponse:
+    """What the next round of retention would do to one partition, and why."""
     topic, number = topic_with_records(request), PARTITION.of(request)
     to = leader_elsewhere(request, topic, number)
     if to is not None:
@@ -136,14 +137,14 @@ def _sum(verdicts: list[Verdict]) -> dict[str, int]:
     return {"segments": len(verdicts), "bytes": sum(each.size_bytes for each in verdicts)}
 
 
-ROUTES = (
-    Route(
-        method="GET",
-        path="/api/v1/topics/{topic}/partitions/{partition}/retention",
-        handler=retention,
-        summary="What the next round of retention would do to one partition, and why.",
-        tag="topics",
-        parameters=(TOPIC, PARTITION),
-        answers=answers_json(_EXPLANATION.schema),
+ROUTES = tagged(
+    "topics",
+    route(
+        "GET",
+        "/api/v1/topics/{topic}/partitions/{partition}/retention",
+        retention,
+        answers_json(_EXPLANATION.schema),
+        TOPIC,
+        PARTITION,
     ),
 )

@@ -13,7 +13,7 @@ from tiered.server.http.messages import schema
 from tiered.server.http.messages.form import Form
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.parameters import PARTITION, TOPIC, query_number
-from tiered.server.http.messages.route import Route, answers_json
+from tiered.server.http.messages.route import answers_json, route, tagged
 from tiered.server.http.neighbours.elsewhere import leader_elsewhere
 from tiered.server.http.neighbours.forward import forward
 
@@ -48,7 +48,10 @@ _SEGMENTS = schema.record(
 
 
 async def segments(request: web.Request) -> web.StreamResponse:
-    """At most 10,000 segments an answer; `?start_offset=` pages on from the last `end_offset`."""
+    """The catalogue of one partition: which offsets are hot, cold or both.
+
+    At most 10,000 segments an answer; `?start_offset=` pages on from the last `end_offset`.
+    """
     topic, number = topic_of(request), PARTITION.of(request)
     to = leader_elsewhere(request, topic, number)
     if to is not None:
@@ -69,14 +72,15 @@ async def segments(request: web.Request) -> web.StreamResponse:
     return await json_with_list(fields, "segments", map(SEGMENT.of, found))
 
 
-ROUTES = (
-    Route(
-        method="GET",
-        path="/api/v1/topics/{topic}/partitions/{partition}/segments",
-        handler=segments,
-        summary="The catalogue of one partition: which offsets are hot, cold or both.",
-        tag="topics",
-        parameters=(TOPIC, PARTITION, START_OFFSET),
-        answers=answers_json(_SEGMENTS),
+ROUTES = tagged(
+    "topics",
+    route(
+        "GET",
+        "/api/v1/topics/{topic}/partitions/{partition}/segments",
+        segments,
+        answers_json(_SEGMENTS),
+        TOPIC,
+        PARTITION,
+        START_OFFSET,
     ),
 )

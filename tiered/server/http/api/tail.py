@@ -31,7 +31,7 @@ from tiered.server.http.door.rights import require_still
 from tiered.server.http.messages import schema
 from tiered.server.http.messages.parameters import TOPIC, query_number, query_text
 from tiered.server.http.messages.record_json import renderer
-from tiered.server.http.messages.route import Answer, Route
+from tiered.server.http.messages.route import Answer, route, tagged
 
 LAST_EVENT_ID = "Last-Event-ID"
 CONTENT_TYPE = "text/event-stream"
@@ -71,6 +71,7 @@ _LAST_ID = query_text("last_event_id", "As the header Last-Event-ID, for clients
 
 
 async def tail(request: web.Request) -> web.StreamResponse:
+    """Records as they come, as server-sent events that can be resumed."""
     broker = request.app[BROKER]
     topic = topic_with_records(request)
     takes_new_partitions = _PARTITION.find(request) is None
@@ -325,19 +326,26 @@ def _last_positions(request: web.Request, topic: Topic) -> dict[int, int]:
     return found
 
 
-ROUTES = (
-    Route(
-        method="GET",
-        path="/api/v1/topics/{topic}/tail",
-        handler=tail,
-        summary="Records as they come, as server-sent events that can be resumed.",
+ROUTES = tagged(
+    "records",
+    route(
+        "GET",
+        "/api/v1/topics/{topic}/tail",
+        tail,
+        {200: Answer(description="Events.", content_type=CONTENT_TYPE, schema=schema.text())},
+        TOPIC,
+        _PARTITION,
+        _FROM,
+        _KEY,
+        _KEY_PREFIX,
+        _ISOLATION,
+        _WHEN_BEHIND,
+        _FIELD_BYTES,
+        _LAST_ID,
         description=(
             "Events: start, record, behind (what was missed, or that the listener is too slow), end. The id of each "
             "is the next offset of every partition; send it as Last-Event-ID to resume."
         ),
-        tag="records",
-        parameters=(TOPIC, _PARTITION, _FROM, _KEY, _KEY_PREFIX, _ISOLATION, _WHEN_BEHIND, _FIELD_BYTES, _LAST_ID),
-        answers={200: Answer(description="Events.", content_type=CONTENT_TYPE, schema=schema.text())},
         has_deadline=False,
     ),
 )

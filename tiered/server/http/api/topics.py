@@ -24,7 +24,7 @@ from tiered.server.http.messages.form import Form
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.parameters import TOPIC, json_of, query_flag
-from tiered.server.http.messages.route import Answer, Route, answers_json
+from tiered.server.http.messages.route import Answer, answers_json, no_content, route, tagged
 from tiered.server.http.neighbours.elsewhere import others
 from tiered.server.http.neighbours.forward import ask_all
 from tiered.server.kafka.api.create_topics import check_partitions
@@ -96,6 +96,7 @@ _TOPIC_WITH_CONFIGS = schema.record({**_TOPIC_FIELDS, "configs": schema.array(CO
 
 
 async def topics(request: web.Request) -> web.Response:
+    """Every topic with its partitions and their offsets."""
     broker = request.app[BROKER]
     left_out = () if _WITH_PARTITIONS.of(request) else ("partitions",)
     told = await _told_elsewhere(request)
@@ -125,10 +126,12 @@ async def _told_elsewhere(request: web.Request) -> dict[str, dict[int, list[Fact
 
 
 async def topic(request: web.Request) -> web.Response:
+    """One topic with its partitions and its configs."""
     return web.json_response(await _with_configs(request, topic_of(request)))
 
 
 async def create(request: web.Request) -> web.Response:
+    """Create a topic."""
     body = await json_of(request, _NEW_TOPIC)
     broker = request.app[BROKER]
     require_create(request, body["name"])
@@ -147,7 +150,10 @@ async def create(request: web.Request) -> web.Response:
 
 
 async def alter_configs(request: web.Request) -> web.Response:
-    """All or nothing; answers with the topic's configs afterwards."""
+    """Set or reset configs of a topic, all or nothing.
+
+    All or nothing; answers with the topic's configs afterwards.
+    """
     body = await json_of(request, _CONFIG_CHANGES)
     broker = request.app[BROKER]
     altered = topic_of(request)
@@ -166,6 +172,7 @@ async def alter_configs(request: web.Request) -> web.Response:
 
 
 async def delete(request: web.Request) -> web.Response:
+    """Delete a topic; its objects follow after the purge grace."""
     deleted = topic_of(request)
     take_mutations(request, deleted.partition_count)
     await request.app[BROKER].admin.delete_topic(deleted)
@@ -229,56 +236,33 @@ def _config_texts(given: dict[str, Any]) -> dict[str, str]:
     return texts
 
 
-ROUTES = (
-    Route(
-        method="GET",
-        path="/api/v1/topics",
-        handler=topics,
-        summary="Every topic with its partitions and their offsets.",
-        tag=TAG,
-        parameters=(_WITH_PARTITIONS,),
-        answers=answers_json(schema.record({"topics": schema.array(_TOPIC)}, is_open=True)),
+ROUTES = tagged(
+    TAG,
+    route(
+        "GET",
+        "/api/v1/topics",
+        topics,
+        answers_json(schema.record({"topics": schema.array(_TOPIC)}, is_open=True)),
+        _WITH_PARTITIONS,
     ),
-    Route(
-        method="POST",
-        path="/api/v1/topics",
-        handler=create,
-        summary="Create a topic.",
-        tag=TAG,
-        body=_NEW_TOPIC,
-        answers={
+    route(
+        "POST",
+        "/api/v1/topics",
+        create,
+        {
             201: Answer(description="Created.", schema=_TOPIC_WITH_CONFIGS),
             200: Answer(description="It could be created (validate_only).", schema=_TOPIC_WITH_CONFIGS),
         },
+        body=_NEW_TOPIC,
     ),
-    Route(
-        method="GET",
-        path="/api/v1/topics/{topic}",
-        handler=topic,
-        summary="One topic with its partitions and its configs.",
-        tag=TAG,
-        parameters=(TOPIC,),
-        answers=answers_json(_TOPIC_WITH_CONFIGS),
-    ),
-    Route(
-        method="DELETE",
-        path="/api/v1/topics/{topic}",
-        handler=delete,
-        summary="Delete a topic; its objects follow after the purge grace.",
-        tag=TAG,
-        parameters=(TOPIC,),
-        answers={204: Answer(description="Gone for clients.")},
-    ),
-    Route(
-        method="PATCH",
-        path="/api/v1/topics/{topic}/configs",
-        handler=alter_configs,
-        summary="Set or reset configs of a topic, all or nothing.",
-        tag=TAG,
-        parameters=(TOPIC,),
+    route("GET", "/api/v1/topics/{topic}", topic, answers_json(_TOPIC_WITH_CONFIGS), TOPIC),
+    route("DELETE", "/api/v1/topics/{topic}", delete, no_content("Gone for clients."), TOPIC),
+    route(
+        "PATCH",
+        "/api/v1/topics/{topic}/configs",
+        alter_configs,
+        answers_json(schema.record({"topic": schema.text(), "configs": schema.array(CONFIG.schema)}, is_open=True)),
+        TOPIC,
         body=_CONFIG_CHANGES,
-        answers=answers_json(
-            schema.record({"topic": schema.text(), "configs": schema.array(CONFIG.schema)}, is_open=True)
-        ),
     ),
 )

@@ -18,7 +18,7 @@ from aiohttp import web
 from tiered.runtime import new_uuid
 from tiered.server.http.door.keys import SERVICE, Service
 from tiered.server.http.messages.failures import error_response
-from tiered.server.http.messages.route import Route, answers_json
+from tiered.server.http.messages.route import answers_json, route, tagged
 from tiered.server.http.messages.schema import record, text
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -132,16 +132,13 @@ def _is_own_origin(origin: str, host: str | None) -> bool:
 
 
 async def _session(request: web.Request) -> web.Response:
+    """The token that a browser sends with requests that change something."""
     return web.json_response({"csrf_token": request.app[CSRF_TOKEN]})
 
 
-ROUTES = (
-    Route(
-        method="GET",
-        path="/api/v1/session",
-        handler=_session,
-        tag="session",
-        summary="The token that a browser sends with requests that change something.",
-        answers=answers_json(record({"csrf_token": text(f"For the header {CSRF_HEADER}.")})),
+ROUTES = tagged(
+    "session",
+    route(
+        "GET", "/api/v1/session", _session, answers_json(record({"csrf_token": text(f"For the header {CSRF_HEADER}.")}))
     ),
 )

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from tiered import __version__
 from tiered.server.http.messages.failures import ERROR
-from tiered.server.http.messages.route import JSON, Answer, Route, answers_json
+from tiered.server.http.messages.route import JSON, Answer, Route, answers_json, route, tagged
 from tiered.server.http.messages.schema import ANYTHING, mapping
 
 DOCUMENT = web.AppKey("openapi", bytes)
@@ -21,8 +21,8 @@ _SAFE = ("GET", "HEAD")
 def document_of(routes: Sequence[Route]) -> Mapping[str, Any]:
     """The document for these routes."""
     paths: dict[str, dict[str, Any]] = {}
-    for route in routes:
-        paths.setdefault(template_of(route.path), {})[route.method.lower()] = _operation(route)
+    for each in routes:
+        paths.setdefault(template_of(each.path), {})[each.method.lower()] = _operation(each)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -51,21 +51,21 @@ def template_of(path: str) -> str:
     )
 
 
-def _operation(route: Route) -> Mapping[str, Any]:
+def _operation(row: Route) -> Mapping[str, Any]:
     operation: dict[str, Any] = {
-        "summary": route.summary,
-        "tags": [route.tag],
-        "operationId": _operation_id(route),
+        "summary": row.summary,
+        "tags": [row.tag],
+        "operationId": _operation_id(row),
         "responses": {
-            **{str(status): _answer(answer) for status, answer in route.answers.items()},
+            **{str(status): _answer(answer) for status, answer in row.answers.items()},
             "4XX": _ERROR_ANSWER,
             "5XX": _ERROR_ANSWER,
         },
-        **route.extra,
+        **row.extra,
     }
-    if route.description:
-        operation["description"] = route.description
-    if route.parameters:
+    if row.description:
+        operation["description"] = row.description
+    if row.parameters:
         operation["parameters"] = [
             {
                 "name": each.name,
@@ -74,18 +74,18 @@ def _operation(route: Route) -> Mapping[str, Any]:
                 "schema": each.schema,
                 **({"description": each.description} if each.description else {}),
             }
-            for each in route.parameters
+            for each in row.parameters
         ]
-    if route.body is not None:
-        operation["requestBody"] = {"required": True, "content": {JSON: {"schema": route.body}}}
-        if route.body_description:
-            operation["requestBody"]["description"] = route.body_description
+    if row.body is not None:
+        operation["requestBody"] = {"required": True, "content": {JSON: {"schema": row.body}}}
+        if row.body_description:
+            operation["requestBody"]["description"] = row.body_description
     return operation
 
 
-def _operation_id(route: Route) -> str:
-    words = [piece.strip("{}").partition(":")[0] for piece in template_of(route.path).split("/") if piece]
-    return "_".join([route.method.lower(), *words]).replace("-", "_").replace(".", "_")
+def _operation_id(row: Route) -> str:
+    words = [piece.strip("{}").partition(":")[0] for piece in template_of(row.path).split("/") if piece]
+    return "_".join([row.method.lower(), *words]).replace("-", "_").replace(".", "_")
 
 
 def _answer(answer: Answer) -> Mapping[str, Any]:
@@ -95,16 +95,11 @@ def _answer(answer: Answer) -> Mapping[str, Any]:
 
 
 async def _openapi(request: web.Request) -> web.Response:
+    """This document."""
     return web.Response(body=request.app[DOCUMENT], content_type=JSON)
 
 
-ROUTES = (
-    Route(
-        method="GET",
-        path="/openapi.json",
-        handler=_openapi,
-        tag="service",
-        summary="This document.",
-        answers=answers_json(mapping(ANYTHING)),
-    ),
+ROUTES = tagged(
+    "service",
+    route("GET", "/openapi.json", _openapi, answers_json(mapping(ANYTHING))),
 )

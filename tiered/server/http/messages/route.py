@@ -5,7 +5,8 @@ serve anything itself: `app` does.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from aiohttp import web
 
@@ -36,8 +37,8 @@ class Route:
     path: str
     handler: Handler
     summary: str
-    tag: str
     answers: Mapping[int, Answer]
+    tag: str = ""
     parameters: tuple[Parameter, ...] = ()
     body: Schema | None = None
     body_description: str = ""
@@ -50,3 +51,21 @@ class Route:
 def answers_json(schema: Schema, description: str = "As asked.") -> Mapping[int, Answer]:
     """The usual: 200 with a JSON body."""
     return {200: Answer(description=description, schema=schema)}
+
+
+def route(
+    method: str, path: str, handler: Handler, answers: Mapping[int, Answer], *parameters: Parameter, **more: Any
+) -> Route:
+    """A row of `Route`. Its summary is the first line of what its handler says of itself."""
+    more.setdefault("summary", (handler.__doc__ or "").partition("\n")[0])
+    return Route(method=method, path=path, handler=handler, answers=answers, parameters=parameters, **more)
+
+
+def tagged(tag: str, *routes: Route) -> tuple[Route, ...]:
+    """These rows under this heading of the document."""
+    return tuple(replace(each, tag=tag) for each in routes)
+
+
+def no_content(description: str) -> Mapping[int, Answer]:
+    """204, without a body."""
+    return {204: Answer(description=description)}

@@ -10,7 +10,7 @@ from aiohttp import web
 from tiered.broker.process_facts import read_process_facts
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.limits import REQUESTS
-from tiered.server.http.messages.route import Answer, Route
+from tiered.server.http.messages.route import Answer, route, tagged
 from tiered.server.http.messages.schema import text
 from tiered.server.http.metrics.broker import families
 from tiered.server.http.metrics.clients import client_families
@@ -19,6 +19,7 @@ from tiered.server.http.metrics.prometheus import CONTENT_TYPE, exposition_of
 
 
 async def _metrics(request: web.Request) -> web.Response:
+    """The broker's numbers in Prometheus' text format."""
     broker = request.app[BROKER]
     facts = await broker.disk.run(read_process_facts, broker.data.root)
     view = request.app[VIEWS].of(broker)
@@ -31,13 +32,12 @@ async def _metrics(request: web.Request) -> web.Response:
     return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
 
-ROUTES = (
-    Route(
-        method="GET",
-        path="/metrics",
-        handler=_metrics,
-        tag="service",
-        summary="The broker's numbers in Prometheus' text format.",
-        answers={200: Answer(description="As docs/metrics.md lists them.", schema=text(), content_type="text/plain")},
+ROUTES = tagged(
+    "service",
+    route(
+        "GET",
+        "/metrics",
+        _metrics,
+        {200: Answer(description="As docs/metrics.md lists them.", schema=text(), content_type="text/plain")},
     ),
 )

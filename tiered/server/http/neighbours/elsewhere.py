@@ -5,6 +5,7 @@ replica here says what it knows. A group is spoken for by its coordinator. A req
 answered here or not at all, so that two brokers with different images never send it back and forth.
 """
 
+from functools import wraps
 from typing import Any
 
 from aiohttp import web
@@ -55,6 +56,7 @@ def coordinator_elsewhere(request: web.Request, group_id: str) -> Neighbour | No
 def at_coordinator(group: Text, handler: Handler) -> Handler:
     """`handler`, run by the coordinator of the group that the path names."""
 
+    @wraps(handler)
     async def run(request: web.Request) -> web.StreamResponse:
         to = coordinator_elsewhere(request, group.of(request))
         return await (handler(request) if to is None else forward(request, to))
@@ -65,6 +67,7 @@ def at_coordinator(group: Text, handler: Handler) -> Handler:
 def at_broker(number: WholeNumber, handler: Handler) -> Handler:
     """`handler`, run by the broker that the path names; here too where that one is not in service."""
 
+    @wraps(handler)
     async def run(request: web.Request) -> web.StreamResponse:
         asked, broker = number.of(request), request.app[BROKER]
         row = next((row for row in broker.image.live() if row.broker_id == asked), None)

@@ -12,7 +12,7 @@ from tiered.broker.broker import Broker
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages.failures import NoSuchResource
 from tiered.server.http.messages.origin import origin_of
-from tiered.server.http.messages.route import Route, answers_json
+from tiered.server.http.messages.route import answers_json, route, tagged
 from tiered.server.http.messages.schema import integer, nullable, text
 from tiered.server.http.v3.resources import (
     BROKER_ID,
@@ -53,6 +53,7 @@ _BROKER = Resource(
 
 
 async def _clusters(request: web.Request) -> web.Response:
+    """The cluster, in a list."""
     return web.json_response(
         {
             "kind": "KafkaClusterList",
@@ -63,17 +64,20 @@ async def _clusters(request: web.Request) -> web.Response:
 
 
 async def _cluster(request: web.Request) -> web.Response:
+    """The cluster."""
     cluster_of(request)
     return web.json_response(_cluster_fields(request))
 
 
 async def _brokers(request: web.Request) -> web.Response:
+    """The brokers."""
     broker, links = cluster_of(request), Links(request)
     items = [_broker_fields(request, links, row.broker_id) for row in broker.image.live()]
     return await links.listing(_BROKER, ("brokers",), items)
 
 
 async def _broker(request: web.Request) -> web.Response:
+    """One broker."""
     _, number = broker_of(request)
     return web.json_response(_broker_fields(request, Links(request), number))
 
@@ -110,40 +114,10 @@ def address_of(request: web.Request, number: int) -> tuple[str, int, str | None]
     return row.host, row.port, row.rack
 
 
-ROUTES = (
-    Route(
-        method="GET",
-        path="/v3/clusters",
-        handler=_clusters,
-        tag=TAG,
-        summary="The cluster, in a list.",
-        answers=answers_json(_CLUSTER.list_schema),
-    ),
-    Route(
-        method="GET",
-        path=CLUSTER_PATH,
-        handler=_cluster,
-        tag=TAG,
-        summary="The cluster.",
-        parameters=(CLUSTER_ID,),
-        answers=answers_json(_CLUSTER.schema),
-    ),
-    Route(
-        method="GET",
-        path=CLUSTER_PATH + "/brokers",
-        handler=_brokers,
-        tag=TAG,
-        summary="The brokers.",
-        parameters=(CLUSTER_ID,),
-        answers=answers_json(_BROKER.list_schema),
-    ),
-    Route(
-        method="GET",
-        path=CLUSTER_PATH + "/brokers/{broker_id}",
-        handler=_broker,
-        tag=TAG,
-        summary="One broker.",
-        parameters=(CLUSTER_ID, BROKER_ID),
-        answers=answers_json(_BROKER.schema),
-    ),
+ROUTES = tagged(
+    TAG,
+    route("GET", "/v3/clusters", _clusters, answers_json(_CLUSTER.list_schema)),
+    route("GET", CLUSTER_PATH, _cluster, answers_json(_CLUSTER.schema), CLUSTER_ID),
+    route("GET", CLUSTER_PATH + "/brokers", _brokers, answers_json(_BROKER.list_schema), CLUSTER_ID),
+    route("GET", CLUSTER_PATH + "/brokers/{broker_id}", _broker, answers_json(_BROKER.schema), CLUSTER_ID, BROKER_ID),
 )

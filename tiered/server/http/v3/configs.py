@@ -15,7 +15,7 @@ from tiered.errors import InvalidRequest
 from tiered.server.http.messages.failures import NoSuchResource
 from tiered.server.http.messages.form import Field, Form
 from tiered.server.http.messages.parameters import Parameter, json_of
-from tiered.server.http.messages.route import Answer, Route, answers_json
+from tiered.server.http.messages.route import Route, answers_json, no_content, route, tagged
 from tiered.server.http.messages.schema import Schema, array, boolean, integer, nullable, record, text
 from tiered.server.http.neighbours.elsewhere import at_broker
 from tiered.server.http.v3.cluster import broker_of
@@ -175,56 +175,22 @@ def _routes(
         await configured.alter(steps, body.get("validate_only", False))
         return web.Response(status=204)
 
-    done = {204: Answer(description="Done.")}
+    done = no_content("Done.")
     by_name = (*parameters, CONFIG_NAME)
     return (
-        Route(
-            method="GET",
-            path=path,
-            handler=listed,
-            tag=TAG,
-            summary=f"Every config of {what}.",
-            parameters=parameters,
-            answers=answers_json(resource.list_schema),
-        ),
-        Route(
-            method="POST",
-            path=path + ":alter",
-            handler=alter,
-            tag=TAG,
+        route("GET", path, listed, answers_json(resource.list_schema), *parameters, summary=f"Every config of {what}."),
+        route(
+            "POST",
+            path + ":alter",
+            alter,
+            done,
+            *parameters,
             summary=f"Set or reset several configs of {what}, all or nothing.",
-            parameters=parameters,
             body=_ALTERATION,
-            answers=done,
         ),
-        Route(
-            method="GET",
-            path=path + "/{name}",
-            handler=one,
-            tag=TAG,
-            summary=f"One config of {what}.",
-            parameters=by_name,
-            answers=answers_json(resource.schema),
-        ),
-        Route(
-            method="PUT",
-            path=path + "/{name}",
-            handler=put,
-            tag=TAG,
-            summary=f"Set a config of {what}.",
-            parameters=by_name,
-            body=_VALUE,
-            answers=done,
-        ),
-        Route(
-            method="DELETE",
-            path=path + "/{name}",
-            handler=delete,
-            tag=TAG,
-            summary=f"Reset a config of {what} to its default.",
-            parameters=by_name,
-            answers=done,
-        ),
+        route("GET", path + "/{name}", one, answers_json(resource.schema), *by_name, summary=f"One config of {what}."),
+        route("PUT", path + "/{name}", put, done, *by_name, summary=f"Set a config of {what}.", body=_VALUE),
+        route("DELETE", path + "/{name}", delete, done, *by_name, summary=f"Reset a config of {what} to its default."),
     )
 
 
@@ -243,7 +209,8 @@ def _of_a_broker(path: str, *rest: Any, **named: Any) -> tuple[Route, ...]:
     return tuple(replace(route, handler=at_broker(BROKER_ID, route.handler)) for route in _routes(path, *rest, **named))
 
 
-ROUTES = (
+ROUTES = tagged(
+    TAG,
     *_routes(
         TOPIC_PATH + "/configs",
         _topic,

@@ -15,7 +15,7 @@ from tiered.broker.groups.values import GroupDescription, GroupKind, GroupSummar
 from tiered.server.http.door.rights import may_see_group, may_see_topic
 from tiered.server.http.messages.failures import NoSuchResource
 from tiered.server.http.messages.origin import is_forwarded
-from tiered.server.http.messages.route import Answer, Route, answers_json
+from tiered.server.http.messages.route import answers_json, no_content, route, tagged
 from tiered.server.http.messages.schema import boolean, integer, nullable, text
 from tiered.server.http.neighbours.elsewhere import at_coordinator, others
 from tiered.server.http.neighbours.forward import ask_everybody
@@ -77,7 +77,10 @@ _ASSIGNMENT = Resource(
 
 
 async def _list(request: web.Request) -> web.Response:
-    """Every broker lists those that it coordinates. One that does not answer makes the whole a 503."""
+    """Every group.
+
+    Every broker lists those that it coordinates. One that does not answer makes the whole a 503.
+    """
     broker, links = cluster_of(request), Links(request)
     items = [
         _group_fields(broker, links, group, _assignor_in_memory(broker, group))
@@ -93,16 +96,19 @@ async def _list(request: web.Request) -> web.Response:
 
 
 async def _get(request: web.Request) -> web.Response:
+    """One group."""
     broker, group = await described(request)
     return web.json_response(_group_fields(broker, Links(request), group, group.protocol_name))
 
 
 async def _delete(request: web.Request) -> web.Response:
+    """Delete a group without members, and its offsets."""
     await cluster_of(request).groups.delete_group(GROUP_ID.of(request))
     return web.Response(status=204)
 
 
 async def _consumers(request: web.Request) -> web.Response:
+    """The members of a group."""
     _, group = await described(request)
     links = Links(request)
     items = (_consumer_fields(links, group, member) for member in group.members)
@@ -110,11 +116,13 @@ async def _consumers(request: web.Request) -> web.Response:
 
 
 async def _consumer(request: web.Request) -> web.Response:
+    """One member."""
     _, group = await described(request)
     return web.json_response(_consumer_fields(Links(request), group, _member(request, group)))
 
 
 async def _assignments(request: web.Request) -> web.Response:
+    """The partitions that a member reads."""
     _, group = await described(request)
     member, links = _member(request, group), Links(request)
     items = [
@@ -192,59 +200,32 @@ def _assignment_fields(
 OF_GROUP = (CLUSTER_ID, GROUP_ID)
 _CONSUMER_PATH = GROUP_PATH + "/consumers/{consumer_id}"
 
-ROUTES = (
-    Route(
-        method="GET",
-        path=GROUPS_PATH,
-        handler=_list,
-        tag=TAG,
-        summary="Every group.",
-        parameters=(CLUSTER_ID,),
-        answers=answers_json(_GROUP.list_schema),
+ROUTES = tagged(
+    TAG,
+    route("GET", GROUPS_PATH, _list, answers_json(_GROUP.list_schema), CLUSTER_ID),
+    route("GET", GROUP_PATH, at_coordinator(GROUP_ID, _get), answers_json(_GROUP.schema), *OF_GROUP),
+    route("DELETE", GROUP_PATH, at_coordinator(GROUP_ID, _delete), no_content("Gone."), *OF_GROUP),
+    route(
+        "GET",
+        GROUP_PATH + "/consumers",
+        at_coordinator(GROUP_ID, _consumers),
+        answers_json(_CONSUMER.list_schema),
+        *OF_GROUP,
     ),
-    Route(
-        method="GET",
-        path=GROUP_PATH,
-        handler=at_coordinator(GROUP_ID, _get),
-        tag=TAG,
-        summary="One group.",
-        parameters=OF_GROUP,
-        answers=answers_json(_GROUP.schema),
+    route(
+        "GET",
+        _CONSUMER_PATH,
+        at_coordinator(GROUP_ID, _consumer),
+        answers_json(_CONSUMER.schema),
+        *OF_GROUP,
+        CONSUMER_ID,
     ),
-    Route(
-        method="DELETE",
-        path=GROUP_PATH,
-        handler=at_coordinator(GROUP_ID, _delete),
-        tag=TAG,
-        summary="Delete a group without members, and its offsets.",
-        parameters=OF_GROUP,
-        answers={204: Answer(description="Gone.")},
-    ),
-    Route(
-        method="GET",
-        path=GROUP_PATH + "/consumers",
-        handler=at_coordinator(GROUP_ID, _consumers),
-        tag=TAG,
-        summary="The members of a group.",
-        parameters=OF_GROUP,
-        answers=answers_json(_CONSUMER.list_schema),
-    ),
-    Route(
-        method="GET",
-        path=_CONSUMER_PATH,
-        handler=at_coordinator(GROUP_ID, _consumer),
-        tag=TAG,
-        summary="One member.",
-        parameters=(*OF_GROUP, CONSUMER_ID),
-        answers=answers_json(_CONSUMER.schema),
-    ),
-    Route(
-        method="GET",
-        path=_CONSUMER_PATH + "/assignments",
-        handler=at_coordinator(GROUP_ID, _assignments),
-        tag=TAG,
-        summary="The partitions that a member reads.",
-        parameters=(*OF_GROUP, CONSUMER_ID),
-        answers=answers_json(_ASSIGNMENT.list_schema),
+    route(
+        "GET",
+        _CONSUMER_PATH + "/assignments",
+        at_coordinator(GROUP_ID, _assignments),
+        answers_json(_ASSIGNMENT.list_schema),
+        *OF_GROUP,
+        CONSUMER_ID,
     ),
 )

@@ -15,7 +15,7 @@ from tiered.broker.groups.values import GroupDescription, MemberDescription
 from tiered.broker.positions import positions_of
 from tiered.server.http.door.rights import may_see_topic
 from tiered.server.http.messages.failures import NoSuchResource
-from tiered.server.http.messages.route import Route, answers_json
+from tiered.server.http.messages.route import answers_json, route, tagged
 from tiered.server.http.messages.schema import integer, nullable, text
 from tiered.server.http.neighbours.elsewhere import at_coordinator
 from tiered.server.http.v3.groups import GROUP_PATH, OF_GROUP, TAG, described, pieces_of
@@ -77,6 +77,7 @@ class _Lag:
 
 
 async def _lags(request: web.Request) -> web.Response:
+    """The group's lag by partition."""
     broker, group = await described(request)
     links = Links(request)
     items = [_lag_fields(links, group, lag) for lag in await _lags_of(request, broker, group)]
@@ -84,6 +85,7 @@ async def _lags(request: web.Request) -> web.Response:
 
 
 async def _lag(request: web.Request) -> web.Response:
+    """The group's lag in one partition."""
     broker, group = await described(request)
     name, number = TOPIC_NAME.of(request), PARTITION_ID.of(request)
     for lag in await _lags_of(request, broker, group):
@@ -93,6 +95,7 @@ async def _lag(request: web.Request) -> web.Response:
 
 
 async def _lag_summary(request: web.Request) -> web.Response:
+    """The group's lag in all, and where it is largest."""
     broker, group = await described(request)
     lags = await _lags_of(request, broker, group)
     if not lags:
@@ -164,32 +167,23 @@ def _lag_fields(links: Links, group: GroupDescription, lag: _Lag) -> Mapping[str
     )
 
 
-ROUTES = (
-    Route(
-        method="GET",
-        path=GROUP_PATH + "/lag-summary",
-        handler=at_coordinator(GROUP_ID, _lag_summary),
-        tag=TAG,
-        summary="The group's lag in all, and where it is largest.",
-        parameters=OF_GROUP,
-        answers=answers_json(_LAG_SUMMARY.schema),
+ROUTES = tagged(
+    TAG,
+    route(
+        "GET",
+        GROUP_PATH + "/lag-summary",
+        at_coordinator(GROUP_ID, _lag_summary),
+        answers_json(_LAG_SUMMARY.schema),
+        *OF_GROUP,
     ),
-    Route(
-        method="GET",
-        path=GROUP_PATH + "/lags",
-        handler=at_coordinator(GROUP_ID, _lags),
-        tag=TAG,
-        summary="The group's lag by partition.",
-        parameters=OF_GROUP,
-        answers=answers_json(_LAG.list_schema),
-    ),
-    Route(
-        method="GET",
-        path=GROUP_PATH + "/lags/{topic_name}/partitions/{partition_id}",
-        handler=at_coordinator(GROUP_ID, _lag),
-        tag=TAG,
-        summary="The group's lag in one partition.",
-        parameters=(*OF_GROUP, TOPIC_NAME, PARTITION_ID),
-        answers=answers_json(_LAG.schema),
+    route("GET", GROUP_PATH + "/lags", at_coordinator(GROUP_ID, _lags), answers_json(_LAG.list_schema), *OF_GROUP),
+    route(
+        "GET",
+        GROUP_PATH + "/lags/{topic_name}/partitions/{partition_id}",
+        at_coordinator(GROUP_ID, _lag),
+        answers_json(_LAG.schema),
+        *OF_GROUP,
+        TOPIC_NAME,
+        PARTITION_ID,
     ),
 )

@@ -30,7 +30,7 @@ from tiered.server.http.messages.failures import v3_status_and_code
 from tiered.server.http.messages.json_stream import JsonSplitter
 from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.parameters import parsed
-from tiered.server.http.messages.route import JSON, Route, answers_json
+from tiered.server.http.messages.route import JSON, answers_json, route, tagged
 from tiered.server.http.messages.schema import (
     ANYTHING,
     INT_MAX,
@@ -104,6 +104,7 @@ _REPORT = record(
 
 
 async def _produce(request: web.Request) -> web.StreamResponse:
+    """Produce records."""
     _, topic = topic_of(request)
     if topic.is_internal:
         raise InvalidTopic(f"topic {topic.name} is internal: clients may not write to it")
@@ -300,20 +301,20 @@ def _line(report: dict[str, Any] | TieredError) -> bytes:
     return json.dumps(report).encode() + b"\n"
 
 
-ROUTES = (
-    Route(
-        method="POST",
-        path=TOPIC_PATH + "/records",
-        handler=_produce,
-        tag="v3 records",
-        summary="Produce records.",
+ROUTES = tagged(
+    "v3 records",
+    route(
+        "POST",
+        TOPIC_PATH + "/records",
+        _produce,
+        answers_json(_REPORT),
+        CLUSTER_ID,
+        TOPIC_NAME,
+        body=_RECORD,
         description=(
             "Several records are several JSON objects that follow each other; each is answered by one JSON object "
             "with an error_code, 200 for success. A chunked body is answered while it comes."
         ),
-        parameters=(CLUSTER_ID, TOPIC_NAME),
-        body=_RECORD,
-        answers=answers_json(_REPORT),
         takes_stream=True,
     ),
 )

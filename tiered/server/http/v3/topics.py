@@ -19,7 +19,7 @@ from tiered.server.http.door.quotas import take_mutations
 from tiered.server.http.door.rights import may_see_topic, require_create
 from tiered.server.http.messages.failures import NoSuchResource
 from tiered.server.http.messages.parameters import json_of
-from tiered.server.http.messages.route import Answer, Route, answers_json
+from tiered.server.http.messages.route import Answer, answers_json, no_content, route, tagged
 from tiered.server.http.messages.schema import INT_MAX, array, boolean, integer, nullable, record, text
 from tiered.server.http.v3.cluster import broker_of
 from tiered.server.http.v3.resources import (
@@ -146,6 +146,7 @@ def _partition_of(request: web.Request) -> _Partition:
 
 
 async def _list(request: web.Request) -> web.Response:
+    """Every topic."""
     broker, links = cluster_of(request), Links(request)
     return await links.listing(
         _TOPIC,
@@ -155,11 +156,13 @@ async def _list(request: web.Request) -> web.Response:
 
 
 async def _get(request: web.Request) -> web.Response:
+    """One topic."""
     broker, topic = topic_of(request)
     return web.json_response(_topic_fields(broker, Links(request), topic))
 
 
 async def _create(request: web.Request) -> web.Response:
+    """Create a topic."""
     broker = cluster_of(request)
     body = await json_of(request, _NEW_TOPIC)
     require_create(request, body["topic_name"])
@@ -188,6 +191,7 @@ async def _create(request: web.Request) -> web.Response:
 
 
 async def _delete(request: web.Request) -> web.Response:
+    """Delete a topic."""
     broker, topic = topic_of(request)
     take_mutations(request, topic.partition_count)
     await broker.admin.delete_topic(topic)
@@ -195,6 +199,7 @@ async def _delete(request: web.Request) -> web.Response:
 
 
 async def _grow(request: web.Request) -> web.Response:
+    """Give a topic more partitions."""
     broker, topic = topic_of(request)
     count = (await json_of(request, _PARTITIONS_COUNT))["partitions_count"]
     check_partitions(broker, count - topic.partition_count)
@@ -204,6 +209,7 @@ async def _grow(request: web.Request) -> web.Response:
 
 
 async def _partitions(request: web.Request) -> web.Response:
+    """The partitions of a topic."""
     broker, topic = topic_of(request)
     links = Links(request)
     fields = (_partition_fields(links, each) for each in _partitions_of(broker, topic))
@@ -211,16 +217,19 @@ async def _partitions(request: web.Request) -> web.Response:
 
 
 async def _partition(request: web.Request) -> web.Response:
+    """One partition."""
     return web.json_response(_partition_fields(Links(request), _partition_of(request)))
 
 
 async def _replicas(request: web.Request) -> web.Response:
+    """The replicas of a partition."""
     partition, links = _partition_of(request), Links(request)
     fields = (_replica_fields(links, partition, broker_id) for broker_id in partition.replicas)
     return await links.listing(_REPLICA, (*partition.pieces, "replicas"), fields)
 
 
 async def _replica(request: web.Request) -> web.Response:
+    """One replica."""
     partition = _partition_of(request)
     asked = BROKER_ID.of(request)
     if asked not in partition.replicas:
@@ -232,6 +241,7 @@ async def _replica(request: web.Request) -> web.Response:
 
 
 async def _replicas_of_broker(request: web.Request) -> web.Response:
+    """The replicas that a broker holds."""
     broker, number = broker_of(request)
     links = Links(request)
     fields = (
@@ -272,100 +282,40 @@ _OF_TOPIC = (CLUSTER_ID, TOPIC_NAME)
 _OF_PARTITION = (*_OF_TOPIC, PARTITION_ID)
 _PARTITION_PATH = TOPIC_PATH + "/partitions/{partition_id}"
 
-ROUTES = (
-    Route(
-        method="GET",
-        path=TOPICS_PATH,
-        handler=_list,
-        tag=TAG,
-        summary="Every topic.",
-        parameters=(CLUSTER_ID,),
-        answers=answers_json(_TOPIC.list_schema),
-    ),
-    Route(
-        method="POST",
-        path=TOPICS_PATH,
-        handler=_create,
-        tag=TAG,
-        summary="Create a topic.",
-        parameters=(CLUSTER_ID,),
-        body=_NEW_TOPIC,
-        answers={
+ROUTES = tagged(
+    TAG,
+    route("GET", TOPICS_PATH, _list, answers_json(_TOPIC.list_schema), CLUSTER_ID),
+    route(
+        "POST",
+        TOPICS_PATH,
+        _create,
+        {
             201: Answer(description="Created.", schema=_TOPIC.schema),
             200: Answer(description="It could be created (validate_only).", schema=_TOPIC.schema),
         },
+        CLUSTER_ID,
+        body=_NEW_TOPIC,
     ),
-    Route(
-        method="GET",
-        path=TOPIC_PATH,
-        handler=_get,
-        tag=TAG,
-        summary="One topic.",
-        parameters=_OF_TOPIC,
-        answers=answers_json(_TOPIC.schema),
+    route("GET", TOPIC_PATH, _get, answers_json(_TOPIC.schema), *_OF_TOPIC),
+    route("DELETE", TOPIC_PATH, _delete, no_content("Gone for clients."), *_OF_TOPIC),
+    route("PATCH", TOPIC_PATH, _grow, answers_json(_TOPIC.schema), *_OF_TOPIC, body=_PARTITIONS_COUNT),
+    route("GET", TOPIC_PATH + "/partitions", _partitions, answers_json(_PARTITION.list_schema), *_OF_TOPIC),
+    route("GET", _PARTITION_PATH, _partition, answers_json(_PARTITION.schema), *_OF_PARTITION),
+    route("GET", _PARTITION_PATH + "/replicas", _replicas, answers_json(_REPLICA.list_schema), *_OF_PARTITION),
+    route(
+        "GET",
+        _PARTITION_PATH + "/replicas/{broker_id}",
+        _replica,
+        answers_json(_REPLICA.schema),
+        *_OF_PARTITION,
+        BROKER_ID,
     ),
-    Route(
-        method="DELETE",
-        path=TOPIC_PATH,
-        handler=_delete,
-        tag=TAG,
-        summary="Delete a topic.",
-        parameters=_OF_TOPIC,
-        answers={204: Answer(description="Gone for clients.")},
-    ),
-    Route(
-        method="PATCH",
-        path=TOPIC_PATH,
-        handler=_grow,
-        tag=TAG,
-        summary="Give a topic more partitions.",
-        parameters=_OF_TOPIC,
-        body=_PARTITIONS_COUNT,
-        answers=answers_json(_TOPIC.schema),
-    ),
-    Route(
-        method="GET",
-        path=TOPIC_PATH + "/partitions",
-        handler=_partitions,
-        tag=TAG,
-        summary="The partitions of a topic.",
-        parameters=_OF_TOPIC,
-        answers=answers_json(_PARTITION.list_schema),
-    ),
-    Route(
-        method="GET",
-        path=_PARTITION_PATH,
-        handler=_partition,
-        tag=TAG,
-        summary="One partition.",
-        parameters=_OF_PARTITION,
-        answers=answers_json(_PARTITION.schema),
-    ),
-    Route(
-        method="GET",
-        path=_PARTITION_PATH + "/replicas",
-        handler=_replicas,
-        tag=TAG,
-        summary="The replicas of a partition.",
-        parameters=_OF_PARTITION,
-        answers=answers_json(_REPLICA.list_schema),
-    ),
-    Route(
-        method="GET",
-        path=_PARTITION_PATH + "/replicas/{broker_id}",
-        handler=_replica,
-        tag=TAG,
-        summary="One replica.",
-        parameters=(*_OF_PARTITION, BROKER_ID),
-        answers=answers_json(_REPLICA.schema),
-    ),
-    Route(
-        method="GET",
-        path=CLUSTER_PATH + "/brokers/{broker_id}/partition-replicas",
-        handler=_replicas_of_broker,
-        tag=TAG,
-        summary="The replicas that a broker holds.",
-        parameters=(CLUSTER_ID, BROKER_ID),
-        answers=answers_json(_REPLICA.list_schema),
+    route(
+        "GET",
+        CLUSTER_PATH + "/brokers/{broker_id}/partition-replicas",
+        _replicas_of_broker,
+        answers_json(_REPLICA.list_schema),
+        CLUSTER_ID,
+        BROKER_ID,
     ),
 )
