@@ -13,6 +13,7 @@ from tiered import __version__
 from tiered.broker.broker import Broker
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages import schema
+from tiered.server.http.messages.form import Form
 from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.route import answers_json, route, tagged
 from tiered.server.http.metrics.cluster_view import VIEWS, ClusterView, health_of
@@ -20,14 +21,29 @@ from tiered.server.http.neighbours.elsewhere import others
 from tiered.server.http.neighbours.forward import ask_all
 
 ADDED_UP = ("local_bytes", "cold_bytes", "produced_bytes", "fetched_bytes", "connections_open")
-_TOTALS_FIELDS = {
-    "local_bytes": schema.integer("On the brokers' disks, replicas included."),
-    "cold_bytes": schema.integer(),
-    "produced_bytes": schema.integer("Since the brokers started."),
-    "fetched_bytes": schema.integer("Since the brokers started; what followers fetch is not in it."),
-    "connections_open": schema.integer(),
-    "uptime_ms": schema.integer("Of the broker that answers."),
-}
+_OWN_TOTALS = Form(
+    {
+        "local_bytes": (
+            schema.integer("On the brokers' disks, replicas included."),
+            lambda broker: sum(each.log.size_bytes for each in broker.topics.partitions()),
+        ),
+        # Counted by the leaders, so that nothing is counted twice.
+        "cold_bytes": (
+            schema.integer(),
+            lambda broker: sum(each.cold_bytes for each in broker.topics.partitions() if each.leadership is not None),
+        ),
+        "produced_bytes": (schema.integer("Since the brokers started."), "counters.produced_bytes"),
+        "fetched_bytes": (
+            schema.integer("Since the brokers started; what followers fetch is not in it."),
+            "counters.fetched_bytes",
+        ),
+        "connections_open": (schema.integer(), "counters.connections_open"),
+        "uptime_ms": (
+            schema.integer("Of the broker that answers."),
+            lambda broker: int(broker.clock.monotonic_ms() - broker.started_monotonic_ms),
+        ),
+    }
+)
 _BROKER = schema.record(
     {
         "broker_id": schema.integer(),
@@ -48,7 +64,7 @@ _BROKER = schema.record(
         "not_in_sync": schema.integer("Of its replicas."),
         "version": schema.nullable(schema.text("Null where it did not answer.")),
         "health": schema.nullable(schema.record({"serving": schema.boolean()}, is_open=True)),
-        "totals": schema.nullable(schema.record(_TOTALS_FIELDS, is_open=True)),
+        "totals": schema.nullable(_OWN_TOTALS.schema),
     },
     is_open=True,
 )
@@ -57,7 +73,7 @@ _TOTALS = schema.record(
         "topics": schema.integer(),
         "partitions": schema.integer(),
         "groups": schema.nullable(schema.integer("As SQL knew a few seconds ago; null before that.")),
-        **_TOTALS_FIELDS,
+        **_OWN_TOTALS.schema["properties"],
     },
     is_open=True,
 )
@@ -80,7 +96,7 @@ async def cluster(request: web.Request) -> web.Response:
     broker = request.app[BROKER]
     view = request.app[VIEWS].of(broker)
     health = health_of(broker, view)
-    own_totals = _own_totals(broker)
+    own_totals = _OWN_TOTALS.of(broker)
     own = {"version": __version__, "health": health, "totals": own_totals}
     told: dict[int, Mapping[str, Any]] = {broker.broker_id: own}
     if not is_forwarded(request):
@@ -139,19 +155,6 @@ def _known_to_all(broker: Broker, view: ClusterView) -> dict[str, Any]:
         "topics": sum(1 for topic in broker.topics if not topic.is_internal),
         "partitions": view.partitions,
         "groups": broker.lag.group_count,
-    }
-
-
-def _own_totals(broker: Broker) -> dict[str, Any]:
-    """What this broker holds and did. The cold tier is counted by the leaders, so that nothing is counted twice."""
-    partitions = list(broker.topics.partitions())
-    return {
-        "local_bytes": sum(partition.log.size_bytes for partition in partitions),
-        "cold_bytes": sum(partition.cold_bytes for partition in partitions if partition.leadership is not None),
-        "produced_bytes": broker.counters.produced_bytes,
-        "fetched_bytes": broker.counters.fetched_bytes,
-        "connections_open": broker.counters.connections_open,
-        "uptime_ms": int(broker.clock.monotonic_ms() - broker.started_monotonic_ms),
     }
 
 

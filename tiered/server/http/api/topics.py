@@ -20,7 +20,7 @@ from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.quotas import take_mutations
 from tiered.server.http.door.rights import may, may_see_topic, require_create
 from tiered.server.http.messages import schema
-from tiered.server.http.messages.form import Form
+from tiered.server.http.messages.form import Field, Form
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.parameters import TOPIC, json_of, query_flag
@@ -67,10 +67,10 @@ CONFIG = Form(
         "type": (schema.text(), "type.name"),
     },
 )
-_TOPIC_FIELDS = {
-    "topic": schema.text(),
-    "topic_id": schema.text(),
-    "internal": schema.boolean(),
+_TOPIC_FIELDS: dict[str, Field] = {
+    "topic": (schema.text(), "name"),
+    "topic_id": (schema.text(), lambda topic: str(topic.topic_id)),
+    "internal": (schema.boolean(), "is_internal"),
     "partition_count": schema.integer(),
     "replication_factor": schema.integer(),
     "under_replicated": schema.integer("Partitions with a replica that is not in sync."),
@@ -78,7 +78,7 @@ _TOPIC_FIELDS = {
     "record_count": schema.integer("How many offsets there are: at least as many as records."),
     "local_bytes": schema.integer("On one broker for each partition; replicas are not added up."),
     "cold_bytes": schema.integer(),
-    "cleanup_policy": schema.text("delete, compact, or both."),
+    "cleanup_policy": (schema.text("delete, compact, or both."), lambda topic: ",".join(topic.config.cleanup_policy)),
     "tier_records": schema.record(
         {
             "cold": schema.integer("Only in the object store."),
@@ -90,9 +90,9 @@ _TOPIC_FIELDS = {
     ),
     "partitions": schema.array(PARTITION),
 }
-_TOPIC = schema.record(_TOPIC_FIELDS, optional=("partitions",), is_open=True)
+_TOPIC = Form(_TOPIC_FIELDS, optional=("partitions",))
 _WITH_PARTITIONS = query_flag("partitions", "Whether each topic comes with its partitions.", default=True)
-_TOPIC_WITH_CONFIGS = schema.record({**_TOPIC_FIELDS, "configs": schema.array(CONFIG.schema)}, is_open=True)
+_TOPIC_WITH_CONFIGS = Form(_TOPIC_FIELDS, and_then={"configs": schema.array(CONFIG.schema)})
 
 
 async def topics(request: web.Request) -> web.Response:
@@ -181,21 +181,18 @@ async def delete(request: web.Request) -> web.Response:
 
 def topic_fields(broker: Broker, topic: Topic, partitions: list[Facts]) -> dict[str, Any]:
     """A topic in JSON. `record_count` is what its offsets allow: an upper bound."""
-    return {
-        "topic": topic.name,
-        "topic_id": str(topic.topic_id),
-        "internal": topic.is_internal,
-        "partition_count": topic.partition_count,
-        "replication_factor": broker.image.replication_factor(topic.topic_id) or topic.replication_factor,
-        "under_replicated": sum(each["under_replicated"] for each in partitions),
-        "offline": sum(each["leader"] < 0 for each in partitions),
-        "record_count": sum(each["high_watermark"] - each["log_start_offset"] for each in partitions),
-        "local_bytes": sum(each["local_bytes"] for each in partitions),
-        "cold_bytes": sum(each["cold_bytes"] for each in partitions),
-        "cleanup_policy": ",".join(topic.config.cleanup_policy),
-        "tier_records": _tier_records(partitions),
-        "partitions": partitions,
+    added_up = {
+        name: sum(each[name] for each in partitions) for name in ("under_replicated", "local_bytes", "cold_bytes")
     }
+    return _TOPIC.of(
+        topic,
+        replication_factor=broker.image.replication_factor(topic.topic_id) or topic.replication_factor,
+        offline=sum(each["leader"] < 0 for each in partitions),
+        record_count=sum(each["high_watermark"] - each["log_start_offset"] for each in partitions),
+        tier_records=_tier_records(partitions),
+        partitions=partitions,
+        **added_up,
+    )
 
 
 def _tier_records(partitions: list[dict[str, Any]]) -> dict[str, int]:
@@ -242,7 +239,7 @@ ROUTES = tagged(
         "GET",
         "/api/v1/topics",
         topics,
-        answers_json(schema.record({"topics": schema.array(_TOPIC)}, is_open=True)),
+        answers_json(schema.record({"topics": schema.array(_TOPIC.schema)}, is_open=True)),
         _WITH_PARTITIONS,
     ),
     route(
@@ -250,12 +247,12 @@ ROUTES = tagged(
         "/api/v1/topics",
         create,
         {
-            201: Answer(description="Created.", schema=_TOPIC_WITH_CONFIGS),
-            200: Answer(description="It could be created (validate_only).", schema=_TOPIC_WITH_CONFIGS),
+            201: Answer(description="Created.", schema=_TOPIC_WITH_CONFIGS.schema),
+            200: Answer(description="It could be created (validate_only).", schema=_TOPIC_WITH_CONFIGS.schema),
         },
         body=_NEW_TOPIC,
     ),
-    route("GET", "/api/v1/topics/{topic}", topic, answers_json(_TOPIC_WITH_CONFIGS), TOPIC),
+    route("GET", "/api/v1/topics/{topic}", topic, answers_json(_TOPIC_WITH_CONFIGS.schema), TOPIC),
     route("DELETE", "/api/v1/topics/{topic}", delete, no_content("Gone for clients."), TOPIC),
     route(
         "PATCH",

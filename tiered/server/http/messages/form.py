@@ -38,8 +38,12 @@ class Form:
 
     def of(self, value: object, **given: Any) -> dict[str, Any]:
         """The answer for `value`. Fields that are `given` are not looked for in it."""
-        assert given.keys() <= self._readers.keys(), "only fields of the form are given"
-        found = {name: given[name] if name in given else read(value) for name, read in self._readers.items()}
+        readers = self._readers.items()
+        if given:
+            assert given.keys() <= self._readers.keys(), "only fields of the form are given"
+            found = {name: given[name] if name in given else read(value) for name, read in readers}
+        else:
+            found = {name: read(value) for name, read in readers}
         for name in self._optional:
             if found[name] is None:
                 del found[name]
