@@ -96,7 +96,7 @@ async def test_a_clock_that_jumps_deletes_nothing_and_everybody_can_see_why(
     broker: Broker, clock: AdjustedClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     partition = await uploaded(broker)
-    broker.retention.look()
+    broker.clock_watch.look()
     clock.set_ahead_ms = 10 * 366 * DAY_MS
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
@@ -116,7 +116,7 @@ async def test_a_clock_that_jumps_deletes_nothing_and_everybody_can_see_why(
 
 async def test_somebody_who_knows_better_can_say_that_the_clock_is_right(broker: Broker, clock: AdjustedClock) -> None:
     partition = await uploaded(broker)
-    broker.retention.look()
+    broker.clock_watch.look()
     clock.set_ahead_ms = 2 * DAY_MS
     await broker.retention.round()
     assert partition.log_start_offset == 0

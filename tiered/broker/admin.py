@@ -12,6 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
 
+from tiered.broker.applier import ChangeApplier
 from tiered.broker.changes import Changes
 from tiered.broker.client_metrics import check_client_metrics
 from tiered.broker.context import BrokerContext, BrokerState
@@ -94,6 +95,7 @@ class Admin:
         context: BrokerContext,
         state: BrokerState,
         changes: Changes,
+        applier: ChangeApplier,
         feed: ChangeFeed,
         image: ClusterImage,
         lifecycle: SegmentLifecycle,
@@ -103,6 +105,7 @@ class Admin:
         self._context = context
         self._state = state
         self._changes = changes
+        self._applier = applier
         self._feed = feed
         self._image = image
         self._lifecycle = lifecycle
@@ -143,7 +146,7 @@ class Admin:
             # Another broker was faster: whoever asks next must find its topic here.
             await self._feed.refresh()
             raise
-        self._feed.check_opened(topic.topic_id)
+        self._applier.check_opened(topic.topic_id)
         created = self._topics.by_id(topic.topic_id)
         log.info("created topic %s with %d partitions", created.name, created.partition_count)
         return created
@@ -268,7 +271,7 @@ class Admin:
         await self._feed.commit(
             lambda conn: topics.add_partitions(conn, topic.topic_id, partition_count=count, assignments=added)
         )
-        self._feed.check_opened(topic.topic_id)
+        self._applier.check_opened(topic.topic_id)
 
     # Configs
 

@@ -1,7 +1,7 @@
 """One broker: its data folder, its stores, its view of the cluster and the work that never ends.
 
 Owns the composition and the order of start and stop. Must never decide anything about one partition: that
-is the work of `partition`, `segment_lifecycle`, `feed` and `admin`.
+is the work of `partition`, `segment_lifecycle`, `applier` and `admin`.
 """
 
 import asyncio
@@ -16,12 +16,14 @@ from tiered.broker import tier_plan
 from tiered.broker.access import Access
 from tiered.broker.acls import Acls
 from tiered.broker.admin import Admin
+from tiered.broker.applier import ChangeApplier
 from tiered.broker.audit import AuditLog
 from tiered.broker.authentication import Authentication
 from tiered.broker.changes import Changes
 from tiered.broker.checkpoints import CheckpointWriter
 from tiered.broker.client_metrics import ClientMetrics
 from tiered.broker.client_quotas import ClientQuotas
+from tiered.broker.clock_watch import ClockWatch
 from tiered.broker.cold_pacing import ColdPacing
 from tiered.broker.compaction import CompactionRounds
 from tiered.broker.context import BrokerContext, BrokerState
@@ -39,11 +41,14 @@ from tiered.broker.housekeeping import Housekeeping
 from tiered.broker.image import ClusterImage
 from tiered.broker.lag_history import LagHistory
 from tiered.broker.leadership_check import LeadershipCheck
+from tiered.broker.lease import ControllerLease
 from tiered.broker.partition import Partition
 from tiered.broker.partition_loader import PartitionLoader
 from tiered.broker.parts import BrokerParts
 from tiered.broker.pins import Pins
 from tiered.broker.producer_ids import ProducerIds
+from tiered.broker.reassignments import Reassignments
+from tiered.broker.reconcile.findings import Findings
 from tiered.broker.reconcile.rounds import Reconciler
 from tiered.broker.record_reader import RecordReader
 from tiered.broker.record_writer import RecordWriter
@@ -102,12 +107,6 @@ class Broker:
         self.is_alone = parts.database is None and options.meta_url.startswith("sqlite")
         check_authentication(settings, options.listeners, options.inter_broker, is_alone=self.is_alone)
         self.access = Access(state=self.state)
-        feed = self.feed = ChangeFeed(self)
-        self.changes = Changes(feed=feed)
-        self.credentials = Credentials(state=self.state, feed=feed, changes=self.changes)
-        self.authentication = Authentication(
-            options=options, clock=clock, state=self.state, credentials=self.credentials, is_alone=self.is_alone
-        )
         # Neither connects to anything yet. A URL that is none must leave no lock behind.
         self.database = parts.database or Database.open(options.meta_url)
         store = parts.store or open_store(options.store_url, timeout_ms=settings.tiered_store_timeout_ms)
@@ -159,7 +158,9 @@ class Broker:
         self.records = RecordReader(self.reader, clock)
 
         context, state = self.context, self.state
-        topics, image = self.topics, self.image = Topics(), ClusterImage()
+        topics, image, lease = self.topics, self.image, self.lease = Topics(), ClusterImage(), ControllerLease()
+        feed = self.feed = ChangeFeed(context=context, image=image)
+        self.changes = Changes(feed=feed)
         self.resource_configs = ResourceConfigs(lambda: state.settings)
         self.client_metrics = ClientMetrics(clock, self.resource_configs, lambda: state.settings)
         self.client_quotas = ClientQuotas(clock, lambda: state.settings)
@@ -169,24 +170,90 @@ class Broker:
         )
         self.failed_replicas = FailedReplicas(context=context, topics=topics, image=image, feed=feed)
 
+        self.credentials = Credentials(state=state, feed=feed, changes=self.changes)
+        self.authentication = Authentication(
+            options=options, clock=clock, state=state, credentials=self.credentials, is_alone=self.is_alone
+        )
         self.audit = AuditLog(context=context, state=state, access=self.access)
         self.acls = Acls(context=context, state=state, feed=feed, changes=self.changes, access=self.access)
 
-        self.controller = Controller(self)
+        self.registration = Registration(context=context, state=state, boot_id=parts.boot_id)
         self.channels: Channels = parts.channels or PeerChannels(
             self.broker_id, options.inter_broker.name, with_login(options.inter_broker_security, settings)
         )
         self.replication = Replication(self)
 
-        lifecycle = self.lifecycle = SegmentLifecycle(self)
+        self.checkpoints = CheckpointWriter(
+            context=context,
+            state=state,
+            topics=topics,
+            image=image,
+            lease=lease,
+            resource_configs=self.resource_configs,
+        )
+        findings = Findings()
+        clock_watch = self.clock_watch = ClockWatch(context=context, state=state)
+        lifecycle = self.lifecycle = SegmentLifecycle(
+            context=context,
+            state=state,
+            image=image,
+            lease=lease,
+            feed=feed,
+            changes=self.changes,
+            checkpoints=self.checkpoints,
+            clock_watch=clock_watch,
+            first_lost_offset=findings.first_lost_offset,
+        )
         self.upload_pipeline = UploadPipeline(context=context, state=state, topics=topics, lifecycle=lifecycle)
-        self.retention = RetentionRounds(context=context, state=state, topics=topics, lifecycle=lifecycle)
+        self.retention = RetentionRounds(
+            context=context, state=state, topics=topics, lifecycle=lifecycle, clock_watch=clock_watch
+        )
         self.compaction = CompactionRounds(context=context, state=state, topics=topics)
-        self.reconciler = Reconciler(self)
+        self.reconciler = Reconciler(self, findings)
         self.pins = Pins(context=context, state=state)
-        self.checkpoints = CheckpointWriter(self)
         self.group_checkpoints = GroupCheckpointWriter(self)
         self.reports = Reports(context=context, topics=topics)
+        self.producer_ids = ProducerIds(self.database)
+        self.record_writer = RecordWriter(self)
+        self.groups = GroupCoordinator(self)
+        self.lag = LagHistory(self)
+
+        self.reassignments = Reassignments(context=context, topics=topics, image=image, feed=feed)
+        self.controller = Controller(
+            context=context,
+            state=state,
+            topics=topics,
+            image=image,
+            lease=lease,
+            feed=feed,
+            checkpoints=self.checkpoints,
+            reassignments=self.reassignments,
+            balance_slots=self.groups.balance_slots,
+        )
+        self._heartbeats = Heartbeats(
+            context=context,
+            state=state,
+            image=image,
+            feed=feed,
+            controller=self.controller,
+            was_replaced=self.was_replaced,
+        )
+        self.applier = ChangeApplier(
+            context=context,
+            state=state,
+            topics=topics,
+            image=image,
+            loader=self.loader,
+            failed_replicas=self.failed_replicas,
+            resource_configs=self.resource_configs,
+            client_quotas=self.client_quotas,
+            credentials=self.credentials,
+            replication=self.replication,
+            checkpoints=self.checkpoints,
+            groups=self.groups,
+            controller=self.controller,
+        )
+        feed.apply = self.applier.apply
         self.admin = Admin(
             context=context,
             state=state,
@@ -194,15 +261,10 @@ class Broker:
             image=image,
             feed=feed,
             changes=self.changes,
+            applier=self.applier,
             resource_configs=self.resource_configs,
             lifecycle=lifecycle,
         )
-        self.producer_ids = ProducerIds(self.database)
-        self.record_writer = RecordWriter(self)
-        self.groups = GroupCoordinator(self)
-        self.lag = LagHistory(self)
-        self.registration = Registration(self, boot_id=parts.boot_id)
-        self._heartbeats = Heartbeats(self)
         self._housekeeping = Housekeeping(self)
 
     # What changes while the broker runs, for the doors
@@ -269,7 +331,7 @@ class Broker:
         self._cold_pacing.start(tasks)
         self.changes.start(tasks)
         await self.loader.remove_strays(registered.tombstones, registered.everything.partitions)
-        await self.feed.begin(registered.everything)
+        await self.applier.begin(registered.everything)
         self._list_offsets_topic()
         self.replication.start(tasks)
         self.feed.start(tasks)

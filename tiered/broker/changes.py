@@ -44,6 +44,10 @@ class Changes:
         self._group.create_task(self._carry_out(change, result))
         return result
 
+    def doubt(self) -> None:
+        """The outcome of a transaction that others began is not known."""
+        self.outcome_unknown = True
+
     async def settle(self) -> None:
         """Takes over what SQL holds, if that is in doubt. Raises MetadataUnavailable while SQL is away."""
         if self.outcome_unknown:

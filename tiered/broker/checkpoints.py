@@ -10,12 +10,16 @@ import logging
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from sqlalchemy import Connection
 
+from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.image import ClusterImage
+from tiered.broker.lease import ControllerLease
 from tiered.broker.partition import Partition
+from tiered.broker.resource_configs import ResourceConfigs
+from tiered.broker.topics import Topics
 from tiered.cold import checkpoints
 from tiered.errors import TieredError
 from tiered.formats.acl_entries import AclEntry
@@ -25,9 +29,6 @@ from tiered.meta import pins
 from tiered.meta.pins import PinRow
 from tiered.runtime import crash_point
 
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
-
 log = logging.getLogger(__name__)
 
 MAX_WRITES_A_ROUND = 200
@@ -36,8 +37,22 @@ MAX_WRITES_A_ROUND = 200
 class CheckpointWriter:
     """Writes stale checkpoints, a bounded number a round, one at a time."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        context: BrokerContext,
+        state: BrokerState,
+        image: ClusterImage,
+        lease: ControllerLease,
+        resource_configs: ResourceConfigs,
+        topics: Topics,
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._image = image
+        self._lease = lease
+        self._resource_configs = resource_configs
+        self._topics = topics
         self._stale: dict[tuple[UUID, int], Partition] = {}
         self._cluster_is_stale = True
         self._cluster_changes = 0
@@ -73,19 +88,19 @@ class CheckpointWriter:
     async def look_at_pins(self) -> None:
         """Pins and snapshots are taken and given up by any broker, past the feed: the controller asks for them now and
         then. Raises MetadataUnavailable."""
-        if self._broker.controller.is_leading and await self._broker.database.read(pins.list_ids) != self._pins:
+        if self._lease.is_held and await self._context.database.read(pins.list_ids) != self._pins:
             self.cluster_changed()
 
     def is_stale(self, topic_id: UUID, partition: int) -> bool:
         """True while the bucket's checkpoints may still name objects that SQL has retired."""
-        if self._broker.topics.find_id(topic_id) is None:
+        if self._topics.find_id(topic_id) is None:
             return self._cluster_is_stale  # Deleted: readers who plan from the bucket must not find the topic.
         return (topic_id, partition) in self._stale
 
     @property
     def cluster_is_stale(self) -> bool:
         """True while the bucket may still list topics that are gone, and this broker is the one to write it."""
-        return self._cluster_is_stale and self._broker.controller.is_leading
+        return self._cluster_is_stale and self._lease.is_held
 
     @property
     def stale_count(self) -> int:
@@ -94,12 +109,12 @@ class CheckpointWriter:
     async def write_stale(self) -> None:
         """Writes what is stale. A failure leaves it stale, is counted, and raises nothing."""
         async with self._turn:
-            failures = self._broker.counters.checkpoint_failures
+            failures = self._context.counters.checkpoint_failures
             was_stale = self.stale_count > 0
             if self.cluster_is_stale:
                 await self._write_cluster()
             for key, partition in list(self._stale.items()):
-                if not self._broker.leads(partition):
+                if partition.leadership is None:
                     del self._stale[key]  # Its leader writes it, and begins with that when it is elected.
                     self._pages.pop(key, None)
             for key, partition in list(self._stale.items())[:MAX_WRITES_A_ROUND]:
@@ -110,7 +125,7 @@ class CheckpointWriter:
                     self._stale[key] = partition  # Behind the others, so that they have their turn.
                 elif (segments, log_start_offset) == (partition.committed, partition.log_start_offset):
                     self._stale.pop(key, None)
-            if self._is_failing and was_stale and failures == self._broker.counters.checkpoint_failures:
+            if self._is_failing and was_stale and failures == self._context.counters.checkpoint_failures:
                 self._is_failing = False
                 log.warning("checkpoints are written again")
 
@@ -120,41 +135,40 @@ class CheckpointWriter:
             for partition in range(partition_count):
                 self._stale.pop((topic_id, partition), None)
                 self._pages.pop((topic_id, partition), None)
-                await self._broker.uploads.run(
-                    checkpoints.delete_partition_checkpoint, self._broker.store, topic_id, partition
+                await self._context.uploads.run(
+                    checkpoints.delete_partition_checkpoint, self._context.store, topic_id, partition
                 )
 
     async def _write_cluster(self) -> None:
-        broker = self._broker
         changes = self._cluster_changes
         try:
-            held = await broker.database.read(_list_pins)
+            held = await self._context.database.read(_list_pins)
         except TieredError as error:
             self._failed("the cluster", error)
             return
         checkpoint = ClusterCheckpoint(
-            version=broker.image.change_number,
-            cluster_id=broker.cluster_id,
+            version=self._image.change_number,
+            cluster_id=self._state.cluster_id,
             topics=tuple(
                 TopicEntry(
                     name=topic.name,
                     topic_id=topic.topic_id,
                     partition_count=topic.partition_count,
                     configs=dict(topic.overrides),
-                    replication_factor=broker.image.replication_factor(topic.topic_id) or topic.replication_factor,
+                    replication_factor=self._image.replication_factor(topic.topic_id) or topic.replication_factor,
                 )
-                for topic in broker.topics
+                for topic in self._topics
                 if not topic.is_internal
             ),
             settings=self._settings,
             pins=tuple(_entry(each) for each in held),
-            acls=tuple(AclEntry(**asdict(each)) for each in broker.security.acls),
+            acls=tuple(AclEntry(**asdict(each)) for each in self._state.security.acls),
             resource_configs={
-                f"{kind}:{name}": dict(configs) for (kind, name), configs in broker.resource_configs.stored.items()
+                f"{kind}:{name}": dict(configs) for (kind, name), configs in self._resource_configs.stored.items()
             },
         )
         try:
-            await broker.uploads.run(checkpoints.write_cluster_checkpoint, broker.store, checkpoint)
+            await self._context.uploads.run(checkpoints.write_cluster_checkpoint, self._context.store, checkpoint)
         except TieredError as error:
             self._failed("the cluster", error)
         else:
@@ -164,12 +178,12 @@ class CheckpointWriter:
     async def _write_partition(self, partition: Partition) -> bool:
         """True when the bucket has it."""
         where = partition.topic_partition
-        topic = self._broker.topics.find_id(where.topic_id)
+        topic = self._topics.find_id(where.topic_id)
         if topic is None:
             return True  # Deleted: the topic is gone from the cluster's checkpoint.
         checkpoint = PartitionCheckpoint(
             version=0,
-            cluster_id=self._broker.cluster_id,
+            cluster_id=self._state.cluster_id,
             topic=partition.topic,
             topic_id=where.topic_id,
             partition=where.partition,
@@ -185,7 +199,7 @@ class CheckpointWriter:
         write = partial(checkpoints.write_partition_checkpoint, known=self._pages.get(key, frozenset()))
         try:
             crash_point("checkpoint.before")
-            written = await self._broker.uploads.run(write, self._broker.store, checkpoint)
+            written = await self._context.uploads.run(write, self._context.store, checkpoint)
             crash_point("checkpoint.written")
         except TieredError as error:
             self._failed(partition.name, error)
@@ -196,7 +210,7 @@ class CheckpointWriter:
 
     def _failed(self, name: str, error: TieredError) -> None:
         """The store being away is no bug: one line when it begins, however many are stale, and one when it ends."""
-        self._broker.counters.checkpoint_failures += 1
+        self._context.counters.checkpoint_failures += 1
         if not self._is_failing:
             self._is_failing = True
             log.warning(

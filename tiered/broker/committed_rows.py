@@ -5,16 +5,13 @@ others. Must never be given rows that are older than what the feed has applied.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
+from tiered.broker.checkpoints import CheckpointWriter
 from tiered.broker.partition import Partition
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta.segments import SegmentRow
 from tiered.rules.segment_states import SegmentState
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 
 def by_partition(rows: Iterable[SegmentRow]) -> dict[TopicPartition, list[CommittedSegment]]:
@@ -29,11 +26,11 @@ def by_partition(rows: Iterable[SegmentRow]) -> dict[TopicPartition, list[Commit
     return found
 
 
-def apply(broker: "Broker", partition: Partition, committed: Sequence[CommittedSegment]) -> None:
+def apply(checkpoints: CheckpointWriter, partition: Partition, committed: Sequence[CommittedSegment]) -> None:
     """Tells the partition, and the checkpoints where something was replaced: no object may be purged that the bucket
     still names."""
     if partition.apply_segments(committed):
-        broker.checkpoints.partition_changed(partition)
+        checkpoints.partition_changed(partition)
 
 
 def committed_segment(row: SegmentRow) -> CommittedSegment:

@@ -9,10 +9,15 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from typing import TYPE_CHECKING
 from uuid import UUID
 
-from tiered.broker import reassignments
+from tiered.broker.checkpoints import CheckpointWriter
+from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.feed import ChangeFeed
+from tiered.broker.image import ClusterImage
+from tiered.broker.lease import ControllerLease
+from tiered.broker.reassignments import Reassignments
+from tiered.broker.topics import Topics
 from tiered.config import TopicConfig
 from tiered.errors import TieredError
 from tiered.ids import InSyncReplica, TopicPartition
@@ -20,9 +25,6 @@ from tiered.meta import elections as stored
 from tiered.meta.partitions import PartitionRow
 from tiered.rules import elections
 from tiered.rules.replica_set import NO_LEADER, ReplicaSet, Standings
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -33,11 +35,30 @@ NO_CONFIG = TopicConfig()
 class Controller:
     """Begins its work with `lead`, which each heartbeat that holds the lease calls; ends it with `resign`."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        context: BrokerContext,
+        state: BrokerState,
+        reassignments: Reassignments,
+        balance_slots: Callable[[], Awaitable[object]],
+        checkpoints: CheckpointWriter,
+        feed: ChangeFeed,
+        image: ClusterImage,
+        lease: ControllerLease,
+        topics: Topics,
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._reassignments = reassignments
+        self._balance_slots = balance_slots
+        self._checkpoints = checkpoints
+        self._feed = feed
+        self._image = image
+        self._lease = lease
+        self._topics = topics
         self._task: asyncio.Task[None] | None = None
         self._beat = asyncio.Event()
-        self._is_leading = False
         self._silent: tuple[InSyncReplica, ...] = ()
         self._unsettled: set[TopicPartition] = set()
         """Partitions that may lack a leader, or name one that is out of service."""
@@ -48,7 +69,7 @@ class Controller:
     @property
     def is_leading(self) -> bool:
         """Whether this broker holds the lease, as its last heartbeat saw it."""
-        return self._is_leading
+        return self._lease.is_held
 
     def start(self, group: asyncio.TaskGroup) -> None:
         self._task = group.create_task(self._work())
@@ -63,26 +84,26 @@ class Controller:
 
     def lead(self, silent: Collection[InSyncReplica]) -> None:
         """The lease is held; these registrations have fallen silent."""
-        if not self._is_leading:
-            self._is_leading = True
+        if not self._lease.is_held:
+            self._lease.is_held = True
             self._must_look_at_all = True
-            self._balanced_ms = self._broker.clock.monotonic_ms()
-            self._broker.checkpoints.cluster_changed()  # Who held it before may not have written the last one.
+            self._balanced_ms = self._context.clock.monotonic_ms()
+            self._checkpoints.cluster_changed()  # Who held it before may not have written the last one.
             log.info("this broker is the controller now")
         self._silent = tuple(silent)
         self._beat.set()
 
     def resign(self) -> None:
         """The lease is not held, or that is not known."""
-        if self._is_leading:
-            self._is_leading = False
+        if self._lease.is_held:
+            self._lease.is_held = False
             log.info("this broker is not the controller any more")
 
     def changed(self, rows: Iterable[PartitionRow], *, brokers_changed: bool) -> None:
         """The feed has applied these rows."""
         self._must_look_at_all = self._must_look_at_all or brokers_changed
         self._unsettled.update(row.topic_partition for row in rows)
-        if self._is_leading:
+        if self._lease.is_held:
             self._beat.set()
 
     # The task
@@ -91,11 +112,11 @@ class Controller:
         while True:
             await self._beat.wait()
             self._beat.clear()
-            if self._is_leading:
+            if self._lease.is_held:
                 await self._quietly("fencing and electing", self._elect)
                 await self._quietly("giving partitions back to their preferred leaders", self._balance)
-                await self._quietly("reassigning partitions", lambda: reassignments.advance(self._broker))
-                await self._quietly("sharing the groups' slots", self._broker.groups.balance_slots)
+                await self._quietly("reassigning partitions", self._reassignments.advance)
+                await self._quietly("sharing the groups' slots", self._balance_slots)
 
     async def _quietly(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
         """SQL being away is no bug: one line when it begins, one when it ends."""
@@ -116,25 +137,25 @@ class Controller:
     # Elections
 
     async def _elect(self) -> None:
-        silent = tuple(each for each in self._silent if self._broker.image.is_current(each))
+        silent = tuple(each for each in self._silent if self._image.is_current(each))
         wanted = await self._unsettled_partitions()
         if not silent and not wanted:
             return
         decide = self._decision()
-        elected = await self._broker.database.run(
+        elected = await self._context.database.run(
             lambda conn: stored.change_replica_sets(conn, decide, fence=silent, only=None if silent else wanted)
         )
         self._silent = ()
-        counters = self._broker.counters
+        counters = self._context.counters
         counters.brokers_fenced += len(elected.fenced)
         counters.unclean_elections += sum(self._was_unclean(row) for row in elected.changed)
         for each in elected.fenced:
             log.warning("broker %d is silent and was fenced: others lead what it led", each.broker_id)
-        await self._broker.feed.caught_up(elected.change_number)
+        await self._feed.caught_up(elected.change_number)
 
     async def _unsettled_partitions(self) -> list[TopicPartition]:
         """Where an election would change something, as far as the image knows."""
-        image = self._broker.image
+        image = self._image
         if self._must_look_at_all:
             self._must_look_at_all = False
             self._unsettled.update(image.rows)
@@ -152,7 +173,7 @@ class Controller:
 
     def _was_unclean(self, row: PartitionRow) -> bool:
         """Whether somebody leads who was not in sync, as far as the image knew."""
-        before = self._broker.image.row(row.topic_partition)
+        before = self._image.row(row.topic_partition)
         was_unclean = before is not None and row.leader != NO_LEADER and before.replica_set.member(row.leader) is None
         if was_unclean:
             log.error("partition %s was given to broker %d, which lacks records", row.topic_partition, row.leader)
@@ -160,7 +181,7 @@ class Controller:
 
     def _decision(self) -> Callable[[PartitionRow, Standings], ReplicaSet | None]:
         """What a failure makes of a partition, by its topic's settings as they are now."""
-        configs: dict[UUID, TopicConfig] = {topic.topic_id: topic.config for topic in self._broker.topics}
+        configs: dict[UUID, TopicConfig] = {topic.topic_id: topic.config for topic in self._topics}
 
         def decide(row: PartitionRow, standings: Standings) -> ReplicaSet | None:
             before, config = row.replica_set, configs.get(row.topic_id, NO_CONFIG)
@@ -174,9 +195,8 @@ class Controller:
     # Preferred leaders
 
     async def _balance(self) -> None:
-        broker = self._broker
-        settings = broker.settings
-        now_ms = broker.clock.monotonic_ms()
+        settings = self._state.settings
+        now_ms = self._context.clock.monotonic_ms()
         due_ms = 1000.0 * settings.leader_imbalance_check_interval_seconds
         if self._balanced_ms is not None and now_ms - self._balanced_ms < due_ms:
             return
@@ -188,13 +208,13 @@ class Controller:
         def decide(row: PartitionRow, standings: Standings) -> ReplicaSet | None:
             return elections.preferred(row.replica_set, standings)
 
-        elected = await broker.database.run(lambda conn: stored.change_replica_sets(conn, decide, only=wanted))
+        elected = await self._context.database.run(lambda conn: stored.change_replica_sets(conn, decide, only=wanted))
         log.info("%d partitions went back to their preferred leaders", len(elected.changed))
-        await broker.feed.caught_up(elected.change_number)
+        await self._feed.caught_up(elected.change_number)
 
     def _imbalanced(self) -> list[TopicPartition]:
         """Partitions led by others than they prefer, of brokers that have too many of these."""
-        image = self._broker.image
+        image = self._image
         preferring: Counter[int] = Counter()
         lacking: dict[int, list[TopicPartition]] = {}
         for key, row in image.rows.items():
@@ -202,7 +222,7 @@ class Controller:
             preferring[wanted] += 1
             if row.leader not in (wanted, NO_LEADER) and elections.preferred(row.replica_set, image.standings):
                 lacking.setdefault(wanted, []).append(key)
-        limit = self._broker.settings.leader_imbalance_per_broker_percentage
+        limit = self._state.settings.leader_imbalance_per_broker_percentage
         return [
             key
             for broker_id, keys in lacking.items()

@@ -7,17 +7,19 @@ does. While SQL is away nobody's silence counts, and nobody is fenced for it aft
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.controller import Controller
+from tiered.broker.feed import ChangeFeed
+from tiered.broker.image import ClusterImage
+from tiered.config import BrokerSettings
 from tiered.errors import StaleBrokerEpoch, TieredError
 from tiered.ids import InSyncReplica
 from tiered.meta import liveness
 from tiered.meta.liveness import Pulse
 from tiered.rules.heartbeat_watch import HeartbeatWatchState
 from tiered.runtime import every
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -26,27 +28,41 @@ ALONE_INTERVAL_MS = 2_000
 SHORTEST_DEADLINE_MS = 500
 
 
-def interval_ms(broker: "Broker") -> float:
+def interval_ms(settings: BrokerSettings, *, is_alone: bool) -> float:
     """How often a broker with these settings beats."""
-    given_ms = float(broker.settings.broker_heartbeat_interval_ms)
-    return max(given_ms, ALONE_INTERVAL_MS) if broker.is_alone else given_ms
+    given_ms = float(settings.broker_heartbeat_interval_ms)
+    return max(given_ms, ALONE_INTERVAL_MS) if is_alone else given_ms
 
 
 class Heartbeats:
     """Beats between `start` and `stop`."""
 
-    def __init__(self, broker: "Broker") -> None:
-        settings = broker.settings
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        context: BrokerContext,
+        state: BrokerState,
+        controller: Controller,
+        feed: ChangeFeed,
+        image: ClusterImage,
+        was_replaced: Callable[[StaleBrokerEpoch], None],
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._controller = controller
+        self._feed = feed
+        self._image = image
+        self._was_replaced = was_replaced
+        settings = self._state.settings
         session_ms = float(settings.broker_session_timeout_ms)
-        self._interval_ms = interval_ms(broker)
+        self._interval_ms = interval_ms(settings, is_alone=self._context.is_alone)
         self._lease_ms = int(max(2.0 * self._interval_ms, session_ms - self._interval_ms))
         # As late as it may still prevent that this broker is fenced.
         self._deadline_ms = int(max(SHORTEST_DEADLINE_MS, self._interval_ms, session_ms))
         self._watch = HeartbeatWatchState(
             session_timeout_ms=session_ms,
             interval_ms=self._interval_ms,
-            recovery_ms=broker.database.slowest_connect_ms,
+            recovery_ms=self._context.database.slowest_connect_ms,
         )
         self._task: asyncio.Task[None] | None = None
         self._is_failing = False
@@ -63,21 +79,23 @@ class Heartbeats:
 
     async def beat(self) -> None:
         """One heartbeat, and what it saw."""
-        broker = self._broker
         try:
-            pulse = await broker.database.run(
+            pulse = await self._context.database.run(
                 lambda conn: liveness.beat(
-                    conn, broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, lease_ms=self._lease_ms
+                    conn,
+                    broker_id=self._context.broker_id,
+                    broker_epoch=self._state.broker_epoch,
+                    lease_ms=self._lease_ms,
                 ),
                 deadline_ms=self._deadline_ms,
                 ahead=True,
             )
         except StaleBrokerEpoch as error:
-            broker.was_replaced(error)
+            self._was_replaced(error)
         except TieredError as error:
             self._watch.missed()
-            broker.controller.resign()
-            broker.counters.heartbeat_failures += 1
+            self._controller.resign()
+            self._context.counters.heartbeat_failures += 1
             if not self._is_failing:
                 self._is_failing = True
                 log.warning("heartbeat failed and is tried again and again: %s", error)
@@ -88,20 +106,21 @@ class Heartbeats:
             self._took(pulse)
 
     def _took(self, pulse: Pulse) -> None:
-        broker = self._broker
         if pulse.was_fenced:
             log.warning("this broker was silent for too long, and others took over; it serves again")
-        broker.image.controller_id = pulse.controller_id
-        broker.counters.newest_change_number = max(broker.counters.newest_change_number, pulse.change_number)
-        if pulse.change_number > broker.image.change_number:
-            broker.feed.wake()
+        self._image.controller_id = pulse.controller_id
+        self._context.counters.newest_change_number = max(
+            self._context.counters.newest_change_number, pulse.change_number
+        )
+        if pulse.change_number > self._image.change_number:
+            self._feed.wake()
         in_service = [
             (InSyncReplica(each.broker_id, each.broker_epoch), each.heartbeat_at_ms)
             for each in pulse.beats
-            if not each.fenced and each.broker_id != broker.broker_id
+            if not each.fenced and each.broker_id != self._context.broker_id
         ]
-        self._watch.look(in_service, broker.clock.monotonic_ms())
+        self._watch.look(in_service, self._context.clock.monotonic_ms())
         if pulse.is_controller:
-            broker.controller.lead(self._watch.silent())
+            self._controller.lead(self._watch.silent())
         else:
-            broker.controller.resign()
+            self._controller.resign()

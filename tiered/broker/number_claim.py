@@ -8,19 +8,17 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 from sqlalchemy import Connection
 
+from tiered.broker.context import BrokerContext, BrokerState
 from tiered.errors import InvalidConfig, LostRace
 from tiered.hot.file_system import read_whole, replace_file
 from tiered.meta import brokers
 from tiered.meta.brokers import BrokerRow
 from tiered.rules.number_claim import MOST_INCARNATIONS, Claim, HolderWatchState, Waiting, with_attempt
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 T = TypeVar("T")
 
@@ -36,17 +34,24 @@ class NumberClaim:
     """The way of one process to its number, once."""
 
     def __init__(
-        self, broker: "Broker", *, incarnation_id: UUID, interval_ms: float, check: Callable[[Connection], None]
+        self,
+        *,
+        context: BrokerContext,
+        state: BrokerState,
+        incarnation_id: UUID,
+        interval_ms: float,
+        check: Callable[[Connection], None],
     ) -> None:
-        """`check` raises InvalidConfig where this process has no place in the cluster, whoever has the number: that is
-        said at once, and not after a wait."""
-        self._broker = broker
+        self._context = context
+        self._state = state
         self._check = check
+        """Raises InvalidConfig where this process has no place in the cluster, whoever has the number: that is said
+        at once, and not after a wait."""
         self._incarnation_id = incarnation_id
         self._interval_ms = interval_ms
-        self._path = str(broker.data.root / INCARNATIONS_FILE)
+        self._path = str(self._context.data.root / INCARNATIONS_FILE)
         self._watch = HolderWatchState(
-            session_timeout_ms=broker.settings.broker_session_timeout_ms, interval_ms=interval_ms
+            session_timeout_ms=self._state.settings.broker_session_timeout_ms, interval_ms=interval_ms
         )
 
     async def carry_out(self, register: Callable[[Claim], Awaitable[T]], *, marker_epoch: int | None) -> T:
@@ -54,23 +59,22 @@ class NumberClaim:
 
         Raises InvalidConfig when the number or the data folder is somebody else's, and what `register` raises.
         """
-        broker = self._broker
-        known = with_attempt(await broker.disk.run(self._read), self._incarnation_id)
+        known = with_attempt(await self._context.disk.run(self._read), self._incarnation_id)
         own = Claim(incarnations=frozenset(known), marker_epoch=marker_epoch)
         is_waiting = False
         # Three sessions of looks at the most: whoever is not silent then stays.
         while True:
-            row = await broker.database.read(self._look)
+            row = await self._context.database.read(self._look)
             claim = own if row is None or own.may_replace(row.holder) else self._watched(own, row)
             if claim is not None:
                 # Before it registers: a process that is killed as soon as it has is known to the next one.
-                await broker.disk.run(self._write, known)
+                await self._context.disk.run(self._write, known)
                 try:
                     made = await register(claim)
                 except LostRace as error:
                     log.warning("%s: this one looks again", error)
                 else:
-                    await broker.disk.run(self._write, (self._incarnation_id,))
+                    await self._context.disk.run(self._write, (self._incarnation_id,))
                     return made
             elif row is not None and not is_waiting:
                 is_waiting = True
@@ -82,17 +86,17 @@ class NumberClaim:
 
     def _look(self, conn: Connection) -> BrokerRow | None:
         self._check(conn)
-        return brokers.load(conn, self._broker.broker_id)
+        return brokers.load(conn, self._context.broker_id)
 
     def _watched(self, own: Claim, row: BrokerRow) -> Claim | None:
         """A claim to the place of a silent holder; None while it is to be seen whether it lives."""
-        match self._watch.look(row.holder, self._broker.clock.monotonic_ms()):
+        match self._watch.look(row.holder, self._context.clock.monotonic_ms()):
             case Waiting.HOLDER_IS_SILENT:
                 return Claim(incarnations=own.incarnations, marker_epoch=own.marker_epoch, silent=row.holder)
             case Waiting.HOLDER_STAYS:
                 raise InvalidConfig(
                     f"broker {row.broker_id} runs at {_whereabouts(row)}, with another data folder than "
-                    f"{self._broker.data.root}: no two processes may have one number. Start this one with a "
+                    f"{self._context.data.root}: no two processes may have one number. Start this one with a "
                     "--broker-id that is free; or, if it is to replace the other one, stop that one first, and see "
                     "that nothing starts it again"
                 )
@@ -102,7 +106,7 @@ class NumberClaim:
     # The list
 
     def _read(self) -> Sequence[UUID]:
-        data = read_whole(self._broker.files, self._path, max_bytes=MAX_FILE_BYTES)
+        data = read_whole(self._context.files, self._path, max_bytes=MAX_FILE_BYTES)
         try:
             return [UUID(each) for each in json.loads(data or b"{}")["incarnations"]]
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -111,7 +115,7 @@ class NumberClaim:
     def _write(self, incarnations: Sequence[UUID]) -> None:
         data = json.dumps({"version": 1, "incarnations": [str(each) for each in incarnations]}).encode()
         try:
-            replace_file(self._broker.files, self._path, data, durable=True)
+            replace_file(self._context.files, self._path, data, durable=True)
         except OSError as error:
             log.warning("%s cannot be written (%s): the next start may wait for a session", self._path, error)
 

@@ -12,10 +12,10 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
+from tiered.broker.context import BrokerContext, BrokerState
 from tiered.broker.heartbeats import interval_ms
 from tiered.broker.number_claim import NumberClaim
 from tiered.cold.store_identity import is_same_store, store_identity
@@ -39,9 +39,6 @@ from tiered.meta.changes import ChangeSet
 from tiered.rules.number_claim import Claim
 from tiered.rules.registration_proof import ID_BYTES, proving_id
 from tiered.runtime import new_uuid, secret_bytes
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -81,13 +78,14 @@ class Registered:
 class Registration:
     """One broker's registration and its marker."""
 
-    def __init__(self, broker: "Broker", *, boot_id: str | None) -> None:
-        self._broker = broker
+    def __init__(self, *, context: BrokerContext, state: BrokerState, boot_id: str | None) -> None:
+        self._context = context
+        self._state = state
         self._boot_id = boot_id or read_boot_id()
         self.incarnation_id = proving_id(secret_bytes(ID_BYTES))
         """This process's own, for life. Other brokers take who shows it for this broker: a secret of the cluster."""
-        self._path = str(broker.data.root / MARKER_FILE)
-        self._store = store_identity(broker.options.store_url, data_dir=broker.data.root)
+        self._path = str(self._context.data.root / MARKER_FILE)
+        self._store = store_identity(self._context.options.store_url, data_dir=self._context.data.root)
         self._is_trusted = True
         self._marking = threading.Lock()
         """A log can fail in any thread."""
@@ -102,33 +100,32 @@ class Registration:
         Waits while another process may still be it. Raises InvalidConfig when that one lives, or the catalogue or the
         data folder belongs to somebody else, MetadataUnavailable.
         """
-        broker = self._broker
-        marker = await broker.disk.run(self._read)
+        marker = await self._context.disk.run(self._read)
         clean_epoch = None if marker is None else marker.clean_epoch(self._boot_id)
         rows = tuple(
             ListenerRow(name=each.name, protocol=each.protocol, host=each.advertised[0], port=each.advertised[1])
             for each in listeners
         )
-        if http is not None and broker.options.http_tls is not None:
+        if http is not None and self._context.options.http_tls is not None:
             rows += (ListenerRow(name=HTTP_DOOR, protocol=HTTPS, host=http[0], port=http[1]),)
-        among_brokers = broker.options.inter_broker.name
+        among_brokers = self._context.options.inter_broker.name
         reached_at = next((row.host for row in rows if row.name == among_brokers), advertised[0])
-        new_cluster_id, now_ms = str(new_uuid()), broker.clock.now_ms()
+        new_cluster_id, now_ms = str(new_uuid()), self._context.clock.now_ms()
 
         def register(conn: Connection, claim: Claim) -> tuple[str, brokers.Registration]:
             cluster_id = cluster.ensure(conn, cluster_id=new_cluster_id, now_ms=now_ms).cluster_id
             # Refused before anything is changed: a registration would stop the broker that belongs here.
-            broker.data.require_own(cluster_id, broker.broker_id)
+            self._context.data.require_own(cluster_id, self._context.broker_id)
             self._check_others(brokers.load_all(conn), reached_at)
             self._check_store(cluster.claim_store(conn, self._store))
             made = brokers.register(
                 conn,
-                broker_id=broker.broker_id,
+                broker_id=self._context.broker_id,
                 host=advertised[0],
                 port=advertised[1],
                 http_host=None if http is None else http[0],
                 http_port=None if http is None else http[1],
-                rack=broker.rack,
+                rack=self._context.rack,
                 boot_id=self._boot_id,
                 clean_epoch=clean_epoch,
                 incarnation_id=self.incarnation_id,
@@ -138,19 +135,23 @@ class Registration:
             return cluster_id, made
 
         number = NumberClaim(
-            broker, incarnation_id=self.incarnation_id, interval_ms=interval_ms(broker), check=self._check_cluster
+            context=self._context,
+            state=self._state,
+            incarnation_id=self.incarnation_id,
+            interval_ms=interval_ms(self._context.options.settings, is_alone=self._context.is_alone),
+            check=self._check_cluster,
         )
         cluster_id, made = await number.carry_out(
             lambda claim: self._answered(lambda conn: register(conn, claim)),
             marker_epoch=None if marker is None else marker.broker_epoch,
         )
-        broker.data.become_owned(cluster_id, broker.broker_id)
+        self._context.data.become_owned(cluster_id, self._context.broker_id)
         await self._mark(made.broker_epoch, flushed=False)
         if marker is not None and not made.was_clean:
             log.warning("this broker's log may have lost its end: it follows before it leads where others are in sync")
         # Not within the registration, behind whose lock everybody waits: a large catalogue takes seconds to read.
-        everything, tombstones = await broker.database.read(
-            lambda conn: (_everything(conn, broker.broker_id), topics.list_tombstones(conn)),
+        everything, tombstones = await self._context.database.read(
+            lambda conn: (_everything(conn, self._context.broker_id), topics.list_tombstones(conn)),
             deadline_ms=READ_DEADLINE_MS,
         )
         return Registered(
@@ -166,26 +167,26 @@ class Registration:
     ) -> tuple[str, brokers.Registration]:
         for _ in range(ANSWER_TRIES):
             try:
-                return await self._broker.database.run(register)
+                return await self._context.database.run(register)
             except MetadataOutcomeUnknown as error:
                 # Under the same incarnation it is the same registration.
                 log.warning("whether this broker is registered is not known, it asks again: %s", error)
-        return await self._broker.database.run(register)
+        return await self._context.database.run(register)
 
     def _check_cluster(self, conn: Connection) -> None:
         """Returns when the catalogue's cluster, if there is one yet, is this data folder's and this store's. Changes
         nothing. Raises InvalidConfig."""
         found = cluster.find(conn)
         if found is not None:
-            self._broker.data.require_own(found.cluster_id, self._broker.broker_id)
+            self._context.data.require_own(found.cluster_id, self._context.broker_id)
         recorded = cluster.recorded_store(conn)
         if recorded is not None:
             self._check_store(recorded)
 
     def _check_others(self, registered: Sequence[BrokerRow], host: str) -> None:
         """Returns when this broker can work together with those that are registered. Raises InvalidConfig."""
-        others = [row for row in registered if row.broker_id != self._broker.broker_id]
-        if others and self._broker.is_alone:
+        others = [row for row in registered if row.broker_id != self._context.broker_id]
+        if others and self._context.is_alone:
             raise InvalidConfig(
                 f"the catalogue belongs to broker {others[0].broker_id}: start with --broker-id {others[0].broker_id}, "
                 "or give this broker a --meta URL of its own; several brokers share a catalogue on PostgreSQL alone"
@@ -195,7 +196,7 @@ class Registration:
                 f"other brokers cannot reach this one at {host}: tell them an address with --advertise HOST:PORT"
             )
         for row in others:
-            there = row.address(self._broker.options.inter_broker.name)
+            there = row.address(self._context.options.inter_broker.name)
             if there is not None and there[0] in WILDCARD_ADDRESSES and not row.fenced:
                 raise InvalidConfig(
                     f"broker {row.broker_id} cannot be reached by others at {there[0]}: start it with --advertise "
@@ -229,15 +230,15 @@ class Registration:
 
     async def logs_flushed(self) -> None:
         """Every log was flushed and closed, and nobody appends any more: the next start is clean on any machine."""
-        await self._mark(self._broker.broker_epoch, flushed=True)
+        await self._mark(self._state.broker_epoch, flushed=True)
 
     async def _mark(self, broker_epoch: int, *, flushed: bool) -> None:
         """An error only makes the next start unclean."""
         marker = Marker(broker_epoch=broker_epoch, boot_id=self._boot_id, flushed=flushed)
-        await self._broker.disk.run(self._write, marker)
+        await self._context.disk.run(self._write, marker)
 
     def _read(self) -> Marker | None:
-        data = read_whole(self._broker.files, self._path, max_bytes=MAX_MARKER_BYTES)
+        data = read_whole(self._context.files, self._path, max_bytes=MAX_MARKER_BYTES)
         try:
             found = json.loads(data or b"{}")
             return Marker(
@@ -253,7 +254,7 @@ class Registration:
             if not self._is_trusted:
                 return
             try:
-                replace_file(self._broker.files, self._path, data, durable=True)
+                replace_file(self._context.files, self._path, data, durable=True)
             except OSError as error:
                 log.warning(
                     "%s cannot be written (%s): the next start takes this log for one that lost its end",
@@ -262,10 +263,10 @@ class Registration:
                 self._remove()
 
     def _remove(self) -> None:
-        files = self._broker.files
+        files = self._context.files
         try:
             files.unlink(self._path)
-            files.sync_directory(str(self._broker.data.root))
+            files.sync_directory(str(self._context.data.root))
         except FileNotFoundError:
             pass
         except OSError as error:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from tiered.broker import tier_plan
+from tiered.broker.clock_watch import ClockWatch
 from tiered.broker.context import BrokerContext, BrokerState
 from tiered.broker.partition import Partition
 from tiered.broker.segment_lifecycle import SegmentLifecycle
@@ -21,11 +22,10 @@ from tiered.errors import TieredError
 from tiered.meta import pins, retired
 from tiered.meta.pins import Held
 from tiered.meta.retired import RetiredObject
-from tiered.rules import clock_watch
-from tiered.rules.clock_watch import Judgement, Reading
+from tiered.rules.clock_watch import Judgement
 from tiered.rules.retention import Pin, Retention
 
-__all__ = ["Explanation", "RetentionRounds", "RetiredObject", "reason_to_doubt"]
+__all__ = ["Explanation", "RetentionRounds", "RetiredObject"]
 
 log = logging.getLogger(__name__)
 
@@ -50,31 +50,19 @@ class RetentionRounds:
     """Retention of one broker."""
 
     def __init__(
-        self, *, context: BrokerContext, state: BrokerState, lifecycle: SegmentLifecycle, topics: Topics
+        self,
+        *,
+        context: BrokerContext,
+        state: BrokerState,
+        topics: Topics,
+        lifecycle: SegmentLifecycle,
+        clock_watch: ClockWatch,
     ) -> None:
         self._context = context
         self._state = state
         self._lifecycle = lifecycle
         self._topics = topics
-        self._clock: Judgement | None = None
-
-    # The clock
-
-    def look(self, database_ms: int | None = None) -> Judgement:
-        """Whether ages may be told by the clock, by a look at it now. Says in the log when that changes."""
-        clock, was_trusted = self._context.clock, self._clock is None or self._clock.is_trusted
-        self._clock = clock_watch.look(
-            self._clock,
-            Reading(wall_ms=clock.now_ms(), elapsed_ms=clock.elapsed_ms()),
-            database_ms=database_ms,
-            max_jump_ms=self._state.settings.tiered_retention_max_clock_jump_ms,
-        )
-        self._context.counters.retention_clock_ahead_ms = self._clock.ahead_ms
-        if was_trusted and not self._clock.is_trusted:
-            log.error("retention by age and purges have stopped: %s", reason_to_doubt(self._clock))
-        elif not was_trusted and self._clock.is_trusted:
-            log.warning("the clock is believed again: retention by age and purges go on")
-        return self._clock
+        self._clock_watch = clock_watch
 
     # Rounds
 
@@ -95,7 +83,7 @@ class RetentionRounds:
     async def _due(self, partitions: Iterable[Partition]) -> list[Partition]:
         """Those of which something would go if nothing were pinned: mostly none, and SQL need not be asked."""
         due = []
-        clock = self.look()
+        clock = self._clock_watch.look()
         for number, partition in enumerate(partitions):
             if number % YIELD_EVERY_PARTITIONS == YIELD_EVERY_PARTITIONS - 1:
                 await asyncio.sleep(0)
@@ -116,7 +104,7 @@ class RetentionRounds:
         """Raises MetadataUnavailable when SQL does not say what is pinned; then nothing was retired."""
         topic_ids = {partition.topic_partition.topic_id for partition in due}
         held = await self._context.database.read(lambda conn: pins.held(conn, topic_ids))
-        clock = self.look(held.at_ms)
+        clock = self._clock_watch.look(held.at_ms)
         for partition in due:
             now_ms = self._context.clock.now_ms()
             wanted = self._decide(partition, pins_of(partition, held, now_ms), clock, now_ms).delete_before_offset
@@ -153,7 +141,7 @@ class RetentionRounds:
             return pins.held(conn, [where.topic_id]), found
 
         held, gone = await self._context.database.read(ask)
-        clock, now_ms = self.look(held.at_ms), self._context.clock.now_ms()
+        clock, now_ms = self._clock_watch.look(held.at_ms), self._context.clock.now_ms()
         found = pins_of(partition, held, now_ms)
         decided = self._decide(partition, found, clock, now_ms)
         local = tier_plan.local_retention(partition, now_ms)
@@ -171,20 +159,6 @@ def pins_of(partition: Partition, held: Held, now_ms: int) -> tuple[Pin, ...]:
             expires_at_ms=None if each.expires_in_ms is None else now_ms + each.expires_in_ms,
         )
         for each in held.ranges.get((where.topic_id, where.partition), ())
-    )
-
-
-def reason_to_doubt(clock: Judgement) -> str:
-    """Why the clock is not trusted, and what to do; empty while it is."""
-    if clock.is_trusted:
-        return ""
-    if clock.jumped_ms:
-        what = f"the clock is {clock.jumped_ms / 1000:.0f} s ahead of where it was when it was last believed"
-    else:
-        what = f"the clock is {clock.ahead_of_database_ms / 1000:.0f} s ahead of the database's"
-    return (
-        f"{what}, so records would be deleted that are not old. Set it right; if it is right, restart the broker, or "
-        "raise tiered.retention.max.clock.jump.ms until this has passed"
     )
 
 

@@ -11,13 +11,19 @@ longer be committed, nor one that readers of the newest checkpoint may still ask
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from sqlalchemy import Connection
 
 from tiered.broker import tier_plan
+from tiered.broker.changes import Changes
+from tiered.broker.checkpoints import CheckpointWriter
+from tiered.broker.clock_watch import ClockWatch
 from tiered.broker.committed_rows import committed_segment
+from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.feed import ChangeFeed
+from tiered.broker.image import ClusterImage
+from tiered.broker.lease import ControllerLease
 from tiered.broker.partition import Partition
 from tiered.cold import uploader
 from tiered.cold.object_store import ObjectInfo
@@ -26,12 +32,10 @@ from tiered.errors import LostRace, MetadataOutcomeUnknown, MetadataUnavailable,
 from tiered.formats import object_key
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.hot.log import SegmentFile
+from tiered.ids import TopicPartition
 from tiered.meta import segments, topics
 from tiered.meta.segments import SegmentPlan, SegmentRow
 from tiered.runtime import crash_point, new_uuid
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +53,28 @@ NO_ROOT = "0" * 64
 class SegmentLifecycle:
     """Moves segments of this broker's partitions through their states."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        context: BrokerContext,
+        state: BrokerState,
+        changes: Changes,
+        checkpoints: CheckpointWriter,
+        clock_watch: ClockWatch,
+        feed: ChangeFeed,
+        first_lost_offset: Callable[[TopicPartition], int | None],
+        image: ClusterImage,
+        lease: ControllerLease,
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._changes = changes
+        self._checkpoints = checkpoints
+        self._clock_watch = clock_watch
+        self._feed = feed
+        self._first_lost_offset = first_lost_offset
+        self._image = image
+        self._lease = lease
         self._in_progress: set[UUID] = set()
 
     # Upload
@@ -60,20 +84,19 @@ class SegmentLifecycle:
         offset (T1). Raises StoreUnavailable, MetadataUnavailable, LostRace, FencedLeaderEpoch or LogDirFailed;
         the partition is then as before, and what was left behind will be swept.
         """
-        broker = self._broker
         # Taken now: a broker that is replaced meanwhile learns the next epoch, in which it must commit nothing.
         leader_epoch = partition.leader_epoch
         local = partition.log.segment_for_upload(base_offset)
         object_id = new_uuid()
-        started_ms = broker.clock.monotonic_ms()
+        started_ms = self._context.clock.monotonic_ms()
         self._in_progress.add(object_id)
         try:
             # What goes to the store must survive here too until it is there: no hash of unflushed bytes.
-            await broker.flusher.flushed(partition.log, local.end_offset)
+            await self._context.flusher.flushed(partition.log, local.end_offset)
             previous_root = await self._previous_root(partition)
-            described = await broker.uploads.run(self._describe, partition, local, previous_root)
+            described = await self._context.uploads.run(self._describe, partition, local, previous_root)
             # The same moment as the row's deadline, by the clock that does not jump.
-            end_by_ms = broker.clock.monotonic_ms() + broker.settings.tiered_upload_timeout_ms
+            end_by_ms = self._context.clock.monotonic_ms() + self._state.settings.tiered_upload_timeout_ms
             plan = self._plan(partition, leader_epoch, local, described, object_id, previous_root)
             await self._insert_plan(partition, plan)
             crash_point("upload.planned")
@@ -86,10 +109,10 @@ class SegmentLifecycle:
         committed = committed_segment(row)
         # The feed says so too; here it is known for certain, also when the feed is behind.
         partition.uploaded(committed)
-        broker.counters.uploads_committed += 1
-        broker.counters.uploaded_bytes += committed.size_bytes
-        broker.counters.upload_durations.observe(broker.clock.monotonic_ms() - started_ms)
-        broker.checkpoints.partition_changed(partition)
+        self._context.counters.uploads_committed += 1
+        self._context.counters.uploaded_bytes += committed.size_bytes
+        self._context.counters.upload_durations.observe(self._context.clock.monotonic_ms() - started_ms)
+        self._checkpoints.partition_changed(partition)
         log.info("%s: offsets %d to %d are in the store", partition.name, committed.base_offset, committed.end_offset)
         return committed
 
@@ -98,7 +121,7 @@ class SegmentLifecycle:
         if partition.committed:
             return partition.committed[-1].chain_root_sha256
         where = partition.topic_partition
-        newest = await self._broker.database.run(
+        newest = await self._context.database.run(
             lambda conn: segments.newest_ever_committed(conn, where.topic_id, where.partition)
         )
         return NO_ROOT if newest is None else committed_segment(newest).chain_root_sha256
@@ -109,7 +132,7 @@ class SegmentLifecycle:
             local.fileno(),
             local.size_bytes,
             chunk_bytes=partition.config.tiered_chunk_bytes,
-            cluster_id=self._broker.cluster_id,
+            cluster_id=self._state.cluster_id,
             topic_id=partition.topic_partition.topic_id,
             topic=partition.topic,
             partition=partition.topic_partition.partition,
@@ -129,7 +152,7 @@ class SegmentLifecycle:
     ) -> SegmentPlan:
         where = partition.topic_partition
         table = described.table
-        now_ms = self._broker.clock.now_ms()
+        now_ms = self._context.clock.now_ms()
         return SegmentPlan(
             object_id=object_id,
             topic_id=where.topic_id,
@@ -137,7 +160,7 @@ class SegmentLifecycle:
             base_offset=local.base_offset,
             end_offset=local.end_offset,
             leader_epoch=leader_epoch,
-            owner=self._broker.broker_id,
+            owner=self._context.broker_id,
             object_key=object_key.segment_key(
                 partition.topic,
                 where.topic_id,
@@ -155,12 +178,12 @@ class SegmentLifecycle:
             root_sha256=table.root_sha256.hex(),
             previous_root_sha256=previous_root,
             planned_at_ms=now_ms,
-            deadline_ms=now_ms + self._broker.settings.tiered_upload_timeout_ms,
+            deadline_ms=now_ms + self._state.settings.tiered_upload_timeout_ms,
         )
 
     async def _insert_plan(self, partition: Partition, plan: SegmentPlan) -> None:
         try:
-            await self._broker.database.run(lambda conn: segments.plan(conn, plan))
+            await self._context.database.run(lambda conn: segments.plan(conn, plan))
         except LostRace:
             # SQL knows of a commit whose answer never came: take it over, and the next tick goes on from there.
             await self.catch_up(partition)
@@ -169,26 +192,30 @@ class SegmentLifecycle:
     async def catch_up(self, partition: Partition) -> None:
         """Takes over what SQL has committed for this partition beyond what is known here."""
         where = partition.topic_partition
-        rows = await self._broker.database.run(
+        rows = await self._context.database.run(
             lambda conn: segments.list_committed(
                 conn, where.topic_id, where.partition, from_offset=partition.cold_end_offset
             )
         )
         partition.learn_segments([committed_segment(row) for row in rows])
         if rows:
-            self._broker.checkpoints.partition_changed(partition)
+            self._checkpoints.partition_changed(partition)
 
     async def _put(self, local: SegmentFile, described: DescribedSegment, plan: SegmentPlan, end_by_ms: float) -> None:
-        broker, key = self._broker, plan.object_key
+        key = plan.object_key
 
         def put() -> ObjectInfo:
-            left_ms = max(0.0, end_by_ms - broker.clock.monotonic_ms())
-            return broker.store.put_segment(key, local.fileno(), local.size_bytes, described.tail, timeout_ms=left_ms)
+            left_ms = max(0.0, end_by_ms - self._context.clock.monotonic_ms())
+            return self._context.store.put_segment(
+                key, local.fileno(), local.size_bytes, described.tail, timeout_ms=left_ms
+            )
 
         try:
-            await broker.uploads.run(put)
+            await self._context.uploads.run(put)
             crash_point("upload.stored")
-            await broker.uploads.run(uploader.verify_stored, broker.store, key, plan.size_bytes, described.tail)
+            await self._context.uploads.run(
+                uploader.verify_stored, self._context.store, key, plan.size_bytes, described.tail
+            )
             crash_point("upload.verified")
         except UploadOverdue:
             raise  # The row's deadline has come too: the next sweep abandons it and deletes what is there.
@@ -197,12 +224,11 @@ class SegmentLifecycle:
             raise
 
     async def _commit(self, plan: SegmentPlan) -> SegmentRow:
-        broker = self._broker
         for attempt in range(SETTLE_TRIES):
             try:
-                return await broker.database.run(
+                return await self._context.database.run(
                     lambda conn: segments.commit(
-                        conn, plan.object_id, leader_epoch=plan.leader_epoch, now_ms=broker.clock.now_ms()
+                        conn, plan.object_id, leader_epoch=plan.leader_epoch, now_ms=self._context.clock.now_ms()
                     )
                 )
             except MetadataUnavailable:
@@ -223,16 +249,15 @@ class SegmentLifecycle:
 
     async def _remove_orphans(self, found: Sequence[tuple[UUID, str]]) -> int:
         """How many orphans are gone: first they can no longer be committed, then the object goes, then the row."""
-        broker = self._broker
         ids = [object_id for object_id, _ in found]
-        now_ms = broker.clock.now_ms()
-        rows = await broker.database.run(lambda conn: segments.abandon(conn, ids, now_ms=now_ms))
+        now_ms = self._context.clock.now_ms()
+        rows = await self._context.database.run(lambda conn: segments.abandon(conn, ids, now_ms=now_ms))
         crash_point("sweep.abandoned")
         for row in rows:
-            await broker.uploads.run(broker.store.delete, row.object_key)
+            await self._context.uploads.run(self._context.store.delete, row.object_key)
         crash_point("sweep.deleted")
         gone = [row.object_id for row in rows]
-        return await broker.database.run(lambda conn: segments.fail_planned(conn, gone, now_ms=now_ms))
+        return await self._context.database.run(lambda conn: segments.fail_planned(conn, gone, now_ms=now_ms))
 
     # Retention
 
@@ -240,11 +265,10 @@ class SegmentLifecycle:
         """`log_start_offset` in SQL first, with the rows below it retired; from there it comes here, to all other
         replicas and to the checkpoint. Raises FencedLeaderEpoch when this broker leads no more, and Pinned where a
         snapshot holds what would go, or a pin does unless somebody `is_explicit` about it."""
-        broker = self._broker
         where, leader_epoch = partition.topic_partition, partition.leader_epoch
-        now_ms = broker.clock.now_ms()
+        now_ms = self._context.clock.now_ms()
         try:
-            await broker.feed.commit(
+            await self._feed.commit(
                 lambda conn: segments.retire_before(
                     conn,
                     where.topic_id,
@@ -258,20 +282,20 @@ class SegmentLifecycle:
             )
         except MetadataOutcomeUnknown:
             # The objects may be retired, and gone after their grace: nobody may be sent to them then.
-            broker.changes.outcome_unknown = True
+            self._changes.doubt()
             raise
         crash_point("retire.committed")
 
     async def delete_local(self, partition: Partition) -> None:
         """Removes the local segments that local retention gives up; open readers keep their files. What the store is
         known to have lost stays: consumers are served from here, and it may be the last copy."""
-        before = tier_plan.local_delete_before(partition, self._broker.clock.now_ms())
-        lost = self._broker.reconciler.findings.first_lost_offset(partition.topic_partition)
+        before = tier_plan.local_delete_before(partition, self._context.clock.now_ms())
+        lost = self._first_lost_offset(partition.topic_partition)
         if lost is not None:
             before = min(before, lost)
         if before:
-            removed = await self._broker.disk.run(partition.log.delete_local_before, before)
-            self._broker.counters.local_segments_deleted += len(removed)
+            removed = await self._context.disk.run(partition.log.delete_local_before, before)
+            self._context.counters.local_segments_deleted += len(removed)
 
     # Sweeping
 
@@ -281,50 +305,47 @@ class SegmentLifecycle:
         At start every planned row of this broker is an orphan: no upload is in progress. Later only those
         past their deadline that are not in progress.
         """
-        broker = self._broker
-        now_ms = broker.clock.now_ms()
-        before_ms = now_ms + 1 if at_start else now_ms - broker.settings.tiered_upload_timeout_ms
-        planned = await broker.database.run(
+        now_ms = self._context.clock.now_ms()
+        before_ms = now_ms + 1 if at_start else now_ms - self._state.settings.tiered_upload_timeout_ms
+        planned = await self._context.database.run(
             lambda conn: segments.list_planned(
-                conn, owner=broker.broker_id, planned_before_ms=before_ms, limit=SWEEP_BATCH
+                conn, owner=self._context.broker_id, planned_before_ms=before_ms, limit=SWEEP_BATCH
             )
         )
         orphans = [(row.object_id, row.object_key) for row in planned if row.object_id not in self._in_progress]
         if orphans:
-            broker.counters.orphans_swept += await self._remove_orphans(orphans)
+            self._context.counters.orphans_swept += await self._remove_orphans(orphans)
             log.info("swept %d unfinished uploads", len(orphans))
         await self._purge(now_ms)
 
     async def sweep_of_the_dead(self) -> None:
         """Removes what failed uploads left of brokers that are not in service: they may never come back."""
-        broker = self._broker
-        live = {row.broker_id for row in broker.image.live()}
-        before_ms = broker.clock.now_ms() - broker.settings.tiered_upload_timeout_ms
-        found = await broker.database.run(
+        live = {row.broker_id for row in self._image.live()}
+        before_ms = self._context.clock.now_ms() - self._state.settings.tiered_upload_timeout_ms
+        found = await self._context.database.run(
             lambda conn: segments.list_overdue_planned(conn, planned_before_ms=before_ms, limit=SWEEP_BATCH)
         )
         orphans = [(row.object_id, row.object_key) for row in found if row.owner not in live]
         if orphans:
-            broker.counters.orphans_swept += await self._remove_orphans(orphans)
+            self._context.counters.orphans_swept += await self._remove_orphans(orphans)
             log.info("swept %d uploads that dead brokers left unfinished", len(orphans))
 
     async def abort_abandoned_uploads(self) -> None:
         """Frees the parts that killed uploads left in the store, where they cost money and nobody sees them."""
-        broker = self._broker
-        before_ms = broker.clock.now_ms() - broker.settings.tiered_upload_timeout_ms
-        aborted = await broker.uploads.run(
-            lambda: broker.store.abort_abandoned_uploads(object_key.SEGMENTS_PREFIX, started_before_ms=before_ms)
+        before_ms = self._context.clock.now_ms() - self._state.settings.tiered_upload_timeout_ms
+        aborted = await self._context.uploads.run(
+            lambda: self._context.store.abort_abandoned_uploads(object_key.SEGMENTS_PREFIX, started_before_ms=before_ms)
         )
         if aborted:
             log.info("freed the parts of %d dead uploads", len(aborted))
 
     async def _purge(self, now_ms: int) -> None:
         """Deletes what retention gave up: of partitions that this broker leads, and as controller of deleted topics."""
-        if not self._broker.retention.look().is_trusted:
+        if not self._clock_watch.look().is_trusted:
             return  # By a clock that jumped, every grace would be over.
-        me = self._broker.broker_id
+        me = self._context.broker_id
         await self._purge_all(lambda conn: segments.list_purgeable(conn, now_ms=now_ms, leader=me, limit=SWEEP_BATCH))
-        if self._broker.controller.is_leading:
+        if self._lease.is_held:
             await self._purge_all(
                 lambda conn: segments.list_purgeable_of_deleted_topics(conn, now_ms=now_ms, limit=SWEEP_BATCH)
             )
@@ -336,50 +357,50 @@ class SegmentLifecycle:
 
     async def _purge_batch(self, list_some: Callable[[Connection], Sequence[SegmentRow]]) -> int:
         """How many objects it deleted."""
-        broker = self._broker
-        rows = await broker.database.run(list_some)
+        rows = await self._context.database.run(list_some)
         if not rows:
             return 0
         # No checkpoint may name an object that is gone: readers plan from them. Some were retired by others than us.
-        await broker.feed.refresh()
-        await broker.checkpoints.write_stale()
+        await self._feed.refresh()
+        await self._checkpoints.write_stale()
         gone: list[UUID] = []
         for row in rows:
-            if broker.checkpoints.is_stale(row.topic_id, row.partition):
+            if self._checkpoints.is_stale(row.topic_id, row.partition):
                 continue
-            await broker.uploads.run(broker.store.delete, row.object_key)
+            await self._context.uploads.run(self._context.store.delete, row.object_key)
             crash_point("purge.deleted")
             gone.append(row.object_id)
         if gone:
-            purged_at_ms = broker.clock.now_ms()
-            broker.counters.objects_purged += await broker.database.run(
+            purged_at_ms = self._context.clock.now_ms()
+            self._context.counters.objects_purged += await self._context.database.run(
                 lambda conn: segments.mark_purged(conn, gone, now_ms=purged_at_ms)
             )
         return len(gone)
 
     async def forget_deleted_topics(self) -> None:
         """Ends deleted topics of which no object is left: their checkpoints first, then their last rows."""
-        broker = self._broker
         # Brokers learn of a deletion by its tombstone: one that was cut off for a while must still find it.
-        grace_ms = FORGET_DELETED_AFTER_MS if len(broker.image.brokers) > 1 else -1
-        before_ms = broker.clock.now_ms() - grace_ms
-        found = await broker.database.run(
+        grace_ms = FORGET_DELETED_AFTER_MS if len(self._image.brokers) > 1 else -1
+        before_ms = self._context.clock.now_ms() - grace_ms
+        found = await self._context.database.run(
             lambda conn: topics.list_forgettable(conn, deleted_before_ms=before_ms, limit=SWEEP_BATCH)
         )
         if not found:
             return
-        if broker.checkpoints.cluster_is_stale:
-            await broker.checkpoints.write_stale()
+        if self._checkpoints.cluster_is_stale:
+            await self._checkpoints.write_stale()
         for topic in found:
-            await broker.checkpoints.remove(topic.topic_id, topic.partition_count)
+            await self._checkpoints.remove(topic.topic_id, topic.partition_count)
             crash_point("forget.checkpoints_removed")
         ids = [topic.topic_id for topic in found]
-        await broker.database.run(lambda conn: topics.forget_deleted(conn, deleted_before_ms=before_ms, only=ids))
+        await self._context.database.run(
+            lambda conn: topics.forget_deleted(conn, deleted_before_ms=before_ms, only=ids)
+        )
 
     async def forget_purged(self) -> None:
         """Keeps the catalogue from growing for ever: rows of objects that are long gone."""
-        before_ms = self._broker.clock.now_ms() - FORGET_PURGED_AFTER_MS
-        while await self._broker.database.run(
+        before_ms = self._context.clock.now_ms() - FORGET_PURGED_AFTER_MS
+        while await self._context.database.run(
             lambda conn: segments.forget_purged(conn, purged_before_ms=before_ms, limit=FORGET_BATCH)
         ):
             pass

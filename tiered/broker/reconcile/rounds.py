@@ -29,12 +29,12 @@ JITTER = 0.2
 class Reconciler:
     """Compares disk, catalogue and bucket, and scrubs, from `start` to `stop`."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: "Broker", findings: Findings) -> None:
         self._broker = broker
         self._pool = BlockingPool("reconcile", threads=1, max_waiting=10)
         self._task: asyncio.Task[None] | None = None
         self._failing: set[str] = set()
-        self.findings = Findings()
+        self.findings = findings
         self.bucket = BucketComparison(broker, self._pool, self.findings)
         self.strangers = Strangers(broker, self._pool, self.findings)
         self.disk = DiskComparison(broker, self.findings)

@@ -54,7 +54,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
         names[found] = name
     code, message = NONE, None
     try:
-        outcomes = await reassignments.alter(broker, targets, may_resize=may_resize)
+        outcomes = await broker.reassignments.alter(targets, may_resize=may_resize)
     except TieredError as error:
         code, message = error_code(error), str(error)
         errors |= dict.fromkeys(names.values(), error.without_frames())

@@ -34,9 +34,9 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     code = NONE
     try:
         if election_type == PREFERRED:
-            outcomes = await reassignments.elect_preferred(broker, found.keys())
+            outcomes = await broker.reassignments.elect_preferred(found.keys())
         elif election_type == UNCLEAN:
-            outcomes = await reassignments.elect_unclean(broker, found.keys())
+            outcomes = await broker.reassignments.elect_unclean(found.keys())
         else:
             raise InvalidRequest(f"election type {election_type} is not known: 0 is preferred, 1 unclean")
     except TieredError as error:

@@ -5,7 +5,6 @@ Null topics mean all of them. What is not being moved, or does not exist, is lef
 
 from typing import Any
 
-from tiered.broker import reassignments
 from tiered.broker.image import PartitionRow
 from tiered.errors import TieredError
 from tiered.rules.acl import Operation
@@ -27,7 +26,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
         names = ((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
         asked = {name async for name in in_turns(names)}
     by_topic: dict[str, list[PartitionRow]] = {}
-    async for row in in_turns(reassignments.under_way(broker)):
+    async for row in in_turns(broker.reassignments.under_way()):
         topic = broker.topics.find_id(row.topic_id)
         if topic is not None and (asked is None or (topic.name, row.partition) in asked):
             by_topic.setdefault(topic.name, []).append(row)

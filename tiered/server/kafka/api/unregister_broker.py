@@ -6,7 +6,6 @@ nothing would ever be moved away from it. It comes back when it is started again
 
 from typing import Any
 
-from tiered.broker import reassignments
 from tiered.errors import TieredError
 from tiered.rules.acl import Operation
 from tiered.server.kafka.authorize import require_cluster
@@ -18,7 +17,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     code, message = NONE, None
     try:
         require_cluster(context, Operation.ALTER)
-        await reassignments.unregister(context.broker, request.broker_id)
+        await context.broker.reassignments.unregister(request.broker_id)
     except TieredError as error:
         code, message = error_code(error), str(error)
     return reply.UnregisterBrokerResponse(throttle_time=0, error_code=code, error_message=message)

@@ -1,0 +1,302 @@
+"""What a change of the control plane does to this broker: to its image, its topics, its partitions and its parts.
+
+Owns the order in which a set is applied: who is in service and who leads first, then what needs the disk. A local log
+that cannot be opened does not hold up the others: it is tried again and again. Must never read the feed itself.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from tiered.broker import committed_rows
+from tiered.broker.checkpoints import CheckpointWriter
+from tiered.broker.client_quotas import ClientQuotas
+from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.controller import Controller
+from tiered.broker.credentials import Credentials
+from tiered.broker.failed_replicas import FailedReplicas
+from tiered.broker.groups.coordinator import GroupCoordinator
+from tiered.broker.image import ClusterImage
+from tiered.broker.partition import Partition
+from tiered.broker.partition_loader import PartitionLoader
+from tiered.broker.replication.replication import Replication
+from tiered.broker.resource_configs import ResourceConfigs
+from tiered.broker.topics import Topic, Topics
+from tiered.config import TopicConfig
+from tiered.errors import InvalidConfig, TieredError
+from tiered.formats.checkpoint import CommittedSegment
+from tiered.ids import TopicId, TopicPartition
+from tiered.meta.changes import ChangeSet
+from tiered.meta.partitions import PartitionRow
+from tiered.meta.topics import TopicRow
+from tiered.rules.replica_set import NO_LEADER
+
+log = logging.getLogger(__name__)
+
+TOPICS_AT_ONCE = 100
+YIELD_EVERY_PARTITIONS = 500
+
+
+class ChangeApplier:
+    """Applies one set at a time: `begin` what the registration saw, then what the feed reads."""
+
+    def __init__(
+        self,
+        *,
+        context: BrokerContext,
+        state: BrokerState,
+        checkpoints: CheckpointWriter,
+        client_quotas: ClientQuotas,
+        controller: Controller,
+        credentials: Credentials,
+        failed_replicas: FailedReplicas,
+        groups: GroupCoordinator,
+        image: ClusterImage,
+        loader: PartitionLoader,
+        replication: Replication,
+        resource_configs: ResourceConfigs,
+        topics: Topics,
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._checkpoints = checkpoints
+        self._client_quotas = client_quotas
+        self._controller = controller
+        self._credentials = credentials
+        self._failed_replicas = failed_replicas
+        self._groups = groups
+        self._image = image
+        self._loader = loader
+        self._replication = replication
+        self._resource_configs = resource_configs
+        self._topics = topics
+        self._unopened: dict[TopicPartition, TieredError | OSError] = {}
+
+    async def begin(self, everything: ChangeSet) -> None:
+        """Applies the catalogue as the registration saw it. Raises what opening a log raised that nobody else holds;
+        of others this broker is one replica less, until it can be opened."""
+        await self._apply(everything)
+        for key, error in self._unopened.items():
+            row = self._image.row(key)
+            if row is None or len(row.replicas) == 1:
+                raise error
+
+    def check_opened(self, topic_id: UUID) -> None:
+        """Raises why a local log of the topic could not be opened, if that is so."""
+        for key, error in self._unopened.items():
+            if key.topic_id == topic_id:
+                raise error
+
+    async def apply(self, found: ChangeSet) -> None:
+        """Makes this broker's view what `found` says. Safe to repeat, also after a part of it failed. A set without
+        news is the time to try again what could not be opened."""
+        if found.number == self._image.change_number:
+            await self._open_again()
+        else:
+            await self._apply(found)
+
+    async def _apply(self, found: ChangeSet) -> None:
+        image = self._image
+        if found.broker_configs is not None:
+            self._take_settings(found.broker_configs)
+        if found.resource_configs is not None:
+            self._resource_configs.take(found.resource_configs)
+        if found.security is not None:
+            self._state.security = found.security
+            self._client_quotas.take(found.security.quotas)
+            self._credentials.changed()
+        brokers_changed = image.put_brokers(found.brokers, self._context.clock.monotonic_ms())
+        if found.broker_ids is not None:
+            brokers_changed = image.keep_brokers(found.broker_ids) or brokers_changed
+        living = {row.topic_id: row for row in found.topics if row.deleted_at_ms is None}
+        deleted = [row.topic_id for row in found.topics if row.deleted_at_ms is not None]
+        rows = [row for row in found.partitions if row.topic_id in living or self._topics.find_id(row.topic_id)]
+        for row in rows:
+            self._count_election(row)
+            image.put_row(row)
+        committed = committed_rows.by_partition(found.segments)
+        touched = await self._apply_rows(rows, committed)
+        if brokers_changed:
+            self._replication.brokers_changed()
+        self._replication.rows_applied(touched)
+        image.put_slots(found.slots)
+        self._groups.slots_changed(found.slots)
+        self._controller.changed(rows, brokers_changed=brokers_changed)
+        for topic_id in deleted:
+            await self._remove_topic(topic_id)
+        elsewhere = {row.topic_id for row in rows if self._is_misplaced(row)}
+        await self._refit(living, elsewhere - living.keys(), committed)
+        for partition in touched:
+            await self._keep_log_start(partition)
+        image.change_number = found.number
+        if living or deleted or found.broker_configs is not None or found.security is not None:
+            self._checkpoints.cluster_changed()
+
+    def _take_settings(self, stored: Mapping[int | None, Mapping[str, str]]) -> None:
+        self._checkpoints.settings_changed(stored)
+        fetchers = self._state.settings.num_replica_fetchers
+        try:
+            self._state.settings = self._state.settings.with_dynamic(
+                dynamic_default=stored.get(None, {}), dynamic=stored.get(self._context.broker_id, {})
+            )
+        except InvalidConfig as error:
+            if not self._state.serving:
+                raise
+            log.error("the settings of this broker in the catalogue are not allowed, the last ones stay: %s", error)
+            return
+        self._context.disk.resize(self._state.settings.num_io_threads)
+        if self._state.settings.num_replica_fetchers != fetchers:
+            self._replication.rows_applied(list(self._topics.partitions()))
+        for topic in self._topics:
+            self._put(replace(topic, config=self._config_of(topic.name, topic.overrides)))
+
+    def _config_of(self, name: str, overrides: Mapping[str, str]) -> TopicConfig:
+        try:
+            return TopicConfig.of(overrides, self._state.settings)
+        except InvalidConfig as error:
+            if not self._state.serving:
+                raise
+            log.error("topic %s: its configs in the catalogue are not allowed, it gets defaults: %s", name, error)
+            return TopicConfig.of({}, self._state.settings)
+
+    def _put(self, topic: Topic) -> None:
+        self._topics.put(topic)
+        for partition in topic.partitions:
+            if partition.config != topic.config:
+                partition.configure(topic.config)
+
+    async def _apply_rows(
+        self, rows: Iterable[PartitionRow], committed: Mapping[TopicPartition, Sequence[CommittedSegment]]
+    ) -> list[Partition]:
+        """The open partitions among them, which now are what their rows say."""
+        touched = []
+        told = dict(committed)
+        for number, row in enumerate(rows):
+            if number % YIELD_EVERY_PARTITIONS == YIELD_EVERY_PARTITIONS - 1:
+                await asyncio.sleep(0)
+            partition = self._open_partition(row.topic_partition)
+            if partition is None or self._context.broker_id not in row.replicas:
+                continue
+            before = (partition.cold_end_offset, partition.log_start_offset, partition.leader_epoch)
+            committed_rows.apply(self._checkpoints, partition, told.pop(row.topic_partition, ()))
+            if row.leader == self._context.broker_id and partition.log.log_end_offset < partition.cold_end_offset:
+                await self._loader.begin_at_cold_end(partition)
+            partition.apply_row(row, broker_epoch=self._state.broker_epoch)
+            touched.append(partition)
+            if before != (partition.cold_end_offset, partition.log_start_offset, partition.leader_epoch):
+                self._checkpoints.opened(partition)
+        for key, segments in told.items():
+            partition = self._open_partition(key)
+            if partition is not None:
+                committed_rows.apply(self._checkpoints, partition, segments)
+        return touched
+
+    def _count_election(self, row: PartitionRow) -> None:
+        before = self._image.row(row.topic_partition)
+        if before is not None and row.leader != NO_LEADER and row.leader_epoch > before.leader_epoch:
+            self._context.counters.leader_elections += 1
+
+    def _open_partition(self, key: TopicPartition) -> Partition | None:
+        topic = self._topics.find_id(key.topic_id)
+        return None if topic is None else topic.hosted(key.partition)
+
+    def _is_misplaced(self, row: PartitionRow) -> bool:
+        """Whether this broker has the partition's log and should not, or should and has not."""
+        return (self._context.broker_id in row.replicas) != (self._open_partition(row.topic_partition) is not None)
+
+    async def _remove_topic(self, topic_id: UUID) -> None:
+        self._image.remove_topic(topic_id)
+        for key in [key for key in self._unopened if key.topic_id == topic_id]:
+            del self._unopened[key]
+        topic = self._topics.find_id(topic_id)
+        if topic is None:
+            return
+        self._topics.remove(topic)
+        self._replication.removed(topic.partitions)
+        await self._loader.remove(topic)
+
+    async def _refit(
+        self,
+        living: Mapping[UUID, TopicRow],
+        elsewhere: Iterable[UUID],
+        committed: Mapping[TopicPartition, Sequence[CommittedSegment]],
+    ) -> None:
+        """Puts the topics that are new or changed, and those whose partitions came to this broker or left it."""
+        wanted = [self._topic_of(row) for row in living.values()]
+        wanted += [topic for topic_id in elsewhere if (topic := self._topics.find_id(topic_id)) is not None]
+        for first in range(0, len(wanted), TOPICS_AT_ONCE):
+            some = wanted[first : first + TOPICS_AT_ONCE]
+            await asyncio.gather(*(self._fit(topic, committed) for topic in some))
+
+    def _topic_of(self, row: TopicRow) -> Topic:
+        current = self._topics.find_id(row.topic_id)
+        return Topic(
+            name=row.name,
+            topic_id=TopicId(row.topic_id),
+            partition_count=row.partition_count,
+            config=self._config_of(row.name, row.configs),
+            overrides=row.configs,
+            partitions=() if current is None else current.partitions,
+            replication_factor=row.replication_factor,
+        )
+
+    async def _fit(self, topic: Topic, committed: Mapping[TopicPartition, Sequence[CommittedSegment]]) -> None:
+        """Puts `topic` with the partitions that this broker is to hold, opened; lets go of others."""
+        held = {
+            row.partition: row for row in self._image.rows_of(topic.topic_id) if self._context.broker_id in row.replicas
+        }
+        leaving = tuple(each for each in topic.partitions if each.topic_partition.partition not in held)
+        opened = await self._open(
+            topic, [row for row in held.values() if topic.hosted(row.partition) is None], committed
+        )
+        kept = [each for each in topic.partitions if each.topic_partition.partition in held]
+        partitions = sorted([*kept, *opened], key=lambda each: each.topic_partition.partition)
+        self._put(replace(topic, partitions=tuple(partitions)))
+        self._replication.rows_applied(opened)
+        if leaving:
+            self._replication.removed(leaving)
+            await self._loader.remove_partitions(leaving)
+
+    async def _open(
+        self,
+        topic: Topic,
+        rows: Sequence[PartitionRow],
+        committed: Mapping[TopicPartition, Sequence[CommittedSegment]],
+    ) -> list[Partition]:
+        """Those of `rows` whose logs could be opened; why others could not is kept."""
+        found = await asyncio.gather(*(self._open_one(topic, row, committed) for row in rows))
+        return [partition for partition in found if partition is not None]
+
+    async def _open_one(
+        self, topic: Topic, row: PartitionRow, committed: Mapping[TopicPartition, Sequence[CommittedSegment]]
+    ) -> Partition | None:
+        try:
+            partition = await self._loader.open(topic, row, committed.get(row.topic_partition))
+        except (TieredError, OSError) as error:
+            if row.topic_partition not in self._unopened:
+                log.error("%s-%d cannot be opened; it is tried again: %s", topic.name, row.partition, error)
+            self._unopened[row.topic_partition] = error
+            self._failed_replicas.add(row.topic_partition)
+            return None
+        if self._unopened.pop(row.topic_partition, None) is not None:
+            self._failed_replicas.discard(row.topic_partition)
+        partition.apply_row(row, broker_epoch=self._state.broker_epoch)
+        self._checkpoints.opened(partition)
+        return partition
+
+    async def _open_again(self) -> None:
+        for topic_id in {key.topic_id for key in self._unopened}:
+            topic = self._topics.find_id(topic_id)
+            if topic is not None:
+                await self._fit(topic, {})
+
+    async def _keep_log_start(self, partition: Partition) -> None:
+        """The disk's copy of where the log starts. Behind, it is made good at the next start."""
+        local = partition.log
+        if local.log_start_offset < partition.log_start_offset <= local.log_end_offset:
+            try:
+                await self._context.disk.run(local.set_log_start_offset, partition.log_start_offset)
+            except TieredError as error:
+                log.warning("%s: where its log starts cannot be kept on disk: %s", partition.name, error)
