@@ -73,18 +73,6 @@ def test_record_is_shown_with_all_that_it_has(broker: BrokerProcess) -> None:
     assert third["value"] == {"text": "", "base64": "", "size_bytes": 0, "truncated": False}
 
 
-def test_long_value_is_cut_between_characters_and_says_so(broker: BrokerProcess) -> None:
-    create(broker, "cut")
-    produce(broker, "cut", batch(["ä".encode() * 100_000]))
-    (record,) = page(broker, "cut", "field_bytes=7").body["records"]
-    assert record["value"]["text"] == "äää"
-    assert record["value"]["size_bytes"] == 200_000
-    assert record["value"]["truncated"]
-    (record,) = page(broker, "cut", f"field_bytes={MIB}").body["records"]
-    assert record["value"]["text"] == "ä" * 100_000
-    assert not record["value"]["truncated"]
-
-
 def test_offset_may_be_a_number_a_name_a_count_from_the_end_or_a_time(broker: BrokerProcess) -> None:
     create(broker, "where", 2)
     for _ in range(3):

@@ -1,6 +1,5 @@
 """/metrics: valid, documented to the last name and label, and true."""
 
-import asyncio
 import re
 import threading
 import urllib.error
@@ -221,34 +220,6 @@ def test_names_that_people_choose_are_bounded_and_what_is_left_out_is_counted(
     ]
 
 
-def test_names_are_escaped_as_prometheus_wants_them() -> None:
-    from tiered.server.http.metrics.prometheus import Family, exposition_of
-
-    hostile = 'a"b\\c\nd{}=,'
-    family = Family(name="x", kind="gauge", documentation="y", samples=[({"group": hostile}, 1.5)])
-    (parsed,) = text_string_to_metric_families(asyncio.run(exposition_of([family])).decode())
-    assert parsed.samples[0].labels == {"group": hostile}
-    assert parsed.samples[0].value == 1.5
-
-
-def test_call_times_written_by_many_threads_lose_nothing() -> None:
-    from tiered.metrics import CallTimes
-
-    times = CallTimes()
-
-    def observe() -> None:
-        for number in range(5000):
-            times.observe("get", number % 7, failed=number % 5 == 0)
-
-    threads = [threading.Thread(target=observe) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sum(times.latency()["get"].counts) == 40_000
-    assert times.failures() == {"get": 8000}
-
-
 async def test_a_database_that_answers_too_late_is_counted_as_failed_and_a_refusal_of_ours_is_not(
     tmp_path: Path,
 ) -> None:
@@ -293,23 +264,3 @@ def test_a_store_that_is_away_is_counted_as_failed_and_a_missing_object_is_not(t
         assert away.times.failures() == {"head": 1}
         assert away.retries > 0
         away.close()
-
-
-def test_an_exposition_gives_others_their_turn_within_a_family_too() -> None:
-    """Seventy routes' histograms are one family, and were three milliseconds in one step."""
-    from tiered.metrics import Histogram
-    from tiered.server.http.metrics.prometheus import Family, exposition_of
-
-    histograms = [({"route": f"/{number}"}, Histogram()) for number in range(100)]
-    family = Family(name="x", kind="histogram", documentation="y", histograms=histograms)
-
-    async def turns() -> int:
-        made = asyncio.create_task(exposition_of([family]))
-        taken = 0
-        while not made.done():
-            taken += 1
-            await asyncio.sleep(0)
-        assert len(made.result()) > 40_000
-        return taken
-
-    assert asyncio.run(turns()) >= 10
