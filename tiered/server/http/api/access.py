@@ -10,16 +10,18 @@ from tiered.rules.authorization import parse_super_users
 from tiered.rules.quotas import QuotaEntity, QuotaFilter
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages import schema
+from tiered.server.http.messages.form import Form
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.route import answers_json, route
 
 TAG = "access"
 _ACL_WORDS = ("resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission")
+_ACL = Form({word: schema.text() for word in _ACL_WORDS})
 _ACLS = schema.record(
     {
         "is_on": schema.boolean("Whether an authorizer asks for rights; without one no rule counts."),
         "super_users": schema.array(schema.text(), "They may do everything."),
-        "acls": schema.array(schema.record({word: schema.text() for word in _ACL_WORDS}, is_open=True)),
+        "acls": schema.array(_ACL.schema),
     },
     is_open=True,
 )
@@ -60,9 +62,8 @@ _QUOTAS = schema.record(
 
 async def acls(request: web.Request) -> web.Response:
     broker = request.app[BROKER]
-    rules = ({word: getattr(rule, word) for word in _ACL_WORDS} for rule in broker.security.acls)
     told = {"is_on": broker.access.is_on, "super_users": parse_super_users(broker.settings.super_users)}
-    return await json_with_list(told, "acls", rules)
+    return await json_with_list(told, "acls", map(_ACL.of, broker.security.acls))
 
 
 async def users(request: web.Request) -> web.Response:

@@ -6,7 +6,8 @@ once (`:alter`), all or nothing. Owns no setting: `config` does.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 from aiohttp import web
 
@@ -66,7 +67,11 @@ _ENTRY: Mapping[str, Field] = {
     "synonyms": _SYNONYM.many("synonyms"),
 }
 
-Alter = Callable[[Sequence[ConfigChange], bool], Awaitable[None]]
+
+class Alter(Protocol):
+    """All of the steps, or none."""
+
+    def __call__(self, steps: Sequence[ConfigChange], *, validate_only: bool) -> Awaitable[None]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,47 +87,35 @@ class _Configured:
 
 def _topic(request: web.Request) -> _Configured:
     broker, topic = topic_of(request)
-
-    async def alter(steps: Sequence[ConfigChange], validate_only: bool) -> None:
-        await broker.admin.alter_topic(topic, steps, keep_others=True, validate_only=validate_only)
-
     return _Configured(
         pieces=("topics", topic.name, "configs"),
         name=f"topic={topic.name}",
         owner={"topic_name": topic.name},
-        entries=lambda: broker.admin.describe_topic(topic),
-        alter=alter,
+        entries=partial(broker.admin.describe_topic, topic),
+        alter=partial(broker.admin.alter_topic, topic, keep_others=True),
     )
 
 
 def _broker(request: web.Request) -> _Configured:
     broker, asked = broker_of(request)
     number = str(asked)
-
-    async def alter(steps: Sequence[ConfigChange], validate_only: bool) -> None:
-        await broker.admin.alter_broker(number, steps, keep_others=True, validate_only=validate_only)
-
     return _Configured(
         pieces=("brokers", number, "configs"),
         name=f"broker={number}",
         owner={"broker_id": asked},
-        entries=lambda: broker.admin.describe_broker(number),
-        alter=alter,
+        entries=partial(broker.admin.describe_broker, number),
+        alter=partial(broker.admin.alter_broker, number, keep_others=True),
     )
 
 
 def _all_brokers(request: web.Request) -> _Configured:
     broker = cluster_of(request)
-
-    async def alter(steps: Sequence[ConfigChange], validate_only: bool) -> None:
-        await broker.admin.alter_broker("", steps, keep_others=True, validate_only=validate_only)
-
     return _Configured(
         pieces=("broker-configs",),
         name="broker=*",
         owner={"config_type": "BROKER"},
-        entries=lambda: broker.admin.describe_broker(""),
-        alter=alter,
+        entries=partial(broker.admin.describe_broker, ""),
+        alter=partial(broker.admin.alter_broker, "", keep_others=True),
     )
 
 
@@ -158,12 +151,12 @@ def _routes(
     async def put(request: web.Request) -> web.Response:
         configured, name = find(request), CONFIG_NAME.of(request)
         value = (await json_of(request, _VALUE))["value"]
-        await configured.alter([_step(name, value, None)], False)
+        await configured.alter([_step(name, value, None)], validate_only=False)
         return web.Response(status=204)
 
     async def delete(request: web.Request) -> web.Response:
         configured, name = find(request), CONFIG_NAME.of(request)
-        await configured.alter([_step(name, None, "DELETE")], False)
+        await configured.alter([_step(name, None, "DELETE")], validate_only=False)
         return web.Response(status=204)
 
     async def alter(request: web.Request) -> web.Response:
@@ -172,7 +165,7 @@ def _routes(
         steps = [_step(each["name"], each.get("value"), each.get("operation")) for each in body["data"]]
         if len({step.name for step in steps}) != len(steps):
             raise InvalidRequest("a config stands twice in the request: give each once")
-        await configured.alter(steps, body.get("validate_only", False))
+        await configured.alter(steps, validate_only=body.get("validate_only", False))
         return web.Response(status=204)
 
     done = no_content("Done.")
