@@ -61,7 +61,7 @@ def _settles_by_reading() -> Patches:
         for key, (partition, of) in unsettled:
             where = partition.topic_partition
             try:
-                row = await self._broker.database.read(
+                row = await self._context.database.read(
                     lambda conn, where=where: partitions.load(conn, where.topic_id, where.partition)
                 )
             except TieredError:
@@ -89,7 +89,7 @@ def _fetch_epoch_unchecked() -> Patches:
 
 
 def _truncates_to_high_watermark() -> Patches:
-    async def truncate(broker: Any, partition: Any, found: Any) -> None:
+    async def truncate(self: Any, partition: Any, found: Any) -> None:
         offset = min(partition.high_watermark, partition.log.log_end_offset)
         log_ = partition.log
 
@@ -97,9 +97,9 @@ def _truncates_to_high_watermark() -> Patches:
             log_.truncate_to(offset)
             return log_.producers_at_end()
 
-        await catch_up._in_thread(broker, partition, cut)
+        await self._in_thread(partition, cut)
 
-    return [(catch_up, "truncate", truncate)]
+    return [(catch_up.CatchUp, "truncate", truncate)]
 
 
 def _elects_placeholders() -> Patches:

@@ -15,5 +15,5 @@ async def produce(broker: Broker, key: TopicPartition, batch: bytes, acks: int, 
     data = memoryview(bytearray(batch))
     appended = partition.append(data, 0, len(data), acks=acks, now_ms=broker.clock.now_ms())
     if not is_acknowledged(partition, appended, acks):
-        await acknowledged(broker, partition, appended, acks=acks, timeout_ms=timeout_ms)
+        await acknowledged(broker.context, partition, appended, acks=acks, timeout_ms=timeout_ms)
     return appended.base_offset, appended.leader_epoch

@@ -4,13 +4,9 @@ Owns the wait and what its end means for the producer. Must never let anybody wa
 one under which the batch was appended: its offset may hold another record by then.
 """
 
-from typing import TYPE_CHECKING
-
+from tiered.broker.context import BrokerContext
 from tiered.broker.partition import ALL, Appended, Partition
 from tiered.errors import NotEnoughReplicasAfterAppend, NotLeader, RequestTimedOut, TieredError
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 NO_ACKS = 0
 
@@ -23,7 +19,7 @@ def is_acknowledged(partition: Partition, appended: Appended, acks: int) -> bool
 
 
 async def acknowledged(
-    broker: "Broker", partition: Partition, appended: Appended, *, acks: int, timeout_ms: float
+    context: BrokerContext, partition: Partition, appended: Appended, *, acks: int, timeout_ms: float
 ) -> None:
     """Returns when the batch is as safe as the producer has asked for. Cancelling the wait takes nothing back.
 
@@ -31,9 +27,9 @@ async def acknowledged(
     leadership went, NotEnoughReplicasAfterAppend when too few in-sync replicas were left to answer in time, and
     RequestTimedOut. After any of these the batch may be stored or not.
     """
-    deadline_ms = broker.clock.monotonic_ms() + timeout_ms
+    deadline_ms = context.clock.monotonic_ms() + timeout_ms
     if partition.needs_flush:
-        await broker.flusher.flushed(partition.log, appended.end_offset)
+        await context.flusher.flushed(partition.log, appended.end_offset)
         partition.advance_high_watermark()
     if acks != ALL:
         return
@@ -41,7 +37,7 @@ async def acknowledged(
         raise NotLeader(f"{partition.name}: another leader was elected before the batch was committed; retry")
     if appended.end_offset <= partition.high_watermark:
         return
-    left_ms = deadline_ms - broker.clock.monotonic_ms()
+    left_ms = deadline_ms - context.clock.monotonic_ms()
     if not await partition.acknowledgements.reached(appended.end_offset, left_ms):
         raise not_in_time(partition, timeout_ms)
 

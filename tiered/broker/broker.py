@@ -35,17 +35,20 @@ from tiered.broker.failed_replicas import FailedReplicas
 from tiered.broker.feed import ChangeFeed
 from tiered.broker.group_checkpoints import GroupCheckpointWriter
 from tiered.broker.groups.coordinator import GroupCoordinator
+from tiered.broker.groups.slots import HeldSlots
 from tiered.broker.handover import hand_over
 from tiered.broker.heartbeats import Heartbeats
-from tiered.broker.housekeeping import Housekeeping
+from tiered.broker.housekeeping import Housekeeping, Tick
 from tiered.broker.image import ClusterImage
 from tiered.broker.lag_history import LagHistory
 from tiered.broker.leadership_check import LeadershipCheck
 from tiered.broker.lease import ControllerLease
 from tiered.broker.partition import Partition
 from tiered.broker.partition_loader import PartitionLoader
+from tiered.broker.partition_rounds import PartitionRounds
 from tiered.broker.parts import BrokerParts
 from tiered.broker.pins import Pins
+from tiered.broker.positions import Positions
 from tiered.broker.producer_ids import ProducerIds
 from tiered.broker.reassignments import Reassignments
 from tiered.broker.reconcile.findings import Findings
@@ -53,14 +56,20 @@ from tiered.broker.reconcile.rounds import Reconciler
 from tiered.broker.record_reader import RecordReader
 from tiered.broker.record_writer import RecordWriter
 from tiered.broker.registration import WILDCARD_ADDRESSES, Registration
+from tiered.broker.replication.answer import FollowerAnswers
+from tiered.broker.replication.catch_up import CatchUp
 from tiered.broker.replication.channel import Channels
+from tiered.broker.replication.fetcher import Fetcher
+from tiered.broker.replication.isr_changes import IsrChanges
 from tiered.broker.replication.peer_channel import PeerChannels
 from tiered.broker.replication.replication import Replication
+from tiered.broker.replication.throttle import Throttle
 from tiered.broker.reports import Reports
 from tiered.broker.resource_configs import ResourceConfigs
 from tiered.broker.retention import RetentionRounds
 from tiered.broker.segment_lifecycle import SegmentLifecycle
 from tiered.broker.store_look import look_at_store
+from tiered.broker.sweeps import Sweeps
 from tiered.broker.tier_reader import TierReader
 from tiered.broker.topics import OFFSETS_TOPIC, Topic, Topics
 from tiered.broker.upload_pipeline import UploadPipeline
@@ -86,6 +95,11 @@ from tiered.runtime import BlockingPool, Clock
 log = logging.getLogger(__name__)
 
 LAST_WORDS_MS = 5_000
+REPORT_INTERVAL_MS = 5_000
+SETTLE_INTERVAL_MS = 1_000
+RESIGN_INTERVAL_MS = 500
+# As fast as anybody can append, they take some 50 MiB more until then.
+PRODUCERS_INTERVAL_MS = 5_000
 RECOMPRESSING_BYTES = 128 << 20
 # Each may take 64 MiB and a core: hostile batches must leave the event loop its own.
 RECOMPRESSING_AT_ONCE = 1
@@ -181,7 +195,20 @@ class Broker:
         self.channels: Channels = parts.channels or PeerChannels(
             self.broker_id, options.inter_broker.name, with_login(options.inter_broker_security, settings)
         )
-        self.replication = Replication(self)
+        isr_changes = IsrChanges(context=context, state=state, topics=topics, image=image, feed=feed)
+        self.throttle = Throttle(clock, lambda: state.settings.follower_replication_throttled_rate)
+        self.replication = Replication(
+            context=context,
+            state=state,
+            topics=topics,
+            image=image,
+            isr_changes=isr_changes,
+            answers=FollowerAnswers(context=context, topics=topics, image=image, isr_changes=isr_changes),
+            fetcher=self._fetcher,
+        )
+        self._catch_up = CatchUp(
+            context=context, cold_reader=self.cold_reader, rows_applied=self.replication.rows_applied
+        )
 
         self.checkpoints = CheckpointWriter(
             context=context,
@@ -211,12 +238,14 @@ class Broker:
         self.compaction = CompactionRounds(context=context, state=state, topics=topics)
         self.reconciler = Reconciler(self, findings)
         self.pins = Pins(context=context, state=state)
-        self.group_checkpoints = GroupCheckpointWriter(self)
+        slots = HeldSlots()
+        self.group_checkpoints = GroupCheckpointWriter(context=context, state=state, slots=slots)
         self.reports = Reports(context=context, topics=topics)
         self.producer_ids = ProducerIds(self.database)
-        self.record_writer = RecordWriter(self)
-        self.groups = GroupCoordinator(self)
-        self.lag = LagHistory(self)
+        self.record_writer = RecordWriter(context=context, state=state)
+        self.groups = GroupCoordinator(self, slots)
+        self.positions = Positions(context=context, topics=topics, image=image)
+        self.lag = LagHistory(context=context, topics=topics, image=image, positions=self.positions)
 
         self.reassignments = Reassignments(context=context, topics=topics, image=image, feed=feed)
         self.controller = Controller(
@@ -265,7 +294,49 @@ class Broker:
             resource_configs=self.resource_configs,
             lifecycle=lifecycle,
         )
-        self._housekeeping = Housekeeping(self)
+        self._rounds = PartitionRounds(
+            context=context,
+            state=state,
+            topics=topics,
+            upload_pipeline=self.upload_pipeline,
+            disk_failed=self.disk_failed,
+        )
+        self._sweeps = Sweeps(context=context, lease=lease, lifecycle=lifecycle)
+        self._housekeeping = Housekeeping(counters=self.counters)
+
+    def _fetcher(self, leader_id: int, number: int) -> Fetcher:
+        return Fetcher(
+            leader_id=leader_id,
+            number=number,
+            context=self.context,
+            state=self.state,
+            image=self.image,
+            feed=self.feed,
+            channels=self.channels,
+            incarnation_id=self.registration.incarnation_id,
+            throttle=self.throttle,
+            catch_up=self._catch_up,
+            disk_failed=self.disk_failed,
+        )
+
+    def _ticks(self) -> Sequence[Tick]:
+        settings, state = self.state.settings, self.state
+        return (
+            Tick(settings.tiered_upload_interval_ms, self._rounds.look, "rolling and uploads"),
+            Tick(settings.tiered_checkpoint_interval_ms, self.checkpoints.write_stale, "checkpoints"),
+            Tick(settings.tiered_group_checkpoint_interval_ms, self.group_checkpoints.tick, "group checkpoints"),
+            Tick(settings.tiered_group_checkpoint_interval_ms, self.checkpoints.look_at_pins, "looking for pins"),
+            Tick(settings.log_retention_check_interval_ms, self.retention.round, "retention"),
+            Tick(lambda: state.settings.log_cleaner_backoff_ms, self.compaction.round, "compaction"),
+            Tick(settings.tiered_sweep_interval_ms, self._sweeps.own, "sweeping the object store"),
+            Tick(settings.tiered_sweep_interval_ms, self._sweeps.for_all, "sweeping for all brokers"),
+            Tick(SETTLE_INTERVAL_MS, self.changes.settle, "settling unknown outcomes"),
+            Tick(RESIGN_INTERVAL_MS, self.failed_replicas.resign, "giving up failed replicas"),
+            Tick(settings.producer_id_expiration_check_interval_ms, self._rounds.expire_producers, "producer expiry"),
+            Tick(PRODUCERS_INTERVAL_MS, self._rounds.bound_producers, "bounding producers"),
+            Tick(REPORT_INTERVAL_MS, self.reports.write, "reports"),
+            Tick(settings.tiered_lag_sample_interval_ms, self.lag.sample, "sampling the groups' lag"),
+        )
 
     # What changes while the broker runs, for the doors
 
@@ -337,7 +408,8 @@ class Broker:
         self.feed.start(tasks)
         await self.groups.start(tasks)
         self.controller.start(tasks)
-        self._housekeeping.start(tasks)
+        self.upload_pipeline.start(tasks)
+        self._housekeeping.start(tasks, self._ticks())
         self.reconciler.start(tasks)
         self.state.serving = True
 
@@ -350,7 +422,14 @@ class Broker:
         """The beginning of a controlled shutdown: others lead what this broker led, which still answers."""
         await self._heartbeats.stop()
         await self.controller.stop()
-        await hand_over(self)
+        await hand_over(
+            context=self.context,
+            state=self.state,
+            topics=self.topics,
+            image=self.image,
+            feed=self.feed,
+            groups=self.groups,
+        )
 
     def begin_stop(self) -> None:
         """From here on no write is taken; answers in progress still go out."""
@@ -364,7 +443,7 @@ class Broker:
         await self._heartbeats.stop()
         await self.controller.stop()
         await self.reconciler.stop()
-        await self._housekeeping.stop()
+        await asyncio.gather(self._housekeeping.stop(), self.upload_pipeline.stop())
         await self.replication.stop()
         await self.groups.stop()
         await self.feed.stop()

@@ -7,8 +7,9 @@ one look-up. What is remembered has a bound: those who were silent longest are f
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from tiered.broker.changes import Changes
+from tiered.broker.feed import ChangeFeed
 from tiered.config import BrokerSettings
 from tiered.errors import InvalidRequest
 from tiered.meta import client_quotas
@@ -17,9 +18,6 @@ from tiered.meta.security_tables import NAME_CHARACTERS
 from tiered.rules.quotas import QuotaChange, QuotaEntity, QuotaFilter, QuotaKey, QuotaTable, check_value
 from tiered.rules.token_bucket import TokenBucketState
 from tiered.runtime import Clock
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 # Names of clients are chosen by clients.
 MAX_REMEMBERED = 10_000
@@ -140,11 +138,11 @@ class ClientQuotas:
                 raise InvalidRequest(f"a name has at most {NAME_CHARACTERS} characters, and none of them is 0")
 
 
-async def alter(broker: "Broker", changes: Sequence[QuotaChange]) -> None:
+async def alter(turn: Changes, feed: ChangeFeed, changes: Sequence[QuotaChange]) -> None:
     """Commits all of them, and returns when they count here. Raises InvalidRequest, MetadataUnavailable."""
     if len(changes) > MAX_CHANGES:
         raise InvalidRequest(f"{len(changes)} changes of quotas in one request; {MAX_CHANGES} are possible")
-    await broker.changes.run(lambda: broker.feed.commit(lambda conn: client_quotas.alter(conn, changes)))
+    await turn.run(lambda: feed.commit(lambda conn: client_quotas.alter(conn, changes)))
 
 
 def _entity(row: ClientQuotaRow) -> QuotaEntity:

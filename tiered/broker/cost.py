@@ -9,15 +9,13 @@ objects.
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 from uuid import UUID
 
+from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.topics import Topics
 from tiered.cold.request_counts import upload_requests
 from tiered.meta import topic_cost
 from tiered.meta.topic_cost import TopicBytes
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 GIB = 1 << 30
 MAX_TOPICS = 10_000
@@ -45,16 +43,16 @@ class Cost:
     topics: tuple[TopicCost, ...]
 
 
-async def cost(broker: "Broker") -> Cost:
+async def cost(context: BrokerContext, state: BrokerState, topics: Topics) -> Cost:
     """At most 10,000 topics. Raises MetadataUnavailable."""
-    held = await broker.database.read(
-        lambda conn: topic_cost.load_all(conn, limit=MAX_TOPICS, without_broker=broker.broker_id)
+    held = await context.database.read(
+        lambda conn: topic_cost.load_all(conn, limit=MAX_TOPICS, without_broker=context.broker_id)
     )
     here: Counter[UUID] = Counter()
-    for partition in broker.topics.partitions():
+    for partition in topics.partitions():
         here[partition.topic_partition.topic_id] += partition.log.size_bytes
     held = tuple(replace(each, local_bytes=each.local_bytes + here[each.topic_id]) for each in held)
-    settings = broker.settings
+    settings = state.settings
     cold = settings.tiered_price_cold_usd_per_gib_month
     local = settings.tiered_price_local_usd_per_gib_month
     upload = settings.tiered_price_upload_usd_per_1000

@@ -9,16 +9,14 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING
 
+from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.groups.slots import HeldSlots
 from tiered.cold import group_checkpoints
 from tiered.errors import NotCoordinator, TieredError
 from tiered.formats.checkpoint_bytes import MAX_CHECKPOINT_BYTES
 from tiered.formats.group_checkpoint import GroupCheckpoint, GroupEntry
 from tiered.meta import slot_offsets
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +29,10 @@ BYTES_FOR_GROUPS = MAX_CHECKPOINT_BYTES - (64 << 10)
 class GroupCheckpointWriter:
     """Writes the slots that are stale, one at a time."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, *, context: BrokerContext, state: BrokerState, slots: HeldSlots) -> None:
+        self._context = context
+        self._state = state
+        self._slots = slots
         self._changed: set[int] = set()
         self._gained: set[int] = set()
         self._turn = asyncio.Lock()
@@ -60,7 +60,7 @@ class GroupCheckpointWriter:
 
         They are told by their groups, so that a broker by itself writes no empty slots whenever it stops.
         """
-        self._changed |= self._gained & await self._broker.database.read(slot_offsets.occupied)
+        self._changed |= self._gained & await self._context.database.read(slot_offsets.occupied)
         await self.write_changed()
 
     async def write_changed(self) -> None:
@@ -68,7 +68,7 @@ class GroupCheckpointWriter:
         async with self._turn:
             failure: TieredError | None = None
             for slot in sorted(self._changed):
-                slot_epoch = self._broker.groups.slots.epochs.get(slot)
+                slot_epoch = self._slots.epochs.get(slot)
                 self._changed.discard(slot)  # What changes from here on makes it stale again.
                 if slot_epoch is None:
                     continue  # Its holder writes it, and begins with that when it gets the slot.
@@ -82,15 +82,14 @@ class GroupCheckpointWriter:
             self._tell(failure)
 
     async def _write(self, slot: int, slot_epoch: int) -> None:
-        broker = self._broker
-        found = await broker.database.read(
+        found = await self._context.database.read(
             partial(slot_offsets.load, slot=slot, limit=MAX_OFFSETS_A_SLOT), deadline_ms=READ_DEADLINE_MS
         )
         checkpoint = _within_bounds(
             GroupCheckpoint(
-                cluster_id=broker.cluster_id,
+                cluster_id=self._state.cluster_id,
                 slot=slot,
-                slot_count=broker.settings.offsets_topic_num_partitions,
+                slot_count=self._state.settings.offsets_topic_num_partitions,
                 slot_epoch=slot_epoch,
                 groups=found.groups,
                 left_out=found.left_out,
@@ -98,12 +97,12 @@ class GroupCheckpointWriter:
         )
         if checkpoint.left_out:
             log.warning("the bucket's checkpoint of group slot %d lacks %d groups: too many", slot, checkpoint.left_out)
-        await broker.uploads.run(group_checkpoints.write_group_checkpoint, broker.store, checkpoint)
+        await self._context.uploads.run(group_checkpoints.write_group_checkpoint, self._context.store, checkpoint)
 
     def _tell(self, failure: TieredError | None) -> None:
         """The store being away is no bug: one line when it begins, and one when it ends."""
         if failure is not None:
-            self._broker.counters.checkpoint_failures += 1
+            self._context.counters.checkpoint_failures += 1
             if not self._is_failing:
                 log.warning("the checkpoint of consumer groups could not be written; it is tried again: %s", failure)
         elif self._is_failing:

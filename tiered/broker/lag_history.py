@@ -13,16 +13,15 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
-from tiered.broker.positions import known_here, reported_position
+from tiered.broker.context import BrokerContext
+from tiered.broker.image import ClusterImage
+from tiered.broker.positions import Positions
+from tiered.broker.topics import Topics
 from tiered.errors import TieredError
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta import group_lag
 from tiered.meta.group_lag import CommittedOffset
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 SAMPLES = 1_440
 """Two hours of them, unless the broker is told another interval."""
@@ -120,8 +119,11 @@ class LagRings:
 class LagHistory:
     """`latest` is the newest sample of every group; `group_count` is how many SQL knew then, with offsets or not."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, *, context: BrokerContext, image: ClusterImage, positions: Positions, topics: Topics) -> None:
+        self._context = context
+        self._image = image
+        self._positions = positions
+        self._topics = topics
         self.latest: Mapping[str, GroupLag] = MappingProxyType({})
         self.group_count: int | None = None
         self._read_ms = float("-inf")
@@ -130,7 +132,7 @@ class LagHistory:
 
     async def sample(self) -> None:
         """Adds one sample to the ring, or a gap when SQL does not answer; raises what SQL met."""
-        now_ms = self._broker.clock.now_ms()
+        now_ms = self._context.clock.now_ms()
         try:
             async with self._turn:
                 await self._read()
@@ -142,17 +144,17 @@ class LagHistory:
     async def current(self) -> Mapping[str, GroupLag]:
         """Every group's lag, a moment old at the most. Raises MetadataUnavailable."""
         async with self._turn:
-            if self._broker.clock.monotonic_ms() - self._read_ms >= FRESH_MS:
+            if self._context.clock.monotonic_ms() - self._read_ms >= FRESH_MS:
                 await self._read()
             return self.latest
 
     async def _read(self) -> None:
-        self.group_count, rows = await self._broker.database.read(
+        self.group_count, rows = await self._context.database.read(
             lambda conn: (group_lag.count(conn), group_lag.load_all(conn, limit=MAX_OFFSETS)),
             deadline_ms=READ_DEADLINE_MS,
         )
         self.latest = MappingProxyType(await self._lags(rows))
-        self._read_ms = self._broker.clock.monotonic_ms()
+        self._read_ms = self._context.clock.monotonic_ms()
 
     def history(self, group_id: str, *, since_ms: int) -> list[Sample]:
         """The group's samples, oldest first; empty for a group without any."""
@@ -178,14 +180,14 @@ class LagHistory:
 
     def _partition_lags(self, rows: Iterator[CommittedOffset]) -> Iterator[PartitionLag]:
         for row in rows:
-            topic, key = self._broker.topics.find_id(row.topic_id), TopicPartition(TopicId(row.topic_id), row.partition)
-            if topic is None or self._broker.image.row(key) is None:
+            topic, key = self._topics.find_id(row.topic_id), TopicPartition(TopicId(row.topic_id), row.partition)
+            if topic is None or self._image.row(key) is None:
                 continue  # Deleted; its offsets go with the next look for expired ones.
-            here = known_here(self._broker, key)
+            here = self._positions.known_here(key)
             if here is not None:
                 high_watermark = here.high_watermark
             else:
-                high_watermark = reported_position(self._broker, key, row.high_watermark).high_watermark
+                high_watermark = self._positions.reported(key, row.high_watermark).high_watermark
             yield PartitionLag(
                 topic=topic.name,
                 partition=row.partition,

@@ -8,15 +8,13 @@ what the logs hold, their leaders are asked for.
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from tiered.broker.groups.coordinator import GroupCoordinator
 from tiered.broker.groups.offsets import OffsetEntry
 from tiered.broker.topics import Topic
 from tiered.errors import GroupNotEmpty, GroupNotFound, InvalidRequest, OffsetOutOfRange, UnknownTopicOrPartition
 from tiered.ids import TopicPartition
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 NO_MEMBER = ""
 NO_GENERATION = -1
@@ -78,7 +76,7 @@ class LeadersLogs(Protocol):
 
 
 async def reset_offsets(
-    broker: "Broker",
+    groups: GroupCoordinator,
     group_id: str,
     topic: Topic,
     numbers: Sequence[int] | None,
@@ -94,14 +92,14 @@ async def reset_offsets(
     """
     if topic.is_internal:
         raise InvalidRequest(f"topic {topic.name} is internal: nobody reads it, so there is no offset to reset")
-    await _require_empty(broker, group_id)
+    await _require_empty(groups, group_id)
     chosen = range(topic.partition_count) if numbers is None else sorted(set(numbers))
     for number in chosen:
         _require_partition(topic, number)
     after = await _offsets_after(topic, chosen, target, logs)
-    stored = await broker.groups.offsets.fetch(group_id, list(after))
+    stored = await groups.offsets.fetch(group_id, list(after))
     if not dry_run:
-        await _commit(broker, group_id, after)
+        await _commit(groups, group_id, after)
     return [
         OffsetChange(
             partition=key.partition,
@@ -129,9 +127,9 @@ async def _offsets_after(
     return found
 
 
-async def _require_empty(broker: "Broker", group_id: str) -> None:
-    broker.groups.check_ours(group_id)
-    group = await broker.groups.load(group_id)
+async def _require_empty(groups: GroupCoordinator, group_id: str) -> None:
+    groups.check_ours(group_id)
+    group = await groups.load(group_id)
     if group is None:
         raise GroupNotFound(f"no group has the id {group_id}; list the groups to see their ids")
     if not group.is_empty:
@@ -140,12 +138,12 @@ async def _require_empty(broker: "Broker", group_id: str) -> None:
         )
 
 
-async def _commit(broker: "Broker", group_id: str, after: dict[TopicPartition, int]) -> None:
+async def _commit(groups: GroupCoordinator, group_id: str, after: dict[TopicPartition, int]) -> None:
     # Looked at again: members may have come meanwhile. From here on the fence and SQL's own check hold them off.
-    await _require_empty(broker, group_id)
-    fence = await broker.groups.check_commit(group_id, NO_MEMBER, None, NO_GENERATION)
+    await _require_empty(groups, group_id)
+    fence = await groups.check_commit(group_id, NO_MEMBER, None, NO_GENERATION)
     entries = [OffsetEntry(topic_id=key.topic_id, partition=key.partition, offset=at) for key, at in after.items()]
-    await broker.groups.offsets.commit(fence, entries)
+    await groups.offsets.commit(fence, entries)
 
 
 async def _offset_of(topic: Topic, number: int, target: Target, logs: LeadersLogs) -> int:

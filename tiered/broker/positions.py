@@ -6,14 +6,13 @@ in SQL, which is seconds old. For people: nothing is ever decided by it.
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from tiered.broker.context import BrokerContext
+from tiered.broker.image import ClusterImage
 from tiered.broker.partition import Partition
+from tiered.broker.topics import Topics
 from tiered.ids import TopicPartition
 from tiered.meta import group_lag
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 READ_DEADLINE_MS = 4_000
 
@@ -26,43 +25,49 @@ class Position:
     high_watermark: int
 
 
-def known_here(broker: "Broker", key: TopicPartition) -> Partition | None:
-    """The replica here, when it leads or is in sync: then it knows the partition's position."""
-    topic, row = broker.topics.find_id(key.topic_id), broker.image.row(key)
-    hosted = None if topic is None else topic.hosted(key.partition)
-    if hosted is None or row is None:
-        return None
-    return hosted if broker.broker_id in broker.image.in_sync(row) else None
+class Positions:
+    """The positions that one broker knows, or asks SQL for."""
 
+    def __init__(self, *, context: BrokerContext, topics: Topics, image: ClusterImage) -> None:
+        self._context = context
+        self._topics = topics
+        self._image = image
 
-async def positions_of(broker: "Broker", keys: Collection[TopicPartition]) -> Mapping[TopicPartition, Position]:
-    """The positions of these partitions; those that do not exist (any more) are left out.
+    def known_here(self, key: TopicPartition) -> Partition | None:
+        """The replica here, when it leads or is in sync: then it knows the partition's position."""
+        topic, row = self._topics.find_id(key.topic_id), self._image.row(key)
+        hosted = None if topic is None else topic.hosted(key.partition)
+        if hosted is None or row is None:
+            return None
+        return hosted if self._context.broker_id in self._image.in_sync(row) else None
 
-    Asks SQL only for what no replica here knows. Raises MetadataUnavailable.
-    """
-    found: dict[TopicPartition, Position] = {}
-    elsewhere = []
-    for key in keys:
-        here = known_here(broker, key)
-        if here is not None:
-            found[key] = Position(log_start_offset=here.log_start_offset, high_watermark=here.high_watermark)
-        elif broker.image.row(key) is not None:
-            elsewhere.append(key)
-    if elsewhere:
-        topic_ids = {key.topic_id for key in elsewhere}
-        reported = await broker.database.read(
-            lambda conn: group_lag.high_watermarks(conn, topic_ids), deadline_ms=READ_DEADLINE_MS
+    async def of(self, keys: Collection[TopicPartition]) -> Mapping[TopicPartition, Position]:
+        """The positions of these partitions; those that do not exist (any more) are left out.
+
+        Asks SQL only for what no replica here knows. Raises MetadataUnavailable.
+        """
+        found: dict[TopicPartition, Position] = {}
+        elsewhere = []
+        for key in keys:
+            here = self.known_here(key)
+            if here is not None:
+                found[key] = Position(log_start_offset=here.log_start_offset, high_watermark=here.high_watermark)
+            elif self._image.row(key) is not None:
+                elsewhere.append(key)
+        if elsewhere:
+            topic_ids = {key.topic_id for key in elsewhere}
+            reported = await self._context.database.read(
+                lambda conn: group_lag.high_watermarks(conn, topic_ids), deadline_ms=READ_DEADLINE_MS
+            )
+            for key in elsewhere:
+                found[key] = self.reported(key, reported.get((key.topic_id, key.partition)))
+        return found
+
+    def reported(self, key: TopicPartition, high_watermark: int | None) -> Position:
+        """The position of a partition of the image, by what its leader has reported of it, if it has."""
+        row = self._image.row(key)
+        assert row is not None, "the image knows the partition"
+        return Position(
+            log_start_offset=row.log_start_offset,
+            high_watermark=max(row.cold_end_offset, row.log_start_offset, high_watermark or 0),
         )
-        for key in elsewhere:
-            found[key] = reported_position(broker, key, reported.get((key.topic_id, key.partition)))
-    return found
-
-
-def reported_position(broker: "Broker", key: TopicPartition, high_watermark: int | None) -> Position:
-    """The position of a partition of the image, by what its leader has reported of it, if it has."""
-    row = broker.image.row(key)
-    assert row is not None, "the image knows the partition"
-    return Position(
-        log_start_offset=row.log_start_offset,
-        high_watermark=max(row.cold_end_offset, row.log_start_offset, high_watermark or 0),
-    )

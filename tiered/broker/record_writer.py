@@ -8,17 +8,14 @@ never on the event loop for longer than one small batch takes.
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tiered.broker.acknowledge import acknowledged, is_acknowledged
+from tiered.broker.context import BrokerContext, BrokerState
 from tiered.broker.partition import ALL, Appended, Partition
 from tiered.broker.topics import Topic
 from tiered.errors import CorruptBatch, Invalid, InvalidTimestamp, InvalidTopic, LogDirFailed, TieredError
 from tiered.formats.record_batch import Compression, Record, encode_batch
 from tiered.rules.partitioner import next_partition, partition_for_key
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 NO_TIMESTAMP = -1
 NO_CODEC = 0
@@ -67,8 +64,9 @@ class _Batch:
 class RecordWriter:
     """Writes records to the partitions that this broker leads."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, *, context: BrokerContext, state: BrokerState) -> None:
+        self._context = context
+        self._state = state
         self._keyless = -1
 
     async def write(self, topic: Topic, records: Sequence[NewRecord]) -> list[Written | TieredError]:
@@ -134,8 +132,8 @@ class RecordWriter:
 
     async def _append(self, batch: _Batch) -> list[Written]:
         """Returns once the batch is as durable as the topic demands."""
-        broker, partition = self._broker, batch.partition
-        now_ms = broker.clock.now_ms()
+        partition = batch.partition
+        now_ms = self._context.clock.now_ms()
         records = [
             Record(
                 offset=offset,
@@ -157,7 +155,9 @@ class RecordWriter:
             raise InvalidTimestamp(str(error)) from None
         appended = self._appended(partition, bytearray(encoded), now_ms)
         if not is_acknowledged(partition, appended, ALL):
-            await acknowledged(broker, partition, appended, acks=ALL, timeout_ms=broker.settings.request_timeout_ms)
+            await acknowledged(
+                self._context, partition, appended, acks=ALL, timeout_ms=self._state.settings.request_timeout_ms
+            )
         stamped = appended.log_append_time_ms
         return [
             Written(
@@ -169,7 +169,7 @@ class RecordWriter:
         ]
 
     def _appended(self, partition: Partition, batch: bytearray, now_ms: int) -> Appended:
-        counters = self._broker.counters
+        counters = self._context.counters
         try:
             appended = partition.append(memoryview(batch), 0, len(batch), acks=ALL, now_ms=now_ms)
         except TieredError as error:

@@ -9,18 +9,16 @@ for later, so what it costs is one page of records. Must never skip a record wit
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from tiered.broker.context import BrokerContext, BrokerState
 from tiered.broker.fetch_wait import Watch
 from tiered.broker.partition import Partition
-from tiered.broker.record_reader import Limits, Render, Undecodable, Wanted
-from tiered.broker.topics import Topic
+from tiered.broker.record_reader import Limits, RecordReader, Render, Undecodable, Wanted
+from tiered.broker.topics import Topic, Topics
 from tiered.errors import Corrupt, InvalidRequest, OffsetOutOfRange, Retriable
 from tiered.ids import TopicId
 from tiered.rules import read_plan
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 # Each event names a position in every partition, so there is a bound to how many there may be.
 MAX_PARTITIONS = 100
@@ -84,9 +82,9 @@ def check_count(topic: Topic, count: int) -> None:
         )
 
 
-def ended(broker: "Broker", topic: Topic | None, name: str) -> Ended | None:
+def ended(state: BrokerState, topic: Topic | None, name: str) -> Ended | None:
     """Why nothing of the topic can be followed any more; None while it can."""
-    if not broker.serving:
+    if not state.serving:
         return Ended(reason="shutting_down", message="the broker stops; connect again with the last event's id")
     if topic is None:
         return Ended(reason="topic_deleted", message=f"topic {name} was deleted")
@@ -99,16 +97,22 @@ class Tail:
 
     def __init__(
         self,
-        broker: "Broker",
         topic: Topic,
         *,
+        context: BrokerContext,
+        state: BrokerState,
+        topics: Topics,
+        records: RecordReader,
         positions: Mapping[int, int],
         committed_only: bool,
         wanted: Wanted | None,
         render: Callable[[int], Render],
     ) -> None:
         self.positions = dict(positions)
-        self._broker = broker
+        self._context = context
+        self._state = state
+        self._topics = topics
+        self._records = records
         self.topic_id: TopicId = topic.topic_id
         self._name = topic.name
         self._committed_only = committed_only
@@ -119,11 +123,11 @@ class Tail:
 
     async def next(self, timeout_ms: float) -> Event | None:
         """What comes next; None when there is nothing for `timeout_ms`, though `positions` may have moved."""
-        clock = self._broker.clock
+        clock = self._context.clock
         deadline_ms = clock.monotonic_ms() + timeout_ms
         while True:
-            topic = self._broker.topics.find_id(self.topic_id)
-            end = ended(self._broker, topic, self._name)
+            topic = self._topics.find_id(self.topic_id)
+            end = ended(self._state, topic, self._name)
             if end is not None:
                 return end
             assert topic is not None
@@ -159,7 +163,7 @@ class Tail:
 
     def _has_news(self, topic: Topic, number: int) -> bool:
         """True when a read would give something: records, or the reason why there are none."""
-        if self._broker.clock.monotonic_ms() < self._rest_until_ms.get(number, 0.0):
+        if self._context.clock.monotonic_ms() < self._rest_until_ms.get(number, 0.0):
             return False
         partition, offset = topic.hosted(number), self.positions[number]
         if partition is None or offset < self._end_offset(topic, number):
@@ -177,7 +181,7 @@ class Tail:
                 number, f"{topic.name}-{number} is held by other brokers, and none of them leads it"
             )
         try:
-            page = await self._broker.records.read(
+            page = await self._records.read(
                 partition,
                 offset,
                 limits=PAGE,
@@ -221,7 +225,7 @@ class Tail:
     def _unavailable(self, number: int, message: str) -> Behind | None:
         """Told once; then the partition is tried again until it can be read."""
         is_told = number in self._rest_until_ms
-        self._rest_until_ms[number] = self._broker.clock.monotonic_ms() + REST_MS
+        self._rest_until_ms[number] = self._context.clock.monotonic_ms() + REST_MS
         if is_told:
             return None
         return Behind(reason="unavailable", message=f"tried again: {message}", skipped=False, missed=())

@@ -69,10 +69,10 @@ class _LoadingState:
 class GroupCoordinator:
     """The facade for both doors: `classic` and `consumer` take members' requests, `offsets` keeps positions."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: "Broker", slots: HeldSlots) -> None:
         self.broker = broker
         self.memory = GroupMemory(lambda: broker.settings.tiered_group_memory_bytes)
-        self.slots = HeldSlots()
+        self.slots = slots
         self._balance = SlotBalance(broker)
         self.offsets = Offsets(broker, self.slots)
         self.offsets_topic = OffsetsTopic(broker, self.slots, self.memory)

@@ -11,10 +11,13 @@ the follower begins one there too, so that whoever leads next can go on uploadin
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from tiered.broker.context import BrokerContext
 from tiered.broker.fetch_wait import Waiters, Watch
+from tiered.broker.image import ClusterImage
 from tiered.broker.partition import Partition
+from tiered.broker.replication.isr_changes import IsrChanges
+from tiered.broker.topics import Topics
 from tiered.errors import (
     ClusterNotAuthorized,
     LogDirFailed,
@@ -31,9 +34,6 @@ from tiered.rules.divergence import divergence
 from tiered.rules.registration_proof import is_proved
 from tiered.wire.fetch import EpochEndOffset, FetchPartition, FetchRequest, FetchTopic
 from tiered.wire.fetch.values import HIGH_WATERMARK_NOT_SENT
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -68,16 +68,18 @@ class Found:
 class FollowerAnswers:
     """Answers followers of the partitions that this broker leads."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, *, context: BrokerContext, image: ClusterImage, isr_changes: IsrChanges, topics: Topics) -> None:
+        self._context = context
+        self._image = image
+        self._isr_changes = isr_changes
+        self._topics = topics
 
     def look(self, asked: FetchRequest, *, is_first: bool) -> Found:
         """What there is now. The first look at a question also takes over what it says of the follower."""
-        broker = self._broker
         follower = InSyncReplica(asked.replica_id, asked.replica_epoch)
         refusal = self.refusal(asked)
         budget = asked.max_bytes
-        now_ms = broker.clock.monotonic_ms()
+        now_ms = self._context.clock.monotonic_ms()
         found = Found()
         for topic in asked.topics:
             entries: list[Entry] = []
@@ -88,14 +90,14 @@ class FollowerAnswers:
                     if refusal is not None:
                         raise refusal
                     assert topic.topic_id is not None
-                    entry.partition = broker.topics.by_id(topic.topic_id).partition(each.partition)
+                    entry.partition = self._topics.by_id(topic.topic_id).partition(each.partition)
                     self._look_at(entry, entry.partition, follower, budget, found, now_ms if is_first else None)
                 except TieredError as error:
                     entry.error = error.without_frames()
                     found.is_urgent = True
                 except OSError as error:
                     name = "a partition" if entry.partition is None else entry.partition.name
-                    broker.counters.disk_errors += 1
+                    self._context.counters.disk_errors += 1
                     log.error("%s cannot be read for a follower: %s", name, error)
                     entry.error = LogDirFailed(f"{name} cannot be read from the leader's disk: {error}")
                     found.is_urgent = True
@@ -111,7 +113,7 @@ class FollowerAnswers:
         one was noted to have. The feed brings a real one within moments, and its process asks again.
         """
         broker_id, epoch = asked.replica_id, asked.replica_epoch
-        known = self._broker.image.brokers.get(broker_id)
+        known = self._image.brokers.get(broker_id)
         if known is None or known.broker_epoch < epoch:
             return StaleBrokerEpoch(f"epoch {epoch} of broker {broker_id} is no registration that is known here; retry")
         if known.broker_epoch > epoch:
@@ -182,7 +184,7 @@ class FollowerAnswers:
         leadership = partition.leadership
         assert leadership is not None
         if leadership.may_join(follower, partition.high_watermark):
-            self._broker.replication.isr_changes.caught_up(partition)
+            self._isr_changes.caught_up(partition)
 
     def is_enough(self, found: Found, asked: FetchRequest) -> bool:
         """Whether the follower should have the answer now."""

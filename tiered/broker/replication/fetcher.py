@@ -7,23 +7,24 @@ dropped.
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from uuid import UUID
 
+from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.feed import ChangeFeed
+from tiered.broker.image import ClusterImage
 from tiered.broker.partition import Partition, Role
-from tiered.broker.replication import catch_up
-from tiered.broker.replication.channel import ReplicaChannel
+from tiered.broker.replication.catch_up import CatchUp
+from tiered.broker.replication.channel import Channels, ReplicaChannel
 from tiered.broker.replication.replica_log import checked_runs
+from tiered.broker.replication.throttle import Throttle
 from tiered.errors import Corrupt, LogDirFailed, RequestTimedOut, TieredError
 from tiered.ids import TopicId, TopicPartition
 from tiered.rules.divergence import Divergence, last_fetched_epoch
 from tiered.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse, FetchTopic
 from tiered.wire.fetch.values import HIGH_WATERMARK_NOT_SENT
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -63,8 +64,30 @@ class Question:
 class Fetcher:
     """One of this broker's connections to one leader."""
 
-    def __init__(self, broker: "Broker", leader_id: int, number: int) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        context: BrokerContext,
+        state: BrokerState,
+        catch_up: CatchUp,
+        channels: Channels,
+        disk_failed: Callable[[Partition], None],
+        feed: ChangeFeed,
+        image: ClusterImage,
+        incarnation_id: UUID,
+        throttle: Throttle,
+        leader_id: int,
+        number: int,
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._catch_up = catch_up
+        self._channels = channels
+        self._give_up = disk_failed
+        self._feed = feed
+        self._image = image
+        self._incarnation_id = incarnation_id
+        self._throttle = throttle
         self.leader_id = leader_id
         self.number = number
         self._followed: dict[TopicPartition, Followed] = {}
@@ -136,10 +159,10 @@ class Fetcher:
     async def _pause(self, error: TieredError | None) -> None:
         self._close()
         self._failures += 1
-        self._broker.counters.replication_fetch_failures += 1
+        self._context.counters.replication_fetch_failures += 1
         if self._failures == 1 and error is not None:
             log.info("broker %d cannot be followed, trying again: %s", self.leader_id, error)
-        rest_ms = min(self._broker.settings.replica_fetch_backoff_ms, FIRST_REST_MS * 2.0 ** min(self._failures, 10))
+        rest_ms = min(self._state.settings.replica_fetch_backoff_ms, FIRST_REST_MS * 2.0 ** min(self._failures, 10))
         self._changed.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(max(1.0, rest_ms) / 1000.0):
@@ -159,10 +182,10 @@ class Fetcher:
                     await self._changed.wait()
             return
         if self._channel is None:
-            leader = self._broker.image.brokers.get(self.leader_id)
+            leader = self._image.brokers.get(self.leader_id)
             if leader is None:
                 raise RequestTimedOut(f"broker {self.leader_id} is not registered")
-            self._channel = await self._broker.channels.open(leader)
+            self._channel = await self._channels.open(leader)
             if self._changed.is_set():
                 return  # There is more to ask for than when the question was made.
         answer = await self._exchange(self._channel, question.request)
@@ -190,9 +213,8 @@ class Fetcher:
 
     def _build(self) -> tuple[Question, float | None]:
         """What is asked now, and in how many milliseconds a partition that rests may be; None if none rests."""
-        broker = self._broker
-        settings = broker.settings
-        now_ms = broker.clock.monotonic_ms()
+        settings = self._state.settings
+        now_ms = self._context.clock.monotonic_ms()
         wait_ms: float | None = None
         # By the number of the topic's id, for UUID's own hash costs more than all else here.
         by_topic: dict[int, tuple[TopicId, list[FetchPartition], list[Followed]]] = {}
@@ -201,7 +223,7 @@ class Fetcher:
             if partition.role is not Role.FOLLOWER or partition.is_truncating:
                 continue
             if followed.rest_until_ms <= now_ms and self._is_added(partition):
-                self._rest(followed, broker.replication.throttle.pause_ms(0))
+                self._rest(followed, self._throttle.pause_ms(0))
             if followed.rest_until_ms > now_ms:
                 left_ms = followed.rest_until_ms - now_ms
                 wait_ms = left_ms if wait_ms is None else min(wait_ms, left_ms)
@@ -227,8 +249,8 @@ class Fetcher:
             )
         max_wait_ms = settings.replica_fetch_wait_max_ms
         request = FetchRequest(
-            replica_id=broker.broker_id,
-            replica_epoch=broker.broker_epoch,
+            replica_id=self._context.broker_id,
+            replica_epoch=self._state.broker_epoch,
             max_wait_ms=max_wait_ms if wait_ms is None else min(max_wait_ms, 1 + int(wait_ms)),
             min_bytes=1,
             max_bytes=settings.replica_fetch_response_max_bytes,
@@ -236,7 +258,7 @@ class Fetcher:
             session_id=0,
             session_epoch=-1,
             topics=[FetchTopic(None, topic_id, asked) for topic_id, asked, _ in by_topic.values()],
-            replica_incarnation=broker.registration.incarnation_id,
+            replica_incarnation=self._incarnation_id,
         )
         return Question(request, [followed for _, _, followed in by_topic.values()]), wait_ms
 
@@ -274,7 +296,7 @@ class Fetcher:
                     await asyncio.sleep(0)
         for partition in to_flush:
             with suppress(TieredError):  # The log itself remembers, and the next append says so.
-                await self._broker.flusher.flushed(partition.log, partition.log.log_end_offset)
+                await self._context.flusher.flushed(partition.log, partition.log.log_end_offset)
 
     def _pairs(
         self, question: Question, answer: FetchResponse
@@ -308,16 +330,16 @@ class Fetcher:
             return self._append(followed, asked, result)
         if code == NONE:
             assert result.diverging_epoch is not None
-            await catch_up.truncate(self._broker, partition, Divergence(*result.diverging_epoch))
+            await self._catch_up.truncate(partition, Divergence(*result.diverging_epoch))
         elif code == OFFSET_MOVED_TO_TIERED_STORAGE:
-            if not await catch_up.begin_after_cold(self._broker, partition):
+            if not await self._catch_up.begin_after_cold(partition):
                 self._rest_longer(followed)  # The feed has not told yet what the store holds.
         elif code == OFFSET_OUT_OF_RANGE:
-            if not await catch_up.begin_at_log_start(self._broker, partition, result.log_start_offset):
+            if not await self._catch_up.begin_at_log_start(partition, result.log_start_offset):
                 self._rest_longer(followed)
         else:
             if code in (NOT_LEADER, FENCED_LEADER_EPOCH):
-                self._broker.feed.wake()
+                self._feed.wake()
             self._rest_longer(followed)
         return 0
 
@@ -334,36 +356,36 @@ class Fetcher:
                 name=partition.name,
             )
             begins_segment = result.last_stable_offset == asked.fetch_offset
-            partition.append_fetched(runs, begins_segment=begins_segment, now_ms=self._broker.clock.now_ms())
+            partition.append_fetched(runs, begins_segment=begins_segment, now_ms=self._context.clock.now_ms())
             appended_bytes = sum(run.size_bytes for run in runs)
-            self._broker.counters.replication_bytes_in += appended_bytes
+            self._context.counters.replication_bytes_in += appended_bytes
             if self._is_added(partition):
-                self._rest(followed, self._broker.replication.throttle.pause_ms(appended_bytes))
+                self._rest(followed, self._throttle.pause_ms(appended_bytes))
         partition.learn_high_watermark(result.high_watermark)
         return appended_bytes
 
     def _is_added(self, partition: Partition) -> bool:
         row = partition.row
-        return row is not None and self._broker.broker_id in row.adding_replicas
+        return row is not None and self._context.broker_id in row.adding_replicas
 
     def _rest(self, followed: Followed, rest_ms: float) -> None:
         if rest_ms > 0:
-            followed.rest_until_ms = self._broker.clock.monotonic_ms() + rest_ms
+            followed.rest_until_ms = self._context.clock.monotonic_ms() + rest_ms
 
     def _rest_longer(self, followed: Followed) -> None:
         """Each time in a row twice as long."""
         followed.failures += 1
-        longest_ms = max(1.0, self._broker.settings.replica_fetch_backoff_ms)
+        longest_ms = max(1.0, self._state.settings.replica_fetch_backoff_ms)
         self._rest(followed, min(longest_ms, FIRST_REST_MS * 2.0 ** min(followed.failures - 1, 10)))
 
     def _disk_failed(self, followed: Followed, error: LogDirFailed) -> None:
         """A full disk is waited for. After any other failure nothing can be known of what is on it (rule 8)."""
         partition = followed.partition
-        self._broker.counters.disk_errors += 1
+        self._context.counters.disk_errors += 1
         if partition.log.failed is None:
             log.warning("%s: what the leader sent could not be written: %s", partition.name, error)
             self._rest(followed, DISK_REST_MS)
             return
         log.error("%s: this replica stops until the broker is restarted: %s", partition.name, error)
         self.leave(partition.topic_partition)
-        self._broker.disk_failed(partition)
+        self._give_up(partition)

@@ -10,10 +10,13 @@ import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
+from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.feed import ChangeFeed
+from tiered.broker.image import ClusterImage
 from tiered.broker.partition import Partition
 from tiered.broker.replication.leadership import Leadership
+from tiered.broker.topics import Topics
 from tiered.errors import (
     CorruptMetadata,
     IneligibleReplica,
@@ -28,9 +31,6 @@ from tiered.rules import isr
 from tiered.rules.isr import Members
 from tiered.runtime import jittered_backoff_ms
 
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
-
 log = logging.getLogger(__name__)
 
 DEADLINE_MS = 3_000
@@ -42,8 +42,14 @@ CHANGES_AT_ONCE = 2_000
 class IsrChanges:
     """One task that looks at followers and asks SQL."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self, *, context: BrokerContext, state: BrokerState, feed: ChangeFeed, image: ClusterImage, topics: Topics
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._feed = feed
+        self._image = image
+        self._topics = topics
         self._something = asyncio.Event()
         self._wanted: dict[TopicPartition, Partition] = {}
         """Partitions with a follower that could join."""
@@ -82,11 +88,11 @@ class IsrChanges:
                 await asyncio.sleep(pause_ms / 1000.0)
 
     def _look_interval_ms(self) -> float:
-        return min(max(self._broker.settings.replica_lag_time_max_ms / 2, MIN_LOOK_MS), MAX_LOOK_MS)
+        return min(max(self._state.settings.replica_lag_time_max_ms / 2, MIN_LOOK_MS), MAX_LOOK_MS)
 
     def _look_for_laggards(self) -> None:
-        now_ms = self._broker.clock.monotonic_ms()
-        for partition in self._broker.topics.partitions():
+        now_ms = self._context.clock.monotonic_ms()
+        for partition in self._topics.partitions():
             leadership = partition.leadership
             if leadership is None or len(leadership.committed) <= leadership.min_isr:
                 continue
@@ -101,16 +107,15 @@ class IsrChanges:
         if not settling and not fresh:
             return True
         changes = [change for _, _, change in (*settling, *fresh)]
-        broker = self._broker
         try:
-            answers = await broker.database.run(
+            answers = await self._context.database.run(
                 lambda conn: partitions.change_isrs(
-                    conn, broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, changes=changes
+                    conn, broker_id=self._context.broker_id, broker_epoch=self._state.broker_epoch, changes=changes
                 ),
                 deadline_ms=DEADLINE_MS,
             )
         except MetadataOutcomeUnknown as error:
-            broker.counters.isr_change_failures += len(changes)
+            self._context.counters.isr_change_failures += len(changes)
             log.warning(
                 "it is not known whether %d changes of the ISR happened; settling them: %s", len(changes), error
             )
@@ -118,7 +123,7 @@ class IsrChanges:
                 self._unsettled[partition.topic_partition] = partition, leadership
             return False
         except TieredError as error:
-            broker.counters.isr_change_failures += len(changes)
+            self._context.counters.isr_change_failures += len(changes)
             log.info("%d changes of the ISR were not made: %s", len(changes), error)
             for partition, leadership, _ in fresh:  # Nothing was changed by this call; earlier ones stay open.
                 self._give_up(partition, leadership)
@@ -147,7 +152,7 @@ class IsrChanges:
 
     def _proposals(self) -> Iterator[tuple[Partition, Leadership, IsrChange]]:
         wanted, self._wanted = self._wanted, {}
-        now_ms = self._broker.clock.monotonic_ms()
+        now_ms = self._context.clock.monotonic_ms()
         for number, (key, partition) in enumerate(wanted.items()):
             leadership = partition.leadership
             if number >= CHANGES_AT_ONCE or (leadership is not None and leadership.pending is not None):
@@ -167,17 +172,15 @@ class IsrChanges:
             if known is None:
                 continue
             follower = InSyncReplica(broker_id, known.broker_epoch)
-            if self._broker.image.is_current(follower) and leadership.may_join(follower, partition.high_watermark):
+            if self._image.is_current(follower) and leadership.may_join(follower, partition.high_watermark):
                 members = isr.joined(members, follower)
         return isr.without(members, self._leaving(partition, leadership, now_ms), leadership.min_isr)
 
     def _leaving(self, partition: Partition, leadership: Leadership, now_ms: float) -> Members:
         """Those that the ISR is better off without: first placeholders of dead processes, then who lags."""
-        is_current = self._broker.image.is_current
+        is_current = self._image.is_current
         gone = tuple(each for each in leadership.committed if each != leadership.me and not is_current(each))
-        lagging = leadership.lagging(
-            partition.log.log_end_offset, now_ms, self._broker.settings.replica_lag_time_max_ms
-        )
+        lagging = leadership.lagging(partition.log.log_end_offset, now_ms, self._state.settings.replica_lag_time_max_ms)
         return (*gone, *(member for member in lagging if member not in gone))
 
     # What came of it
@@ -187,9 +190,9 @@ class IsrChanges:
         if isinstance(answer, PartitionRow):
             self._unsettled.pop(partition.topic_partition, None)
             self._count(leadership.committed, answer.isr)
-            partition.apply_row(answer, broker_epoch=self._broker.broker_epoch)
+            partition.apply_row(answer, broker_epoch=self._state.broker_epoch)
             return True
-        self._broker.counters.isr_change_failures += 1
+        self._context.counters.isr_change_failures += 1
         log.info("%s: the ISR was not changed: %s", partition.name, answer)
         match answer:
             case CorruptMetadata():
@@ -202,7 +205,7 @@ class IsrChanges:
                 # Somebody else has changed the row: the open change can happen no more, but who is in the ISR now
                 # only the feed can tell. Until then both sides count.
                 self._unsettled.pop(partition.topic_partition, None)
-                self._broker.feed.wake()
+                self._feed.wake()
         return True
 
     def _give_up(self, partition: Partition, leadership: Leadership) -> None:
@@ -213,8 +216,8 @@ class IsrChanges:
             self.caught_up(partition)
 
     def _count(self, before: Members, after: Sequence[InSyncReplica]) -> None:
-        self._broker.counters.isr_shrinks += sum(member not in after for member in before)
-        self._broker.counters.isr_expands += sum(member not in before for member in after)
+        self._context.counters.isr_shrinks += sum(member not in after for member in before)
+        self._context.counters.isr_expands += sum(member not in before for member in after)
 
 
 def _change(partition: Partition, leadership: Leadership, members: Members) -> IsrChange:

@@ -4,43 +4,55 @@ Owns which fetcher follows which partition; the rows that the feed applies decid
 """
 
 import asyncio
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
+from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.image import ClusterImage
 from tiered.broker.partition import Partition, Role
 from tiered.broker.replication.answer import FollowerAnswers
 from tiered.broker.replication.fetcher import Fetcher
 from tiered.broker.replication.isr_changes import IsrChanges
-from tiered.broker.replication.throttle import Throttle
+from tiered.broker.topics import Topics
 from tiered.ids import TopicPartition
 from tiered.meta.brokers import BrokerRow
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 Line = tuple[int, int]
 """A leader's broker id, and the number of the connection to it."""
 
 
 class Replication:
-    """The followers and the leader in one broker. Used from its event loop."""
+    """The followers and the leader in one broker. Used from its event loop. `fetcher` makes the connection number n to
+    a leader."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        context: BrokerContext,
+        state: BrokerState,
+        image: ClusterImage,
+        topics: Topics,
+        isr_changes: IsrChanges,
+        answers: FollowerAnswers,
+        fetcher: Callable[[int, int], Fetcher],
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._image = image
+        self._topics = topics
         self._group: asyncio.TaskGroup | None = None
         self._fetchers: dict[Line, tuple[Fetcher, asyncio.Task[None]]] = {}
         self._followed: dict[TopicPartition, tuple[Partition, Line]] = {}
         self._leaders: dict[int, BrokerRow] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self.isr_changes = IsrChanges(broker)
-        self.answers = FollowerAnswers(broker)
-        self.throttle = Throttle(broker.clock, lambda: broker.settings.follower_replication_throttled_rate)
+        self._fetcher_to = fetcher
+        self.isr_changes = isr_changes
+        self.answers = answers
 
     def start(self, group: asyncio.TaskGroup) -> None:
         """Begins to follow what the feed has told of, and to change ISRs."""
         self._group = group
         self._tasks.append(group.create_task(self.isr_changes.run()))
-        self.rows_applied(list(self._broker.topics.partitions()))
+        self.rows_applied(list(self._topics.partitions()))
 
     async def stop(self) -> None:
         """Follows nothing any more. A truncation that is under way ends first."""
@@ -77,7 +89,7 @@ class Replication:
 
     def brokers_changed(self) -> None:
         """Registrations are new: connections to brokers that have another address or process now are made anew."""
-        known = self._broker.image.brokers
+        known = self._image.brokers
         for (leader_id, _), (fetcher, _) in self._fetchers.items():
             before, after = self._leaders.get(leader_id), known.get(leader_id)
             if before is not None and after is not None and _address(before) != _address(after):
@@ -89,12 +101,12 @@ class Replication:
         row = partition.row
         if partition.halted is not None or partition.closed or partition.log.failed is not None:
             return None
-        if row is None or row.leader < 0 or row.leader == self._broker.broker_id:
+        if row is None or row.leader < 0 or row.leader == self._context.broker_id:
             return None
         if partition.role is not Role.FOLLOWER and not partition.is_truncating:
             return None
         key = partition.topic_partition
-        number = (key.topic_id.int + key.partition) % self._broker.settings.num_replica_fetchers
+        number = (key.topic_id.int + key.partition) % self._state.settings.num_replica_fetchers
         return row.leader, number
 
     def _leave(self, key: TopicPartition) -> None:
@@ -112,9 +124,9 @@ class Replication:
         found = self._fetchers.get(line)
         if found is None:
             assert self._group is not None
-            fetcher = Fetcher(self._broker, *line)
+            fetcher = self._fetcher_to(*line)
             found = self._fetchers[line] = fetcher, self._group.create_task(fetcher.run())
-            leader = self._broker.image.brokers.get(line[0])
+            leader = self._image.brokers.get(line[0])
             if leader is not None:
                 self._leaders[line[0]] = leader
         return found[0]

@@ -259,7 +259,7 @@ async def produce(cluster: Cluster, name: str, *values: str, timeout_ms: float =
     broker = await cluster.leader(name)
     partition = broker.topics.by_name(name).partition(0)
     appended = append(partition, batch(*values))
-    await acknowledged(broker, partition, appended, acks=-1, timeout_ms=timeout_ms)
+    await acknowledged(broker.context, partition, appended, acks=-1, timeout_ms=timeout_ms)
     return appended
 
 

@@ -50,11 +50,11 @@ async def test_whoever_asks_for_a_broker_without_its_id_has_no_record_acknowledg
             for shown in (None, UUID(int=0), leader.registration.incarnation_id):
                 assert ask(leader, me, appended.end_offset, shown) == "ClusterNotAuthorized"
         with pytest.raises(RequestTimedOut):
-            await acknowledged(leader, partition, appended, acks=-1, timeout_ms=300)
+            await acknowledged(leader.context, partition, appended, acks=-1, timeout_ms=300)
         assert partition.high_watermark == 1
         for other in others:
             made.channels.plug(other.broker_id)
-        await acknowledged(leader, partition, appended, acks=-1, timeout_ms=5_000)
+        await acknowledged(leader.context, partition, appended, acks=-1, timeout_ms=5_000)
 
 
 async def test_an_epoch_that_is_no_registration_keeps_no_follower_from_counting(tmp_path: Path) -> None:

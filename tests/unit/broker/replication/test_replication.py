@@ -65,7 +65,7 @@ async def test_an_idempotent_producer_goes_on_with_the_next_leader(tmp_path: Pat
         first = await made.leader("t")
         data = batch("once", producer_id=4, sequence=0)
         appended = append(first.topics.by_name("t").partition(0), bytearray(data))
-        await acknowledged(first, first.topics.by_name("t").partition(0), appended, acks=-1, timeout_ms=5_000)
+        await acknowledged(first.context, first.topics.by_name("t").partition(0), appended, acks=-1, timeout_ms=5_000)
         await made.kill(first.broker_id)
         second = await made.leader("t")
         partition = second.topics.by_name("t").partition(0)
@@ -83,7 +83,7 @@ async def test_a_follower_that_is_cut_off_leaves_and_comes_back(tmp_path: Path) 
         away = next(broker_id for broker_id in made.brokers if broker_id != leader.broker_id)
         made.channels.unplug(away)
         appended = append(partition, batch("b"))
-        await acknowledged(leader, partition, appended, acks=-1, timeout_ms=8_000)
+        await acknowledged(leader.context, partition, appended, acks=-1, timeout_ms=8_000)
         assert away not in isr_of(partition)
         assert leader.counters.isr_shrinks == 1
         made.channels.plug(away)
@@ -103,12 +103,12 @@ async def test_too_few_in_sync_replicas_refuse_before_and_after_the_append(tmp_p
             made.channels.unplug(broker_id)
         appended = append(partition, batch("b"))
         with pytest.raises(RequestTimedOut):
-            await acknowledged(leader, partition, appended, acks=-1, timeout_ms=50)
+            await acknowledged(leader.context, partition, appended, acks=-1, timeout_ms=50)
         for broker_id in others:
             await made.kill(broker_id)
         await eventually(lambda: partition.is_under_min_isr)
         with pytest.raises(NotEnoughReplicasAfterAppend):
-            await acknowledged(leader, partition, appended, acks=-1, timeout_ms=50)
+            await acknowledged(leader.context, partition, appended, acks=-1, timeout_ms=50)
         with pytest.raises(NotEnoughReplicas):
             append(partition, batch("c"))
         assert len(partition.row.isr) == 2 if partition.row else False
@@ -125,7 +125,9 @@ async def test_a_leader_that_was_replaced_unawares_acknowledges_nothing(tmp_path
         async with asyncio.timeout(10):
             appended = append(partition, batch("never"))
             # The others have taken it, so that it is the fence that counts and not the distance.
-            waiting = asyncio.ensure_future(acknowledged(zombie, partition, appended, acks=-1, timeout_ms=5_000))
+            waiting = asyncio.ensure_future(
+                acknowledged(zombie.context, partition, appended, acks=-1, timeout_ms=5_000)
+            )
             await waiting
         await zombie.hand_over()
         await eventually(lambda: partition.leader_epoch > zombie_epoch)
@@ -221,11 +223,17 @@ async def test_consumers_in_a_rack_are_sent_to_the_follower_there(tmp_path: Path
         leader = await made.leader("t")
         partition = leader.topics.by_name("t").partition(0)
         other = "b" if leader.rack != "b" else "c"
+
+        def nearest(rack: str, offset: int) -> int | None:
+            return nearest_replica(
+                leader.context, leader.state, leader.image, partition, rack=rack, fetch_offset=offset
+            )
+
         expected = {"a": 1, "b": 2, "c": 3}[other]
-        await eventually(lambda: nearest_replica(leader, partition, other, appended.end_offset) == expected)
-        assert nearest_replica(leader, partition, leader.rack or "", 0) is None
-        assert nearest_replica(leader, partition, "elsewhere", 0) is None
-        assert nearest_replica(leader, partition, other, appended.end_offset + 1) is None
+        await eventually(lambda: nearest(other, appended.end_offset) == expected)
+        assert nearest(leader.rack or "", 0) is None
+        assert nearest("elsewhere", 0) is None
+        assert nearest(other, appended.end_offset + 1) is None
 
 
 async def test_the_number_of_connections_to_a_leader_changes_at_run_time(tmp_path: Path) -> None:

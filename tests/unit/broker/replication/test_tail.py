@@ -14,7 +14,17 @@ def follow(broker: Broker, offset: int) -> Tail:
         return stored.record.value or b""
 
     topic = broker.topics.by_name("t")
-    return Tail(broker, topic, positions={0: offset}, committed_only=False, wanted=None, render=lambda partition: value)
+    return Tail(
+        topic,
+        context=broker.context,
+        state=broker.state,
+        topics=broker.topics,
+        records=broker.records,
+        positions={0: offset},
+        committed_only=False,
+        wanted=None,
+        render=lambda partition: value,
+    )
 
 
 async def turns_of_others(tail: Tail, within_ms: float) -> tuple[Event | None, int]:

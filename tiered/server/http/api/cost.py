@@ -44,7 +44,8 @@ _COST = schema.record(
 
 async def costs(request: web.Request) -> web.Response:
     """What each topic takes of both tiers, and what that costs."""
-    found = await cost(request.app[BROKER])
+    broker = request.app[BROKER]
+    found = await cost(broker.context, broker.state, broker.topics)
     return web.json_response(
         {
             "currency": "USD",

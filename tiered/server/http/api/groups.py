@@ -14,7 +14,7 @@ from tiered.broker.groups.offsets import OffsetRow
 from tiered.broker.groups.values import GroupDescription, GroupSummary
 from tiered.broker.lag_history import SAMPLES, GroupLag
 from tiered.broker.offset_reset import Earliest, Latest, Target, ToOffset, ToTimestamp, reset_offsets
-from tiered.broker.positions import Position, positions_of
+from tiered.broker.positions import Position
 from tiered.errors import InvalidRequest
 from tiered.ids import TopicPartition
 from tiered.rules.acl import Operation, ResourceType
@@ -244,7 +244,7 @@ async def reset(request: web.Request) -> web.Response:
     topic = broker.topics.by_name(body["topic"])
     dry_run = body.get("dry_run", False)
     changes = await reset_offsets(
-        broker,
+        broker.groups,
         GROUP.of(request),
         topic,
         body.get("partitions"),
@@ -303,7 +303,7 @@ async def _offsets(
             topic = broker.topics.find(name)
             if topic is not None:
                 readers |= {TopicPartition(topic.topic_id, number): member.member_id for number in numbers}
-    positions = await positions_of(broker, {*readers, *stored})
+    positions = await broker.positions.of({*readers, *stored})
     found = []
     for key, position in positions.items():
         topic = broker.topics.find_id(key.topic_id)

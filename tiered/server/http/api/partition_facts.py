@@ -12,7 +12,6 @@ from aiohttp import web
 
 from tiered.broker.broker import Broker
 from tiered.broker.partition import Partition
-from tiered.broker.positions import known_here
 from tiered.broker.topics import Topic
 from tiered.ids import TopicPartition
 from tiered.server.http.door.keys import BROKER
@@ -88,7 +87,7 @@ def merged(found: list[Facts], told: Mapping[int, Iterable[Facts]]) -> list[Fact
 
 def is_known_here(broker: Broker, topic: Topic, number: int) -> bool:
     """Whether the leader need not be asked for a list: a replica here leads or is in sync."""
-    return known_here(broker, TopicPartition(topic.topic_id, number)) is not None
+    return broker.positions.known_here(TopicPartition(topic.topic_id, number)) is not None
 
 
 def _facts(broker: Broker, topic: Topic, number: int) -> Facts:

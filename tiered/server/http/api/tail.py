@@ -84,7 +84,17 @@ async def tail(request: web.Request) -> web.StreamResponse:
     check_count(topic, len(positions))
 
     def local(topic: Topic, positions: Mapping[int, int]) -> Tail:
-        return Tail(broker, topic, positions=positions, committed_only=committed_only, wanted=wanted, render=render)
+        return Tail(
+            topic,
+            context=broker.context,
+            state=broker.state,
+            topics=broker.topics,
+            records=broker.records,
+            positions=positions,
+            committed_only=committed_only,
+            wanted=wanted,
+            render=render,
+        )
 
     skips = _WHEN_BEHIND.of(request) == SKIP
     response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE, "X-Accel-Buffering": "no"})

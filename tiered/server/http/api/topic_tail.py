@@ -96,7 +96,7 @@ class TopicTail:
         deadline_ms = clock.monotonic_ms() + timeout_ms
         while True:
             topic = self._broker.topics.find_id(self.topic_id)
-            end = ended(self._broker, topic, self._name)
+            end = ended(self._broker.state, topic, self._name)
             if end is not None:
                 return end
             assert topic is not None

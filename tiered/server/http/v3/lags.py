@@ -12,7 +12,6 @@ from aiohttp import web
 
 from tiered.broker.broker import Broker
 from tiered.broker.groups.values import GroupDescription, MemberDescription
-from tiered.broker.positions import positions_of
 from tiered.server.http.door.rights import may_see_topic
 from tiered.server.http.messages.failures import NoSuchResource
 from tiered.server.http.messages.route import answers_json, route, tagged
@@ -128,7 +127,7 @@ async def _lags_of(request: web.Request, broker: Broker, group: GroupDescription
         for number in numbers
     }
     stored = await broker.groups.offsets.fetch(group.group_id)
-    positions = await positions_of(broker, stored)
+    positions = await broker.positions.of(stored)
     found = []
     for key, row in stored.items():
         topic = broker.topics.find_id(key.topic_id)

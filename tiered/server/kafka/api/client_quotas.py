@@ -90,7 +90,7 @@ async def alter(context: Context, request: Any, reply: Any) -> Any:
         changes += [QuotaChange(entity=entity, quota=name, value=value) for name, value in values.items()]
     if changes and not request.validate_only:
         try:
-            await client_quotas.alter(context.broker, changes)
+            await client_quotas.alter(context.broker.changes, context.broker.feed, changes)
         except TieredError as error:
             errors = [error.without_frames() if at in changed else each for at, each in enumerate(errors)]
     return reply.AlterClientQuotasResponse(

@@ -140,7 +140,15 @@ def _looking(request: RawRequest, asked: FetchRequest, found: Found) -> Iterator
                 if entry.partition.leadership is None:
                     _require_follower(entry.partition, each.fetch_offset, asked.rack_id)
                 elif asked.rack_id:
-                    nearest = nearest_replica(request.context.broker, entry.partition, asked.rack_id, each.fetch_offset)
+                    broker = request.context.broker
+                    nearest = nearest_replica(
+                        broker.context,
+                        broker.state,
+                        broker.image,
+                        entry.partition,
+                        rack=asked.rack_id,
+                        fetch_offset=each.fetch_offset,
+                    )
                     if nearest is not None:
                         entry.read_from = nearest
                         found.has_error = True  # Said at once, without records.

@@ -349,7 +349,7 @@ async def _answer_when_stored(
     for partition, appended, answers, number in waits:
         left_ms = started_ms + _patience_ms(asked) - broker.clock.monotonic_ms()
         try:
-            await acknowledged(broker, partition, appended, acks=asked.acks, timeout_ms=left_ms)
+            await acknowledged(broker.context, partition, appended, acks=asked.acks, timeout_ms=left_ms)
         except TieredError as error:
             _refuse(request, answers, number, error)
     return _answer_stored(request, results, started_ms)
