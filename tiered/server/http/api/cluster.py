@@ -17,8 +17,7 @@ from tiered.server.http.messages.form import Form
 from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.route import answers_json, route, tagged
 from tiered.server.http.metrics.cluster_view import VIEWS, ClusterView, health_of
-from tiered.server.http.neighbours.elsewhere import others
-from tiered.server.http.neighbours.forward import ask_all
+from tiered.server.http.neighbours.elsewhere import told_by_others
 
 ADDED_UP = ("local_bytes", "cold_bytes", "produced_bytes", "fetched_bytes", "connections_open")
 _OWN_TOTALS = Form(
@@ -99,10 +98,9 @@ async def cluster(request: web.Request) -> web.Response:
     own_totals = _OWN_TOTALS.of(broker)
     own = {"version": __version__, "health": health, "totals": own_totals}
     told: dict[int, Mapping[str, Any]] = {broker.broker_id: own}
-    if not is_forwarded(request):
-        answers = await ask_all(request, others(broker), "/api/v1/cluster")
-        for broker_id, answer in answers.items():
-            told[broker_id] = {name: answer[name] for name in own}
+    answers, _ = await told_by_others(request, "/api/v1/cluster")
+    for broker_id, answer in answers.items():
+        told[broker_id] = {name: answer[name] for name in own}
     return web.json_response(
         {
             "cluster_id": broker.cluster_id,

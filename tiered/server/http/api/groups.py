@@ -23,11 +23,10 @@ from tiered.server.http.door.rights import may_see_group, may_see_topic, require
 from tiered.server.http.messages import schema
 from tiered.server.http.messages.form import Field, Form
 from tiered.server.http.messages.long_list import json_with_list
-from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.parameters import GROUP, json_of, query_number
 from tiered.server.http.messages.route import answers_json, no_content, route, tagged
-from tiered.server.http.neighbours.elsewhere import at_coordinator, coordinator_elsewhere, others
-from tiered.server.http.neighbours.forward import ask_all, forward
+from tiered.server.http.neighbours.elsewhere import at_coordinator, coordinator_elsewhere, told_by_others
+from tiered.server.http.neighbours.forward import forward
 from tiered.server.http.neighbours.logs import Logs
 
 TAG = "groups"
@@ -167,12 +166,8 @@ async def groups(request: web.Request) -> web.Response:
     broker = request.app[BROKER]
     lags = await broker.lag.current()
     found = [_listed(broker, each, lags.get(each.group_id)) for each in await broker.groups.list_groups()]
-    silent: list[int] = []
-    if not is_forwarded(request):
-        asked = others(broker)
-        answers = await ask_all(request, asked, "/api/v1/groups")
-        silent = [each.broker_id for each in asked if each.broker_id not in answers]
-        found += [each for answer in answers.values() for each in answer["groups"]]
+    answers, silent = await told_by_others(request, "/api/v1/groups")
+    found += [each for answer in answers.values() for each in answer["groups"]]
     # A slot on its way from one broker to another may be told of by both.
     by_id = {str(each["group_id"]): each for each in found if may_see_group(request, str(each["group_id"]))}
     for each in by_id.values():

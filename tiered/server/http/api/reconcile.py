@@ -14,10 +14,8 @@ from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages import schema
 from tiered.server.http.messages.form import Form
 from tiered.server.http.messages.long_list import json_with_list
-from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.route import answers_json, route, tagged
-from tiered.server.http.neighbours.elsewhere import others
-from tiered.server.http.neighbours.forward import ask_all
+from tiered.server.http.neighbours.elsewhere import told_by_others
 
 _FINDING = Form(
     {
@@ -76,14 +74,10 @@ async def reconcile(request: web.Request) -> web.Response:
     broker = request.app[BROKER]
     progress = [_PROGRESS.of(broker)]
     findings = [_FINDING.of(each, broker_id=broker.broker_id) for each in broker.reconciler.findings.all()]
-    silent: list[int] = []
-    if not is_forwarded(request):
-        asked = others(broker)
-        answers = await ask_all(request, asked, "/api/v1/reconcile")
-        silent = sorted(each.broker_id for each in asked if each.broker_id not in answers)
-        for answer in answers.values():
-            progress += answer["brokers"]
-            findings += answer["findings"]
+    answers, silent = await told_by_others(request, "/api/v1/reconcile")
+    for answer in answers.values():
+        progress += answer["brokers"]
+        findings += answer["findings"]
     fields = {"brokers": sorted(progress, key=lambda each: each["broker_id"]), "silent": silent}
     return await json_with_list(fields, "findings", _in_order(findings))
 

@@ -18,7 +18,7 @@ from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.parameters import Text, WholeNumber
 from tiered.server.http.messages.route import Handler
-from tiered.server.http.neighbours.forward import Neighbour, forward
+from tiered.server.http.neighbours.forward import Neighbour, ask_all, forward
 
 
 def leader_elsewhere(request: web.Request, topic: Topic, number: int, *, only_to_ask: bool = False) -> Neighbour | None:
@@ -81,6 +81,15 @@ def at_broker(number: WholeNumber, handler: Handler) -> Handler:
 def others(broker: Broker) -> list[Neighbour]:
     """Every other broker in service."""
     return [neighbour(row) for row in broker.image.live() if row.broker_id != broker.broker_id]
+
+
+async def told_by_others(request: web.Request, path: str) -> tuple[dict[int, Any], list[int]]:
+    """What each other broker answers, by its id, and who does not in time. Nobody is asked on behalf of a broker."""
+    if is_forwarded(request):
+        return {}, []
+    asked = others(request.app[BROKER])
+    answers = await ask_all(request, asked, path)
+    return answers, sorted(each.broker_id for each in asked if each.broker_id not in answers)
 
 
 def neighbour(row: Any) -> Neighbour:
