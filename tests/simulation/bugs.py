@@ -312,7 +312,7 @@ MUTANTS = (
     ),
     Mutant(
         name="zombie_commits_segments",
-        breaks="an old leader's upload is committed in a newer leader epoch",
+        breaks="T3: an old leader's upload is committed in a newer leader epoch",
         patches=_zombie_commits_segments,
     ),
     Mutant(

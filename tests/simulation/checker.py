@@ -232,7 +232,7 @@ class Checker:
         ).fetchone()
         if found is None or found[0] != row.leader:
             raise Violation(
-                f"T2: {book.name}: broker {found and found[0]} has committed a segment up to {row.cold_end_offset}, "
+                f"T3: {book.name}: broker {found and found[0]} has committed a segment up to {row.cold_end_offset}, "
                 f"and {row.leader} leads"
             )
 

@@ -1,0 +1,66 @@
+"""Every rule and invariant that is cited anywhere has its text, its files and its tests in `docs/invariants.md`."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENT = ROOT / "docs/invariants.md"
+ROW = re.compile(r"^\| (rule \d+|[RT]\d+) \| (.+?) \| (.+?) \| (.+?) \|(.*)\|$", re.MULTILINE)
+ROWS = {number: (kept, tests, bugs) for number, _, kept, tests, bugs in ROW.findall(DOCUMENT.read_text())}
+NUMBER = re.compile(r"\b([RT]\d{1,2})\b")
+RULES = re.compile(r"\brules? (\d+(?:(?:, | and |, and )\d+)*)")
+FILE = re.compile(r"`(tiered/[\w/]+\.py)`")
+TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
+BUG = re.compile(r"`(\w+)`")
+CITING = sorted(
+    path
+    for pattern in ("*.md", "docs/**/*.md", "spark/**/*.md", "tiered/**/*.py", "spark/**/*.py", "tests/**/*.py")
+    for path in ROOT.glob(pattern)
+    if path != Path(__file__).resolve() and "site-packages" not in path.parts and "node_modules" not in path.parts
+)
+
+
+def cited(text: str) -> set[str]:
+    rules = {f"rule {number}" for found in RULES.findall(text) for number in re.findall(r"\d+", found)}
+    return rules | set(NUMBER.findall(text))
+
+
+def planted() -> dict[str, set[str]]:
+    """The numbers that each planted bug says it breaks."""
+    text = (ROOT / "tests/simulation/bugs.py").read_text()
+    found = re.findall(r'name="(\w+)",\s+breaks="([^:"]+):', text)
+    return {name: cited(breaks) for name, breaks in found}
+
+
+def test_no_rule_and_no_invariant_is_without_its_text() -> None:
+    expected = [f"rule {n}" for n in range(1, 11)] + [f"R{n}" for n in range(1, 12)] + [f"T{n}" for n in range(1, 10)]
+    assert list(ROWS) == expected
+
+
+def test_every_number_that_is_cited_has_its_text() -> None:
+    unknown = {path.relative_to(ROOT).as_posix(): cited(path.read_text()) - set(ROWS) for path in CITING}
+    assert not {path: numbers for path, numbers in unknown.items() if numbers}
+
+
+def test_lists_of_rules_are_citations_too() -> None:
+    assert cited("rules 3, 4 and 5; (rule 7), R10.") == {"rule 3", "rule 4", "rule 5", "rule 7", "R10"}
+
+
+@pytest.mark.parametrize("number", ROWS)
+def test_each_names_files_and_tests_that_exist(number: str) -> None:
+    kept, tests, _ = ROWS[number]
+    files = FILE.findall(kept)
+    assert files, f"no file is named for {number}"
+    assert not [path for path in files if not (ROOT / path).is_file()], f"{number} is kept by {kept}"
+    assert TEST.findall(tests), f"no test is named for {number}"
+    for path, name in TEST.findall(tests):
+        assert re.search(rf"^(async )?def {name}\(", (ROOT / path).read_text(), re.MULTILINE)
+
+
+def test_each_planted_bug_stands_at_what_it_breaks() -> None:
+    named = {(bug, number) for number, (_, _, bugs) in ROWS.items() for bug in BUG.findall(bugs)}
+    assert named == {(bug, number) for bug, numbers in planted().items() for number in numbers}
+    bugs = re.findall(r'Mutant\(\s+name="(\w+)"', (ROOT / "tests/simulation/bugs.py").read_text())
+    assert sorted(planted()) == sorted(bugs)
