@@ -34,7 +34,7 @@ from tiered.broker.disk_reserve import DiskReserve
 from tiered.broker.failed_replicas import FailedReplicas
 from tiered.broker.feed import ChangeFeed
 from tiered.broker.group_checkpoints import GroupCheckpointWriter
-from tiered.broker.groups.coordinator import GroupCoordinator
+from tiered.broker.groups.composition import group_coordinator
 from tiered.broker.groups.slots import HeldSlots
 from tiered.broker.handover import hand_over
 from tiered.broker.heartbeats import Heartbeats
@@ -51,8 +51,8 @@ from tiered.broker.pins import Pins
 from tiered.broker.positions import Positions
 from tiered.broker.producer_ids import ProducerIds
 from tiered.broker.reassignments import Reassignments
+from tiered.broker.reconcile.composition import reconciler
 from tiered.broker.reconcile.findings import Findings
-from tiered.broker.reconcile.rounds import Reconciler
 from tiered.broker.record_reader import RecordReader
 from tiered.broker.record_writer import RecordWriter
 from tiered.broker.registration import WILDCARD_ADDRESSES, Registration
@@ -236,14 +236,25 @@ class Broker:
             context=context, state=state, topics=topics, lifecycle=lifecycle, clock_watch=clock_watch
         )
         self.compaction = CompactionRounds(context=context, state=state, topics=topics)
-        self.reconciler = Reconciler(self, findings)
+        self.reconciler = reconciler(
+            context=context, state=state, topics=topics, image=image, lease=lease, findings=findings
+        )
         self.pins = Pins(context=context, state=state)
         slots = HeldSlots()
         self.group_checkpoints = GroupCheckpointWriter(context=context, state=state, slots=slots)
         self.reports = Reports(context=context, topics=topics)
         self.producer_ids = ProducerIds(self.database)
         self.record_writer = RecordWriter(context=context, state=state)
-        self.groups = GroupCoordinator(self, slots)
+        self.groups = group_coordinator(
+            context=context,
+            state=state,
+            topics=topics,
+            image=image,
+            access=self.access,
+            resource_configs=self.resource_configs,
+            group_checkpoints=self.group_checkpoints,
+            slots=slots,
+        )
         self.positions = Positions(context=context, topics=topics, image=image)
         self.lag = LagHistory(context=context, topics=topics, image=image, positions=self.positions)
 

@@ -47,7 +47,7 @@ class ClassicGroups:
         """
         self._coordinator.check_ours(request.group_id)
         _check_names(request)
-        settings = self._coordinator.broker.settings
+        settings = self._coordinator.state.settings
         shortest_ms, longest_ms = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
         if not shortest_ms <= request.session_timeout_ms <= longest_ms:
             raise InvalidSessionTimeout(

@@ -106,7 +106,7 @@ class ClassicRebalance:
         if member.is_heard_of and not member.is_new:
             member.touch()
             return
-        self._coordinator.broker.counters.group_members_expired += 1
+        self._coordinator.context.counters.group_members_expired += 1
         log.info("group %s: %s was silent for its session time-out and has left", self._group_id, member_id)
         self.drop(member, self.roster.unknown(member_id))
         self.changed(GroupEvent.MEMBER_REMOVED, f"{member_id} was silent")
@@ -172,7 +172,7 @@ class ClassicRebalance:
         self.state = group_state.next_state(self.state, event)
 
     def _begin(self, before: GroupState, reason: str) -> None:
-        self._coordinator.broker.counters.group_rebalances += 1
+        self._coordinator.context.counters.group_rebalances += 1
         log.debug("group %s rebalances after generation %d: %s", self._group_id, self.generation, reason)
         for member in self.roster.members.values():
             if is_waiting(member.sync):
@@ -184,7 +184,7 @@ class ClassicRebalance:
         timeout_ms = self.roster.rebalance_timeout_ms()
         self._is_first_wait = before is GroupState.EMPTY
         if self._is_first_wait:
-            delay_ms = self._coordinator.broker.settings.group_initial_rebalance_delay_ms
+            delay_ms = self._coordinator.state.settings.group_initial_rebalance_delay_ms
             self._has_grown = False
             self._first_wait_left_ms = timeout_ms - delay_ms
             self._join_wait.set(delay_ms)
@@ -197,7 +197,7 @@ class ClassicRebalance:
 
     def _join_wait_over(self) -> None:
         if self._is_first_wait:
-            delay_ms = self._coordinator.broker.settings.group_initial_rebalance_delay_ms
+            delay_ms = self._coordinator.state.settings.group_initial_rebalance_delay_ms
             more_ms = group_state.initial_delay_ms(
                 delay_ms=delay_ms, left_ms=self._first_wait_left_ms, has_grown=self._has_grown
             )

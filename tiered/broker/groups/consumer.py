@@ -36,7 +36,7 @@ class ConsumerGroups:
     def __init__(self, coordinator: "GroupCoordinator") -> None:
         self._coordinator = coordinator
         self._patterns = Patterns(coordinator.memory, lambda: {each.text for each in self._patterns_in_use()})
-        self._shown = ShownTopics(coordinator.broker.access, coordinator.memory, self._patterns_in_use)
+        self._shown = ShownTopics(coordinator.access, coordinator.memory, self._patterns_in_use)
         self._open: set[ConsumerGroup] = set()
         self._catalogue: Catalogue = {}
         self._names: frozenset[str] = frozenset()
@@ -51,8 +51,8 @@ class ConsumerGroups:
         Members of the coordinator before may still use their partitions until they are told, with their next
         heartbeat, that nobody knows them. So long after the first heartbeat that came here nobody is given any.
         """
-        slot, now_ms = self._coordinator.slot(stored.group_id), self._coordinator.broker.clock.monotonic_ms()
-        config = self._coordinator.broker.resource_configs.group(stored.group_id)
+        slot, now_ms = self._coordinator.slot(stored.group_id), self._coordinator.context.clock.monotonic_ms()
+        config = self._coordinator.resource_configs.group(stored.group_id)
         heard_at_ms = self._heard_at_ms.get(slot)
         wait_ms = 0.0
         # Who is heard of first may be one of many members of the coordinator before; after a session they are gone.
@@ -64,13 +64,13 @@ class ConsumerGroups:
 
     def slots_gained(self, slots: Iterable[int]) -> None:
         """Their groups had another coordinator until now: their members have to hear that nobody knows them."""
-        now_ms = self._coordinator.broker.clock.monotonic_ms()
+        now_ms = self._coordinator.context.clock.monotonic_ms()
         for slot in slots:
             self._gained_at_ms[slot] = now_ms
             self._heard_at_ms.pop(slot, None)
 
     def _heard_of(self, slot: int) -> None:
-        self._heard_at_ms.setdefault(slot, self._coordinator.broker.clock.monotonic_ms())
+        self._heard_at_ms.setdefault(slot, self._coordinator.context.clock.monotonic_ms())
 
     async def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
         """Raises InvalidRequest, InvalidGroup, UnsupportedAssignor, InvalidRegularExpression, GroupNotFound (a classic
@@ -148,7 +148,7 @@ class ConsumerGroups:
 
     def named(self, partitions: Partitions) -> Mapping[str, tuple[int, ...]]:
         """The same by topic names; topics that were deleted are left out."""
-        topics = self._coordinator.broker.topics
+        topics = self._coordinator.topics
         return {
             topic.name: tuple(sorted(held))
             for topic_id, held in partitions.items()
@@ -157,7 +157,7 @@ class ConsumerGroups:
 
     def by_id(self, partitions: Mapping[str, Iterable[int]]) -> Partitions:
         """The same by topic ids; what does not exist is left out."""
-        topics = self._coordinator.broker.topics
+        topics = self._coordinator.topics
         found: dict[TopicId, frozenset[int]] = {}
         for name, held in partitions.items():
             topic = topics.find(name)
@@ -166,7 +166,7 @@ class ConsumerGroups:
         return found
 
     def _look_at_topics(self) -> None:
-        topics = self._coordinator.broker.topics
+        topics = self._coordinator.topics
         if topics.version == self._version:
             return
         self._version = topics.version

@@ -54,9 +54,9 @@ class ConsumerGroup:
         """The most that members subscribed to since the group was empty: what targets and owners may hold."""
         self.state = ConsumerGroupState(epoch=max(0, epoch))
         self._noted = (-1, True)
-        self.timers = MemberTimers(coordinator.broker.clock, self._throw_out)
+        self.timers = MemberTimers(coordinator.context.clock, self._throw_out)
         self._topics_version = (-1, -1)
-        self._next_target_ms = coordinator.broker.clock.monotonic_ms() + wait_ms
+        self._next_target_ms = coordinator.context.clock.monotonic_ms() + wait_ms
         self._late_target = Deadline(self._make_target)
         self._looked_ms, self._was_restless = 0.0, False
         self._is_closed = False
@@ -90,7 +90,7 @@ class ConsumerGroup:
 
     @property
     def _config(self) -> GroupConfig:
-        return self._coordinator.broker.resource_configs.group(self._group_id)
+        return self._coordinator.resource_configs.group(self._group_id)
 
     def summary(self) -> GroupSummary:
         return GroupSummary(
@@ -177,7 +177,7 @@ class ConsumerGroup:
         return RESTLESS_HEARTBEAT_MS if restless else interval_ms
 
     def _is_restless(self, interval_ms: int) -> bool:
-        now_ms = self._coordinator.broker.clock.monotonic_ms()
+        now_ms = self._coordinator.context.clock.monotonic_ms()
         if now_ms >= self._looked_ms + LOOK_INTERVAL_MS:
             self._looked_ms = now_ms
             is_missing = self.timers.longest_silence_ms() > MISSING_AFTER_HEARTBEATS * interval_ms
@@ -258,7 +258,7 @@ class ConsumerGroup:
 
     def check_room(self) -> None:
         """Raises GroupFull."""
-        most = self._coordinator.broker.settings.group_consumer_max_size
+        most = self._coordinator.state.settings.group_consumer_max_size
         if len(self.state) >= most:
             raise GroupFull(
                 f"group {self._group_id} has {most} members (group.consumer.max.size); start fewer, or raise it"
@@ -324,7 +324,7 @@ class ConsumerGroup:
 
     def look_at_topics(self) -> None:
         """Takes notice of topics that were created, deleted or given more partitions since the last request."""
-        version = (self._coordinator.broker.topics.version, self._groups.shown_version)
+        version = (self._coordinator.topics.version, self._groups.shown_version)
         if version != self._topics_version:
             self._topics_version = version
             self._refresh_topics()
@@ -339,14 +339,14 @@ class ConsumerGroup:
             return
         if self.state.patterns:
             self._refresh_topics()
-        now_ms = self._coordinator.broker.clock.monotonic_ms()
+        now_ms = self._coordinator.context.clock.monotonic_ms()
         if now_ms >= self._next_target_ms:
             self._make_target()
         elif not self._late_target.is_set:
             self._late_target.set(self._next_target_ms - now_ms)
 
     def _make_target(self) -> None:
-        clock = self._coordinator.broker.clock
+        clock = self._coordinator.context.clock
         started_ms = clock.monotonic_ms()
         self.state.retarget()
         took_ms = clock.monotonic_ms() - started_ms
@@ -367,7 +367,7 @@ class ConsumerGroup:
             self.timers.met(member.member_id)
 
     def _throw_out(self, member_id: str, reason: str) -> None:
-        self._coordinator.broker.counters.group_members_expired += 1
+        self._coordinator.context.counters.group_members_expired += 1
         log.info("group %s: %s %s and has left", self._group_id, member_id, reason)
         self.remove(member_id)
 

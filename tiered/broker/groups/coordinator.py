@@ -11,8 +11,10 @@ import logging
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from tiered.broker.access import Access
+from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.group_checkpoints import GroupCheckpointWriter
 from tiered.broker.groups.classic import ClassicGroups
 from tiered.broker.groups.classic_group import ClassicGroup
 from tiered.broker.groups.consumer import ConsumerGroups
@@ -30,6 +32,9 @@ from tiered.broker.groups.values import (
     GroupSummary,
     StoredGroup,
 )
+from tiered.broker.image import ClusterImage
+from tiered.broker.resource_configs import ResourceConfigs
+from tiered.broker.topics import Topics
 from tiered.errors import (
     CoordinatorLoading,
     CoordinatorNotAvailable,
@@ -47,9 +52,6 @@ from tiered.rules.coordinator_slot import coordinator_slot
 from tiered.rules.group_state import GroupState
 from tiered.rules.replica_set import NO_LEADER
 from tiered.runtime import every
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -69,13 +71,34 @@ class _LoadingState:
 class GroupCoordinator:
     """The facade for both doors: `classic` and `consumer` take members' requests, `offsets` keeps positions."""
 
-    def __init__(self, broker: "Broker", slots: HeldSlots) -> None:
-        self.broker = broker
-        self.memory = GroupMemory(lambda: broker.settings.tiered_group_memory_bytes)
+    def __init__(
+        self,
+        *,
+        context: BrokerContext,
+        state: BrokerState,
+        topics: Topics,
+        image: ClusterImage,
+        access: Access,
+        resource_configs: ResourceConfigs,
+        group_checkpoints: GroupCheckpointWriter,
+        memory: GroupMemory,
+        slots: HeldSlots,
+        balance: SlotBalance,
+        offsets: Offsets,
+        offsets_topic: OffsetsTopic,
+    ) -> None:
+        self.context = context
+        self.state = state
+        self.topics = topics
+        self._image = image
+        self.access = access
+        self.resource_configs = resource_configs
+        self._checkpoints = group_checkpoints
+        self.memory = memory
         self.slots = slots
-        self._balance = SlotBalance(broker)
-        self.offsets = Offsets(broker, self.slots)
-        self.offsets_topic = OffsetsTopic(broker, self.slots, self.memory)
+        self._balance = balance
+        self.offsets = offsets
+        self.offsets_topic = offsets_topic
         self.classic = ClassicGroups(self)
         self.consumer = ConsumerGroups(self)
         self._groups: dict[str, Group] = {}
@@ -89,14 +112,13 @@ class GroupCoordinator:
 
         Raises MetadataUnavailable, and InvalidConfig when other brokers have another number of slots.
         """
-        broker = self.broker
-        moved = await broker.database.run(
+        moved = await self.context.database.run(
             lambda conn: coordinator_slots.take_unheld(
                 conn,
-                broker_id=broker.broker_id,
-                broker_epoch=broker.broker_epoch,
-                slot_count=broker.settings.offsets_topic_num_partitions,
-                now_ms=broker.clock.now_ms(),
+                broker_id=self.context.broker_id,
+                broker_epoch=self.state.broker_epoch,
+                slot_count=self.state.settings.offsets_topic_num_partitions,
+                now_ms=self.context.clock.now_ms(),
             )
         )
         self.slots_changed(moved.rows)
@@ -131,7 +153,7 @@ class GroupCoordinator:
         Groups of slots that went are closed: members that wait, and commits, hear NotCoordinator. Groups of
         slots that came are loaded when they are asked for.
         """
-        lost, gained = self.slots.learn(rows, broker_id=self.broker.broker_id, broker_epoch=self.broker.broker_epoch)
+        lost, gained = self.slots.learn(rows, broker_id=self.context.broker_id, broker_epoch=self.state.broker_epoch)
         if lost:
             self.offsets.commits.slots_lost(lost)
             self.offsets_topic.slots_lost(lost)
@@ -141,7 +163,7 @@ class GroupCoordinator:
                     group.close()
         if gained:
             self.consumer.slots_gained(gained)
-            self.broker.group_checkpoints.slots_gained(gained)
+            self._checkpoints.slots_gained(gained)
         if lost or gained:
             log.info("group slots: %d lost, %d gained, %d held", len(lost), len(gained), len(self.slots.epochs))
 
@@ -160,7 +182,7 @@ class GroupCoordinator:
                 return None
             raise CoordinatorNotAvailable("the broker is starting or stopping; ask again")
         holder = self._holder(slot)
-        if holder is None or holder.broker_id == self.broker.broker_id:
+        if holder is None or holder.broker_id == self.context.broker_id:
             raise CoordinatorNotAvailable(
                 f"nobody in service holds slot {slot}, to which group {group_id} belongs; ask again"
             )
@@ -170,15 +192,15 @@ class GroupCoordinator:
         """The id of the broker in service that holds the slot, -1 while nobody does: who leads that partition of
         `__consumer_offsets`, as far as clients are told."""
         if slot in self.slots:
-            return self.broker.broker_id
+            return self.context.broker_id
         holder = self._holder(slot)
         return NO_LEADER if holder is None else holder.broker_id
 
     def _holder(self, slot: int) -> BrokerRow | None:
-        row = self.broker.image.slots.get(slot)
-        if row is None or not self.broker.image.is_current(InSyncReplica(row.broker_id, row.broker_epoch)):
+        row = self._image.slots.get(slot)
+        if row is None or not self._image.is_current(InSyncReplica(row.broker_id, row.broker_epoch)):
             return None
-        return self.broker.image.brokers[row.broker_id]
+        return self._image.brokers[row.broker_id]
 
     async def hand_over(self) -> int | None:
         """The number of the change that gave this broker's slots to the others in service; None where there are none.
@@ -195,7 +217,7 @@ class GroupCoordinator:
         return self._serving and self.slot(group_id) in self.slots
 
     def slot(self, group_id: str) -> int:
-        return coordinator_slot(group_id, self.broker.settings.offsets_topic_num_partitions)
+        return coordinator_slot(group_id, self.state.settings.offsets_topic_num_partitions)
 
     def check_ours(self, group_id: str) -> None:
         """Raises InvalidGroup for what no group can be called, NotCoordinator for what another broker coordinates."""

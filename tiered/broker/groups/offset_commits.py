@@ -11,13 +11,16 @@ anything else is read or written, which waits for the old transaction and ends i
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DataError, IntegrityError
 
+from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.group_checkpoints import GroupCheckpointWriter
+from tiered.broker.groups.offsets_topic import OffsetsTopic
 from tiered.broker.groups.slots import HeldSlots
 from tiered.errors import (
     CoordinatorNotAvailable,
@@ -28,12 +31,9 @@ from tiered.errors import (
     TieredError,
 )
 from tiered.meta import coordinator_slots, group_offsets, groups
-from tiered.meta.coordinator_slots import Moved
+from tiered.meta.coordinator_slots import Moved, SlotRow
 from tiered.meta.group_offsets import Coordinator, GroupCommit
 from tiered.meta.groups import GroupRow
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -66,8 +66,21 @@ class _WaitingState:
 class OffsetCommits:
     """Between `start` and `stop` one task writes; `submit`, `exclusively` and `settled` are for many callers."""
 
-    def __init__(self, broker: "Broker", slots: HeldSlots) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        context: BrokerContext,
+        state: BrokerState,
+        group_checkpoints: GroupCheckpointWriter,
+        offsets_topic: OffsetsTopic,
+        slots_learned: Callable[[Iterable[SlotRow]], None],
+        slots: HeldSlots,
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._group_checkpoints = group_checkpoints
+        self._offsets_topic = offsets_topic
+        self._slots_learned = slots_learned
         self._slots = slots
         self._turn = asyncio.Lock()
         self._something = asyncio.Event()
@@ -125,17 +138,16 @@ class OffsetCommits:
 
         Raises CoordinatorNotAvailable.
         """
-        broker = self._broker
         async with self._turn:
             await self._write_what_waits()
             await self._settle()
             return await self._run(
                 lambda conn: coordinator_slots.hand_over(
                     conn,
-                    broker_id=broker.broker_id,
-                    broker_epoch=broker.broker_epoch,
-                    slot_count=broker.settings.offsets_topic_num_partitions,
-                    now_ms=broker.clock.now_ms(),
+                    broker_id=self._context.broker_id,
+                    broker_epoch=self._state.broker_epoch,
+                    slot_count=self._state.settings.offsets_topic_num_partitions,
+                    now_ms=self._context.clock.now_ms(),
                 )
             )
 
@@ -233,7 +245,7 @@ class OffsetCommits:
         while True:
             await self._something.wait()
             # Whoever commits in these milliseconds shares the transaction.
-            await asyncio.sleep(self._broker.settings.tiered_offset_commit_linger_ms / 1000.0)
+            await asyncio.sleep(self._state.settings.tiered_offset_commit_linger_ms / 1000.0)
             async with self._turn:
                 try:
                     await self._write_batch()
@@ -332,21 +344,20 @@ class OffsetCommits:
         """Makes sure that no older transaction can still be committed. Needs the turn."""
         if not self.outcome_unknown:
             return
-        broker = self._broker
         rows = await self._run(
             lambda conn: coordinator_slots.retake_own(
-                conn, broker_id=broker.broker_id, broker_epoch=broker.broker_epoch
+                conn, broker_id=self._context.broker_id, broker_epoch=self._state.broker_epoch
             )
         )
         self.outcome_unknown = False
-        broker.groups.slots_changed(rows)
+        self._slots_learned(rows)
         log.info("settled an unknown outcome: the group slots were taken again")
 
     async def _run(self, change: Callable[[Connection], T]) -> T:
         """One transaction. Raises CoordinatorNotAvailable, and notes whether it may have been committed."""
         unknown = True
         try:
-            value = await self._broker.database.run(change, deadline_ms=DEADLINE_MS)
+            value = await self._context.database.run(change, deadline_ms=DEADLINE_MS)
             unknown = False
         except MetadataOutcomeUnknown as error:
             raise CoordinatorNotAvailable(str(error)) from error
@@ -364,15 +375,15 @@ class OffsetCommits:
         return value
 
     def _slots_changed(self, slots: Collection[int]) -> None:
-        self._broker.group_checkpoints.slots_changed(slots)
-        self._broker.groups.offsets_topic.slots_changed(slots)
+        self._group_checkpoints.slots_changed(slots)
+        self._offsets_topic.slots_changed(slots)
 
     def _coordinator(self) -> Coordinator:
         """Who writes next."""
         self._commit_number += 1
         return Coordinator(
-            broker_id=self._broker.broker_id,
-            broker_epoch=self._broker.broker_epoch,
+            broker_id=self._context.broker_id,
+            broker_epoch=self._state.broker_epoch,
             slot_epochs=self._slots.epochs,
             commit_number=self._commit_number,
         )

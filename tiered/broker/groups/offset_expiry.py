@@ -11,20 +11,20 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 from sqlalchemy import Connection
 
+from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.groups.group import Group
 from tiered.broker.groups.offset_commits import OffsetCommits
 from tiered.broker.groups.slots import HeldSlots
+from tiered.broker.topics import Topics
 from tiered.errors import TieredError
 from tiered.meta import group_offsets, groups
 from tiered.meta.groups import GroupRow
 from tiered.runtime import every
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -38,14 +38,28 @@ SLOT_OF_DELETED_TOPICS = 0
 class OffsetExpiry:
     """One periodic task; a round is many short transactions, so that commits are never held up for long."""
 
-    def __init__(self, broker: "Broker", commits: OffsetCommits, slots: HeldSlots) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        context: BrokerContext,
+        state: BrokerState,
+        find_group: Callable[[str], Group | None],
+        forget_group: Callable[[str], None],
+        topics: Topics,
+        commits: OffsetCommits,
+        slots: HeldSlots,
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._find_group = find_group
+        self._forget_group = forget_group
+        self._topics = topics
         self._slots = slots
         self._commits = commits
         self._task: asyncio.Task[None] | None = None
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
-        interval_ms = self._broker.settings.offsets_retention_check_interval_ms
+        interval_ms = self._state.settings.offsets_retention_check_interval_ms
         self._task = tasks.create_task(every(interval_ms, self._round, name="offset expiry"))
 
     async def stop(self) -> None:
@@ -57,7 +71,7 @@ class OffsetExpiry:
         """Deletes what has expired. Raises CoordinatorNotAvailable and NotCoordinator; what is left comes next time."""
         if SLOT_OF_DELETED_TOPICS in self._slots:
             await self._commits.exclusively([SLOT_OF_DELETED_TOPICS], group_offsets.remove_of_deleted_topics)
-        before_ms = self._broker.clock.now_ms() - self._broker.settings.offsets_retention_minutes * MINUTE_MS
+        before_ms = self._context.clock.now_ms() - self._state.settings.offsets_retention_minutes * MINUTE_MS
         after = ""
         while rows := await self._read(partial(self._some_of_ours, after=after)):
             await self._expire_groups(rows, before_ms)
@@ -86,20 +100,20 @@ class OffsetExpiry:
             without_members.extend(row.group_id for row in rows if not self._has_members(row))
 
         # A group that has just lost its last member, or its coordinator, keeps its generation for a while.
-        empty_before_ms = self._broker.clock.now_ms() - self._broker.settings.offsets_retention_check_interval_ms
+        empty_before_ms = self._context.clock.now_ms() - self._state.settings.offsets_retention_check_interval_ms
 
         def change(conn: Connection) -> tuple[str, ...]:
             group_offsets.remove_old(conn, expired, before_ms=before_ms)
             return groups.remove_without_offsets(conn, without_members, empty_before_ms=empty_before_ms)
 
         for group_id in await self._commits.exclusively({row.slot for row in rows}, change, check=look):
-            self._broker.groups.forget(group_id)
+            self._forget_group(group_id)
 
     def _is_expired(self, row: GroupRow, topic_id: UUID, before_ms: int) -> bool:
         """Whether offsets of this topic that are older than `before_ms` may go. A younger commit always stays."""
         if self._has_members(row):
-            group = self._broker.groups.find(row.group_id)
-            topic = self._broker.topics.find_id(topic_id)
+            group = self._find_group(row.group_id)
+            topic = self._topics.find_id(topic_id)
             return group is not None and topic is not None and group.is_subscribed_to(topic.name) is False
         if not row.protocol_type:
             return True
@@ -107,8 +121,8 @@ class OffsetExpiry:
 
     def _has_members(self, row: GroupRow) -> bool:
         """By the coordinator's memory, which is ahead of SQL; by SQL where it does not know the group."""
-        group = self._broker.groups.find(row.group_id)
+        group = self._find_group(row.group_id)
         return not group.is_empty if group is not None else row.empty_since_ms is None
 
     async def _read(self, question: Callable[[Connection], T]) -> T:
-        return await self._broker.database.read(question)
+        return await self._context.database.read(question)

@@ -8,10 +8,11 @@ that the coordinator did. Must never keep offsets in memory: SQL alone knows the
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from sqlalchemy import Connection
 
+from tiered.broker.context import BrokerContext, BrokerState
 from tiered.broker.groups.offset_commits import OffsetCommits
 from tiered.broker.groups.offset_expiry import OffsetExpiry
 from tiered.broker.groups.slots import HeldSlots
@@ -22,9 +23,6 @@ from tiered.meta import group_offsets, groups
 from tiered.meta.group_offsets import GroupCommit, OffsetEntry, OffsetRow
 from tiered.meta.groups import GroupRow
 from tiered.rules.coordinator_slot import coordinator_slot
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 __all__ = ["MAX_ENTRIES", "MAX_OFFSETS", "OffsetEntry", "OffsetRow", "Offsets"]
 T = TypeVar("T")
@@ -40,11 +38,20 @@ READ_DEADLINE_MS = 5_000
 class Offsets:
     """Part of the group coordinator, and started and stopped by it."""
 
-    def __init__(self, broker: "Broker", slots: HeldSlots) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        context: BrokerContext,
+        state: BrokerState,
+        slots: HeldSlots,
+        commits: OffsetCommits,
+        expiry: OffsetExpiry,
+    ) -> None:
+        self._context = context
+        self._state = state
         self._slots = slots
-        self.commits = OffsetCommits(broker, slots)
-        self._expiry = OffsetExpiry(broker, self.commits, slots)
+        self.commits = commits
+        self._expiry = expiry
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Commits are written, and expired offsets looked for, from now on."""
@@ -83,7 +90,7 @@ class Offsets:
                 slot=fence.slot,
                 generation=fence.generation,
                 entries=tuple(entries),
-                committed_at_ms=self._broker.clock.now_ms(),
+                committed_at_ms=self._context.clock.now_ms(),
             )
         )
 
@@ -152,7 +159,7 @@ class Offsets:
                 kind=kind.value,
                 protocol_type=protocol_type,
                 generation=generation,
-                empty_since_ms=self._broker.clock.now_ms() if is_empty else None,
+                empty_since_ms=self._context.clock.now_ms() if is_empty else None,
             )
         )
 
@@ -168,11 +175,11 @@ class Offsets:
         await self._expiry.expire()
 
     def _slot(self, group_id: str) -> int:
-        return coordinator_slot(group_id, self._broker.settings.offsets_topic_num_partitions)
+        return coordinator_slot(group_id, self._state.settings.offsets_topic_num_partitions)
 
     async def _read(self, question: Callable[[Connection], T]) -> T:
         try:
-            return await self._broker.database.read(question, deadline_ms=READ_DEADLINE_MS)
+            return await self._context.database.read(question, deadline_ms=READ_DEADLINE_MS)
         except (MetadataUnavailable, Throttled) as error:
             raise CoordinatorNotAvailable(str(error)) from error
 

@@ -12,21 +12,19 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from sqlalchemy import Connection
 
+from tiered.broker.context import BrokerContext, BrokerState
 from tiered.broker.fetch_wait import Waiters
 from tiered.broker.groups.memory import GroupMemory
 from tiered.broker.groups.offset_log import OffsetLog, Written, cost
 from tiered.broker.groups.slots import HeldSlots
+from tiered.broker.topics import Topics
 from tiered.errors import NotLeader, OffsetNotAvailable, OffsetOutOfRange, TieredError, UnknownTopicOrPartition
 from tiered.formats.offset_records import encode_offset_key, encode_offset_value
 from tiered.meta import slot_offsets
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -95,8 +93,12 @@ class OffsetsPartition:
 class OffsetsTopic:
     """Part of the group coordinator, and started and stopped by it."""
 
-    def __init__(self, broker: "Broker", slots: HeldSlots, memory: GroupMemory) -> None:
-        self._broker = broker
+    def __init__(
+        self, *, context: BrokerContext, state: BrokerState, topics: Topics, slots: HeldSlots, memory: GroupMemory
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._topics = topics
         self._slots = slots
         self._memory = memory
         self._read: dict[int, OffsetsPartition] = {}
@@ -106,12 +108,12 @@ class OffsetsTopic:
     def partition(self, index: int) -> OffsetsPartition:
         """The partition; it may need loading. Raises NotLeader where another broker holds the slot, and
         UnknownTopicOrPartition."""
-        if not 0 <= index < self._broker.settings.offsets_topic_num_partitions:
+        if not 0 <= index < self._state.settings.offsets_topic_num_partitions:
             raise UnknownTopicOrPartition(f"__consumer_offsets has no partition {index}; refresh metadata")
         tenure = self._slots.tenure(index)
         if tenure is None or self._is_closed:
             raise NotLeader(f"slot {index} of the groups is coordinated elsewhere; refresh metadata")
-        now_ms = self._broker.clock.monotonic_ms()
+        now_ms = self._context.clock.monotonic_ms()
         found = self._read.get(index)
         if found is None:
             start_offset = max(self._ends.get(index, 0), tenure << TENURE_SHIFT)
@@ -149,7 +151,7 @@ class OffsetsTopic:
 
     async def tick(self) -> None:
         """Looks at what changed, and forgets what nobody reads."""
-        clock = self._broker.clock
+        clock = self._context.clock
         for partition in list(self._read.values()):
             started_ms = clock.monotonic_ms()
             if started_ms - partition.asked_at_ms > FORGET_AFTER_MS and not len(partition.waiters):
@@ -166,7 +168,7 @@ class OffsetsTopic:
         partition.is_stale = False
         try:
             question = partial(_differences, slot=partition.index, log=partition.log, topic_name=self._topic_name)
-            changes, left_out = await self._broker.database.read(question, deadline_ms=READ_DEADLINE_MS)
+            changes, left_out = await self._context.database.read(question, deadline_ms=READ_DEADLINE_MS)
             await self._append(partition, changes)
         except TieredError as error:
             log.warning("__consumer_offsets-%d could not be read from SQL: %s", partition.index, error)
@@ -175,7 +177,7 @@ class OffsetsTopic:
             return
         if left_out:
             log.warning("__consumer_offsets-%d lacks %d groups: too many offsets", partition.index, left_out)
-        partition.looked_at_ms = self._broker.clock.monotonic_ms()
+        partition.looked_at_ms = self._context.clock.monotonic_ms()
         partition.failure = None
 
     async def _append(self, partition: OffsetsPartition, changes: list[tuple[bytes, Written]]) -> None:
@@ -200,7 +202,7 @@ class OffsetsTopic:
         partition.waiters.wake()
 
     def _topic_name(self, topic_id: UUID) -> str | None:
-        topic = self._broker.topics.find_id(topic_id)
+        topic = self._topics.find_id(topic_id)
         return None if topic is None else topic.name
 
 

@@ -13,15 +13,13 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.image import ClusterImage
 from tiered.errors import TieredError
 from tiered.meta import coordinator_slots
 from tiered.meta.coordinator_slots import Moved
 from tiered.rules.coordinator_slot import assigned
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +39,10 @@ class _Seen:
 class SlotBalance:
     """`look` is called again and again on the broker that is the controller, and on no other."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, *, context: BrokerContext, state: BrokerState, image: ClusterImage) -> None:
+        self._context = context
+        self._state = state
+        self._image = image
         self._live: Mapping[int, int] = {}
         self._live_since_ms = 0.0
         self._in_vain: _Seen | None = None
@@ -56,8 +56,8 @@ class SlotBalance:
 
     def look(self) -> None:
         """Sees to it that slots move if some should. Costs next to nothing, and asks SQL nothing, if none should."""
-        now_ms, settings = self._broker.clock.monotonic_ms(), self._broker.settings
-        live = {row.broker_id: row.broker_epoch for row in self._broker.image.live()}
+        now_ms, settings = self._context.clock.monotonic_ms(), self._state.settings
+        live = {row.broker_id: row.broker_epoch for row in self._image.live()}
         if live != self._live:
             self._live, self._live_since_ms = live, now_ms
         self._is_settled = now_ms - self._live_since_ms >= settings.tiered_group_balance_delay_ms
@@ -70,8 +70,8 @@ class SlotBalance:
         self._due.set()
 
     def _holders(self, live: Mapping[int, int]) -> dict[int, int | None]:
-        slots = self._broker.image.slots
-        found: dict[int, int | None] = dict.fromkeys(range(self._broker.settings.offsets_topic_num_partitions))
+        slots = self._image.slots
+        found: dict[int, int | None] = dict.fromkeys(range(self._state.settings.offsets_topic_num_partitions))
         for slot in found:
             row = slots.get(slot)
             if row is not None and live.get(row.broker_id) == row.broker_epoch:
@@ -100,12 +100,12 @@ class SlotBalance:
                 log.info("%d slots of groups have other coordinators now", len(moved.rows))
 
     async def _move(self) -> Moved:
-        broker, may_disturb, may_wait = self._broker, self._is_settled, self._may_wait
-        return await broker.database.run(
+        may_disturb, may_wait = self._is_settled, self._may_wait
+        return await self._context.database.run(
             lambda conn: coordinator_slots.balance(
                 conn,
-                slot_count=broker.settings.offsets_topic_num_partitions,
-                now_ms=broker.clock.now_ms(),
+                slot_count=self._state.settings.offsets_topic_num_partitions,
+                now_ms=self._context.clock.now_ms(),
                 may_disturb=may_disturb,
                 may_wait=may_wait,
             )

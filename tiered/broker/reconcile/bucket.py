@@ -8,14 +8,16 @@ deleted. Must never do so without that row, and never take the store's silence f
 import logging
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from sqlalchemy import Connection
 
 from tiered.broker.committed_rows import committed_segment
+from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.image import ClusterImage
 from tiered.broker.partition import Partition
 from tiered.broker.reconcile.findings import OF_COMPARISON, Finding, FindingKind, Findings
+from tiered.broker.topics import Topics
 from tiered.formats import object_key
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.ids import TopicPartition
@@ -26,9 +28,6 @@ from tiered.rules import reconcile
 from tiered.rules.reconcile import Comparison, Cursor, Fate, Listed
 from tiered.rules.segment_states import SegmentState
 from tiered.runtime import BlockingPool
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +55,20 @@ class Requests:
 class BucketComparison:
     """One broker's turns through the partitions that it leads."""
 
-    def __init__(self, broker: "Broker", pool: BlockingPool, findings: Findings) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        context: BrokerContext,
+        state: BrokerState,
+        image: ClusterImage,
+        topics: Topics,
+        pool: BlockingPool,
+        findings: Findings,
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._image = image
+        self._topics = topics
         self._pool = pool
         self._findings = findings
         self._at: Cursor | None = None
@@ -69,16 +80,16 @@ class BucketComparison:
     async def round(self, requests: Requests | None = None) -> None:
         """Goes on with the turn, for as many requests as a round may make; begins one if that is due. Raises
         StoreUnavailable and MetadataUnavailable: the next round goes on where this one was."""
-        broker, now_ms = self._broker, self._broker.clock.monotonic_ms()
+        now_ms = self._context.clock.monotonic_ms()
         if not self._is_under_way:
-            period_ms = broker.settings.tiered_reconcile_period_ms
+            period_ms = self._state.settings.tiered_reconcile_period_ms
             if not reconcile.is_turn_due(began_ms=self._began_ms, now_ms=now_ms, period_ms=period_ms):
                 return
             self._began_ms, self._at, self._is_under_way = now_ms, None, True
-        requests = requests or Requests(broker.settings.tiered_reconcile_max_requests)
+        requests = requests or Requests(self._state.settings.tiered_reconcile_max_requests)
         # One of which nothing was ever uploaded needs no look.
-        led = {each.topic_partition: each for each in broker.topics.partitions() if each.cold_end_offset > 0}
-        ordered = reconcile.in_turn(key for key, each in led.items() if broker.leads(each))
+        led = {each.topic_partition: each for each in self._topics.partitions() if each.cold_end_offset > 0}
+        ordered = reconcile.in_turn(key for key, each in led.items() if each.leadership is not None)
         while requests.left > 0:
             partition = self._next(led, ordered)
             if partition is None:
@@ -92,25 +103,25 @@ class BucketComparison:
         while (found := reconcile.next_partition(ordered, self._at)) is not None:
             if self._at is None or found != self._at.topic_partition:
                 self._at = Cursor(topic_id=found.topic_id, partition=found.partition)
-            if self._broker.leads(led[found]):
+            if led[found].leadership is not None:
                 return led[found]
             self._at = Cursor(topic_id=found.topic_id, partition=found.partition + 1)
         return None
 
     async def _page(self, partition: Partition, requests: Requests) -> None:
         assert self._at is not None
-        broker, at = self._broker, self._at
+        at = self._at
         where, start = partition.topic_partition, at.offset
         # Rows first: whatever they name was there before it was listed.
-        rows = await broker.database.read(
+        rows = await self._context.database.read(
             lambda conn: segments.list_committed(conn, where.topic_id, where.partition, from_offset=start, limit=PAGE)
         )
         prefix = object_key.partition_segments_prefix(partition.topic, where.topic_id, where.partition)
         requests.take()
-        broker.counters.reconcile_requests += 1
+        self._context.counters.reconcile_requests += 1
 
         def look() -> Comparison:
-            listed = broker.store.list(prefix, start_after=f"{prefix}{start:020}", limit=PAGE)
+            listed = self._context.store.list(prefix, start_after=f"{prefix}{start:020}", limit=PAGE)
             # In the thread as well: a thousand keys take long enough for the event loop to miss it.
             return reconcile.compare_page(
                 [committed_segment(row) for row in rows],
@@ -122,15 +133,15 @@ class BucketComparison:
 
         found = await self._pool.run(look)
         told, end = await self._examine(partition, found, rows, requests)
-        broker.counters.reconcile_objects += found.compared
-        if not broker.leads(partition):
+        self._context.counters.reconcile_objects += found.compared
+        if not partition.leadership is not None:
             return
 
         def is_looked_at(finding: Finding) -> bool:
             is_within = start <= finding.first_offset and (end is None or finding.first_offset < end)
             return finding.kind in OF_COMPARISON and is_within
 
-        self._findings.replace(where, is_looked_at, told, broker.clock.now_ms())
+        self._findings.replace(where, is_looked_at, told, self._context.clock.now_ms())
         if end is None:
             self._at = Cursor(topic_id=at.topic_id, partition=at.partition + 1)
         else:
@@ -174,8 +185,8 @@ class BucketComparison:
 
     async def _ask_for(self, partition: Partition, row: CommittedSegment) -> Finding | None:
         """The finding if the store, asked for the object by its name, still has none or another size."""
-        self._broker.counters.reconcile_requests += 1
-        there = await self._pool.run(self._broker.store.head, row.object_key)
+        self._context.counters.reconcile_requests += 1
+        there = await self._pool.run(self._context.store.head, row.object_key)
         if there is None:
             return _of_row(partition, row, FindingKind.MISSING, "the object is not in the store")
         if there.size_bytes != row.size_bytes:
@@ -193,14 +204,13 @@ class BucketComparison:
                 found |= known_objects.load(conn, wanted[first : first + known_objects.MAX_IDS])
             return found
 
-        return await self._broker.database.read(load) if wanted else {}
+        return await self._context.database.read(load) if wanted else {}
 
     async def _sweep(self, partition: Partition, each: Listed) -> None:
         """Deletes an object that was deleted before by its row: nothing follows that state, so nobody can need it."""
-        broker = self._broker
-        broker.counters.reconcile_requests += 1
-        await self._pool.run(broker.store.delete, each.name)
-        broker.counters.orphans_swept += 1
+        self._context.counters.reconcile_requests += 1
+        await self._pool.run(self._context.store.delete, each.name)
+        self._context.counters.orphans_swept += 1
         log.info("%s: swept an object that came back after its deletion: %s", partition.name, each.name)
 
     def _catalogue(
@@ -209,7 +219,7 @@ class BucketComparison:
         """Where this broker's memory is not what SQL says, though every change of SQL was applied here."""
         if not disputed:
             return []
-        applied = self._broker.image.change_number
+        applied = self._image.change_number
         here = {each.object_id: each for each in partition.committed}
         told = []
         for object_id in disputed:

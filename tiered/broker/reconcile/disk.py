@@ -6,19 +6,17 @@ log that rolls or deletes is between two states. Must never remove a file: what 
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from tiered.broker import tier_plan
+from tiered.broker.context import BrokerContext, BrokerState
 from tiered.broker.partition import Partition
 from tiered.broker.reconcile.findings import OF_DISK, OF_UPLOADS, Finding, FindingKind, Findings
+from tiered.broker.topics import Topics
 from tiered.ids import TopicPartition
 from tiered.rules import reconcile
 from tiered.rules.reconcile import Cursor, FileDifference
 from tiered.rules.tiering import Waiting
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 FOLDERS_A_ROUND = 200
 SECOND_LOOK_MS = 1_000
@@ -29,8 +27,10 @@ _STUCK = (Waiting.MISSING_LOCALLY, Waiting.MISALIGNED)
 class DiskComparison:
     """One broker's turns through its own folders, those of the replicas that follow included."""
 
-    def __init__(self, broker: "Broker", findings: Findings) -> None:
-        self._broker = broker
+    def __init__(self, *, context: BrokerContext, state: BrokerState, topics: Topics, findings: Findings) -> None:
+        self._context = context
+        self._state = state
+        self._topics = topics
         self._findings = findings
         self._at: Cursor | None = None
         self._began_ms: float | None = None
@@ -44,19 +44,19 @@ class DiskComparison:
     async def look_at_uploads(self) -> None:
         """Tells which partitions led here have closed segments that are overdue, or can never be uploaded. Asks nobody:
         it is all in memory."""
-        self._seemed_stuck &= {each.topic_partition for each in self._broker.topics.partitions()}
-        for number, each in enumerate(list(self._broker.topics.partitions())):
+        self._seemed_stuck &= {each.topic_partition for each in self._topics.partitions()}
+        for number, each in enumerate(list(self._topics.partitions())):
             if number % YIELD_EVERY_PARTITIONS == YIELD_EVERY_PARTITIONS - 1:
                 await asyncio.sleep(0)
-            if self._broker.leads(each):
-                now_ms = self._broker.clock.now_ms()
+            if each.leadership is not None:
+                now_ms = self._context.clock.now_ms()
                 self._findings.replace(each.topic_partition, _is_of_uploads, self._overdue(each), now_ms)
 
     def _overdue(self, partition: Partition) -> list[Finding]:
         cold_end_offset, key = partition.cold_end_offset, partition.topic_partition
         if cold_end_offset >= partition.log.active_base_offset:
             return []
-        plan = tier_plan.upload_plan(partition, self._broker.clock.now_ms())
+        plan = tier_plan.upload_plan(partition, self._context.clock.now_ms())
         was_stuck = key in self._seemed_stuck
         self._seemed_stuck.discard(key)
         if plan.waiting in _STUCK:
@@ -73,7 +73,9 @@ class DiskComparison:
                     "(docs/reconcile.md)",
                 )
             ]
-        end_offset = self._broker.overdue_end_offset(partition)
+        end_offset = tier_plan.overdue_end_offset(
+            partition, self._context.clock.now_ms(), self._state.settings.tiered_upload_timeout_ms
+        )
         if end_offset <= cold_end_offset:
             return []
         return [
@@ -91,14 +93,14 @@ class DiskComparison:
 
     async def round(self) -> None:
         """Looks at some folders, if a turn is under way or due. Raises OSError."""
-        broker, now_ms = self._broker, self._broker.clock.monotonic_ms()
+        now_ms = self._context.clock.monotonic_ms()
         if not self._is_under_way:
-            period_ms = broker.settings.tiered_reconcile_period_ms
+            period_ms = self._state.settings.tiered_reconcile_period_ms
             if not reconcile.is_turn_due(began_ms=self._began_ms, now_ms=now_ms, period_ms=period_ms):
                 return
             self._began_ms, self._at, self._is_under_way = now_ms, None, True
             await self._look_at_topics()
-        hosted = {each.topic_partition: each for each in broker.topics.partitions()}
+        hosted = {each.topic_partition: each for each in self._topics.partitions()}
         ordered = reconcile.in_turn(hosted)
         for _ in range(FOLDERS_A_ROUND):
             key = reconcile.next_partition(ordered, self._at)
@@ -120,13 +122,13 @@ class DiskComparison:
             for each in partition.log.segments
             if each.base_offset in difference.lacking
         ]
-        self._findings.replace(partition.topic_partition, _is_of_disk, told, self._broker.clock.now_ms())
+        self._findings.replace(partition.topic_partition, _is_of_disk, told, self._context.clock.now_ms())
 
     async def _difference(self, partition: Partition) -> FileDifference:
         if self._is_in_change(partition):
             return FileDifference(unused=frozenset(), lacking=frozenset())
         try:
-            sizes = await self._broker.disk.run(self._broker.files.sizes, partition.log.directory)
+            sizes = await self._context.disk.run(self._context.files.sizes, partition.log.directory)
         except FileNotFoundError:
             sizes = {}
         if self._is_in_change(partition):
@@ -137,29 +139,28 @@ class DiskComparison:
     def _is_in_change(self, partition: Partition) -> bool:
         """Whether its files are about to be others, or nobody's here."""
         key = partition.topic_partition
-        topic = self._broker.topics.find_id(key.topic_id)
+        topic = self._topics.find_id(key.topic_id)
         return (
             topic is None or topic.hosted(key.partition) is not partition or partition.closed or partition.is_truncating
         )
 
     async def _look_at_topics(self) -> None:
         """Folders of topics that the catalogue has not: it may be the catalogue that is wrong, so they stay."""
-        broker = self._broker
 
         async def strangers() -> frozenset[UUID]:
-            on_disk = await broker.disk.run(broker.data.topics_on_disk)
-            return reconcile.unknown_topics(on_disk, {topic.topic_id for topic in broker.topics})
+            on_disk = await self._context.disk.run(self._context.data.topics_on_disk)
+            return reconcile.unknown_topics(on_disk, {topic.topic_id for topic in self._topics})
 
         found = await strangers()
         if found:
             await asyncio.sleep(SECOND_LOOK_MS / 1000.0)
             found &= await strangers()
-        told = [_unknown_topic(topic_id, broker.data.log_root / str(topic_id)) for topic_id in sorted(found)]
+        told = [_unknown_topic(topic_id, self._context.data.log_root / str(topic_id)) for topic_id in sorted(found)]
         self._findings.replace(
             None,
             lambda finding: finding.kind is FindingKind.UNUSED_FILE and finding.partition == -1,
             told,
-            broker.clock.now_ms(),
+            self._context.clock.now_ms(),
         )
 
 

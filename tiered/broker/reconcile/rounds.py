@@ -8,18 +8,17 @@ anything but what SQL says was deleted, and never hold up a request: one thread,
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING
 
+from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.lease import ControllerLease
 from tiered.broker.reconcile.bucket import BucketComparison, Requests
 from tiered.broker.reconcile.disk import DiskComparison
 from tiered.broker.reconcile.findings import OF_DISK, OF_OBJECTS, Finding, FindingKind, Findings
 from tiered.broker.reconcile.scrub import Scrub
 from tiered.broker.reconcile.strangers import Strangers, is_stranger
+from tiered.broker.topics import Topics
 from tiered.errors import TieredError
 from tiered.runtime import BlockingPool, every
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -29,23 +28,39 @@ JITTER = 0.2
 class Reconciler:
     """Compares disk, catalogue and bucket, and scrubs, from `start` to `stop`."""
 
-    def __init__(self, broker: "Broker", findings: Findings) -> None:
-        self._broker = broker
-        self._pool = BlockingPool("reconcile", threads=1, max_waiting=10)
+    def __init__(
+        self,
+        *,
+        context: BrokerContext,
+        state: BrokerState,
+        lease: ControllerLease,
+        topics: Topics,
+        pool: BlockingPool,
+        findings: Findings,
+        bucket: BucketComparison,
+        strangers: Strangers,
+        disk: DiskComparison,
+        scrub: Scrub,
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._lease = lease
+        self._topics = topics
+        self._pool = pool
         self._task: asyncio.Task[None] | None = None
         self._failing: set[str] = set()
         self.findings = findings
-        self.bucket = BucketComparison(broker, self._pool, self.findings)
-        self.strangers = Strangers(broker, self._pool, self.findings)
-        self.disk = DiskComparison(broker, self.findings)
-        self.scrub = Scrub(broker, self._pool, self.findings)
+        self.bucket = bucket
+        self.strangers = strangers
+        self.disk = disk
+        self.scrub = scrub
 
     @property
     def is_enabled(self) -> bool:
-        return self._broker.settings.tiered_reconcile_interval_ms > 0
+        return self._state.settings.tiered_reconcile_interval_ms > 0
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
-        interval_ms = self._broker.settings.tiered_reconcile_interval_ms
+        interval_ms = self._state.settings.tiered_reconcile_interval_ms
         if self.is_enabled:
             self._task = tasks.create_task(every(interval_ms, self.round, name="reconciling", jitter=JITTER))
 
@@ -58,7 +73,7 @@ class Reconciler:
 
     async def round(self) -> None:
         """One round of everything. What SQL, the store or the disk refuse goes on in the next one."""
-        requests = Requests(self._broker.settings.tiered_reconcile_max_requests)
+        requests = Requests(self._state.settings.tiered_reconcile_max_requests)
         self.findings.begin_round()
         self.findings.forget(self._is_gone)
         for name, part in (
@@ -71,7 +86,7 @@ class Reconciler:
             try:
                 await part()
             except (TieredError, OSError) as error:
-                self._broker.counters.housekeeping_failures += 1
+                self._context.counters.housekeeping_failures += 1
                 if name not in self._failing:
                     self._failing.add(name)
                     log.warning("%s failed and goes on when it can: %s", name, error)
@@ -85,14 +100,14 @@ class Reconciler:
         if finding.partition == -1:
             return False
         if is_stranger(finding):
-            return not self._broker.controller.is_leading
-        topic = self._broker.topics.find_id(finding.topic_id)
+            return not self._lease.is_held
+        topic = self._topics.find_id(finding.topic_id)
         partition = None if topic is None else topic.hosted(finding.partition)
         if partition is None:
             return True
         if finding.kind in OF_DISK:
             return False
-        if not self._broker.leads(partition):
+        if partition.leadership is None:
             return True
         if finding.kind not in OF_OBJECTS or finding.kind is FindingKind.CATALOGUE:
             return False

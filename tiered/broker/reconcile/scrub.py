@@ -10,11 +10,12 @@ import asyncio
 import json
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 from uuid import UUID
 
+from tiered.broker.context import BrokerContext, BrokerState
 from tiered.broker.partition import Partition
 from tiered.broker.reconcile.findings import OF_OBJECTS, Finding, FindingKind, Findings, kind_of
+from tiered.broker.topics import Topics
 from tiered.cold.segment_verifier import CheckedPart, Place, SegmentVerifier
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.segment_check import Fault
@@ -26,9 +27,6 @@ from tiered.rules.reconcile import Cursor
 from tiered.rules.sampling import ChunkSample
 from tiered.rules.segment_states import SegmentState
 from tiered.runtime import BlockingPool
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 PLACE_FILE = "scrub.json"
 """`{"version": 1, "cluster_id": text, "topic_id": text, "partition": number, "offset": number, "chunk": number,
@@ -44,12 +42,16 @@ LOOK_AGAIN_MS = 600_000
 class Scrub:
     """One broker's turns through the segments of the partitions that it leads."""
 
-    def __init__(self, broker: "Broker", pool: BlockingPool, findings: Findings) -> None:
-        self._broker = broker
+    def __init__(
+        self, *, context: BrokerContext, state: BrokerState, topics: Topics, pool: BlockingPool, findings: Findings
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._topics = topics
         self._pool = pool
         self._findings = findings
-        self._verifier = SegmentVerifier(broker.store, ChunkSample(), advance=lambda _: None)
-        self._path = str(broker.data.root / PLACE_FILE)
+        self._verifier = SegmentVerifier(self._context.store, ChunkSample(), advance=lambda _: None)
+        self._path = str(self._context.data.root / PLACE_FILE)
         self._at: Cursor | None = None
         self._kept: Cursor | None = None
         self._is_read = False
@@ -61,14 +63,14 @@ class Scrub:
 
     async def round(self) -> None:
         """Reads what is due. Raises StoreUnavailable and MetadataUnavailable: the next round goes on."""
-        broker, settings = self._broker, self._broker.settings
+        settings = self._state.settings
         rate = settings.tiered_scrub_max_bytes_per_second
         led = {
             each.topic_partition: each
-            for each in broker.topics.partitions()
-            if broker.leads(each) and each.cold_bytes > 0
+            for each in self._topics.partitions()
+            if each.leadership is not None and each.cold_bytes > 0
         }
-        now_ms = broker.clock.monotonic_ms()
+        now_ms = self._context.clock.monotonic_ms()
         elapsed_ms = settings.tiered_reconcile_interval_ms if self._told_ms is None else now_ms - self._told_ms
         self._told_ms = now_ms
         self._credit_bytes = reconcile.scrub_credit(
@@ -90,7 +92,7 @@ class Scrub:
 
     def _is_slowed_down(self) -> bool:
         """Whether the store has asked everybody to slow down since the last look: who can wait, does."""
-        before, self._slow_downs = self._slow_downs, self._broker.store.slow_downs
+        before, self._slow_downs = self._slow_downs, self._context.store.slow_downs
         return self._slow_downs > before
 
     async def _go_on(
@@ -103,7 +105,7 @@ class Scrub:
             if found is None:
                 if self._at is not None:
                     self._at = None
-                    self.turn_ended_at_ms = self._broker.clock.now_ms()
+                    self.turn_ended_at_ms = self._context.clock.now_ms()
                 return
             partition, segment = found
             assert self._at is not None
@@ -135,7 +137,7 @@ class Scrub:
             if self._at is None or key != self._at.topic_partition:
                 self._at = Cursor(topic_id=key.topic_id, partition=key.partition)
             partition, at = led[key], self._at
-            segment = _first_from(partition, at.offset) if self._broker.leads(partition) else None
+            segment = _first_from(partition, at.offset) if partition.leadership is not None else None
             if segment is not None:
                 if segment.base_offset != at.offset:
                     self._at = Cursor(topic_id=key.topic_id, partition=key.partition, offset=segment.base_offset)
@@ -147,7 +149,7 @@ class Scrub:
         self, partition: Partition, segment: CommittedSegment, first_chunk: int, *, max_bytes: int
     ) -> CheckedPart:
         """Checks a part, and tells of what was wrong with it and is so still."""
-        broker, where = self._broker, partition.topic_partition
+        where = partition.topic_partition
         place = Place(
             # A segment may come from the cluster that this one was restored from.
             cluster_ids=frozenset(),
@@ -160,8 +162,8 @@ class Scrub:
             lambda: self._verifier.check_part(place, first_chunk=first_chunk, max_bytes=max_bytes)
         )
         self._credit_bytes -= max(1, part.size_bytes)
-        broker.counters.scrubbed_bytes += part.size_bytes
-        broker.counters.scrubbed_chunks += part.chunks
+        self._context.counters.scrubbed_bytes += part.size_bytes
+        self._context.counters.scrubbed_chunks += part.chunks
         faults = part.faults
         if faults and not await self._is_committed(segment):
             faults = ()  # Retention or the deletion of the topic was faster.
@@ -175,23 +177,22 @@ class Scrub:
             return finding.chunk == -1 or first_chunk <= finding.chunk < end_chunk
 
         told = [_finding(partition, segment, fault) for fault in faults]
-        self._findings.replace(where, is_looked_at, told, broker.clock.now_ms())
+        self._findings.replace(where, is_looked_at, told, self._context.clock.now_ms())
         return part
 
     async def _is_committed(self, segment: CommittedSegment) -> bool:
-        found = await self._broker.database.read(lambda conn: known_objects.load(conn, [segment.object_id]))
+        found = await self._context.database.read(lambda conn: known_objects.load(conn, [segment.object_id]))
         row = found.get(segment.object_id)
         return row is not None and row.state is SegmentState.COMMITTED
 
     async def _look_again(self) -> None:
         """Reads one thing that was found damaged a while ago once more: somebody may have mended it."""
-        broker = self._broker
-        before_ms = broker.clock.now_ms() - LOOK_AGAIN_MS
+        before_ms = self._context.clock.now_ms() - LOOK_AGAIN_MS
         damaged = [each for each in self._findings.all() if each.kind is FindingKind.DAMAGED]
         oldest = min(damaged, key=lambda each: each.seen_at_ms, default=None)
         if oldest is None or oldest.seen_at_ms >= before_ms:
             return
-        topic = broker.topics.find_id(oldest.topic_id)
+        topic = self._topics.find_id(oldest.topic_id)
         partition = None if topic is None else topic.hosted(oldest.partition)
         segment = None if partition is None else partition.committed_segment_at(oldest.first_offset)
         if partition is not None and segment is not None and segment.object_key == oldest.name:
@@ -202,13 +203,13 @@ class Scrub:
     async def _read_place(self) -> None:
         if self._is_read:
             return
-        data = await self._broker.disk.run(
-            lambda: read_whole(self._broker.files, self._path, max_bytes=MAX_PLACE_BYTES)
+        data = await self._context.disk.run(
+            lambda: read_whole(self._context.files, self._path, max_bytes=MAX_PLACE_BYTES)
         )
         self._is_read = True
         try:
             found = json.loads(data or b"")
-            if (found["version"], found["cluster_id"]) != (1, self._broker.cluster_id):
+            if (found["version"], found["cluster_id"]) != (1, self._state.cluster_id):
                 return
             self.turn_ended_at_ms = int(found["turn_ended_at_ms"])
             if found["topic_id"]:
@@ -227,7 +228,7 @@ class Scrub:
             return
         content = {
             "version": 1,
-            "cluster_id": self._broker.cluster_id,
+            "cluster_id": self._state.cluster_id,
             "topic_id": "" if at is None else str(at.topic_id),
             "partition": 0 if at is None else at.partition,
             "offset": 0 if at is None else at.offset,
@@ -236,7 +237,7 @@ class Scrub:
         }
         data = json.dumps(content).encode()
         try:
-            await self._broker.disk.run(lambda: replace_file(self._broker.files, self._path, data, durable=False))
+            await self._context.disk.run(lambda: replace_file(self._context.files, self._path, data, durable=False))
         except OSError:
             return  # A full disk has other troubles; the place is kept with the next round.
         self._kept = at

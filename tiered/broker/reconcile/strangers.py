@@ -4,18 +4,16 @@ Owns how far the turn through the bucket's segments is. One request for each par
 leader compares: the listing goes on behind them. Must never delete: what SQL has no row of is people's to judge.
 """
 
-from typing import TYPE_CHECKING
-
+from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.lease import ControllerLease
 from tiered.broker.reconcile.bucket import PAGE, REMOVE_BY_HAND, Requests
 from tiered.broker.reconcile.findings import Finding, FindingKind, Findings
+from tiered.broker.topics import Topics
 from tiered.formats import object_key
 from tiered.meta import known_objects
 from tiered.rules import reconcile
 from tiered.rules.reconcile import Listed
 from tiered.runtime import BlockingPool
-
-if TYPE_CHECKING:
-    from tiered.broker.broker import Broker
 
 MAX_STRANGERS = 100
 """Partitions that are told in one turn."""
@@ -26,8 +24,20 @@ _BEHIND = "~"
 class Strangers:
     """The controller's turns through all segments of the bucket."""
 
-    def __init__(self, broker: "Broker", pool: BlockingPool, findings: Findings) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        context: BrokerContext,
+        state: BrokerState,
+        lease: ControllerLease,
+        topics: Topics,
+        pool: BlockingPool,
+        findings: Findings,
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._lease = lease
+        self._topics = topics
         self._pool = pool
         self._findings = findings
         self._after: str | None = None
@@ -40,30 +50,30 @@ class Strangers:
     async def round(self, requests: Requests) -> None:
         """Goes on with the turn for what is left of the round's requests, on the controller alone. Raises
         StoreUnavailable and MetadataUnavailable: the next round goes on where this one was."""
-        broker, now_ms = self._broker, self._broker.clock.monotonic_ms()
-        if not broker.controller.is_leading:
+        now_ms = self._context.clock.monotonic_ms()
+        if not self._lease.is_held:
             self._is_under_way = False
             return
         if not self._is_under_way:
-            period_ms = broker.settings.tiered_reconcile_period_ms
+            period_ms = self._state.settings.tiered_reconcile_period_ms
             if not reconcile.is_turn_due(began_ms=self._began_ms, now_ms=now_ms, period_ms=period_ms):
                 return
             self._began_ms, self._after, self._is_under_way, self._told = now_ms, None, True, {}
         # A page may take two.
         while requests.take() and requests.take():
             if not await self._page():
-                self._findings.replace(None, is_stranger, list(self._told.values()), broker.clock.now_ms())
+                self._findings.replace(None, is_stranger, list(self._told.values()), self._context.clock.now_ms())
                 self._is_under_way = False
                 self.turns += 1
                 return
 
     async def _page(self) -> bool:
         """Looks at one page; False at the end of the bucket."""
-        broker, after = self._broker, self._after
-        broker.counters.reconcile_requests += 1
+        after = self._after
+        self._context.counters.reconcile_requests += 1
 
         def look() -> tuple[str, tuple[Listed, ...]]:
-            listed = broker.store.list(object_key.SEGMENTS_PREFIX, start_after=after, limit=PAGE)
+            listed = self._context.store.list(object_key.SEGMENTS_PREFIX, start_after=after, limit=PAGE)
             return (listed[-1][0] if listed else ""), reconcile.first_partition(reconcile.listed_segments(listed))
 
         last, found = await self._pool.run(look)
@@ -74,12 +84,12 @@ class Strangers:
         prefix = object_key.partition_segments_prefix(key.topic, key.topic_id, key.partition)
         # Its objects may fill more than this page.
         self._after = last if found[-1].name == last else prefix + _BEHIND
-        topic = broker.topics.find_id(key.topic_id)
+        topic = self._topics.find_id(key.topic_id)
         if topic is not None and key.partition < topic.partition_count:
             self._after = prefix + _BEHIND
             return True
         ids = [each.key.object_id for each in found]
-        known = await broker.database.read(lambda conn: known_objects.load(conn, ids))
+        known = await self._context.database.read(lambda conn: known_objects.load(conn, ids))
         unknown = [each for each in found if each.key.object_id not in known]
         if unknown and len(self._told) < MAX_STRANGERS and await self._is_there(unknown[0].name):
             size_bytes = sum(each.size_bytes for each in unknown)
@@ -96,8 +106,8 @@ class Strangers:
 
     async def _is_there(self, name: str) -> bool:
         """Whether an object is there still: of a topic that was deleted, rows go soon after the objects."""
-        self._broker.counters.reconcile_requests += 1
-        return await self._pool.run(self._broker.store.head, name) is not None
+        self._context.counters.reconcile_requests += 1
+        return await self._pool.run(self._context.store.head, name) is not None
 
 
 def is_stranger(finding: Finding) -> bool:

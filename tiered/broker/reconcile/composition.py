@@ -1,0 +1,41 @@
+"""Reconcile and scrub of one broker, put together.
+
+Owns the one thread that all comparisons share. Must never decide anything.
+"""
+
+from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.image import ClusterImage
+from tiered.broker.lease import ControllerLease
+from tiered.broker.reconcile.bucket import BucketComparison
+from tiered.broker.reconcile.disk import DiskComparison
+from tiered.broker.reconcile.findings import Findings
+from tiered.broker.reconcile.rounds import Reconciler
+from tiered.broker.reconcile.scrub import Scrub
+from tiered.broker.reconcile.strangers import Strangers
+from tiered.broker.topics import Topics
+from tiered.runtime import BlockingPool
+
+
+def reconciler(
+    *,
+    context: BrokerContext,
+    state: BrokerState,
+    topics: Topics,
+    image: ClusterImage,
+    lease: ControllerLease,
+    findings: Findings,
+) -> Reconciler:
+    """Not started yet; it closes the thread's pool when it stops."""
+    pool = BlockingPool("reconcile", threads=1, max_waiting=10)
+    return Reconciler(
+        context=context,
+        state=state,
+        topics=topics,
+        lease=lease,
+        pool=pool,
+        findings=findings,
+        bucket=BucketComparison(context=context, state=state, topics=topics, image=image, pool=pool, findings=findings),
+        strangers=Strangers(context=context, state=state, topics=topics, lease=lease, pool=pool, findings=findings),
+        disk=DiskComparison(context=context, state=state, topics=topics, findings=findings),
+        scrub=Scrub(context=context, state=state, topics=topics, pool=pool, findings=findings),
+    )
