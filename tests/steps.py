@@ -7,12 +7,9 @@ Tests of processes wait: for brokers, sessions, time-outs. So what only computes
 process) gives way: it runs beside the others from the start, one step after another and with less right to a core, and
 takes the time that they leave.
 
-A cluster of processes beside two other tests on two cores may be starved for longer than any time-out. So up to three
-tests of processes that failed beside others are asked once more, by themselves; the summary names them, and each of
-them is a defect of the test or of the product until somebody has shown that it is not.
+No test is asked a second time: one that fails once is a defect of the test or of the product.
 """
 
-import json
 import os
 import re
 import subprocess
@@ -25,6 +22,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
+from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
@@ -32,20 +30,12 @@ OF_ONE_PROCESS = ("tests/unit", "tests/properties", "tests/house", "tests/golden
 LONG_RUNS = "not soak and not interop and not fuzz and not terraform and not localstack"
 SPARK = "tests/spark"
 TERRAFORM = "tests/terraform"
-TESTS_FAILED = 1
 SKIPPED = 75
 """The exit code of a step that could not look. The summary says so, and nobody takes it for a success."""
-MOST_ASKED_AGAIN = 3
 LAST_WORDS_BYTES = 4096
-OF_PROCESSES = (
-    "tests/browser/",
-    "tests/clients/",
-    "tests/cluster/",
-    "tests/components/",
-    "tests/fault_s3/",
-    "tests/faults/",
-    "tests/spark/",
-)
+RESULTS = ROOT / "build/test-results"
+"""What each step of pytest said of each test, as JUnit's XML; the newest run's."""
+SLOWEST_TOLD = 40
 # A file, and with it its fixtures, stays on one worker; tests/conftest.py decides which file begins first.
 # Three workers for two cores: most tests wait for processes, disks and time-outs now and then.
 WORKERS = ("-n", "3", "--no-loadscope-reorder")
@@ -55,8 +45,8 @@ WORKERS = ("-n", "3", "--no-loadscope-reorder")
 class Step:
     name: str
     argv: tuple[str, ...]
-    cache: Path | None = None
-    """Where pytest writes down what failed."""
+    results: Path | None = None
+    """Where pytest writes down how each test ended and how long it took."""
     gives_way: bool = False
     """Runs beside those that follow, after the earlier ones that give way."""
 
@@ -68,8 +58,6 @@ class Result:
     seconds: float
     passed: int = 0
     """Tests."""
-    asked_again: tuple[str, ...] = ()
-    """Tests that failed beside others, and alone decided about `code`."""
 
 
 # Without its cache: how imports are sorted depends on other files too, and it takes no time.
@@ -87,14 +75,9 @@ DEPENDENCIES = Step(name="dependencies", argv=(sys.executable, str(ROOT / "tests
 
 def pytest(name: str, *argv: str) -> Step:
     cache = ROOT / ".pytest_cache" / name.replace(" ", "-")
-    argv = (sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir={cache}", *argv)
-    return Step(name=name, argv=argv, cache=cache)
-
-
-def to_ask_again(code: int, failed: Sequence[str]) -> tuple[str, ...]:
-    """Those of the failed tests that a second run decides about; none when there is nothing to decide any more."""
-    of_processes = all(each.startswith(OF_PROCESSES) for each in failed)
-    return tuple(failed) if code == TESTS_FAILED and of_processes and len(failed) <= MOST_ASKED_AGAIN else ()
+    results = RESULTS / f"{name.replace(' ', '-')}.xml"
+    argv = (sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir={cache}", f"--junitxml={results}", *argv)
+    return Step(name=name, argv=argv, results=results)
 
 
 def giving_way(step: Step) -> Step:
@@ -149,19 +132,10 @@ def word(code: int) -> str:
 def run(step: Step, environment: Mapping[str, str], *, keep: IO[bytes] | None) -> Result:
     """What became of it. What it says goes to `keep`, or at once to the reader."""
     started = time.monotonic()
-    last_failed = None if step.cache is None else step.cache / "v" / "cache" / "lastfailed"
-    if last_failed is not None:
-        last_failed.unlink(missing_ok=True)
-    output = keep or sys.stdout.buffer
-    code, passed = listen(step.argv, environment, output)
-    again: tuple[str, ...] = ()
-    if last_failed is not None and last_failed.exists():
-        again = to_ask_again(code, list(json.loads(last_failed.read_text())))
-    if again:
-        alone = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *again)
-        code, more = listen(alone, environment, output)
-        passed += more
-    return Result(name=step.name, code=code, seconds=time.monotonic() - started, passed=passed, asked_again=again)
+    if step.results is not None:
+        step.results.unlink(missing_ok=True)
+    code, passed = listen(step.argv, environment, keep or sys.stdout.buffer)
+    return Result(name=step.name, code=code, seconds=time.monotonic() - started, passed=passed)
 
 
 def listen(argv: Sequence[str], environment: Mapping[str, str], output: IO[bytes]) -> tuple[int, int]:
@@ -183,6 +157,13 @@ def passed_of(words: str) -> int:
     last_line = words.rstrip().rpartition("\n")[2]
     found = re.search(r"\b(\d+) passed\b", last_line)
     return int(found[1]) if found else 0
+
+
+def seconds_of(todo: Sequence[Step]) -> dict[str, float]:
+    """Each test's seconds in the newest run of these steps; the first of a file carries what the file's tests share."""
+    documents = [step.results for step in todo if step.results is not None and step.results.exists()]
+    cases = [case for each in documents for case in ElementTree.parse(each).iter("testcase")]
+    return {f"{case.get('classname')}::{case.get('name')}": float(case.get("time", 0)) for case in cases}
 
 
 def run_all(todo: Sequence[Step], environment: Mapping[str, str]) -> list[Result]:
@@ -210,12 +191,15 @@ def main(argv: list[str]) -> int:
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     if profile := {"check": "quick", "soak": "long"}.get(target):
         environment["TIERED_HYPOTHESIS_PROFILE"] = profile
-    results = run_all(steps(target, argv[1:]), environment)
+    todo = steps(target, argv[1:])
+    results = run_all(todo, environment)
+    if slowest := sorted(seconds_of(todo).items(), key=lambda each: -each[1])[:SLOWEST_TOLD]:
+        print(f"\n--- the slowest, with what they share ({RESULTS.relative_to(ROOT)} has all)")
+        for test, seconds in slowest:
+            print(f"{seconds:7.1f} s  {test}")
     print("\n--- summary")
     for each in results:
         print(f"{word(each.code):8}{each.name:24}{each.seconds:7.1f} s")
-        for test in each.asked_again:
-            print(f"        asked again by itself ({'one or more failed' if each.code else 'passed'}): {test}")
     # A line as pytest's: the count that a reader sees at the end is that of all.
     print(f"{sum(each.passed for each in results)} passed in {time.monotonic() - started:.0f} s")
     return 1 if any(word(each.code) == "FAILED" for each in results) else 0

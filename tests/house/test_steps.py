@@ -1,49 +1,25 @@
-"""What `make test` asks a second time and what it never does, and what the long tests are."""
+"""Which tests are part of which step, what the steps' words come to, and how long each test took."""
 
 import os
 import sys
 import tempfile
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from tests.dependency_scan import verdict
 from tests.steps import (
-    MOST_ASKED_AGAIN,
     SKIPPED,
     TERRAFORM,
-    TESTS_FAILED,
     Step,
     giving_way,
     passed_of,
+    pytest,
     run_all,
+    seconds_of,
     steps,
-    to_ask_again,
     word,
 )
-
-PROCESSES = [f"tests/faults/test_kill.py::test_{number}" for number in range(MOST_ASKED_AGAIN + 1)]
-INTERRUPTED = 2
-
-
-def test_few_failed_tests_of_processes_are_asked_once_more() -> None:
-    assert to_ask_again(TESTS_FAILED, PROCESSES[:1]) == (PROCESSES[0],)
-    assert to_ask_again(TESTS_FAILED, PROCESSES[:-1]) == tuple(PROCESSES[:-1])
-
-
-def test_many_failures_are_no_accident() -> None:
-    assert to_ask_again(TESTS_FAILED, PROCESSES) == ()
-
-
-def test_a_test_without_processes_has_one_chance_and_takes_it_from_the_others() -> None:
-    for path in (
-        "tests/unit/hot/test_log.py",
-        "tests/properties/hot/test_log_model.py",
-        "tests/simulation/test_disk.py",
-    ):
-        assert to_ask_again(TESTS_FAILED, [PROCESSES[0], f"{path}::test"]) == ()
-
-
-def test_a_run_that_did_not_end_by_itself_has_failed() -> None:
-    assert to_ask_again(INTERRUPTED, PROCESSES[:1]) == ()
 
 
 def test_properties_are_tried_at_length_with_the_long_tests_unless_some_are_named() -> None:
@@ -74,6 +50,16 @@ def test_what_the_last_words_count_is_what_passed() -> None:
     assert passed_of("FAILED tests/a.py::b\n1 failed, 12 passed in 3.00s\n") == 12
     assert passed_of("Success: 12 passed over 3 files\nno tests ran in 0.01s\n") == 0
     assert passed_of("") == 0
+
+
+def test_each_tests_seconds_are_kept(tmp_path: Path) -> None:
+    kept = replace(pytest("kept"), results=tmp_path / "kept.xml")
+    never_ran = replace(kept, results=tmp_path / "other.xml")
+    (tmp_path / "kept.xml").write_text(
+        '<testsuites><testsuite><testcase classname="tests.a" name="test_b[1]" time="2.5"/></testsuite></testsuites>'
+    )
+    assert seconds_of([kept, never_ran]) == {"tests.a::test_b[1]": 2.5}
+    assert any(word.startswith("--junitxml=") for step in steps("test", []) for word in step.argv)
 
 
 def test_what_gives_way_runs_beside_the_others_and_both_are_counted() -> None:
