@@ -9,6 +9,7 @@ from sqlalchemy import text
 
 from tiered.broker.admin import NewTopic
 from tiered.broker.broker import Broker
+from tiered.broker.parts import BrokerParts
 from tiered.config import BrokerSettings, ServeOptions
 from tiered.errors import MetadataOutcomeUnknown, TopicExists
 from tiered.meta.engine import Database
@@ -40,12 +41,10 @@ async def broker(postgres_url: str, tmp_path: Path) -> AsyncIterator[Broker]:
         rack="a",
         settings=BrokerSettings(),
     )
-    made = Broker(options, SystemClock())
+    made = Broker(options, SystemClock(), BrokerParts(database=Database.open(url, deadline_ms=DEADLINE_MS)))
     async with asyncio.TaskGroup() as tasks:
         await made.start(tasks, advertised=("127.0.0.1", 9092))
-        patient, made.database = made.database, Database.open(url, deadline_ms=DEADLINE_MS)
-        await patient.run(lambda conn: conn.execute(text(SLOW_COMMIT)))
-        await patient.close()
+        await made.database.run(lambda conn: conn.execute(text(SLOW_COMMIT)))
         yield made
         made.begin_stop()
         await made.stop()
