@@ -45,34 +45,15 @@ hypothesis.settings.register_profile("fuzz", max_examples=20_000, deadline=None,
 hypothesis.settings.load_profile(os.environ.get("TIERED_HYPOTHESIS_PROFILE", "default"))
 
 
-# Files, and folders of them: what takes longest as one piece begins first, and what is left for the end is over in
-# seconds, so that no worker ends long after the others.
-LONGEST_FIRST = [
-    "tests/cluster/test_soak.py",
-    "tests/simulation/test_simulation.py",
-    "tests/faults",
-    "tests/cluster",
-    "tests/browser",
-    "tests/fault_s3",
-    "tests/components",
-    "tests/clients",
-    "tests/contracts",
-    "tests/unit/meta/test_segment_machine.py",
-    "tests/unit/demo",
-    "tests/unit/broker",
-    "tests/simulation",
-    "tests/house",
-    "tests/properties",
-]
+DURATIONS = Path(__file__).parent / "durations.txt"
+"""Seconds and file, for each file that takes two or more; `python tests/steps.py durations` writes it from the newest
+run. What takes longest as one piece begins first, so that no worker ends long after the others."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    def place(item: pytest.Item) -> int:
-        path = item.path.relative_to(ROOT)
-        names = {each.as_posix() for each in (path, *path.parents)}
-        return next((place for place, each in enumerate(LONGEST_FIRST) if each in names), len(LONGEST_FIRST))
-
-    items.sort(key=place)
+    lines = (line.split() for line in DURATIONS.read_text().splitlines())
+    seconds = {ROOT / path: int(taken) for taken, path in lines}
+    items.sort(key=lambda item: -seconds.get(item.path, 0))
 
 
 class FileOnOneWorker(LoadScopeScheduling):

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -36,6 +37,8 @@ LAST_WORDS_BYTES = 4096
 RESULTS = ROOT / "build/test-results"
 """What each step of pytest said of each test, as JUnit's XML; the newest run's."""
 SLOWEST_TOLD = 40
+DURATIONS = ROOT / "tests/durations.txt"
+LEAST_SECONDS = 2
 # A file, and with it its fixtures, stays on one worker; tests/conftest.py decides which file begins first.
 # Three workers for two cores: most tests wait for processes, disks and time-outs now and then.
 WORKERS = ("-n", "3", "--no-loadscope-reorder")
@@ -117,7 +120,9 @@ def steps(target: str, extra: list[str]) -> list[Step]:
             return [replace(EMULATOR, argv=(*EMULATOR.argv, *extra))]
         case "soak" | "interop" | "fuzz":
             return [pytest(target, "-m", target, "-o", "timeout=0", *extra)]
-    raise SystemExit(f"steps.py: {target!r} is none of check, test, soak, interop, fuzz, terraform, localstack")
+    raise SystemExit(
+        f"steps.py: {target!r} is none of check, test, durations, soak, interop, fuzz, terraform, localstack"
+    )
 
 
 def present() -> list[str]:
@@ -166,6 +171,16 @@ def seconds_of(todo: Sequence[Step]) -> dict[str, float]:
     return {f"{case.get('classname')}::{case.get('name')}": float(case.get("time", 0)) for case in cases}
 
 
+def write_durations() -> None:
+    """The seconds of each file, longest first, from what the newest run of each step of `make test` left."""
+    files: dict[str, float] = defaultdict(float)
+    for test, seconds in seconds_of(steps("test", [])).items():
+        files[test.partition("::")[0].replace(".", "/") + ".py"] += seconds
+    longest_first = sorted(files.items(), key=lambda each: (-round(each[1]), each[0]))
+    lines = [f"{seconds:.0f} {path}\n" for path, seconds in longest_first if seconds >= LEAST_SECONDS]
+    DURATIONS.write_text("".join(lines))
+
+
 def run_all(todo: Sequence[Step], environment: Mapping[str, str]) -> list[Result]:
     """Runs each step. Those that give way speak when they have ended and nobody else speaks."""
     with ThreadPoolExecutor(max_workers=1) as lane, ExitStack() as stack:
@@ -185,6 +200,9 @@ def run_all(todo: Sequence[Step], environment: Mapping[str, str]) -> list[Result
 
 def main(argv: list[str]) -> int:
     target = argv[0] if argv else ""
+    if target == "durations":
+        write_durations()
+        return 0
     started = time.monotonic()
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "spark")])}
     # Container images like to set it. Tests start hundreds of brokers: without bytecode each compiles all of it anew.
