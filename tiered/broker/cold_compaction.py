@@ -1,4 +1,4 @@
-"""Compaction of the cold tier: what is due, in waves, and the one order in which SQL and the store are written for it.
+"""Compaction of the cold tier: what is due, in waves, and the order in which a wave writes SQL and the store.
 
 For a wave of segments: planned rows, then the objects, each checked, then one swap for each partition (T2, decision
 0016). Whatever stops it leaves planned rows, which are swept like those of uploads, or a swap that has happened.

@@ -1,4 +1,4 @@
-"""The life of a segment: the only file that orders writes to the object store and to SQL.
+"""The life of a segment: for uploads, retirement and purging it orders the writes to the object store and to SQL.
 
 Upload (T2): flush and hash the local file, planned row, put, check what the store holds, commit. Each step
 makes the next one safe, so a crash after any of them leaves either a planned row to sweep or a committed row

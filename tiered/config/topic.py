@@ -43,19 +43,19 @@ class TopicConfig:
     )
     compression_type: str = setting(
         ConfigType.STRING, "producer",
-        "The codec of stored batches. Batches are stored as the producer sent them, whatever is set here.",
+        "The codec of stored batches. The leader recompresses a batch with another one. producer: each keeps its own.",
         allowed=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"), synonyms=["compression.type"],
     )
     compression_gzip_level: int = setting(
-        ConfigType.INT, -1, "Accepted for Kafka's sake; batches are stored as sent.",
+        ConfigType.INT, -1, "Accepted for Kafka's sake: batches are recompressed at the codec's default level.",
         minimum=-1, maximum=9, synonyms=["compression.gzip.level"], has_effect=False,
     )
     compression_lz4_level: int = setting(
-        ConfigType.INT, 9, "Accepted for Kafka's sake; batches are stored as sent.",
+        ConfigType.INT, 9, "Accepted for Kafka's sake: batches are recompressed at the codec's default level.",
         minimum=1, maximum=17, synonyms=["compression.lz4.level"], has_effect=False,
     )
     compression_zstd_level: int = setting(
-        ConfigType.INT, 3, "Accepted for Kafka's sake; batches are stored as sent.",
+        ConfigType.INT, 3, "Accepted for Kafka's sake: batches are recompressed at the codec's default level.",
         minimum=-131072, maximum=22, synonyms=["compression.zstd.level"], has_effect=False,
     )
     delete_retention_ms: int = setting(

@@ -7,7 +7,7 @@ What is done, and why (measured; see docs/adr/0005):
 - SQLite: one connection, `BEGIN IMMEDIATE`, WAL with `synchronous=FULL`. Weaker settings lost
   transactions at a power cut, and several writers meet a bug in SQLite before 3.51.3.
 - PostgreSQL: READ COMMITTED. Every change of the control plane first locks the feed's row
-  (`meta.changes`), so that changes are serial and no statement reads what another one is changing.
+  (`meta.cluster`), so that changes are serial and no statement reads what another one is changing.
 - A call past its deadline loses its connection: a cancelled wait can look like a commit. What is then
   known about the outcome decides the error: `MetadataUnavailable` (nothing was changed) or its subclass
   `MetadataOutcomeUnknown` (the COMMIT was on its way).

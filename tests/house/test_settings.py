@@ -1,0 +1,57 @@
+"""Each setting is read by the product, or says that it has no effect."""
+
+import ast
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from tiered.config.broker import BROKER_SETTINGS, BrokerSettings
+from tiered.config.client_metrics import CLIENT_METRICS_SETTINGS
+from tiered.config.group import GROUP_SETTINGS
+from tiered.config.setting import Setting, field_name
+from tiered.config.topic import TOPIC_SETTINGS
+
+TIERED = Path(__file__).resolve().parents[2] / "tiered"
+TREES = [ast.parse(path.read_text()) for path in sorted(TIERED.rglob("*.py"))]
+READ = {
+    node.attr
+    for tree in TREES
+    for node in ast.walk(tree)
+    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+}
+BOUNDS_OF_GROUPS = {
+    f"group_consumer_{end}_{what}_ms" for end in ("min", "max") for what in ("heartbeat_interval", "session_timeout")
+}
+"""`config.group.check_group_config` puts these names together."""
+DEFAULTS_OF = {
+    synonym.name: setting
+    for kind in (TOPIC_SETTINGS, GROUP_SETTINGS)
+    for setting in kind.values()
+    for synonym in setting.synonyms
+}
+FIELDS = {each.name for each in dataclasses.fields(BrokerSettings)}
+"""What is none of them belongs to a listener or to the start, and is looked up by its text."""
+ALL = [
+    pytest.param(kind, setting, id=f"{kind}-{setting.name}")
+    for kind, settings in {
+        "broker": BROKER_SETTINGS,
+        "topic": TOPIC_SETTINGS,
+        "group": GROUP_SETTINGS,
+        "client-metrics": CLIENT_METRICS_SETTINGS,
+    }.items()
+    for setting in settings.values()
+    if kind != "broker" or field_name(setting.name) in FIELDS
+]
+
+
+def is_read(kind: str, setting: Setting) -> bool:
+    """Its own field is read, or, where it is a default of a topic's or a group's config, that one is."""
+    if kind == "broker" and (of := DEFAULTS_OF.get(setting.name)):
+        return is_read("", of) or field_name(setting.name) in READ
+    return field_name(setting.name) in READ | BOUNDS_OF_GROUPS
+
+
+@pytest.mark.parametrize(("kind", "setting"), ALL)
+def test_a_setting_has_an_effect_exactly_when_code_reads_it(kind: str, setting: Setting) -> None:
+    assert setting.has_effect == is_read(kind, setting)
