@@ -16,16 +16,16 @@ def add_acls(commands: "Commands[Parser]") -> None:
     acls = command(commands, "acls", None, "list, add and remove access control lists")
     actions: Commands[Parser] = acls.add_subparsers(metavar="ACTION", title="actions")
 
-    listing = command(actions, "list", _list, "list rules, all of them or those that the options mean")
+    listing = command(actions, "list", "acls:run_list", "list rules, all of them or those that the options mean")
     adding = command(
         actions,
         "add",
-        _add,
+        "acls:run_add",
         "allow or deny principals something",
         "--producer and --consumer stand for what a producer or a consumer needs: WRITE, DESCRIBE and CREATE on the "
         "topics, or READ and DESCRIBE on the topics and READ on the groups.",
     )
-    removing = command(actions, "remove", _remove, "take away the rules that the options mean, and say which")
+    removing = command(actions, "remove", "acls:run_remove", "take away the rules that the options mean, and say which")
     for parser in (listing, removing):
         _resources(parser)
         parser.add_argument("--principal", metavar="PRINCIPAL", help="those about it alone, such as User:alice")
@@ -67,21 +67,3 @@ def _resources(parser: argparse.ArgumentParser, *, several: bool = False) -> Non
             parser.add_argument(f"--{kind}", metavar="NAME", help=f"rules about this {what}")
     parser.add_argument("--cluster", action="store_true", help="the cluster")
     parser.add_argument("--prefixed", action="store_true", help="names are the beginnings of names")
-
-
-def _list(arguments: argparse.Namespace) -> int:
-    from tiered.cli import acls
-
-    return acls.run_list(arguments)
-
-
-def _add(arguments: argparse.Namespace) -> int:
-    from tiered.cli import acls
-
-    return acls.run_add(arguments)
-
-
-def _remove(arguments: argparse.Namespace) -> int:
-    from tiered.cli import acls
-
-    return acls.run_remove(arguments)

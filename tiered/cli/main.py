@@ -4,6 +4,7 @@ Owns what every command shares: errors as one line on stderr, Ctrl-C, and a read
 """
 
 import contextlib
+import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -26,7 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.run is None:
         (arguments.parser or parser).print_help(sys.stderr)
         return EXIT_USAGE
-    return ended(arguments.parser.prog, lambda: arguments.run(arguments))
+    module, _, function = arguments.run.partition(":")
+    run = getattr(importlib.import_module(f"tiered.cli.{module}"), function)
+    return ended(arguments.parser.prog, lambda: run(arguments))
 
 
 def ended(name: str, run: Callable[[], int]) -> int:

@@ -1,7 +1,7 @@
 """Which commands there are and what each is told: argparse and nothing else.
 
-Owns names, options and help. Must never import what a command needs before that command is chosen: the
-functions at the end are where a command's module is first loaded.
+Owns names, options and help. Must never import what a command needs before that command is chosen: `main` loads
+the module of the chosen command.
 """
 
 import argparse
@@ -36,7 +36,7 @@ AREAS = ("program", "limits", "clock", "disk", "sql", "store", "broker")
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The whole command line. The chosen command's function stands in `run`; None when none was chosen."""
+    """The whole command line. `run` names the chosen command's function; None when none was chosen."""
     parser = Parser(
         prog="tiered",
         description="A Kafka-compatible log: hot tail on local disk, cold past in an object store.",
@@ -68,7 +68,7 @@ def _add_serve(commands: "Commands[Parser]") -> None:
     parser = command(
         commands,
         "serve",
-        _serve,
+        "serve:run",
         "run a broker",
         "It serves until SIGTERM or Ctrl-C, and prints one line that begins with `ready` once it does.",
         "Each option may also come from the environment (TIERED_KAFKA for --kafka) or from a file.",
@@ -81,7 +81,7 @@ def _add_topics(commands: "Commands[Parser]") -> None:
     topics = command(commands, "topics", None, "create, list, describe, alter, move and delete topics, and empty them")
     actions: Commands[Parser] = topics.add_subparsers(metavar="ACTION", title="actions")
 
-    create = command(actions, "create", _topics_create, "create topics")
+    create = command(actions, "create", "topics:run_create", "create topics")
     create.add_argument("topics", metavar="TOPIC", nargs="+")
     create.add_argument("-p", "--partitions", metavar="N", type=positive, help="partitions (the broker's default)")
     create.add_argument(
@@ -91,15 +91,17 @@ def _add_topics(commands: "Commands[Parser]") -> None:
     create.add_argument("--if-not-exists", action="store_true", help="a topic that exists is no failure")
     create.add_argument("--validate-only", action="store_true", help="check everything and create nothing")
 
-    listing = command(actions, "list", _topics_list, "list topics")
+    listing = command(actions, "list", "topics:run_list", "list topics")
     listing.add_argument("--internal", action="store_true", help="show internal topics as well")
     listing.add_argument("-q", "--quiet", action="store_true", help="names alone, one a line")
 
-    describe = command(actions, "describe", _topics_describe, "show partitions, leaders, offsets and configs of topics")
+    describe = command(
+        actions, "describe", "topics:run_describe", "show partitions, leaders, offsets and configs of topics"
+    )
     describe.add_argument("topics", metavar="TOPIC", nargs="+")
     describe.add_argument("--all-configs", action="store_true", help="show configs that have their default as well")
 
-    alter = command(actions, "alter", _topics_alter, "change a topic's configs or add partitions")
+    alter = command(actions, "alter", "topics:run_alter", "change a topic's configs or add partitions")
     alter.add_argument("topic", metavar="TOPIC")
     alter.add_argument("-p", "--partitions", metavar="N", type=positive, help="how many it has then; never fewer")
     _config_option(alter)
@@ -107,14 +109,14 @@ def _add_topics(commands: "Commands[Parser]") -> None:
         "--delete-config", metavar="KEY", action="append", default=[], help="back to the default; may be repeated"
     )
 
-    delete = command(actions, "delete", _topics_delete, "delete topics with all their records, hot and cold")
+    delete = command(actions, "delete", "topics:run_delete", "delete topics with all their records, hot and cold")
     delete.add_argument("topics", metavar="TOPIC", nargs="+")
     delete.add_argument("--if-exists", action="store_true", help="a topic that does not exist is no failure")
 
     records = command(
         actions,
         "delete-records",
-        _topics_delete_records,
+        "delete_records:run",
         "delete the oldest records of a topic, hot and cold",
         "It shows what would go, and deletes it with --execute. Nothing brings it back.",
     )
@@ -137,7 +139,7 @@ def _add_segments(commands: "Commands[Parser]") -> None:
     parser = command(
         commands,
         "segments",
-        _segments,
+        "segments:run",
         "show where each range of offsets is: hot, cold or both",
         "With sizes and state.",
     )
@@ -148,7 +150,7 @@ def _add_segments(commands: "Commands[Parser]") -> None:
 
 
 def _add_produce(commands: "Commands[Parser]") -> None:
-    parser = command(commands, "produce", _produce, "send lines as records", "A topic that is missing is created.")
+    parser = command(commands, "produce", "produce:run", "send lines as records", "A topic that is missing is created.")
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument("file", metavar="FILE", nargs="?", help="where the lines are (stdin)")
     parser.add_argument(
@@ -187,7 +189,7 @@ def _add_consume(commands: "Commands[Parser]") -> None:
     parser = command(
         commands,
         "consume",
-        _consume,
+        "consume:run",
         "print records as lines",
         "It ends where the log ended when it began, unless it follows.",
     )
@@ -238,7 +240,7 @@ def _add_doctor(commands: "Commands[Parser]") -> None:
     parser = command(
         commands,
         "doctor",
-        _doctor,
+        "doctor.examination:run",
         "check whether this machine, the disk, SQL and the object store can carry a broker",
         "It takes the options of `tiered serve`, from the same places, and says what is wrong and what to do about it.",
         "What it writes it removes again. Exit code 1 when something would fail; a warning is none.",
@@ -263,7 +265,7 @@ def _add_completion(commands: "Commands[Parser]") -> None:
     parser = command(
         commands,
         "completion",
-        _completion,
+        "completion:run",
         "print a script that completes commands in your shell",
         "For bash: `source <(tiered completion bash)`. For zsh: `source <(tiered completion zsh)` after compinit.",
         "For fish: `tiered completion fish | source`.",
@@ -287,75 +289,3 @@ def _config_option(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="a topic config, such as retention.ms=7d or segment.bytes=1GiB; may be repeated",
     )
-
-
-def _serve(arguments: argparse.Namespace) -> int:
-    from tiered.cli import serve
-
-    return serve.run(arguments)
-
-
-def _topics_create(arguments: argparse.Namespace) -> int:
-    from tiered.cli import topics
-
-    return topics.run_create(arguments)
-
-
-def _topics_list(arguments: argparse.Namespace) -> int:
-    from tiered.cli import topics
-
-    return topics.run_list(arguments)
-
-
-def _topics_describe(arguments: argparse.Namespace) -> int:
-    from tiered.cli import topics
-
-    return topics.run_describe(arguments)
-
-
-def _topics_alter(arguments: argparse.Namespace) -> int:
-    from tiered.cli import topics
-
-    return topics.run_alter(arguments)
-
-
-def _topics_delete(arguments: argparse.Namespace) -> int:
-    from tiered.cli import topics
-
-    return topics.run_delete(arguments)
-
-
-def _topics_delete_records(arguments: argparse.Namespace) -> int:
-    from tiered.cli import delete_records
-
-    return delete_records.run(arguments)
-
-
-def _segments(arguments: argparse.Namespace) -> int:
-    from tiered.cli import segments
-
-    return segments.run(arguments)
-
-
-def _produce(arguments: argparse.Namespace) -> int:
-    from tiered.cli import produce
-
-    return produce.run(arguments)
-
-
-def _consume(arguments: argparse.Namespace) -> int:
-    from tiered.cli import consume
-
-    return consume.run(arguments)
-
-
-def _doctor(arguments: argparse.Namespace) -> int:
-    from tiered.cli.doctor import examination
-
-    return examination.run(arguments)
-
-
-def _completion(arguments: argparse.Namespace) -> int:
-    from tiered.cli import completion
-
-    return completion.run(arguments)

@@ -15,18 +15,20 @@ def add_quotas(commands: "Commands[Parser]") -> None:
     quotas = command(commands, "quotas", None, "list, set and remove what clients may use of each broker")
     actions: Commands[Parser] = quotas.add_subparsers(metavar="ACTION", title="actions")
 
-    listing = command(actions, "list", _list, "list quotas, all of them or those of a user, a client id or an address")
+    listing = command(
+        actions, "list", "quotas:run_list", "list quotas, all of them or those of a user, a client id or an address"
+    )
     setting = command(
         actions,
         "set",
-        _set,
+        "quotas:run_set",
         "set quotas of a user, a client id, both, or an address",
         "Users and client ids have producer_byte_rate, consumer_byte_rate, request_percentage and "
         "controller_mutation_rate, addresses connection_creation_rate.",
     )
     setting.add_argument("quotas", metavar="QUOTA=VALUE", nargs="+", type=_value)
     setting.add_argument("--validate-only", action="store_true", help="check everything and change nothing")
-    removing = command(actions, "remove", _remove, "take quotas away")
+    removing = command(actions, "remove", "quotas:run_remove", "take quotas away")
     removing.add_argument("quotas", metavar="QUOTA", nargs="+")
     for parser in (listing, setting, removing):
         for kind, what in zip(KINDS, ("a user", "a client id", "an address"), strict=True):
@@ -49,21 +51,3 @@ def _value(text: str) -> tuple[str, float]:
             f"{text!r} is no QUOTA=VALUE such as producer_byte_rate=1048576 or producer_byte_rate=1MiB"
         )
     return name, value
-
-
-def _list(arguments: argparse.Namespace) -> int:
-    from tiered.cli import quotas
-
-    return quotas.run_list(arguments)
-
-
-def _set(arguments: argparse.Namespace) -> int:
-    from tiered.cli import quotas
-
-    return quotas.run_set(arguments)
-
-
-def _remove(arguments: argparse.Namespace) -> int:
-    from tiered.cli import quotas
-
-    return quotas.run_remove(arguments)

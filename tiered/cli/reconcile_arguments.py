@@ -3,8 +3,6 @@
 Owns its name, options and help. Must never import what it needs before it is chosen.
 """
 
-import argparse
-
 from tiered.cli.arguments import Commands, Parser, command, http_options
 
 
@@ -13,15 +11,9 @@ def add_reconcile(commands: "Commands[Parser]") -> None:
     parser = command(
         commands,
         "reconcile",
-        _run,
+        "reconcile:run",
         "show what disk, catalogue and object store disagree about, and what to do",
         "Brokers compare them in the background; this tells what they have found so far and asks for nothing new.",
         "Exit code 1 when anything is wrong, or a broker does not answer.",
     )
     http_options(parser)
-
-
-def _run(arguments: argparse.Namespace) -> int:
-    from tiered.cli import reconcile
-
-    return reconcile.run(arguments)

@@ -3,8 +3,6 @@
 Owns their names, options and help. Must never import what they need before one is chosen.
 """
 
-import argparse
-
 from tiered.cli.arguments import Commands, Parser, command, duration_ms, http_options, number
 
 
@@ -13,7 +11,7 @@ def add_retention(commands: "Commands[Parser]") -> None:
     explain = command(
         commands,
         "explain-retention",
-        _explain,
+        "explain_retention:run",
         "show what retention would delete now, what it keeps, and why",
         "Nothing is changed: it is the next round's decision, printed before.",
     )
@@ -29,7 +27,7 @@ def add_retention(commands: "Commands[Parser]") -> None:
     create = command(
         actions,
         "create",
-        _create,
+        "snapshots:run_create",
         "hold all that a topic has now",
         "Retention and explicit deletions leave it until the snapshot is deleted or its time is over.",
     )
@@ -40,35 +38,11 @@ def add_retention(commands: "Commands[Parser]") -> None:
     )
     create.add_argument("--owner", metavar="TEXT", default="", help="who it is for, in words for people")
 
-    listing = command(actions, "list", _list, "list snapshots and what they hold")
+    listing = command(actions, "list", "snapshots:run_list", "list snapshots and what they hold")
     listing.add_argument("topic", metavar="TOPIC", nargs="?", help="those of this topic alone")
     listing.add_argument("-q", "--quiet", action="store_true", help="names alone, one a line")
 
-    delete = command(actions, "delete", _delete, "delete snapshots: retention may take what they held")
+    delete = command(actions, "delete", "snapshots:run_delete", "delete snapshots: retention may take what they held")
     delete.add_argument("names", metavar="SNAPSHOT", nargs="+")
     for parser in (create, listing, delete):
         http_options(parser)
-
-
-def _explain(arguments: argparse.Namespace) -> int:
-    from tiered.cli import explain_retention
-
-    return explain_retention.run(arguments)
-
-
-def _create(arguments: argparse.Namespace) -> int:
-    from tiered.cli import snapshots
-
-    return snapshots.run_create(arguments)
-
-
-def _list(arguments: argparse.Namespace) -> int:
-    from tiered.cli import snapshots
-
-    return snapshots.run_list(arguments)
-
-
-def _delete(arguments: argparse.Namespace) -> int:
-    from tiered.cli import snapshots
-
-    return snapshots.run_delete(arguments)

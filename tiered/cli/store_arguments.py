@@ -23,7 +23,7 @@ def _add_verify(commands: "Commands[Parser]") -> None:
     parser = command(
         commands,
         "verify",
-        _verify,
+        "verify:run",
         "check everything in an object store, from the store alone",
         "It reads the checkpoints, then every chunk's SHA-256, every batch's CRC, the offsets and the chain of roots.",
         "It asks no broker and no database, and writes nothing to the store.",
@@ -62,7 +62,7 @@ def _add_restore(commands: "Commands[Parser]") -> None:
     parser = command(
         commands,
         "restore",
-        _restore,
+        "restore:run",
         "bring a cluster back from its object store, when its database and disks are gone",
         "It reads the store's checkpoints and fills an empty database with topics, segments, groups' offsets and",
         "settings. Brokers with empty data folders then serve it. Without --apply it only says what it would do, and",
@@ -135,15 +135,3 @@ def _parallel(text: str) -> int:
     if not 1 <= found <= MAX_PARALLEL:
         raise argparse.ArgumentTypeError(f"{text} is not from 1 to {MAX_PARALLEL}")
     return found
-
-
-def _verify(arguments: argparse.Namespace) -> int:
-    from tiered.cli import verify
-
-    return verify.run(arguments)
-
-
-def _restore(arguments: argparse.Namespace) -> int:
-    from tiered.cli import restore
-
-    return restore.run(arguments)

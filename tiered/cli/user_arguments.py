@@ -1,7 +1,5 @@
 """The arguments of `tiered users`: argparse and nothing else. A password is never one of them."""
 
-import argparse
-
 from tiered.cli.arguments import Commands, Parser, broker_options, command, positive
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -13,11 +11,11 @@ def add_users(commands: "Commands[Parser]") -> None:
     users = command(commands, "users", None, "list, create and delete those who log in by a password")
     actions: Commands[Parser] = users.add_subparsers(metavar="ACTION", title="actions")
 
-    listing = command(actions, "list", _list, "list users, with the mechanisms by which they may log in")
+    listing = command(actions, "list", "users:run_list", "list users, with the mechanisms by which they may log in")
     creating = command(
         actions,
         "create",
-        _create,
+        "users:run_create",
         "make a user, or give one a new password",
         "The password is the first line of --password-file or of standard input; on a terminal it is asked for.",
         "It never leaves this process: the broker gets what SCRAM keeps of it.",
@@ -31,7 +29,9 @@ def add_users(commands: "Commands[Parser]") -> None:
         default=DEFAULT_ITERATIONS,
         help=f"how dear each guess of the password is, 4096 to 16384 ({DEFAULT_ITERATIONS})",
     )
-    deleting = command(actions, "delete", _delete, "take a user's passwords away, of all mechanisms or of one")
+    deleting = command(
+        actions, "delete", "users:run_delete", "take a user's passwords away, of all mechanisms or of one"
+    )
     deleting.add_argument("user", metavar="NAME")
     for parser in (creating, deleting):
         parser.add_argument(
@@ -47,21 +47,3 @@ def add_users(commands: "Commands[Parser]") -> None:
             help="change the catalogue itself, as for the first user, who is there before any broker",
         )
         broker_options(parser)
-
-
-def _list(arguments: argparse.Namespace) -> int:
-    from tiered.cli import users
-
-    return users.run_list(arguments)
-
-
-def _create(arguments: argparse.Namespace) -> int:
-    from tiered.cli import users
-
-    return users.run_create(arguments)
-
-
-def _delete(arguments: argparse.Namespace) -> int:
-    from tiered.cli import users
-
-    return users.run_delete(arguments)

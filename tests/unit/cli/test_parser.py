@@ -1,8 +1,10 @@
 """What is typed wrong is said at once, with exit code 2 and without loading what no command asked for."""
 
+import argparse
+import importlib
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -211,3 +213,31 @@ def test_what_is_no_time_is_refused(text: str, capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit):
         build_parser().parse_args(["snapshot", "create", "s", "t", f"--ttl={text}"])
     assert "such as 30d" in capsys.readouterr().err
+
+
+def runs(parser: argparse.ArgumentParser) -> Iterator[str]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for each in action.choices.values():
+                yield from runs(each)
+    if (run := parser.get_default("run")) is not None:
+        yield run
+
+
+def test_each_command_names_a_function_that_is_there() -> None:
+    named = list(runs(build_parser()))
+    assert len(named) > 40
+    for module, _, function in (each.partition(":") for each in named):
+        assert callable(getattr(importlib.import_module(f"tiered.cli.{module}"), function))
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [(["topic"], "topics"), (["topics", "crate"], "create"), (["produce", "t", "-z", "zst"], "zstd")],
+)
+def test_a_mistyped_command_or_choice_gets_the_names_that_are_like_it(
+    words: list[str], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(words)
+    assert f"(did you mean {meant}" in capsys.readouterr().err
