@@ -34,7 +34,8 @@ class GuardedBroker:
     """Starts at `with`. Its clients are User:ANONYMOUS, who may do what `rules` says, and nothing at first."""
 
     def __init__(self, data: Path, *settings: str) -> None:
-        told = ["tiered.authorizer=acl", "auto.create.topics.enable=true", *settings]
+        told = ["tiered.authorizer=acl", "auto.create.topics.enable=true", "tiered.tail.heartbeat.interval.ms=300"]
+        told += settings
         arguments = argparse.Namespace(kafka="127.0.0.1:0", http="127.0.0.1:0", data=str(data), set=told)
         self._options = load_serve_options(arguments, {}, {})
         self._ready: Future[asyncio.AbstractEventLoop] = Future()

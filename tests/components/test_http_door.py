@@ -218,10 +218,11 @@ def test_hostile_requests_leave_nothing_in_the_log(broker: BrokerProcess) -> Non
     exchange(broker, b"\x00\x01\x02\r\n\r\n")
     exchange(broker, b"GET / HTTP/1.1\r\nHost: \x00\r\n\r\n")
     exchange(broker, b"P\xb2ST /api/v1/topics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-    exchange(broker, b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nExpect: \xb2\r\n\r\n")
+    exchange(broker, b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nExpect: \xb2\r\n\r\n")
     exchange(
         broker,
-        b"PUT /api/v1/topics HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nno gz",
+        b"PUT /api/v1/topics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+        b"Content-Encoding: gzip\r\nContent-Length: 5\r\n\r\nno gz",
     )
     assert ask(broker, "/api/v1/topics/%00%ff%0a").status in (400, 404)
     assert ask(broker, "/api/v1/topics/" + "x" * 5000).status == 400
