@@ -6,10 +6,10 @@ answer. Must never change a group's members: `classic_group` does.
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from tiered.broker.groups.classic_group import ClassicGroup
 from tiered.broker.groups.group import Group
+from tiered.broker.groups.surroundings import Surroundings
 from tiered.broker.groups.values import (
     JoinRequest,
     JoinResult,
@@ -21,9 +21,6 @@ from tiered.broker.groups.values import (
 from tiered.errors import InconsistentProtocol, InvalidRequest, InvalidSessionTimeout, TieredError, UnknownMember
 from tiered.rules.consumer_heartbeat import MAX_NAME_CHARS
 
-if TYPE_CHECKING:
-    from tiered.broker.groups.coordinator import GroupCoordinator
-
 MAX_LEAVING = 10_000
 """Members in one LeaveGroup: they leave in one go, for which everybody else waits."""
 
@@ -31,7 +28,7 @@ MAX_LEAVING = 10_000
 class ClassicGroups:
     """One for a coordinator. A group of the other kind is asked through `coordinator.consumer.classic_*`."""
 
-    def __init__(self, coordinator: "GroupCoordinator") -> None:
+    def __init__(self, coordinator: Surroundings) -> None:
         self._coordinator = coordinator
 
     def restored(self, stored: StoredGroup) -> ClassicGroup:

@@ -8,12 +8,12 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from tiered.broker.groups.classic_member import ClassicMember
 from tiered.broker.groups.classic_rebalance import ClassicRebalance
 from tiered.broker.groups.classic_roster import wanted_topics
 from tiered.broker.groups.memory import GROUP_BYTES
+from tiered.broker.groups.surroundings import Surroundings
 from tiered.broker.groups.values import (
     GroupDescription,
     GroupKind,
@@ -38,9 +38,6 @@ from tiered.rules import group_state
 from tiered.rules.group_state import GroupEvent, GroupState, JoinAction, ReturnAction, SyncAction
 from tiered.runtime import new_uuid
 
-if TYPE_CHECKING:
-    from tiered.broker.groups.coordinator import GroupCoordinator
-
 FIRST_GENERATION = 0
 
 
@@ -49,7 +46,7 @@ class ClassicGroup:
 
     def __init__(
         self,
-        coordinator: "GroupCoordinator",
+        coordinator: Surroundings,
         group_id: str,
         *,
         generation: int = FIRST_GENERATION,

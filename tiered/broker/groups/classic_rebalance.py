@@ -8,18 +8,15 @@ futures.
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from tiered.broker.groups.classic_member import ClassicMember, is_waiting
 from tiered.broker.groups.classic_roster import Roster
+from tiered.broker.groups.surroundings import Surroundings
 from tiered.broker.groups.timer import Deadline
 from tiered.broker.groups.values import GroupKind, JoinedMember, JoinRequest, JoinResult, SyncResult
 from tiered.errors import RebalanceInProgress, TieredError
 from tiered.rules import group_state
 from tiered.rules.group_state import GroupEvent, GroupState
-
-if TYPE_CHECKING:
-    from tiered.broker.groups.coordinator import GroupCoordinator
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +27,7 @@ SHORTEST_REPEATED_WAIT_MS = 1_000
 class ClassicRebalance:
     """`changed` is how every rebalance begins; it ends with the next generation, and that with its assignment."""
 
-    def __init__(self, coordinator: "GroupCoordinator", group_id: str, *, generation: int, protocol_type: str) -> None:
+    def __init__(self, coordinator: Surroundings, group_id: str, *, generation: int, protocol_type: str) -> None:
         self._coordinator = coordinator
         self._group_id = group_id
         self.state = GroupState.EMPTY

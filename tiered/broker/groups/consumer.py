@@ -6,7 +6,6 @@ members: `consumer_group` and `consumer_classic` do.
 
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from tiered.broker.groups import consumer_classic, upgrade
 from tiered.broker.groups.classic_group import ClassicGroup
@@ -14,6 +13,7 @@ from tiered.broker.groups.consumer_group import ConsumerGroup
 from tiered.broker.groups.group import Group
 from tiered.broker.groups.patterns import Patterns
 from tiered.broker.groups.shown_topics import ShownTopics
+from tiered.broker.groups.surroundings import Surroundings
 from tiered.broker.groups.values import JoinRequest, JoinResult, LeavingMember, StoredGroup, SyncRequest, SyncResult
 from tiered.errors import GroupNotFound, UnknownMember
 from tiered.ids import TopicId
@@ -23,9 +23,6 @@ from tiered.rules.consumer_group import Catalogue, Matches, TopicFacts
 from tiered.rules.consumer_heartbeat import Heartbeat, HeartbeatAnswer
 from tiered.rules.consumer_member import JOIN, NO_PATTERN, Pattern
 
-if TYPE_CHECKING:
-    from tiered.broker.groups.coordinator import GroupCoordinator
-
 MARGIN_MS = 500.0
 """For a heartbeat on its way, and the client's reaction to the answer."""
 
@@ -33,7 +30,7 @@ MARGIN_MS = 500.0
 class ConsumerGroups:
     """Classic members of a KIP-848 group are answered here too: `classic_*` get what `ClassicGroups` was asked."""
 
-    def __init__(self, coordinator: "GroupCoordinator") -> None:
+    def __init__(self, coordinator: Surroundings) -> None:
         self._coordinator = coordinator
         self._patterns = Patterns(coordinator.memory, lambda: {each.text for each in self._patterns_in_use()})
         self._shown = ShownTopics(coordinator.access, coordinator.memory, self._patterns_in_use)

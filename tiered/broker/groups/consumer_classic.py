@@ -6,9 +6,9 @@ tells them to join again when that changes. Must never await anything.
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from tiered.broker.groups.consumer_group import ConsumerGroup
+from tiered.broker.groups.surroundings import Surroundings
 from tiered.broker.groups.values import JoinRequest, JoinResult, LeavingMember, SyncRequest, SyncResult
 from tiered.errors import (
     FencedInstance,
@@ -24,11 +24,8 @@ from tiered.runtime import new_uuid
 from tiered.wire import consumer_protocol
 from tiered.wire.consumer_protocol import Assignment, Subscription
 
-if TYPE_CHECKING:
-    from tiered.broker.groups.coordinator import GroupCoordinator
 
-
-def join(coordinator: "GroupCoordinator", group: ConsumerGroup, request: JoinRequest) -> JoinResult | None:
+def join(coordinator: Surroundings, group: ConsumerGroup, request: JoinRequest) -> JoinResult | None:
     """The answer, at once: nobody waits for others here. None when the group has turned classic on the way.
 
     Raises InconsistentProtocol, MemberIdRequired, FencedInstance, GroupFull, CoordinatorNotAvailable.
@@ -70,7 +67,7 @@ def join(coordinator: "GroupCoordinator", group: ConsumerGroup, request: JoinReq
     )
 
 
-def sync(coordinator: "GroupCoordinator", group: ConsumerGroup, request: SyncRequest) -> SyncResult:
+def sync(coordinator: Surroundings, group: ConsumerGroup, request: SyncRequest) -> SyncResult:
     """The member's own assignment. Raises UnknownMember, FencedInstance, IllegalGeneration, InconsistentProtocol,
     RebalanceInProgress."""
     member, facts = _known(group, request.member_id, request.instance_id, request.generation)

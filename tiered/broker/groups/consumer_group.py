@@ -7,10 +7,10 @@ at once. Members of the classic protocol are in `consumer_classic`.
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from tiered.broker.groups.consumer_timers import MemberTimers
 from tiered.broker.groups.memory import GROUP_BYTES, MEMBER_BYTES, PROTOCOL_BYTES
+from tiered.broker.groups.surroundings import Surroundings
 from tiered.broker.groups.timer import Deadline
 from tiered.broker.groups.values import GroupDescription, GroupKind, GroupSummary, MemberDescription
 from tiered.config import GroupConfig
@@ -20,10 +20,6 @@ from tiered.rules.consumer_group import ConsumerGroupPhase, ConsumerGroupState
 from tiered.rules.consumer_heartbeat import UNCHANGED_MS, Heartbeat, HeartbeatAnswer
 from tiered.rules.consumer_member import JOIN, LEAVE, LEAVE_FOR_A_WHILE, Member, MemberState
 from tiered.wire.consumer_protocol import PROTOCOL_TYPE
-
-if TYPE_CHECKING:
-    from tiered.broker.groups.consumer import ConsumerGroups
-    from tiered.broker.groups.coordinator import GroupCoordinator
 
 log = logging.getLogger(__name__)
 
@@ -42,11 +38,11 @@ _NAME_BYTES, _PARTITION_BYTES = 60, 150
 class ConsumerGroup:
     """Implements `group.Group`. Made empty, above the epoch that SQL remembers."""
 
-    def __init__(self, coordinator: "GroupCoordinator", group_id: str, *, epoch: int = 0, wait_ms: float = 0.0) -> None:
+    def __init__(self, coordinator: Surroundings, group_id: str, *, epoch: int = 0, wait_ms: float = 0.0) -> None:
         """The first target is made after `wait_ms`. Raises CoordinatorNotAvailable when groups take all the memory
         they may."""
         self._coordinator = coordinator
-        self._groups: ConsumerGroups = coordinator.consumer
+        self._groups = coordinator.consumer
         self._group_id = group_id
         self._taken_bytes = 0
         self._take(GROUP_BYTES + len(group_id))

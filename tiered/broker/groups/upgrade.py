@@ -5,26 +5,22 @@ Owns the two conversions. Nobody loses a partition by them: what a member had, i
 follows takes it away in the usual way. Must never await anything.
 """
 
-from typing import TYPE_CHECKING
-
 from tiered.broker.groups.classic_group import ClassicGroup
 from tiered.broker.groups.classic_member import ClassicMember
 from tiered.broker.groups.consumer_group import ConsumerGroup
+from tiered.broker.groups.surroundings import Surroundings
 from tiered.broker.groups.values import JoinRequest, MemberProtocol
 from tiered.errors import GroupNotFound, MalformedRequest, RebalanceInProgress, TieredError
 from tiered.rules.assignors import NO_PARTITIONS
 from tiered.rules.consumer_member import ClassicFacts, Member
 from tiered.wire import consumer_protocol
 
-if TYPE_CHECKING:
-    from tiered.broker.groups.coordinator import GroupCoordinator
-
 WITH_HARMLESS_USER_DATA = ("range", "roundrobin", "sticky", "cooperative-sticky")
 """Assignors that clients bring along. What some clients' sticky ones send as user data only says who had what; for
 others (Kafka Streams, above all) an assignment without its user data means nothing."""
 
 
-def to_consumer(coordinator: "GroupCoordinator", group: ClassicGroup) -> ConsumerGroup:
+def to_consumer(coordinator: Surroundings, group: ClassicGroup) -> ConsumerGroup:
     """The same members with the same partitions in the same epoch. `group` is closed: whoever waits, joins again.
 
     Raises GroupNotFound when the group is none of consumers, or one of its members cannot be understood;
@@ -51,7 +47,7 @@ def to_consumer(coordinator: "GroupCoordinator", group: ClassicGroup) -> Consume
     return found
 
 
-def _to_consumer(coordinator: "GroupCoordinator", group: ClassicGroup, member: ClassicMember) -> Member:
+def _to_consumer(coordinator: Surroundings, group: ClassicGroup, member: ClassicMember) -> Member:
     subscription = member.subscription()
     try:
         held = consumer_protocol.decode_assignment(member.assignment) if member.assignment else None
@@ -81,7 +77,7 @@ def _to_consumer(coordinator: "GroupCoordinator", group: ClassicGroup, member: C
     )
 
 
-def to_classic(coordinator: "GroupCoordinator", group: ConsumerGroup, *, generation: int) -> ClassicGroup:
+def to_classic(coordinator: Surroundings, group: ConsumerGroup, *, generation: int) -> ClassicGroup:
     """The classic members that are left, in a classic group that rebalances. `group` is closed."""
     found = ClassicGroup(
         coordinator, group.group_id, generation=generation, protocol_type=consumer_protocol.PROTOCOL_TYPE

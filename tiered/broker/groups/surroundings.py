@@ -1,0 +1,69 @@
+"""What a group, and the ways to ask for one, see of their coordinator.
+
+Owns the names alone: with them the groups stand below the coordinator that makes them.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from tiered.broker.access import Access
+from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.groups.group import Group
+from tiered.broker.groups.memory import GroupMemory
+from tiered.broker.groups.offsets import Offsets
+from tiered.broker.groups.values import JoinRequest, JoinResult, LeavingMember, SyncRequest, SyncResult
+from tiered.broker.resource_configs import ResourceConfigs
+from tiered.broker.topics import Topics
+from tiered.rules.assignors import Partitions
+from tiered.rules.consumer_group import Catalogue, Matches
+from tiered.rules.consumer_heartbeat import Heartbeat
+from tiered.rules.consumer_member import Pattern
+
+if TYPE_CHECKING:
+    from tiered.broker.groups.consumer_group import ConsumerGroup
+
+
+class Classics(Protocol):
+    """Requests of the classic protocol."""
+
+    async def join(self, request: JoinRequest) -> JoinResult: ...
+
+
+class Consumers(Protocol):
+    """All groups of the new protocol: the topics that they mean, and their members of the classic protocol."""
+
+    @property
+    def shown_version(self) -> int: ...
+    def opened(self, group: "ConsumerGroup") -> None: ...
+    def closed(self, group: "ConsumerGroup") -> None: ...
+    def turn_classic(self, group: "ConsumerGroup", *, generation: int) -> object: ...
+    def pattern_of(self, heartbeat: Heartbeat) -> Pattern: ...
+    def topics_of(self, patterns: Iterable[Pattern]) -> tuple[Catalogue, Matches]: ...
+    def named(self, partitions: Partitions) -> Mapping[str, tuple[int, ...]]: ...
+    def by_id(self, partitions: Mapping[str, Iterable[int]]) -> Partitions: ...
+    async def classic_join(self, group: Group, request: JoinRequest) -> JoinResult: ...
+    async def classic_sync(self, group: Group, request: SyncRequest) -> SyncResult: ...
+    def classic_heartbeat(self, group: Group, *, member_id: str, instance_id: str | None, generation: int) -> None: ...
+    def classic_leave(self, group: Group, member: LeavingMember) -> None: ...
+
+
+class Surroundings(Protocol):
+    """The coordinator, as its groups see it."""
+
+    context: BrokerContext
+    state: BrokerState
+    topics: Topics
+    access: Access
+    resource_configs: ResourceConfigs
+    memory: GroupMemory
+    offsets: Offsets
+
+    @property
+    def classic(self) -> Classics: ...
+    @property
+    def consumer(self) -> Consumers: ...
+    def slot(self, group_id: str) -> int: ...
+    def check_ours(self, group_id: str) -> None: ...
+    def find(self, group_id: str) -> Group | None: ...
+    async def load(self, group_id: str) -> Group | None: ...
+    def adopt(self, group: Group) -> Group: ...
