@@ -163,3 +163,9 @@ def test_a_bare_skip_is_seen() -> None:
     assert marks_without_reason(ast.parse("@pytest.mark.skip\ndef test_x(): ...")) == [2]
     assert marks_without_reason(ast.parse("@pytest.mark.xfail()\ndef test_x(): ..."))
     assert not marks_without_reason(ast.parse("@pytest.mark.skip(reason='x')\ndef test_x(): ..."))
+
+
+def test_every_page_is_on_the_map() -> None:
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    mapped = set(LINK.findall((ROOT / "docs/README.md").read_text()))
+    assert not pages - mapped, "pages that no reader is sent to"
