@@ -19,13 +19,13 @@ from pyspark.sql import SparkSession
 
 from pyspark_tiered.cold_read import store_of
 from pyspark_tiered.job_run import watched
-from tiered.cli import verify as words
 from tiered.cli.arguments import Parser, json_option, number
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
 from tiered.cli.main import ended
 from tiered.cli.output import counted, print_json
 from tiered.cli.progress import long_work
-from tiered.cli.store_arguments import fraction
+from tiered.cli.store import verify as words
+from tiered.cli.store.arguments import fraction
 from tiered.cold.orphans import find_orphans
 from tiered.cold.patient_store import PatientStore
 from tiered.cold.segment_verifier import CheckedSegment, Place, SegmentVerifier

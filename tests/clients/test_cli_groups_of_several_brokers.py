@@ -12,7 +12,7 @@ import pytest
 
 from tests.components.test_peer import Answer, serving
 from tiered import peer
-from tiered.cli.wrong_port import what_listens
+from tiered.cli.client.wrong_port import what_listens
 from tiered.errors import Retriable
 from tiered.peer.coordinator import Coordinator
 from tiered.peer.group_admin import delete_group, list_groups

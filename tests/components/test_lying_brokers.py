@@ -12,10 +12,10 @@ from pyspark_tiered.options import Subscribe, parse_options
 from pyspark_tiered.plan import TailSplit
 from pyspark_tiered.tail_read import read_tail_split
 from tests.components.lying_broker import END, LyingBroker, batch_at
-from tiered.cli import consume
-from tiered.cli.cluster import Cluster
+from tiered.cli.client.cluster import Cluster
 from tiered.cli.failure import CommandFailed
-from tiered.cli.fetcher import Fetcher
+from tiered.cli.records import consume
+from tiered.cli.records.fetcher import Fetcher
 from tiered.errors import RequestTimedOut
 from tiered.peer import CorruptAnswer
 from tiered.runtime import SystemClock

@@ -8,7 +8,7 @@ import argparse
 import os
 
 import tiered
-from tiered.cli.acl_arguments import add_acls
+from tiered.cli.acls.arguments import add_acls
 from tiered.cli.arguments import (
     Commands,
     Parser,
@@ -20,13 +20,13 @@ from tiered.cli.arguments import (
     number,
     positive,
 )
-from tiered.cli.broker_arguments import add_brokers, add_cluster, add_moves_of_topics
-from tiered.cli.group_arguments import add_groups
-from tiered.cli.quota_arguments import add_quotas
-from tiered.cli.reconcile_arguments import add_reconcile
-from tiered.cli.retention_arguments import add_retention
-from tiered.cli.store_arguments import add_store_commands
-from tiered.cli.user_arguments import add_users
+from tiered.cli.brokers.arguments import add_brokers, add_cluster, add_moves_of_topics
+from tiered.cli.groups.arguments import add_groups
+from tiered.cli.quotas.arguments import add_quotas
+from tiered.cli.store.arguments import add_store_commands
+from tiered.cli.tiering.arguments import add_retention
+from tiered.cli.tiering.reconcile_arguments import add_reconcile
+from tiered.cli.users.arguments import add_users
 from tiered.config import add_serve_arguments
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -81,7 +81,7 @@ def _add_topics(commands: "Commands[Parser]") -> None:
     topics = command(commands, "topics", None, "create, list, describe, alter, move and delete topics, and empty them")
     actions: Commands[Parser] = topics.add_subparsers(metavar="ACTION", title="actions")
 
-    create = command(actions, "create", "topics:run_create", "create topics")
+    create = command(actions, "create", "topics.commands:run_create", "create topics")
     create.add_argument("topics", metavar="TOPIC", nargs="+")
     create.add_argument("-p", "--partitions", metavar="N", type=positive, help="partitions (the broker's default)")
     create.add_argument(
@@ -91,17 +91,17 @@ def _add_topics(commands: "Commands[Parser]") -> None:
     create.add_argument("--if-not-exists", action="store_true", help="a topic that exists is no failure")
     create.add_argument("--validate-only", action="store_true", help="check everything and create nothing")
 
-    listing = command(actions, "list", "topics:run_list", "list topics")
+    listing = command(actions, "list", "topics.commands:run_list", "list topics")
     listing.add_argument("--internal", action="store_true", help="show internal topics as well")
     listing.add_argument("-q", "--quiet", action="store_true", help="names alone, one a line")
 
     describe = command(
-        actions, "describe", "topics:run_describe", "show partitions, leaders, offsets and configs of topics"
+        actions, "describe", "topics.commands:run_describe", "show partitions, leaders, offsets and configs of topics"
     )
     describe.add_argument("topics", metavar="TOPIC", nargs="+")
     describe.add_argument("--all-configs", action="store_true", help="show configs that have their default as well")
 
-    alter = command(actions, "alter", "topics:run_alter", "change a topic's configs or add partitions")
+    alter = command(actions, "alter", "topics.commands:run_alter", "change a topic's configs or add partitions")
     alter.add_argument("topic", metavar="TOPIC")
     alter.add_argument("-p", "--partitions", metavar="N", type=positive, help="how many it has then; never fewer")
     _config_option(alter)
@@ -109,14 +109,16 @@ def _add_topics(commands: "Commands[Parser]") -> None:
         "--delete-config", metavar="KEY", action="append", default=[], help="back to the default; may be repeated"
     )
 
-    delete = command(actions, "delete", "topics:run_delete", "delete topics with all their records, hot and cold")
+    delete = command(
+        actions, "delete", "topics.commands:run_delete", "delete topics with all their records, hot and cold"
+    )
     delete.add_argument("topics", metavar="TOPIC", nargs="+")
     delete.add_argument("--if-exists", action="store_true", help="a topic that does not exist is no failure")
 
     records = command(
         actions,
         "delete-records",
-        "delete_records:run",
+        "topics.delete_records:run",
         "delete the oldest records of a topic, hot and cold",
         "It shows what would go, and deletes it with --execute. Nothing brings it back.",
     )
@@ -139,7 +141,7 @@ def _add_segments(commands: "Commands[Parser]") -> None:
     parser = command(
         commands,
         "segments",
-        "segments:run",
+        "tiering.segments:run",
         "show where each range of offsets is: hot, cold or both",
         "With sizes and state.",
     )
@@ -150,7 +152,9 @@ def _add_segments(commands: "Commands[Parser]") -> None:
 
 
 def _add_produce(commands: "Commands[Parser]") -> None:
-    parser = command(commands, "produce", "produce:run", "send lines as records", "A topic that is missing is created.")
+    parser = command(
+        commands, "produce", "records.produce:run", "send lines as records", "A topic that is missing is created."
+    )
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument("file", metavar="FILE", nargs="?", help="where the lines are (stdin)")
     parser.add_argument(
@@ -189,7 +193,7 @@ def _add_consume(commands: "Commands[Parser]") -> None:
     parser = command(
         commands,
         "consume",
-        "consume:run",
+        "records.consume:run",
         "print records as lines",
         "It ends where the log ended when it began, unless it follows.",
     )

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from tiered.cli import main
-from tiered.cli.catalogue import Catalogue
+from tiered.cli.client.http_api import Catalogue
 from tiered.cli.failure import CommandFailed
 
 Answer = Callable[[str], tuple[int, bytes]]

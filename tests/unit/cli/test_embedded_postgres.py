@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tiered.cli.embedded_postgres import _require_own
 from tiered.cli.failure import CommandFailed
+from tiered.cli.local_cluster.embedded_postgres import _require_own
 
 
 def test_a_folder_of_sockets_is_used_only_where_nobody_else_can_write(tmp_path: Path) -> None:

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from tiered.cli.aborted import AbortedState
 from tiered.cli.failure import UsageError
-from tiered.cli.groups import Bounds, hints, ranges, shortened, state_key
+from tiered.cli.groups.commands import Bounds, hints, ranges, shortened, state_key
+from tiered.cli.groups.reset import Wanted, target, wanted_of
 from tiered.cli.names import nearest_names
-from tiered.cli.reset import Wanted, target, wanted_of
+from tiered.cli.records.aborted import AbortedState
 from tiered.formats.record_batch import Record, encode_batch, read_header
 from tiered.peer.group_admin import CommittedOffset
 from tiered.peer.group_member import assign_range

@@ -11,8 +11,8 @@ import pytest
 import tiered
 from tiered.cli import build_parser, main
 from tiered.cli.failure import UsageError
-from tiered.cli.offset_range import End, Start, range_of
-from tiered.cli.topics import config_pairs
+from tiered.cli.records.offset_range import End, Start, range_of
+from tiered.cli.topics.commands import config_pairs
 from tiered.runtime import SystemClock
 
 

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiered.cli.failure import UsageError
-from tiered.cli.record_text import LineFormat, Template, header_of, json_line_of, record_of_json, separator_bytes
+from tiered.cli.records.record_text import (
+    LineFormat,
+    Template,
+    header_of,
+    json_line_of,
+    record_of_json,
+    separator_bytes,
+)
 from tiered.formats.record_batch import Record
 
 LINES = st.binary(max_size=60).filter(lambda line: b"\n" not in line)

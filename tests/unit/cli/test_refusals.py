@@ -2,7 +2,7 @@
 
 import pytest
 
-from tiered.cli.refusals import principal_of
+from tiered.cli.client.refusals import principal_of
 from tiered.peer.security import PeerSecurity, client_security
 
 

@@ -9,10 +9,10 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tiered.cli.client.kafka_errors import reason
+from tiered.cli.client.wrong_port import wanted_login
 from tiered.cli.doctor.findings import Finding, Situation, fail, ok, warn
-from tiered.cli.kafka_errors import reason
 from tiered.cli.output import counted, in_bytes
-from tiered.cli.wrong_port import wanted_login
 from tiered.config.tls import ListenerTls
 from tiered.errors import Corrupt, InvalidConfig, Retriable, TieredError
 from tiered.formats.record_batch import Record, encode_batch, exact_batches, records

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote
 
-from tiered.cli.command_config import command_security
+from tiered.cli.client.command_config import command_security
 from tiered.cli.doctor.findings import Area, Finding, Situation, Status, fail
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK
 from tiered.cli.output import counted, print_json, say

@@ -1,0 +1,1 @@
+"""Commands for brokers: their settings, and what drains, balances and removes them."""

@@ -1,0 +1,267 @@
+"""`tiered brokers list|describe|drain|balance|remove`: the brokers of a cluster, for people.
+
+Owns these commands' words. Must never decide where a replica goes: `rules.rebalancing` does.
+"""
+
+import argparse
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from tiered.cli.client.cluster import Cluster, Topic, all_topics, run_with_cluster
+from tiered.cli.client.kafka_errors import reason
+from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
+from tiered.cli.moves.following import carry_out, replicas_of
+from tiered.cli.output import Column, counted, in_bytes, print_json, print_table, say
+from tiered.errors import InvalidReplicationFactor, TieredError
+from tiered.peer.broker_admin import (
+    DescribedBroker,
+    DescribedCluster,
+    LocalDisk,
+    describe_cluster,
+    local_disk,
+    unregister_broker,
+)
+from tiered.rules.rebalancing import emptied, evened_out
+
+COUNTS = ("replicas", "leaders", "preferred_leaders", "not_in_sync")
+
+
+def run_list(arguments: argparse.Namespace) -> int:
+    """`brokers list`."""
+
+    async def act(cluster: Cluster) -> int:
+        described = await describe_cluster(cluster)
+        visible = await all_topics(cluster)
+        found = [_summary(each, described, _with_replicas(visible)) for each in described.brokers.values()]
+        if not visible:
+            # There is always one, of the offsets. A 0 would say that all is in sync.
+            found = [each | dict.fromkeys(COUNTS) for each in found]
+            say(
+                f"{arguments.parser.prog}: you may see no topic, so nothing is counted: give the --command-config of "
+                "an operator",
+                file=sys.stderr,
+            )
+        if arguments.json:
+            print_json(found)
+        elif arguments.quiet:
+            for each in found:
+                say(str(each["broker"]))
+        else:
+            _show_list(found)
+        return EXIT_OK
+
+    return run_with_cluster(arguments, act)
+
+
+def run_describe(arguments: argparse.Namespace) -> int:
+    """`brokers describe`."""
+
+    async def act(cluster: Cluster) -> int:
+        described = await describe_cluster(cluster)
+        topics = _with_replicas(await all_topics(cluster))
+        chosen = _chosen(described, arguments.brokers)
+        found = [await _description(cluster, each, described, topics) for each in chosen]
+        if arguments.json:
+            print_json(found)
+        else:
+            for index, each in enumerate(found):
+                say("" if index == 0 else "\n", end="")
+                _show(each)
+        return EXIT_OK
+
+    return run_with_cluster(arguments, act)
+
+
+def run_drain(arguments: argparse.Namespace) -> int:
+    """`brokers drain`: every replica goes to brokers that stay."""
+
+    async def act(cluster: Cluster) -> int:
+        described = await describe_cluster(cluster)
+        held = replicas_of(_with_replicas(await all_topics(cluster)))
+        leaving = set(arguments.brokers)
+        # One that is registered no more can still be named by partitions.
+        _require_known(leaving, {*described.brokers, *(each for replicas in held.values() for each in replicas)})
+        _require_known(arguments.to or (), described.brokers)
+        if both := leaving & set(arguments.to or ()):
+            raise UsageError(f"broker {min(both)} cannot be drained and be given replicas at once")
+        known = described.brokers.values()
+        taking = {each.broker_id for each in known if not each.is_fenced} - leaving
+        if arguments.to is not None:
+            taking &= set(arguments.to)
+        if not taking:
+            raise CommandFailed("no broker in service would be left to take the replicas; start another one first")
+        try:
+            targets = emptied(
+                held,
+                [each.place for each in known],
+                leaving,
+                closed=described.brokers.keys() - taking,
+            )
+        except InvalidReplicationFactor as error:
+            (topic, _), replicas = max(held.items(), key=lambda each: len(each[1]))
+            raise CommandFailed(
+                f"{topic} has {len(replicas)} replicas, and only {counted(len(taking), 'broker')} would be left to "
+                f"hold them: start another broker, or give it fewer with `tiered topics reassign {topic} --to N,... "
+                "--replication-factor N`"
+            ) from error
+        names = ", ".join(map(str, sorted(leaving)))
+        words = f"broker {names}" if len(leaving) == 1 else f"brokers {names}"
+        return await carry_out(
+            arguments,
+            cluster,
+            held,
+            targets,
+            done=f"{words} drained: {counted(len(targets), 'partition')} moved",
+            nothing=f"{words}: no replica left to move",
+        )
+
+    return run_with_cluster(arguments, act)
+
+
+def run_balance(arguments: argparse.Namespace) -> int:
+    """`brokers balance`: every broker in service carries as many replicas as any other."""
+
+    async def act(cluster: Cluster) -> int:
+        described = await describe_cluster(cluster)
+        held = replicas_of(_with_replicas(await all_topics(cluster)))
+        live = [each for each in described.brokers.values() if not each.is_fenced]
+        targets = evened_out(held, [each.place for each in live])
+        return await carry_out(
+            arguments,
+            cluster,
+            held,
+            targets,
+            done=f"balanced: {counted(len(targets), 'partition')} moved",
+            nothing="the brokers carry alike: nothing to move",
+        )
+
+    return run_with_cluster(arguments, act)
+
+
+def run_remove(arguments: argparse.Namespace) -> int:
+    """`brokers remove`: forgets a broker that holds nothing any more and was stopped."""
+
+    async def act(cluster: Cluster) -> int:
+        refusal = await unregister_broker(cluster, arguments.broker)
+        if refusal is not None:
+            raise CommandFailed(f"broker {arguments.broker}: {reason(refusal.code, refusal.message)}")
+        if arguments.json:
+            print_json({"broker": arguments.broker, "error": None})
+        else:
+            say(f"broker {arguments.broker} removed")
+        return EXIT_OK
+
+    return run_with_cluster(arguments, act)
+
+
+def _with_replicas(topics: Sequence[Topic]) -> list[Topic]:
+    """Without those whose records are no log."""
+    return [each for each in topics if not each.is_internal]
+
+
+def _require_known(asked: Iterable[int], known: Collection[int]) -> None:
+    for each in sorted(asked):
+        if each not in known:
+            raise CommandFailed(f"there is no broker {each}; `tiered brokers list` shows {sorted(known)}")
+
+
+def _chosen(described: DescribedCluster, asked: Sequence[int]) -> list[DescribedBroker]:
+    _require_known(asked, described.brokers)
+    return [described.brokers[each] for each in asked or described.brokers]
+
+
+def _summary(broker: DescribedBroker, described: DescribedCluster, topics: Sequence[Topic]) -> dict[str, Any]:
+    partitions = [each for topic in topics for each in topic.partitions]
+    held = [each for each in partitions if broker.broker_id in each.replicas]
+    return {
+        "broker": broker.broker_id,
+        "host": broker.host,
+        "port": broker.port,
+        "rack": broker.rack,
+        "in_service": not broker.is_fenced,
+        "controller": broker.broker_id == described.controller_id,
+        "replicas": len(held),
+        "leaders": sum(each.leader_id == broker.broker_id for each in partitions),
+        "preferred_leaders": sum(each.replicas[0] == broker.broker_id for each in held),
+        "not_in_sync": sum(broker.broker_id not in each.in_sync_replicas for each in held),
+    }
+
+
+async def _description(
+    cluster: Cluster, broker: DescribedBroker, described: DescribedCluster, topics: Sequence[Topic]
+) -> dict[str, Any]:
+    disk: LocalDisk | None = None
+    if not broker.is_fenced:
+        try:
+            disk = await local_disk(cluster, broker.broker_id)
+        except TieredError:
+            pass  # It has just gone away: what the others know of it is shown.
+    return {
+        **_summary(broker, described, topics),
+        "disk_total_bytes": None if disk is None or disk.total_bytes < 0 else disk.total_bytes,
+        "disk_usable_bytes": None if disk is None or disk.usable_bytes < 0 else disk.usable_bytes,
+        "partitions": [
+            {
+                "topic": topic.name,
+                "partition": each.number,
+                "role": "leader" if each.leader_id == broker.broker_id else "follower",
+                "in_sync": broker.broker_id in each.in_sync_replicas,
+                "local_bytes": None if disk is None else disk.replica_bytes.get((topic.name, each.number)),
+            }
+            for topic in topics
+            for each in topic.partitions
+            if broker.broker_id in each.replicas
+        ],
+    }
+
+
+def _state(broker: Mapping[str, Any]) -> str:
+    return ("controller" if broker["controller"] else "in service") if broker["in_service"] else "out of service"
+
+
+def _show_list(found: Sequence[Mapping[str, Any]]) -> None:
+    columns = (
+        Column("BROKER", True),
+        Column("ADDRESS"),
+        Column("RACK"),
+        Column("STATE"),
+        Column("LEADS", True),
+        Column("REPLICAS", True),
+        Column("NOT-IN-SYNC", True),
+    )
+    rows = [
+        [
+            str(each["broker"]),
+            f"{each['host']}:{each['port']}",
+            each["rack"] or "",
+            _state(each),
+            *("" if each[count] is None else str(each[count]) for count in ("leaders", "replicas", "not_in_sync")),
+        ]
+        for each in found
+    ]
+    print_table(columns, rows)
+
+
+def _show(broker: Mapping[str, Any]) -> None:
+    words = [f"{broker['host']}:{broker['port']}", f"rack {broker['rack'] or '-'}", _state(broker)]
+    if broker["disk_usable_bytes"] is not None:
+        words.append(f"{in_bytes(broker['disk_usable_bytes'])} of {in_bytes(broker['disk_total_bytes'])} free")
+    words.append(f"leads {broker['leaders']} of {counted(broker['replicas'], 'replica')}")
+    say(f"broker {broker['broker']}  {', '.join(words)}")
+    if not broker["partitions"]:
+        return
+    columns = (Column("TOPIC"), Column("PARTITION", True), Column("ROLE"), Column("IN-SYNC"), Column("LOCAL", True))
+    print_table(
+        columns,
+        [
+            [
+                each["topic"],
+                str(each["partition"]),
+                each["role"],
+                "yes" if each["in_sync"] else "no",
+                "" if each["local_bytes"] is None else in_bytes(each["local_bytes"]),
+            ]
+            for each in broker["partitions"]
+        ],
+    )

@@ -1,0 +1,175 @@
+"""`tiered brokers config show|set|delete`: settings of brokers, while they run.
+
+Owns these commands' words. Everything is asked over the Kafka protocol, so it works for any Kafka broker; which
+settings there are, the broker says.
+"""
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tiered.cli.client.cluster import Cluster, run_with_cluster
+from tiered.cli.client.kafka_errors import reason
+from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
+from tiered.cli.names import nearest_names
+from tiered.cli.output import Column, print_json, print_table, say
+from tiered.config.describe import NO_EFFECT
+from tiered.config.quantity import in_plain_units
+from tiered.peer.broker_admin import DescribedSetting, Refusal, alter_settings, describe_cluster, describe_settings
+
+_DEFAULT = 5
+_SOURCES = {2: "broker", 3: "all brokers", 4: "broker's start", _DEFAULT: "default"}
+_OF_ONE, _OF_ALL = 2, 3
+_PREFIX = "listener.name."
+
+
+def run_show(arguments: argparse.Namespace) -> int:
+    """`brokers config show`."""
+
+    async def act(cluster: Cluster) -> int:
+        by_broker = {each: await _settings(cluster, each) for each in await _brokers(cluster, arguments.broker)}
+        for settings in by_broker.values():
+            _require_known(arguments.names, settings)
+        chosen = _chosen(arguments)
+        found = [(broker, each) for broker, settings in by_broker.items() for each in settings if chosen(each)]
+        if arguments.json:
+            print_json([{"broker": broker, **_fields(each)} for broker, each in found])
+        elif found:
+            _show(found, len(by_broker))
+        else:
+            say("every setting has its default; --all-configs shows them")
+        return EXIT_OK
+
+    return run_with_cluster(arguments, act)
+
+
+def run_set(arguments: argparse.Namespace) -> int:
+    """`brokers config set`."""
+    values = _pairs(arguments.settings)
+
+    async def act(cluster: Cluster) -> int:
+        (one, *_) = await _brokers(cluster, arguments.broker)
+        known = await _settings(cluster, one)
+        if not arguments.unknown:
+            _require_known([name for name in values if not name.startswith(_PREFIX)], known)
+        await _alter(cluster, arguments.broker, values, validate_only=arguments.validate_only)
+        done = "could be set" if arguments.validate_only else "set"
+        inert = {each.name for each in known if NO_EFFECT in each.documentation}
+        _report(arguments, values, done, inert)
+        return EXIT_OK
+
+    return run_with_cluster(arguments, act)
+
+
+def run_delete(arguments: argparse.Namespace) -> int:
+    """`brokers config delete`."""
+    values: dict[str, str | None] = dict.fromkeys(arguments.names)
+
+    async def act(cluster: Cluster) -> int:
+        of = _OF_ALL if arguments.broker is None else _OF_ONE
+        there = [each.name for each in await _settings(cluster, arguments.broker) if each.source == of]
+        for name in values:
+            if name not in there:
+                raise CommandFailed(
+                    f"{name} was not set for {_whom(arguments.broker)} while it ran{nearest_names(name, there)}; "
+                    "`tiered brokers config show` tells where a value comes from"
+                )
+        await _alter(cluster, arguments.broker, values)
+        _report(arguments, values, "taken back", ())
+        return EXIT_OK
+
+    return run_with_cluster(arguments, act)
+
+
+def _pairs(texts: Sequence[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"{text!r} is not allowed: it must be KEY=VALUE")
+        if name.strip() in pairs:
+            raise UsageError(f"{name.strip()} is given twice")
+        pairs[name.strip()] = in_plain_units(name.strip(), value.strip())
+    return pairs
+
+
+async def _brokers(cluster: Cluster, broker_id: int | None) -> list[int]:
+    """The one that is meant, or all in service."""
+    known = (await describe_cluster(cluster)).brokers
+    if broker_id is None:
+        return sorted(each.broker_id for each in known.values() if not each.is_fenced)
+    if broker_id not in known:
+        raise CommandFailed(f"there is no broker {broker_id}; `tiered brokers list` shows those that there are")
+    return [broker_id]
+
+
+async def _settings(cluster: Cluster, broker_id: int | None) -> Sequence[DescribedSetting]:
+    found = await describe_settings(cluster, broker_id)
+    if isinstance(found, Refusal):
+        raise CommandFailed(f"{_whom(broker_id)}: {reason(found.code, found.message)}")
+    return found
+
+
+async def _alter(
+    cluster: Cluster, broker_id: int | None, values: Mapping[str, str | None], *, validate_only: bool = False
+) -> None:
+    refused = await alter_settings(cluster, broker_id, values, validate_only=validate_only)
+    if refused is not None:
+        raise CommandFailed(f"nothing was changed: {reason(refused.code, refused.message)}")
+
+
+def _require_known(names: Sequence[str], settings: Sequence[DescribedSetting]) -> None:
+    there = {each.name for each in settings}
+    for name in names:
+        if name not in there:
+            raise CommandFailed(f"there is no broker setting {name}{nearest_names(name, there)}")
+
+
+def _chosen(arguments: argparse.Namespace) -> Callable[[DescribedSetting], bool]:
+    if arguments.names:
+        return lambda each: each.name in arguments.names
+    return lambda each: arguments.all_configs or each.source != _DEFAULT
+
+
+def _fields(each: DescribedSetting) -> dict[str, Any]:
+    return {
+        "name": each.name,
+        "value": each.value,
+        "source": _SOURCES.get(each.source, str(each.source)),
+        "read_only": each.is_read_only,
+        "sensitive": each.is_sensitive,
+        "has_effect": NO_EFFECT not in each.documentation,
+    }
+
+
+def _show(found: Sequence[tuple[int, DescribedSetting]], broker_count: int) -> None:
+    """What all brokers have alike stands there once."""
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for broker, each in found:
+        fields = _fields(each)
+        value = "(hidden)" if each.is_sensitive else each.value or "-"
+        notes = [] if fields["has_effect"] else ["no effect"]
+        if each.is_read_only:
+            notes.append("read at start")
+        alike.setdefault((each.name, value, fields["source"], ", ".join(notes)), []).append(broker)
+    columns = (Column("KEY"), Column("VALUE"), Column("FROM"), Column("BROKER"), Column("NOTE"))
+    rows = [
+        [name, value, source, "all" if len(brokers) == broker_count else ",".join(map(str, brokers)), note]
+        for (name, value, source, note), brokers in sorted(alike.items())
+    ]
+    print_table(columns, rows)
+
+
+def _report(
+    arguments: argparse.Namespace, values: Mapping[str, str | None], done: str, inert: Sequence[str] | set[str]
+) -> None:
+    if arguments.json:
+        print_json({"broker": arguments.broker, "settings": dict(values), "error": None})
+        return
+    for name, value in values.items():
+        note = "; it has no effect here" if name in inert else ""
+        say(f"{name if value is None else f'{name}={value}'} {done} for {_whom(arguments.broker)}{note}")
+
+
+def _whom(broker_id: int | None) -> str:
+    return "all brokers" if broker_id is None else f"broker {broker_id}"

@@ -1,0 +1,139 @@
+"""A broker's HTTP door as the command line uses it: the catalogue, as JSON.
+
+Owns one request with its bounds and its errors. Must never follow a redirect or use a proxy: it talks to the
+broker that was named.
+"""
+
+import http.client
+import json
+import ssl
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from tiered.cli.client.command_config import command_security
+from tiered.cli.failure import CommandFailed, UsageError
+from tiered.config.client_security import http_login
+from tiered.errors import InvalidConfig
+from tiered.tls import client_context
+
+TIMEOUT_S = 30.0
+MAX_ANSWER_BYTES = 256 << 20
+_SHOWN_CHARS = 300
+
+
+class Catalogue:
+    """The catalogue behind `http_url`, for example `http://127.0.0.1:8080`."""
+
+    def __init__(self, http_url: str, command_config: str | None = None) -> None:
+        """`command_config` names whom to trust for https; the system's certificate authorities without it."""
+        parts = urlsplit(http_url if "://" in http_url else f"http://{http_url}")
+        try:
+            port = parts.port
+        except ValueError:
+            port = -1
+        if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
+            raise UsageError(f"--http {http_url} is not allowed: it must be a URL such as http://127.0.0.1:8080")
+        self._url = http_url
+        security = command_security(command_config).security
+        self._tls = client_context(security) if parts.scheme == "https" else None
+        try:
+            self._login = http_login(security, parts)
+        except InvalidConfig as error:
+            raise UsageError(str(error)) from error
+        self._host, self._port = parts.hostname, port
+        self._prefix = parts.path.rstrip("/")
+
+    def topics(self) -> list[dict[str, Any]]:
+        """Every topic with its partitions."""
+        return _list_in(self._get("/api/v1/topics"), "topics")
+
+    def partition(self, topic: str, partition: int, *, start_offset: int = 0) -> dict[str, Any]:
+        """One partition with its segments whose records end after `start_offset`; at most one page of them."""
+        path = f"/api/v1/topics/{quote(topic, safe='')}/partitions/{partition}/segments?start_offset={start_offset}"
+        answer = self._get(path)
+        _list_in(answer, "segments")
+        return answer
+
+    def retention(self, topic: str, partition: int) -> dict[str, Any]:
+        """What the next round of retention would do to one partition, and why."""
+        answer = self._get(f"/api/v1/topics/{quote(topic, safe='')}/partitions/{partition}/retention")
+        _list_in(answer, "runs")
+        return answer
+
+    def reconcile(self) -> dict[str, Any]:
+        """What the brokers have found to disagree between disk, catalogue and object store."""
+        answer = self._get("/api/v1/reconcile")
+        for name in ("findings", "brokers", "silent"):
+            _list_in(answer, name)
+        return answer
+
+    def snapshots(self, topic: str | None = None) -> list[dict[str, Any]]:
+        """Every snapshot with what it holds, by name; of one topic where that is given."""
+        query = "" if topic is None else f"?topic={quote(topic, safe='')}"
+        return _list_in(self._get(f"/api/v1/snapshots{query}"), "snapshots")
+
+    def create_snapshot(self, name: str, topic: str, *, owner: str, ttl_ms: int | None) -> dict[str, Any]:
+        """The new snapshot of all that the topic has."""
+        body = {"name": name, "topic": topic, "owner": owner, **({} if ttl_ms is None else {"ttl_ms": ttl_ms})}
+        return self._ask("POST", "/api/v1/snapshots", body)
+
+    def delete_snapshot(self, name: str) -> None:
+        """Returns when retention may take what the snapshot held."""
+        self._ask("DELETE", f"/api/v1/snapshots/{quote(name, safe='')}")
+
+    def _get(self, path: str) -> dict[str, Any]:
+        return self._ask("GET", path)
+
+    def _ask(self, method: str, path: str, sent: object = None) -> dict[str, Any]:
+        """The answer's object; an empty one where the answer has no body, and means success without."""
+        connection = (
+            http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT_S)
+            if self._tls is None
+            else http.client.HTTPSConnection(self._host, self._port, timeout=TIMEOUT_S, context=self._tls)
+        )
+        try:
+            content = None if sent is None else json.dumps(sent).encode()
+            headers = {"Accept": "application/json", **self._login}
+            connection.request(method, self._prefix + path, body=content, headers=headers)
+            response = connection.getresponse()
+            body = response.read(MAX_ANSWER_BYTES + 1)
+        except (http.client.BadStatusLine, ConnectionResetError) as error:
+            # A Kafka port closes the connection: it takes the request's first four bytes for a length.
+            raise CommandFailed(
+                f"what listens at {self._url} speaks no HTTP: is that the Kafka port? Name the HTTP address with "
+                "--http URL"
+            ) from error
+        except ssl.SSLCertVerificationError as error:
+            raise CommandFailed(
+                f"the certificate of {self._url} is refused: {error.verify_message}; give --command-config a file with "
+                "ssl.truststore.location=FILE"
+            ) from error
+        except (OSError, http.client.HTTPException) as error:
+            raise CommandFailed(
+                f"cannot reach {self._url}: is the broker running? Start it with `tiered serve`, or name another "
+                f"with --http URL ({str(error) or type(error).__name__})"
+            ) from error
+        finally:
+            connection.close()
+        if len(body) > MAX_ANSWER_BYTES:
+            raise CommandFailed(f"{self._url} answered with more than {MAX_ANSWER_BYTES >> 20} MiB")
+        if response.status == http.client.NO_CONTENT:
+            return {}
+        try:
+            answer = json.loads(body)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise CommandFailed(
+                f"{self._url} is no Tiered broker's HTTP address: it answered {response.status}, no JSON"
+            )
+        if response.status not in (http.client.OK, http.client.CREATED):
+            raise CommandFailed(str(answer.get("message", f"{self._url} answered {response.status}"))[:_SHOWN_CHARS])
+        return answer
+
+
+def _list_in(answer: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    found = answer.get(key)
+    if not isinstance(found, list):
+        raise CommandFailed(f"the answer has no list of {key}: is that address a Tiered broker's?")
+    return found

@@ -1,0 +1,1 @@
+"""Commands for consumer groups: their configs and committed offsets."""

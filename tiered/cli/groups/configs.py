@@ -1,0 +1,60 @@
+"""`tiered groups config`: the configs of one group, shown and changed."""
+
+import argparse
+
+from tiered.cli.client.cluster import run_with_cluster
+from tiered.cli.client.kafka_errors import NONE, reason
+from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
+from tiered.cli.output import Column, print_json, print_table
+from tiered.cli.topics.commands import config_pairs
+from tiered.peer.answers import the_only
+from tiered.peer.cluster import Cluster
+from tiered.peer.topic_admin import GROUP_RESOURCE, alter_configs
+
+_DESCRIBE_CONFIGS = 32
+_SOURCES = {8: "group", 2: "broker", 3: "cluster", 4: "broker's start", 5: "default"}
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Changes what is to be changed, then shows every config: those that were set first."""
+    group, configs = arguments.group, config_pairs(arguments.config)
+    if both := configs.keys() & set(arguments.delete_config):
+        raise UsageError(f"{sorted(both)[0]} cannot be set and deleted at once")
+
+    async def act(cluster: Cluster) -> int:
+        changes = configs | dict.fromkeys(arguments.delete_config)
+        if changes:
+            altered = the_only(await alter_configs(cluster, group, changes, resource_type=GROUP_RESOURCE), "group")
+            if altered.error_code != NONE:
+                raise CommandFailed(f"{group}: {reason(altered.error_code, altered.error_message)}")
+        found = await _configs(cluster, group)
+        if arguments.json:
+            print_json({"group": group, "configs": found})
+        else:
+            columns = (Column("CONFIG"), Column("VALUE"), Column("SET-BY"))
+            print_table(columns, [[each["name"], each["value"], each["source"]] for each in found])
+        return EXIT_OK
+
+    return run_with_cluster(arguments, act)
+
+
+async def _configs(cluster: Cluster, group: str) -> list[dict[str, str]]:
+    answer = await cluster.request(
+        _DESCRIBE_CONFIGS,
+        lambda make: make.DescribeConfigsRequest(
+            resources=(
+                make.DescribeConfigsResource(
+                    resource_type=GROUP_RESOURCE, resource_name=group, configuration_keys=None
+                ),
+            ),
+            include_synonyms=False,
+            include_documentation=False,
+        ),
+    )
+    result = the_only(answer.results, "group")
+    if result.error_code != NONE:
+        raise CommandFailed(f"{group}: {reason(result.error_code, result.error_message)}")
+    return [
+        {"name": each.name, "value": each.value or "", "source": _SOURCES.get(each.config_source, "?")}
+        for each in sorted(result.configs, key=lambda each: (each.config_source == 5, each.name))
+    ]

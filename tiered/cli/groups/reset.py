@@ -1,0 +1,234 @@
+"""`tiered groups reset GROUP`: moves the offsets of a group without members; first as a plan.
+
+Owns what is meant by earliest, latest, a time, a shift. Must never change anything without `--execute`, and never
+commit an offset that is not in the log.
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tiered.cli.client.cluster import Cluster, existing_topic, run_with_cluster
+from tiered.cli.client.kafka_errors import NONE, reason
+from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
+from tiered.cli.groups.commands import SHOWS_GROUPS, Bounds, bounds_of, missing_group
+from tiered.cli.output import Column, counted, print_json, print_table, say
+from tiered.cli.times import moment_ms
+from tiered.errors import GroupNotFound
+from tiered.peer import BrokerError
+from tiered.peer.group_admin import (
+    CommittedOffset,
+    TopicPartition,
+    committed_offsets,
+    delete_offsets,
+    describe_group,
+    move_offsets,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A topic, and those of its partitions that are meant; None means all."""
+
+    topic: str
+    partitions: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One partition's offset before and after; None is none."""
+
+    topic: str
+    partition: int
+    before: int | None
+    after: int | None
+
+
+def wanted_of(texts: Sequence[str]) -> list[Wanted]:
+    """The topics that repeated `TOPIC[:P,...]` mean. Raises UsageError."""
+    found: dict[str, Wanted] = {}
+    for text in texts:
+        topic, colon, rest = text.partition(":")
+        numbers = rest.split(",") if colon else []
+        if not topic or not all(each.isascii() and each.isdigit() and len(each) < 10 for each in numbers):
+            raise UsageError(f"{text!r} is not allowed: it must be TOPIC, or TOPIC:0,1 for some partitions")
+        if topic in found:
+            raise UsageError(f"{topic} is given twice; name its partitions with commas: {topic}:0,1")
+        found[topic] = Wanted(topic=topic, partitions=tuple(map(int, numbers)) if colon else None)
+    return list(found.values())
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Shows where the offsets would go, and with `--execute` moves them."""
+    wanted = None if arguments.all_topics else wanted_of(arguments.topics)
+    timestamp_ms = arguments.to_timestamp
+    if arguments.to_datetime is not None:
+        timestamp_ms = moment_ms(arguments.to_datetime)
+        if timestamp_ms is None:
+            raise UsageError(f"--to-datetime {arguments.to_datetime} is not allowed: write it as 2026-01-31T23:59:59Z")
+
+    async def act(cluster: Cluster) -> int:
+        missing = await _missing_or_empty(cluster, arguments.group, must_exist=wanted is None)
+        committed = await committed_offsets(cluster, arguments.group)
+        partitions = sorted(committed) if wanted is None else await _partitions(cluster, wanted)
+        if not partitions:
+            raise CommandFailed(f"group {arguments.group} has no offsets to move; name a topic with --topic")
+        if arguments.delete:
+            partitions = [each for each in partitions if each in committed]
+            after: Mapping[TopicPartition, int | None] = dict.fromkeys(partitions)
+        else:
+            bounds = await bounds_of(cluster, partitions)
+            _require_there(partitions, bounds)
+            found = await _found_by_time(cluster, bounds, timestamp_ms)
+            after = {each: target(arguments, bounds[each], committed.get(each), found.get(each)) for each in partitions}
+        moves = [
+            Move(
+                topic=each[0],
+                partition=each[1],
+                before=committed[each].offset if each in committed else None,
+                after=after[each],
+            )
+            for each in partitions
+        ]
+        _require_starts(arguments, moves)
+        codes = await _execute(cluster, arguments.group, moves) if arguments.execute else {}
+        return _tell(arguments, moves, codes, missing)
+
+    return run_with_cluster(arguments, act)
+
+
+async def _missing_or_empty(cluster: Cluster, group_id: str, *, must_exist: bool) -> str | None:
+    """In words, that there is no such group, or None where it has no members. Raises CommandFailed when it has."""
+    try:
+        group = await describe_group(cluster, group_id)
+    except GroupNotFound:
+        told = await missing_group(cluster, group_id)
+        if must_exist:
+            raise CommandFailed(f"{told}; {SHOWS_GROUPS}, and a reset with --topic makes one") from None
+        return told
+    if group.members:
+        raise CommandFailed(
+            f"group {group_id} has {counted(len(group.members), 'member')}, who would overwrite it: stop them first "
+            f"(`tiered groups describe {group_id}` shows them; one that died leaves when its session ends)"
+        )
+    return None
+
+
+async def _partitions(cluster: Cluster, wanted: Sequence[Wanted]) -> list[TopicPartition]:
+    found: list[TopicPartition] = []
+    for each in wanted:
+        topic = await existing_topic(cluster, each.topic)
+        found += [(topic.name, number) for number in topic.chosen(each.partitions)]
+    return sorted(found)
+
+
+def _require_there(partitions: Sequence[TopicPartition], bounds: Mapping[TopicPartition, Bounds]) -> None:
+    missing = [f"{topic}-{partition}" for topic, partition in partitions if (topic, partition) not in bounds]
+    if missing:
+        raise CommandFailed(
+            f"{missing[0]} does not exist, or has no leader now; nothing was changed. Choose others with --topic, or "
+            "forget its offset with --delete"
+        )
+
+
+async def _found_by_time(
+    cluster: Cluster, bounds: Mapping[TopicPartition, Bounds], timestamp_ms: int | None
+) -> dict[TopicPartition, int]:
+    """The first offset since the time; the end where every record is older."""
+    if timestamp_ms is None:
+        return {}
+    found: dict[TopicPartition, int] = {}
+    for topic in sorted({topic for topic, _ in bounds}):
+        numbers = [number for name, number in bounds if name == topic]
+        listed = await cluster.list_offsets(topic, dict.fromkeys(numbers, timestamp_ms))
+        for number in numbers:
+            offset = listed[number].offset
+            found[topic, number] = offset if offset >= 0 else bounds[topic, number].end
+    return found
+
+
+def target(
+    arguments: argparse.Namespace, bounds: Bounds, committed: CommittedOffset | None, found: int | None
+) -> int | None:
+    """The offset that the options mean in a partition with these bounds; None where `--by` has nothing to go by."""
+    if arguments.to_earliest:
+        return bounds.start
+    if arguments.to_latest:
+        return bounds.end
+    if found is not None:
+        wanted = found
+    elif arguments.to_offset is not None:
+        wanted = arguments.to_offset
+    elif committed is not None:
+        wanted = committed.offset + arguments.by
+    else:
+        return None
+    return min(max(wanted, bounds.start), bounds.end)
+
+
+def _require_starts(arguments: argparse.Namespace, moves: Sequence[Move]) -> None:
+    if arguments.by is None:
+        return
+    for each in moves:
+        if each.before is None:
+            raise CommandFailed(
+                f"group {arguments.group} has no offset of {each.topic}-{each.partition} that --by could count from; "
+                "nothing was changed. Use --to-earliest or --to-latest there"
+            )
+
+
+async def _execute(cluster: Cluster, group_id: str, moves: Sequence[Move]) -> dict[TopicPartition, int]:
+    """The error code of each partition."""
+    new = {(each.topic, each.partition): each.after for each in moves}
+    try:
+        codes: dict[TopicPartition, int] = {}
+        if kept := {each: after for each, after in new.items() if after is not None}:
+            codes |= await move_offsets(cluster, group_id, kept)
+        if gone := [each for each, after in new.items() if after is None]:
+            codes |= await delete_offsets(cluster, group_id, gone)
+    except BrokerError as error:
+        raise CommandFailed(f"{group_id}: {reason(error.code, error.message)}") from error
+    return codes
+
+
+def _tell(
+    arguments: argparse.Namespace, moves: Sequence[Move], codes: Mapping[TopicPartition, int], missing: str | None
+) -> int:
+    failures = {each: reason(code, None) for each, code in codes.items() if code != NONE}
+    if arguments.json:
+        offsets = [
+            {
+                "topic": each.topic,
+                "partition": each.partition,
+                "before": each.before,
+                "after": each.after,
+                "error": failures.get((each.topic, each.partition)),
+            }
+            for each in moves
+        ]
+        print_json({"group": arguments.group, "executed": arguments.execute, "offsets": offsets})
+    else:
+        columns = (
+            Column("TOPIC"),
+            *(Column(each, numeric=True) for each in ("PARTITION", "BEFORE", "AFTER", "CHANGE")),
+        )
+        print_table(columns, [_row(each) for each in moves])
+        if missing is not None and not arguments.delete:
+            # Kafka's tool makes it too: whoever mistyped the name should hear of it.
+            say(f"\nThis makes a new group: {missing}.")
+        done = counted(len(moves) - len(failures), "offset")
+        verb = "forgotten" if arguments.delete else "moved"
+        say(f"\n{done} {verb}" if arguments.execute else "\nNothing was changed: this is the plan. --execute does it.")
+    for (topic, partition), message in failures.items():
+        say(f"{arguments.parser.prog}: {topic}-{partition}: {message}", file=sys.stderr)
+    return EXIT_FAILED if failures else EXIT_OK
+
+
+def _row(move: Move) -> list[str]:
+    before = "" if move.before is None else str(move.before)
+    after = "" if move.after is None else str(move.after)
+    change = ""
+    if move.before is not None and move.after is not None:
+        change = f"{move.after - move.before:+d}" if move.after != move.before else "0"
+    return [move.topic, str(move.partition), before, after, change]

@@ -1,0 +1,1 @@
+"""Commands for `tiered cluster up`: several brokers on this host."""

@@ -1,0 +1,1 @@
+"""Commands for moves of replicas from broker to broker, and elections."""

@@ -1,0 +1,226 @@
+"""Moving replicas on behalf of commands: the plan in words, the request, and how far it is.
+
+Owns what `brokers drain`, `brokers balance` and `topics reassign` share. Must never choose a target: rules do, or the
+person who typed it. Moves go on when a command ends, by itself or by Ctrl-C.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tiered.cli.client.cluster import Cluster, Topic
+from tiered.cli.client.kafka_errors import reason
+from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
+from tiered.cli.output import Column, counted, in_bytes, print_json, print_table, say
+from tiered.errors import TieredError
+from tiered.peer.broker_admin import (
+    LocalDisk,
+    Reassignment,
+    Refusal,
+    TopicPartition,
+    alter_reassignments,
+    list_reassignments,
+    local_disk,
+    throttle_moves,
+)
+from tiered.runtime import SystemClock
+
+POLL_S = 0.5
+AT_ONCE = 1_000
+"""Partitions in one request."""
+
+Replicas = tuple[int, ...]
+Targets = Mapping[TopicPartition, Replicas]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copied:
+    """How far one move is: what the slowest added replica has of what the leader has on its disk."""
+
+    done_bytes: int
+    all_bytes: int
+
+
+def replicas_of(topics: Sequence[Topic]) -> dict[TopicPartition, Replicas]:
+    """Every partition's replicas."""
+    return {(topic.name, each.number): each.replicas for topic in topics for each in topic.partitions}
+
+
+async def carry_out(
+    arguments: argparse.Namespace, cluster: Cluster, before: Targets, targets: Targets, *, done: str, nothing: str
+) -> int:
+    """Shows the plan, or begins the moves and waits for their end; the exit code.
+
+    `arguments` are those of `move_options`. `done` is what is said in the end, `nothing` where nothing has to move.
+    """
+    if arguments.plan:
+        _show_plan(arguments, before, targets, nothing)
+        return EXIT_OK
+    refused: dict[TopicPartition, Refusal] = {}
+    if targets:
+        if arguments.throttle is not None:
+            await _throttle(cluster, arguments.throttle)
+        refused = await begin(cluster, targets)
+    begun = [each for each in targets if each not in refused]
+    is_complete = True
+    if not arguments.no_wait:
+        is_complete = await wait(cluster, begun, timeout_s=arguments.timeout)
+        if is_complete and targets and arguments.throttle is not None:
+            await _throttle(cluster, None)
+    if arguments.json:
+        print_json(
+            {
+                "complete": is_complete and not refused and not arguments.no_wait,
+                "moves": [
+                    {**_move(each, before, targets), "error": _words(refused[each]) if each in refused else None}
+                    for each in targets
+                ],
+            }
+        )
+    for (topic, number), refusal in refused.items():
+        say(f"{arguments.parser.prog}: {topic}-{number}: {_words(refusal)}", file=sys.stderr)
+    if not is_complete:
+        raise CommandFailed(
+            f"not complete after {arguments.timeout} s; the moves go on: `tiered topics reassignments` shows them"
+        )
+    if not arguments.json and not refused:
+        going_on = f"{counted(len(begun), 'move')} begun; `tiered topics reassignments` shows how far they are"
+        say(nothing if not targets else going_on if arguments.no_wait else done)
+    return EXIT_FAILED if refused else EXIT_OK
+
+
+async def begin(cluster: Cluster, targets: Mapping[TopicPartition, Replicas | None]) -> dict[TopicPartition, Refusal]:
+    """Those that were refused."""
+    refused: dict[TopicPartition, Refusal] = {}
+    keys = list(targets)
+    for first in range(0, len(keys), AT_ONCE):
+        some = {each: targets[each] for each in keys[first : first + AT_ONCE]}
+        outcomes = await alter_reassignments(cluster, some)
+        refused |= {each: refusal for each, refusal in outcomes.items() if refusal is not None}
+    return refused
+
+
+async def wait(cluster: Cluster, moving: Sequence[TopicPartition], *, timeout_s: int | None) -> bool:
+    """True once none of them moves any more, False when `timeout_s` is over. Shows how far they are on a terminal."""
+    clock = SystemClock()
+    deadline_ms = None if timeout_s is None else clock.monotonic_ms() + timeout_s * 1000.0
+    with _bar(len(moving)) as bar:
+        while True:
+            under_way = await list_reassignments(cluster)
+            left = {each: under_way[each] for each in moving if each in under_way}
+            if not left:
+                return True
+            if bar.is_seen:
+                copied = await progress(cluster, left)
+                bar.show(len(moving) - len(left), list(copied.values()))
+            if deadline_ms is not None and clock.monotonic_ms() > deadline_ms:
+                return False
+            await asyncio.sleep(POLL_S)
+
+
+async def progress(cluster: Cluster, moving: Mapping[TopicPartition, Reassignment]) -> dict[TopicPartition, Copied]:
+    """How far each is, by the sizes of its replicas on disk; what a broker that is away holds counts as nothing."""
+    described = await cluster.metadata(sorted({topic for topic, _ in moving}))
+    leaders = {
+        (name, each.partition): each.leader_id for name, topic in described.topics.items() for each in topic.partitions
+    }
+    wanted = {each for move in moving.values() for each in move.adding_replicas}
+    wanted |= {leaders[each] for each in moving if leaders.get(each, -1) >= 0}
+    disks = {broker_id: await _disk_of(cluster, broker_id) for broker_id in sorted(wanted)}
+
+    def held(broker_id: int, each: TopicPartition) -> int:
+        disk = disks.get(broker_id)
+        return 0 if disk is None else disk.replica_bytes.get(each, 0)
+
+    found = {}
+    for each, move in moving.items():
+        all_bytes = held(leaders.get(each, -1), each)
+        done_bytes = min((held(broker_id, each) for broker_id in move.adding_replicas), default=all_bytes)
+        found[each] = Copied(done_bytes=min(done_bytes, all_bytes), all_bytes=all_bytes)
+    return found
+
+
+async def _disk_of(cluster: Cluster, broker_id: int) -> LocalDisk | None:
+    try:
+        return await local_disk(cluster, broker_id)
+    except TieredError:
+        return None  # It is away: the wait goes on, and it may come back.
+
+
+async def _throttle(cluster: Cluster, bytes_per_s: int | None) -> None:
+    refusal = await throttle_moves(cluster, bytes_per_s)
+    if refusal is not None:
+        raise CommandFailed(f"the throttle was not set: {_words(refusal)}")
+
+
+def _words(refusal: Refusal) -> str:
+    return reason(refusal.code, refusal.message)
+
+
+def _move(each: TopicPartition, before: Targets, targets: Targets) -> dict[str, Any]:
+    topic, number = each
+    return {"topic": topic, "partition": number, "replicas": list(before[each]), "target": list(targets[each])}
+
+
+def _show_plan(arguments: argparse.Namespace, before: Targets, targets: Targets, nothing: str) -> None:
+    if arguments.json:
+        print_json({"complete": False, "moves": [{**_move(each, before, targets), "error": None} for each in targets]})
+        return
+    if not targets:
+        say(nothing)
+        return
+    columns = (Column("TOPIC"), Column("PARTITION", True), Column("REPLICAS"), Column("TARGET"))
+    rows = [
+        [topic, str(number), ",".join(map(str, before[topic, number])), ",".join(map(str, target))]
+        for (topic, number), target in targets.items()
+    ]
+    print_table(columns, rows)
+    say(f"\n{counted(len(targets), 'partition')} would move; without --plan they do")
+
+
+# How far it is
+
+
+class _Bar(Protocol):
+    is_seen: bool
+
+    def show(self, done: int, copied: Sequence[Copied]) -> None: ...
+
+
+class _NoBar:
+    is_seen = False
+
+    def show(self, done: int, copied: Sequence[Copied]) -> None:
+        """Nobody looks."""
+
+
+class _TerminalBar:
+    is_seen = True
+
+    def __init__(self, progress: Any, task: Any, count: int) -> None:
+        self._progress = progress
+        self._task = task
+        self._count = count
+
+    def show(self, done: int, copied: Sequence[Copied]) -> None:
+        done_bytes, all_bytes = sum(each.done_bytes for each in copied), sum(each.all_bytes for each in copied)
+        share = sum(each.done_bytes / each.all_bytes for each in copied if each.all_bytes)
+        words = f"{done} of {counted(self._count, 'partition')} moved; {in_bytes(done_bytes)} of {in_bytes(all_bytes)}"
+        self._progress.update(self._task, completed=done + share, description=words)
+
+
+@contextmanager
+def _bar(count: int) -> Iterator[_Bar]:
+    if not count or not sys.stderr.isatty():
+        yield _NoBar()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        yield _TerminalBar(shown, shown.add_task("moves begin", total=count), count)

@@ -1,0 +1,259 @@
+"""`tiered consume TOPIC...`: records as lines, from an offset to the end or on and on.
+
+Owns positions and when to stop. Every batch's CRC is checked before a record of it is shown. Without a group
+nothing is committed anywhere: running it again shows the same.
+"""
+
+import argparse
+import asyncio
+import re
+import sys
+from collections.abc import Mapping, Sequence
+
+from tiered.cli.client.cluster import Cluster, Topic, all_topics, existing_topic, run_with_cluster
+from tiered.cli.client.kafka_errors import NONE, OFFSET_OUT_OF_RANGE, reason
+from tiered.cli.client.refusals import read_replica
+from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
+from tiered.cli.output import say
+from tiered.cli.records.aborted import AbortedState
+from tiered.cli.records.fetcher import Fetcher
+from tiered.cli.records.offset_range import End, Start, end_positions, range_of, start_positions
+from tiered.cli.records.record_text import LineFormat, Template, json_line_of, line_format_of
+from tiered.errors import CorruptBatch
+from tiered.formats.record_batch import BatchHeader, Record, records, verify_crc, whole_batches
+from tiered.peer import READ_COMMITTED, READ_UNCOMMITTED
+from tiered.peer.group_admin import TopicPartition
+from tiered.runtime import SystemClock
+from tiered.wire.fetch import FetchPartitionResult
+
+PATIENCE_S = 60.0
+"""So long brokers may have nothing of what they said is there."""
+ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints records until the end as it was at the start, until `--count`, or with `--follow` until Ctrl-C."""
+    start, end = range_of(arguments.offset)
+    follow = arguments.follow or (start == Start(before_end=0) and end is None and not arguments.exit_at_end)
+    line_format: LineFormat | Template = line_format_of(arguments.key_separator, arguments.null)
+    if arguments.template is not None:
+        line_format = Template(arguments.template, arguments.null)
+    as_json = arguments.json or arguments.format == "json"
+    isolation_level = ISOLATION_LEVELS[arguments.isolation]
+    if arguments.group is not None and arguments.partition is not None:
+        raise UsageError("--partition and --group do not go together: a group gives out the partitions")
+    if end is not None and (arguments.follow or arguments.group is not None):
+        beside = "--follow" if arguments.follow else "--group"
+        raise UsageError(f"--offset {arguments.offset} says where to end, which does not go together with {beside}")
+    if arguments.group == "":
+        raise UsageError("--group must not be empty")
+
+    async def act(cluster: Cluster) -> int:
+        topics = await chosen_topics(cluster, arguments.topics)
+        if sys.stderr.isatty() and (replica := await read_replica(cluster)) is not None:
+            say(f"{arguments.parser.prog}: {replica}", file=sys.stderr)
+        lines = Lines(None if as_json else line_format)
+        fetcher = Fetcher(cluster, SystemClock(), isolation_level=isolation_level)
+        try:
+            if arguments.group is not None:
+                from tiered.cli.records.consume_group import consume_as_member
+
+                await consume_as_member(cluster, topics, fetcher, arguments, start=start, follow=follow, lines=lines)
+                return EXIT_OK
+            positions: dict[TopicPartition, int] = {}
+            ends: dict[TopicPartition, int] = {}
+            for topic in topics:
+                numbers = topic.chosen(arguments.partition)
+                positions |= of_topic(topic, await start_positions(cluster, topic, numbers, start))
+                if not follow:
+                    last = await end_positions(cluster, topic, numbers, end or End(), isolation_level)
+                    ends |= of_topic(topic, last)
+            await Consumption(fetcher, positions, None if follow else ends, arguments.count, lines).run()
+        finally:
+            fetcher.close()
+        return EXIT_OK
+
+    try:
+        return run_with_cluster(arguments, act)
+    except (KeyboardInterrupt, asyncio.CancelledError) as error:  # The latter: a member got SIGTERM.
+        if follow:
+            return EXIT_OK  # Ctrl-C is how following ends.
+        raise KeyboardInterrupt from error
+
+
+async def chosen_topics(cluster: Cluster, names: Sequence[str]) -> list[Topic]:
+    """The topics of these names, and for a name that begins with `^` those that the regular expression finds.
+
+    Raises CommandFailed for a topic that is not there, and UsageError for what cannot be a name.
+    """
+    found: dict[str, Topic] = {}
+    for name in names:
+        if name.startswith("^"):
+            try:
+                pattern = re.compile(name)
+            except re.error as error:
+                raise UsageError(f"{name} is no regular expression: {error}") from error
+            topics = [each for each in await all_topics(cluster) if not each.is_internal and pattern.search(each.name)]
+            if not topics:
+                raise CommandFailed(f"no topic's name matches {name}; `tiered topics list` shows those that exist")
+        elif "%" in name:
+            raise UsageError(f"{name} is no topic's name; did you mean --template '{name}'? -f follows the log here")
+        else:
+            topics = [await existing_topic(cluster, name)]
+        found |= {each.name: each for each in topics}
+    return list(found.values())
+
+
+def of_topic(topic: Topic, offset_of: Mapping[int, int]) -> dict[TopicPartition, int]:
+    """The offsets of a topic's partitions among those of other topics."""
+    return {(topic.name, number): offset for number, offset in offset_of.items()}
+
+
+def in_words(where: TopicPartition) -> str:
+    """The partition, for a message."""
+    return f"partition {where[1]} of {where[0]}"
+
+
+class Lines:
+    """Writes records to stdout, as JSON when there is no line format."""
+
+    def __init__(self, line_format: LineFormat | Template | None) -> None:
+        self._format = line_format
+        self._out = sys.stdout.buffer
+
+    def write(self, record: Record, where: TopicPartition) -> None:
+        topic, partition = where
+        if self._format is None:
+            self._out.write(json_line_of(record, topic=topic, partition=partition))
+        elif isinstance(self._format, Template):
+            self._out.write(self._format.text_of(record, topic=topic, partition=partition))
+        else:
+            self._out.write(self._format.line_of(record))
+
+    def flush(self) -> None:
+        self._out.flush()
+
+
+class Consumption:
+    """Shows records from `positions` on, up to `ends` (None: for ever) or until `count` of them were written."""
+
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        positions: dict[TopicPartition, int],
+        ends: dict[TopicPartition, int] | None,
+        count: int | None,
+        lines: Lines,
+    ) -> None:
+        self._fetcher = fetcher
+        self._positions = positions
+        self._ends = ends
+        self._lines = lines
+        self._turn = 0
+        self._progress_s = asyncio.get_running_loop().time()
+        self.left = count
+        """How many records may still be shown; None for any number."""
+        self.shown: dict[TopicPartition, int] = {}
+        """For each partition that got on, the offset after what was written and flushed."""
+
+    async def run(self) -> None:
+        """Returns when there is no more to show. Raises CommandFailed."""
+        while not self.has_ended:
+            await self.step()
+
+    @property
+    def has_nothing(self) -> bool:
+        """True when it was given no partition at all."""
+        return not self._positions
+
+    @property
+    def has_ended(self) -> bool:
+        """True when there is no more to show; never while it follows."""
+        return (self.left is not None and self.left <= 0) or (self._ends is not None and not self._unfinished())
+
+    async def step(self) -> None:
+        """Fetches once and shows what came. Raises CommandFailed."""
+        wanted = self._wanted()
+        before = {each: self._positions[each] for each in wanted}
+        for topic, result in await self._fetcher.fetch(before):
+            if (topic, result.partition_index) not in before:
+                raise CommandFailed(
+                    f"the broker answers for partition {result.partition_index} of {topic}, which was not asked"
+                )
+            self._take((topic, result.partition_index), result)
+        self._lines.flush()
+        after = {each: self._positions[each] for each in wanted}
+        self.shown |= after
+        if self._ends is not None:
+            self._check_progress(before, after)
+
+    def _check_progress(self, before: dict[TopicPartition, int], after: dict[TopicPartition, int]) -> None:
+        """Raises CommandFailed when brokers have had nothing for long, though the log went further at the start."""
+        now_s = asyncio.get_running_loop().time()
+        if before != after or self.has_ended:
+            self._progress_s = now_s
+        elif now_s - self._progress_s > PATIENCE_S:
+            where, position = next(iter(after.items()))
+            raise CommandFailed(
+                f"{in_words(where)}: the broker gives nothing from offset {position} on, and said that it has records "
+                "there. Try again; if it lasts, look into the broker's log"
+            )
+
+    def _wanted(self) -> list[TopicPartition]:
+        """The partitions that have more to show, each one first in its turn, so that none starves another."""
+        numbers = self._unfinished()
+        self._turn = (self._turn + 1) % len(numbers)
+        return numbers[self._turn :] + numbers[: self._turn]
+
+    def _unfinished(self) -> list[TopicPartition]:
+        ends = self._ends
+        return [each for each, position in self._positions.items() if ends is None or position < ends[each]]
+
+    def _take(self, where: TopicPartition, result: FetchPartitionResult) -> None:
+        if result.error_code == OFFSET_OUT_OF_RANGE:
+            raise CommandFailed(
+                f"offset {self._positions[where]} of {in_words(where)} is not in the log any more: retention or "
+                "deletion was faster. Begin again with --offset beginning"
+            )
+        if result.error_code != NONE:
+            raise CommandFailed(f"{in_words(where)}: {reason(result.error_code, None)}")
+        if isinstance(result.records, memoryview | bytes | bytearray):
+            self._show(where, memoryview(result.records), AbortedState(result.aborted_transactions or ()))
+
+    def _show(self, where: TopicPartition, buffer: memoryview, aborted: AbortedState) -> None:
+        last: BatchHeader | None = None
+        first_wanted = self._positions[where]
+        try:
+            for position, header in whole_batches(buffer, 0, len(buffer)):
+                last = header
+                is_hidden = aborted.hides(header)
+                if header.end_offset <= self._positions[where]:
+                    continue
+                verify_crc(buffer, position, header.size_bytes)
+                if not header.is_control and not is_hidden:
+                    for record in records(buffer, position):
+                        if not self._show_one(where, record):
+                            return
+                self._positions[where] = header.end_offset
+        except CorruptBatch as error:
+            raise CommandFailed(f"{in_words(where)}, from offset {self._positions[where]} on: {error}") from error
+        if last is not None and last.end_offset <= first_wanted:  # To ask again would go on for ever.
+            raise CommandFailed(
+                f"{in_words(where)}: asked for offset {first_wanted}, the broker gives records up to "
+                f"{last.end_offset - 1}"
+            )
+
+    def _show_one(self, where: TopicPartition, record: Record) -> bool:
+        """False when the partition, or everything, ends before this record."""
+        if record.offset < self._positions[where]:
+            return True  # The batch begins before the offset that was asked for.
+        if self._ends is not None and record.offset >= self._ends[where]:
+            self._positions[where] = record.offset
+            return False
+        if self.left is not None:
+            if self.left <= 0:
+                return False
+            self.left -= 1
+        self._lines.write(record, where)
+        self._positions[where] = record.offset + 1
+        return True

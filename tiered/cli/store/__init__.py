@@ -1,0 +1,1 @@
+"""Commands for an object store by itself, without a broker: `verify` and `restore`."""

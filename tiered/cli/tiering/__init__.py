@@ -1,0 +1,1 @@
+"""Commands for where records are and what retention takes: segments, snapshots, reconciliation."""

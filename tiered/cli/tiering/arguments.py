@@ -1,0 +1,50 @@
+"""What `tiered explain-retention` and `tiered snapshot` are told.
+
+Owns their names, options and help. Must never import what they need before one is chosen.
+"""
+
+from tiered.cli.arguments import Commands, Parser, command, duration_ms, http_options, number
+
+
+def add_retention(commands: "Commands[Parser]") -> None:
+    """Adds both commands."""
+    explain = command(
+        commands,
+        "explain-retention",
+        "tiering.explain_retention:run",
+        "show what retention would delete now, what it keeps, and why",
+        "Nothing is changed: it is the next round's decision, printed before.",
+    )
+    explain.add_argument("topic", metavar="TOPIC")
+    explain.add_argument("-p", "--partition", metavar="N", type=number, help="this partition alone")
+    explain.add_argument("--local", action="store_true", help="show the leader's local copies too; --json always does")
+    http_options(explain)
+
+    snapshot = command(
+        commands, "snapshot", None, "create, list and delete snapshots: named records that retention must leave"
+    )
+    actions: Commands[Parser] = snapshot.add_subparsers(metavar="ACTION", title="actions")
+    create = command(
+        actions,
+        "create",
+        "tiering.snapshots:run_create",
+        "hold all that a topic has now",
+        "Retention and explicit deletions leave it until the snapshot is deleted or its time is over.",
+    )
+    create.add_argument("name", metavar="NAME", help="1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'")
+    create.add_argument("topic", metavar="TOPIC")
+    create.add_argument(
+        "--ttl", metavar="TIME", type=duration_ms, help="it ends after this: 90s, 45m, 12h, 30d, 8w (it is for good)"
+    )
+    create.add_argument("--owner", metavar="TEXT", default="", help="who it is for, in words for people")
+
+    listing = command(actions, "list", "tiering.snapshots:run_list", "list snapshots and what they hold")
+    listing.add_argument("topic", metavar="TOPIC", nargs="?", help="those of this topic alone")
+    listing.add_argument("-q", "--quiet", action="store_true", help="names alone, one a line")
+
+    delete = command(
+        actions, "delete", "tiering.snapshots:run_delete", "delete snapshots: retention may take what they held"
+    )
+    delete.add_argument("names", metavar="SNAPSHOT", nargs="+")
+    for parser in (create, listing, delete):
+        http_options(parser)

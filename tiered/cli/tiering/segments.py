@@ -1,0 +1,84 @@
+"""`tiered segments TOPIC`: where each range of offsets is, hot, cold or both, and how large.
+
+Reads the catalogue over HTTP. Changes nothing.
+"""
+
+import argparse
+from typing import Any
+
+from tiered.cli.client.http_api import Catalogue
+from tiered.cli.failure import CommandFailed
+from tiered.cli.names import nearest_names
+from tiered.cli.output import Column, counted, in_bytes, in_utc, print_json, print_table, say
+
+_COLUMNS = (
+    Column("PARTITION", numeric=True),
+    Column("OFFSETS"),
+    Column("TIER"),
+    Column("STATE"),
+    Column("SIZE", numeric=True),
+    Column("FROM"),
+    Column("TO"),
+)
+_OBJECT = Column("OBJECT")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Shows the segments of one partition or of all. Raises CommandFailed and UsageError."""
+    catalogue = Catalogue(arguments.http, arguments.command_config)
+    numbers = [arguments.partition] if arguments.partition is not None else partitions_of(catalogue, arguments.topic)
+    found = [_whole_partition(catalogue, arguments.topic, number) for number in numbers]
+    if arguments.json:
+        print_json({"topic": arguments.topic, "partitions": found})
+    else:
+        _show(found, with_objects=arguments.objects)
+    return 0
+
+
+def partitions_of(catalogue: Catalogue, topic: str) -> list[int]:
+    """The numbers of the topic's partitions. Raises CommandFailed with a name that may have been meant."""
+    topics = catalogue.topics()
+    for each in topics:
+        if each["topic"] == topic:
+            return [partition["partition"] for partition in each["partitions"]]
+    near = nearest_names(topic, [each["topic"] for each in topics])
+    raise CommandFailed(f"there is no topic {topic}{near}; `tiered topics list` shows those that exist")
+
+
+def _whole_partition(catalogue: Catalogue, topic: str, number: int) -> dict[str, Any]:
+    """The partition with all of its segments: a long one comes page by page."""
+    answer = catalogue.partition(topic, number)
+    answer.pop("topic", None)
+    segments = answer["segments"]
+    page = segments
+    while page and page[-1]["end_offset"] < answer["log_end_offset"]:
+        page = catalogue.partition(topic, number, start_offset=page[-1]["end_offset"])["segments"]
+        segments.extend(page)
+    return answer
+
+
+def _show(partitions: list[dict[str, Any]], *, with_objects: bool) -> None:
+    columns = (*_COLUMNS, _OBJECT) if with_objects else _COLUMNS
+    rows = [_row(each["partition"], segment) for each in partitions for segment in each["segments"]]
+    print_table(columns, [row[: len(columns)] for row in rows])
+    segments = [segment for each in partitions for segment in each["segments"]]
+    totals = []
+    for tier in ("hot", "both", "cold"):
+        sizes = [segment["size_bytes"] for segment in segments if segment["tier"] == tier]
+        if sizes:
+            totals.append(f"{tier} {in_bytes(sum(sizes))} in {counted(len(sizes), 'segment')}")
+    say("\n" + ("; ".join(totals) or "no segments: nothing was produced yet, or all of it was deleted"))
+
+
+def _row(partition: int, segment: dict[str, Any]) -> list[str]:
+    base_offset, end_offset = segment["base_offset"], segment["end_offset"]
+    return [
+        str(partition),
+        f"{base_offset}..{end_offset - 1}" if end_offset > base_offset else f"{base_offset}..",
+        segment["tier"],
+        segment["state"],
+        in_bytes(segment["size_bytes"]),
+        in_utc(segment["min_timestamp_ms"]),
+        in_utc(segment["max_timestamp_ms"]),
+        segment["object_key"] or "",
+    ]

@@ -1,0 +1,90 @@
+"""`tiered snapshot create|list|delete`: named records that retention must leave.
+
+Speaks HTTP to a broker, which asks SQL. Holds nothing itself.
+"""
+
+import argparse
+import sys
+from typing import Any
+
+from tiered.cli.client.http_api import Catalogue
+from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
+from tiered.cli.output import Column, counted, in_utc, print_json, print_table, say
+
+_COLUMNS = (
+    Column("SNAPSHOT"),
+    Column("TOPIC"),
+    Column("PARTITIONS", numeric=True),
+    Column("OFFSETS", numeric=True),
+    Column("CREATED"),
+    Column("ENDS"),
+    Column("OWNER"),
+)
+
+
+def run_create(arguments: argparse.Namespace) -> int:
+    """Makes one of all that a topic has now. Raises CommandFailed."""
+    catalogue = Catalogue(arguments.http, arguments.command_config)
+    made = catalogue.create_snapshot(arguments.name, arguments.topic, owner=arguments.owner, ttl_ms=arguments.ttl)
+    if arguments.json:
+        print_json(made)
+    else:
+        ends = made["expires_at_ms"]
+        until = "until it is deleted" if ends is None else f"until {in_utc(ends)}"
+        offsets = counted(_offsets(made), "offset")
+        say(f"snapshot {made['name']} holds {offsets} of {made['topic']} {until}")
+    return EXIT_OK
+
+
+def run_list(arguments: argparse.Namespace) -> int:
+    """Shows them all, or those of one topic. Raises CommandFailed."""
+    found = Catalogue(arguments.http, arguments.command_config).snapshots(arguments.topic)
+    if arguments.quiet:
+        say("\n".join(each["name"] for each in found), end="\n" if found else "")
+    elif arguments.json:
+        print_json(found)
+    elif found:
+        print_table(_COLUMNS, [_row(each) for each in found])
+    else:
+        say("no snapshots; `tiered snapshot create NAME TOPIC` makes one")
+    return EXIT_OK
+
+
+def run_delete(arguments: argparse.Namespace) -> int:
+    """Tries each one; fails when any could not be deleted."""
+    catalogue = Catalogue(arguments.http, arguments.command_config)
+    done = [_delete(catalogue, name) for name in arguments.names]
+    if arguments.json:
+        print_json(done)
+    else:
+        for each in done:
+            if each["error"] is None:
+                say(f"deleted snapshot {each['snapshot']}")
+            else:
+                say(f"{arguments.parser.prog}: {each['snapshot']}: {each['error']}", file=sys.stderr)
+    return EXIT_OK if all(each["error"] is None for each in done) else EXIT_FAILED
+
+
+def _delete(catalogue: Catalogue, name: str) -> dict[str, Any]:
+    try:
+        catalogue.delete_snapshot(name)
+    except CommandFailed as error:
+        return {"snapshot": name, "deleted": False, "error": str(error)}
+    return {"snapshot": name, "deleted": True, "error": None}
+
+
+def _offsets(snapshot: dict[str, Any]) -> int:
+    return sum(each["end_offset"] - each["start_offset"] for each in snapshot["partitions"])
+
+
+def _row(snapshot: dict[str, Any]) -> list[str]:
+    ends = snapshot["expires_at_ms"]
+    return [
+        snapshot["name"],
+        snapshot["topic"],
+        str(len(snapshot["partitions"])),
+        f"{_offsets(snapshot):,}",
+        in_utc(snapshot["created_at_ms"]),
+        "" if ends is None else in_utc(ends),
+        snapshot["owner"],
+    ]

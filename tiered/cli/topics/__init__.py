@@ -1,0 +1,1 @@
+"""Commands for topics, and emptying them."""

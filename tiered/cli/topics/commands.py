@@ -1,0 +1,370 @@
+"""`tiered topics create|list|describe|alter|delete`: what stands in Kafka's admin requests, for people.
+
+Owns these commands' words. Must never decide whether a request is legal: the broker does, and its reason is
+shown. With several topics each is tried, and the exit code is 1 when any of them failed.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tiered.cli.client.cluster import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    Cluster,
+    Topic,
+    all_topics,
+    existing_topic,
+    missing_topic,
+    offsets,
+    run_with_cluster,
+)
+from tiered.cli.client.kafka_errors import NONE, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION, reason
+from tiered.cli.client.refusals import none_to_see
+from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
+from tiered.cli.output import Column, counted, in_bytes, print_json, print_table, say
+from tiered.cli.topics.warnings import MIN_IN_SYNC, min_in_sync_warning
+from tiered.config.quantity import in_plain_units
+from tiered.errors import TieredError
+from tiered.peer import CorruptAnswer
+from tiered.peer.broker_admin import local_disk
+from tiered.peer.group_admin import TopicPartition
+from tiered.peer.topic_admin import BROKERS_DEFAULT, alter_configs, create_topics
+
+TIMEOUT_MS = 30_000
+_DELETE_TOPICS, _DESCRIBE_CONFIGS, _CREATE_PARTITIONS = 20, 32, 37
+_TOPIC_RESOURCE = 2
+_DEFAULT_SOURCE = 5
+_SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "broker's start", 5: "default"}
+
+
+def config_pairs(texts: Sequence[str]) -> dict[str, str]:
+    """The configs that repeated `--config KEY=VALUE` mean; raises UsageError and InvalidConfig."""
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"--config {text!r} is not allowed: it must be KEY=VALUE")
+        if name.strip() in pairs:
+            raise UsageError(f"--config {name.strip()} is given twice")
+        pairs[name.strip()] = in_plain_units(name.strip(), value.strip())
+    return pairs
+
+
+def run_list(arguments: argparse.Namespace) -> int:
+    """`topics list`."""
+
+    async def act(cluster: Cluster) -> int:
+        found = [each for each in await all_topics(cluster) if arguments.internal or not each.is_internal]
+        if arguments.quiet and not arguments.json:
+            for each in found:
+                say(each.name)
+            return EXIT_OK
+        listed = await _listed(cluster, found)
+        if arguments.json:
+            print_json(listed)
+        elif not found:
+            say(await none_to_see(cluster, "topic", "`tiered topics create NAME` makes one"))
+        else:
+            numeric = ("PARTITIONS", "REPLICAS", "LOCAL")
+            columns = [Column(each, each in numeric) for each in ("TOPIC", *numeric, "POLICY", "ID")]
+            print_table(columns, [_listed_row(each) for each in listed])
+        return EXIT_OK
+
+    return run_with_cluster(arguments, act)
+
+
+async def _listed(cluster: Cluster, topics: Sequence[Topic]) -> list[dict[str, Any]]:
+    """The topics with their policies and the bytes on their leaders' disks; None for what is not known."""
+    leaders = {each.leader_id for topic in topics for each in topic.partitions if each.leader_id >= 0}
+    disks = dict(zip(leaders, await asyncio.gather(*(_replica_bytes(cluster, each) for each in leaders)), strict=True))
+    answer = await _configs_of(cluster, [each.name for each in topics], ("cleanup.policy",)) if topics else ()
+    policies = {each.resource_name: config.value for each in answer for config in each.configs or ()}
+    found = []
+    for topic in topics:
+        sizes = [disks.get(each.leader_id, {}).get((topic.name, each.number)) for each in topic.partitions]
+        known = [each for each in sizes if each is not None]
+        found.append(
+            {
+                **_summary(topic),
+                "cleanup_policy": policies.get(topic.name),
+                "local_bytes": sum(known) if len(known) == len(sizes) else None,
+            }
+        )
+    return found
+
+
+async def _replica_bytes(cluster: Cluster, broker_id: int) -> Mapping[TopicPartition, int]:
+    try:
+        return (await local_disk(cluster, broker_id)).replica_bytes
+    except TieredError:
+        return {}  # It may not be asked, or has just gone away: the topics are listed all the same.
+
+
+def _listed_row(topic: Mapping[str, Any]) -> list[str]:
+    local = "" if topic["local_bytes"] is None else in_bytes(topic["local_bytes"])
+    counts = (str(topic["partition_count"]), str(topic["replicas"]))
+    return [topic["topic"], *counts, local, topic["cleanup_policy"] or "", topic["topic_id"]]
+
+
+def run_create(arguments: argparse.Namespace) -> int:
+    """`topics create`."""
+    configs = config_pairs(arguments.config)
+
+    async def act(cluster: Cluster) -> int:
+        results = await create_topics(
+            cluster,
+            arguments.topics,
+            partitions=BROKERS_DEFAULT if arguments.partitions is None else arguments.partitions,
+            replication_factor=BROKERS_DEFAULT
+            if arguments.replication_factor is None
+            else arguments.replication_factor,
+            configs=configs,
+            validate_only=arguments.validate_only,
+        )
+        fine = {NONE, TOPIC_ALREADY_EXISTS} if arguments.if_not_exists else {NONE}
+        done = "could be created" if arguments.validate_only else "created"
+        code = _report(arguments, results, fine=fine, done=done)
+        for each in results:
+            if each.error_code == NONE:
+                told = {config.name: config.value for config in getattr(each, "configs", None) or ()}
+                _warn(arguments, each.name, told or configs, getattr(each, "replication_factor", 0))
+        return code
+
+    return run_with_cluster(arguments, act)
+
+
+def run_delete(arguments: argparse.Namespace) -> int:
+    """`topics delete`."""
+
+    async def act(cluster: Cluster) -> int:
+        names = tuple(arguments.topics)
+        answer = await cluster.request(
+            _DELETE_TOPICS,
+            lambda make: make.DeleteTopicsRequest(
+                topics=tuple(make.DeleteTopicState(name=name, topic_id=None) for name in names),
+                topic_names=names,
+                timeout=TIMEOUT_MS,
+            ),
+        )
+        if any(each.name not in names for each in answer.responses):
+            raise CorruptAnswer("a broker answers about a topic that it was not asked to delete")
+        fine = {NONE, UNKNOWN_TOPIC_OR_PARTITION} if arguments.if_exists else {NONE}
+        missing = [each.name for each in answer.responses if each.error_code == UNKNOWN_TOPIC_OR_PARTITION]
+        told = {} if arguments.if_exists else {name: await missing_topic(cluster, name) for name in missing}
+        return _report(arguments, answer.responses, fine=fine, done="deleted", told=told)
+
+    return run_with_cluster(arguments, act)
+
+
+def run_alter(arguments: argparse.Namespace) -> int:
+    """`topics alter`: configs first, partitions second."""
+    configs = config_pairs(arguments.config)
+    if both := configs.keys() & set(arguments.delete_config):
+        raise UsageError(f"{sorted(both)[0]} cannot be set and deleted at once")
+    if not configs and not arguments.delete_config and arguments.partitions is None:
+        raise UsageError("nothing to alter: give --config, --delete-config or --partitions")
+
+    async def act(cluster: Cluster) -> int:
+        topic = await existing_topic(cluster, arguments.topic)
+        if configs or arguments.delete_config:
+            changes = configs | dict.fromkeys(arguments.delete_config)
+            _require_success(arguments.topic, await alter_configs(cluster, arguments.topic, changes))
+        if arguments.partitions is not None:
+            await _grow(cluster, arguments.topic, arguments.partitions)
+        if arguments.json:
+            print_json({"topic": arguments.topic, "error": None})
+        else:
+            say(f"{arguments.topic} altered")
+        if MIN_IN_SYNC in configs:
+            _warn(arguments, arguments.topic, configs, topic.replicas)
+        return EXIT_OK
+
+    return run_with_cluster(arguments, act)
+
+
+def _warn(arguments: argparse.Namespace, topic: str, configs: Mapping[str, str | None], replicas: int) -> None:
+    if (warning := min_in_sync_warning(configs, replicas)) is not None:
+        say(f"{arguments.parser.prog}: warning: {topic}: {warning}", file=sys.stderr)
+
+
+async def _grow(cluster: Cluster, topic: str, partition_count: int) -> None:
+    answer = await cluster.request(
+        _CREATE_PARTITIONS,
+        lambda make: make.CreatePartitionsRequest(
+            topics=(make.CreatePartitionsTopic(name=topic, count=partition_count, assignments=None),),
+            timeout=TIMEOUT_MS,
+            validate_only=False,
+        ),
+    )
+    _require_success(topic, answer.results)
+
+
+def run_describe(arguments: argparse.Namespace) -> int:
+    """`topics describe`."""
+
+    async def act(cluster: Cluster) -> int:
+        found = []
+        for name in arguments.topics:
+            topic = await existing_topic(cluster, name)
+            found.append(await _description(cluster, topic, everything=arguments.all_configs))
+        if arguments.json:
+            print_json(found)
+        else:
+            for index, each in enumerate(found):
+                say("" if index == 0 else "\n", end="")
+                _show(each)
+        return EXIT_OK
+
+    return run_with_cluster(arguments, act)
+
+
+async def _description(cluster: Cluster, topic: Topic, *, everything: bool) -> dict[str, Any]:
+    numbers = [each.number for each in topic.partitions if each.leader_id >= 0]
+    starts, local_starts, ends = await asyncio.gather(
+        offsets(cluster, topic, dict.fromkeys(numbers, EARLIEST)),
+        offsets(cluster, topic, dict.fromkeys(numbers, EARLIEST_LOCAL)),
+        offsets(cluster, topic, dict.fromkeys(numbers, LATEST)),
+    )
+    configs = await _configs(cluster, topic.name, everything=everything)
+    warning = min_in_sync_warning({each["name"]: each["value"] for each in configs}, topic.replicas)
+    return {
+        **_summary(topic),
+        "partitions": [
+            {
+                "partition": each.number,
+                "leader": each.leader_id,
+                "leader_epoch": each.leader_epoch,
+                "replicas": list(each.replicas),
+                "in_sync_replicas": list(each.in_sync_replicas),
+                "log_start_offset": starts.get(each.number),
+                "local_log_start_offset": local_starts.get(each.number),
+                "high_watermark": ends.get(each.number),
+            }
+            for each in topic.partitions
+        ],
+        "configs": configs,
+        "warnings": [] if warning is None else [warning],
+    }
+
+
+async def _configs_of(cluster: Cluster, topics: Sequence[str], names: Sequence[str] | None) -> Sequence[Any]:
+    """What DescribeConfigs answers for each topic; about all configs where `names` is None."""
+    answer = await cluster.request(
+        _DESCRIBE_CONFIGS,
+        lambda make: make.DescribeConfigsRequest(
+            resources=tuple(
+                make.DescribeConfigsResource(
+                    resource_type=_TOPIC_RESOURCE, resource_name=each, configuration_keys=names
+                )
+                for each in topics
+            ),
+            include_synonyms=False,
+            include_documentation=False,
+        ),
+    )
+    found: Sequence[Any] = answer.results
+    return found
+
+
+async def _configs(cluster: Cluster, topic: str, *, everything: bool) -> list[dict[str, Any]]:
+    """What was set for the topic or its broker; with `everything`, defaults as well."""
+    results = await _configs_of(cluster, [topic], None)
+    _require_success(topic, results)
+    return [
+        {"name": each.name, "value": each.value, "source": _SOURCES.get(each.config_source, str(each.config_source))}
+        for each in sorted(results[0].configs, key=lambda each: str(each.name))
+        if everything or each.config_source != _DEFAULT_SOURCE
+    ]
+
+
+def _show(topic: dict[str, Any]) -> None:
+    partitions = topic["partitions"]
+    shape = f"{counted(len(partitions), 'partition')}, {counted(topic['replicas'], 'replica')}"
+    say(f"{topic['topic']}  id {topic['topic_id']}  {shape}")
+    columns = (
+        Column("PARTITION", True),
+        Column("LEADER", True),
+        Column("EPOCH", True),
+        Column("REPLICAS"),
+        Column("IN-SYNC"),
+        Column("START", True),
+        Column("LOCAL-START", True),
+        Column("END", True),
+    )
+    print_table(
+        columns,
+        [
+            [
+                str(each["partition"]),
+                str(each["leader"]) if each["leader"] >= 0 else "none",
+                str(each["leader_epoch"]),
+                ",".join(map(str, each["replicas"])),
+                ",".join(map(str, each["in_sync_replicas"])),
+                _offset(each["log_start_offset"]),
+                _offset(each["local_log_start_offset"]),
+                _offset(each["high_watermark"]),
+            ]
+            for each in partitions
+        ],
+    )
+    if topic["configs"]:
+        say()
+        print_table(
+            (Column("CONFIG"), Column("VALUE"), Column("SET-BY")),
+            [[each["name"], each["value"] or "", each["source"]] for each in topic["configs"]],
+        )
+    for warning in topic["warnings"]:
+        say(f"\nwarning: {warning}")
+
+
+def _offset(offset: int | None) -> str:
+    return "" if offset is None else str(offset)
+
+
+def _summary(topic: Topic) -> dict[str, Any]:
+    return {
+        "topic": topic.name,
+        "topic_id": str(topic.topic_id),
+        "internal": topic.is_internal,
+        "partition_count": len(topic.partitions),
+        "replicas": topic.replicas,
+    }
+
+
+def _require_success(topic: str, results: Sequence[Any]) -> None:
+    if not results:
+        raise CommandFailed(f"the broker's answer says nothing about {topic}; see the broker's log")
+    for each in results:
+        if each.error_code != NONE:
+            raise CommandFailed(f"{topic}: {reason(each.error_code, each.error_message)}")
+
+
+def _report(
+    arguments: argparse.Namespace,
+    results: Sequence[Any],
+    *,
+    fine: set[int],
+    done: str,
+    told: Mapping[str, str] | None = None,
+) -> int:
+    """Says what became of each topic, and gives the exit code. Codes in `fine` are success.
+
+    `told` is what to say of topics in place of the broker's words.
+    """
+    outcomes = []
+    for each in results:
+        words = (told or {}).get(each.name) or getattr(each, "error_message", None)
+        message = None if each.error_code in fine else reason(each.error_code, words)
+        outcomes.append((each.name, message, each.error_code == NONE))
+    if arguments.json:
+        print_json([{"topic": name, "changed": changed, "error": message} for name, message, changed in outcomes])
+    for name, message, changed in outcomes:
+        if message is not None:
+            say(f"{arguments.parser.prog}: {name}: {message}", file=sys.stderr)
+        elif not arguments.json:
+            say(f"{name} {done}" if changed else f"{name} needs no change")
+    return EXIT_FAILED if any(message is not None for _, message, _ in outcomes) else EXIT_OK

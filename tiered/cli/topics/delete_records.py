@@ -1,0 +1,135 @@
+"""`tiered topics delete-records TOPIC[:P,...]`: takes the oldest records away for good; first as a plan.
+
+Owns what is meant by an offset, a time, the end. Must never delete without `--execute`, nor more than the plan says:
+records that come meanwhile stay.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tiered.cli.client.cluster import EARLIEST, LATEST, Cluster, Topic, existing_topic, offsets, run_with_cluster
+from tiered.cli.client.kafka_errors import NONE, POLICY_VIOLATION, reason
+from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
+from tiered.cli.groups.reset import wanted_of
+from tiered.cli.output import Column, counted, print_json, print_table, say
+from tiered.cli.times import point_ms
+from tiered.peer import CorruptAnswer
+from tiered.peer.topic_admin import delete_records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """One partition: the offset that its log begins with, and the one that it would begin with."""
+
+    partition: int
+    before: int
+    after: int
+
+
+def before_of(text: str) -> tuple[int | None, int | None]:
+    """The offset or the time that `--before` means; neither for the end. Raises UsageError."""
+    if text == "end":
+        return None, None
+    if text.isascii() and text.isdigit() and int(text) < 1 << 63:
+        return int(text), None
+    if text.startswith("@") and (timestamp_ms := point_ms(text[1:])) is not None:
+        return None, timestamp_ms
+    raise UsageError(
+        f"--before {text} is not allowed: it must be an offset, end, or @TIME in milliseconds since 1970 or such as "
+        "@2026-01-31T23:59:59Z"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Shows which records would go, and with `--execute` deletes them."""
+    offset, timestamp_ms = before_of(arguments.before)
+    (wanted,) = wanted_of([arguments.topic])
+
+    async def act(cluster: Cluster) -> int:
+        topic = await existing_topic(cluster, wanted.topic)
+        numbers = topic.chosen(wanted.partitions)
+        cuts = await _plan(cluster, topic, numbers, offset, timestamp_ms)
+        failures = await _execute(cluster, topic, cuts) if arguments.execute else {}
+        _tell(arguments, topic.name, cuts, failures)
+        return EXIT_FAILED if failures else EXIT_OK
+
+    return run_with_cluster(arguments, act)
+
+
+async def _plan(
+    cluster: Cluster, topic: Topic, numbers: Sequence[int], offset: int | None, timestamp_ms: int | None
+) -> list[Cut]:
+    for each in topic.partitions:
+        if each.number in numbers and each.leader_id < 0:
+            raise CommandFailed(f"{topic.name}-{each.number} has no leader now; nothing was deleted")
+    starts, ends, since = await asyncio.gather(
+        offsets(cluster, topic, dict.fromkeys(numbers, EARLIEST)),
+        offsets(cluster, topic, dict.fromkeys(numbers, LATEST)),
+        offsets(cluster, topic, {} if timestamp_ms is None else dict.fromkeys(numbers, timestamp_ms)),
+    )
+    cuts = []
+    for number in numbers:
+        wanted = offset if offset is not None else since.get(number, -1)
+        if wanted < 0:  # Every record is older, or all of them are meant.
+            wanted = ends[number]
+        if wanted > ends[number]:
+            raise CommandFailed(
+                f"{topic.name}-{number} ends at offset {ends[number]}: {wanted} is beyond; nothing was deleted. "
+                "Choose partitions with TOPIC:P,... or say `--before end`"
+            )
+        cuts.append(Cut(partition=number, before=starts[number], after=max(starts[number], wanted)))
+    return cuts
+
+
+async def _execute(cluster: Cluster, topic: Topic, cuts: Sequence[Cut]) -> dict[int, str]:
+    """Why it failed, for each partition where it did."""
+    leaders = {each.number: each.leader_id for each in topic.partitions}
+    by_leader: dict[int, dict[int, int]] = {}
+    for cut in cuts:
+        if cut.after > cut.before:
+            by_leader.setdefault(leaders[cut.partition], {})[cut.partition] = cut.after
+    failures: dict[int, str] = {}
+    for leader_id, before in by_leader.items():
+        answered = await delete_records(cluster, topic.name, before, leader_id=leader_id)
+        if answered.keys() != before.keys():
+            raise CorruptAnswer(f"a broker answers about partitions {sorted(answered)}, and not {sorted(before)}")
+        for number, (code, _) in answered.items():
+            if code == POLICY_VIOLATION:
+                held = f"a snapshot may hold these records; `tiered snapshot list {topic.name}` shows them"
+                failures[number] = reason(code, held)
+            elif code != NONE:
+                failures[number] = reason(code, None)
+    return failures
+
+
+def _tell(arguments: argparse.Namespace, topic: str, cuts: Sequence[Cut], failures: Mapping[int, str]) -> None:
+    if arguments.json:
+        partitions = [
+            {
+                "partition": each.partition,
+                "before": each.before,
+                "after": each.after,
+                "error": failures.get(each.partition),
+            }
+            for each in cuts
+        ]
+        print_json({"topic": topic, "executed": arguments.execute, "partitions": partitions})
+    else:
+        names = ("PARTITION", "START", "NEW-START", "OFFSETS")
+        rows = [
+            [str(each.partition), str(each.before), str(each.after), str(each.after - each.before)] for each in cuts
+        ]
+        print_table([Column(name, numeric=True) for name in names], rows)
+        gone = [each for each in cuts if each.after > each.before and each.partition not in failures]
+        count = f"{counted(sum(each.after - each.before for each in gone), 'offset')} of {topic}"
+        if arguments.execute:
+            say(f"\n{count} deleted")
+        elif gone:
+            say(f"\nNothing was deleted: this is the plan. --execute deletes {count}, for good.")
+        else:
+            say(f"\nNothing to delete: {topic} begins there already.")
+    for number, message in failures.items():
+        say(f"{arguments.parser.prog}: {topic}-{number}: {message}", file=sys.stderr)

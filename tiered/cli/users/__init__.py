@@ -1,0 +1,1 @@
+"""Commands for users who log in by a password."""

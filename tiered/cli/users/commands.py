@@ -1,0 +1,199 @@
+"""`tiered users list|create|delete`: who may log in by a password.
+
+Owns these commands' words, and the two ways: over the Kafka protocol, or with --meta into the catalogue itself, where
+the first user must come from when brokers let in nobody who has not logged in. A password is read from a terminal, a
+file or standard input, and is shown and kept nowhere.
+"""
+
+import argparse
+import getpass
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from tiered.cli.client.cluster import Cluster, run_with_cluster
+from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
+from tiered.cli.output import Column, print_json, print_table, say
+from tiered.errors import TieredError
+from tiered.meta import cluster as cluster_row
+from tiered.meta import scram_credentials, security
+from tiered.meta.engine import Database
+from tiered.peer.user_admin import NewPassword, Users, alter_user, describe_users
+from tiered.rules.sasl.mechanism import (
+    MAX_ITERATIONS,
+    MAX_PASSWORD_BYTES,
+    MAX_USER_NAME,
+    MIN_ITERATIONS,
+    ScramMechanism,
+)
+from tiered.rules.sasl.scram import CredentialChange, credential_of, salted_password
+from tiered.runtime import SystemClock, new_uuid, secret_bytes
+
+T = TypeVar("T")
+SALT_BYTES = 24
+
+
+def run_list(arguments: argparse.Namespace) -> int:
+    """`users list`."""
+
+    def show(users: Users) -> int:
+        if arguments.json:
+            print_json(
+                [
+                    {"user": name, "mechanisms": {str(how): count for how, count in theirs.items()}}
+                    for name, theirs in sorted(users.items())
+                ]
+            )
+        elif users:
+            columns = (Column("USER"), Column("MECHANISM"), Column("ITERATIONS", True))
+            print_table(columns, [[name, how, str(users[name][how])] for name in sorted(users) for how in users[name]])
+        else:
+            say("no users; `tiered users create NAME` makes one")
+        return EXIT_OK
+
+    if arguments.meta is not None:
+        return _with_catalogue(arguments, lambda database: show(_stored(database)))
+
+    async def act(cluster: Cluster) -> int:
+        return show(await _asked(describe_users(cluster)))
+
+    return run_with_cluster(arguments, act)
+
+
+def run_create(arguments: argparse.Namespace) -> int:
+    """`users create`."""
+    if not MIN_ITERATIONS <= arguments.iterations <= MAX_ITERATIONS:
+        raise UsageError(f"--iterations must be {MIN_ITERATIONS} to {MAX_ITERATIONS}")
+    if not 0 < len(arguments.user) <= MAX_USER_NAME:
+        raise UsageError(f"a user's name has 1 to {MAX_USER_NAME} characters")
+    password = _password(arguments)
+
+    def made(users: Users) -> list[NewPassword]:
+        return [_new(how, password, arguments.iterations) for how in _mechanisms(arguments, users, new=True)]
+
+    if arguments.meta is not None:
+        _make_folder(arguments.meta)
+        return _with_catalogue(arguments, lambda database: _store(arguments, database, made(_stored(database)), ()))
+
+    async def act(cluster: Cluster) -> int:
+        await _asked(alter_user(cluster, arguments.user, new=made(await _asked(describe_users(cluster)))))
+        return _done(arguments, "has this password now")
+
+    return run_with_cluster(arguments, act)
+
+
+def run_delete(arguments: argparse.Namespace) -> int:
+    """`users delete`."""
+
+    def gone(users: Users) -> Sequence[ScramMechanism]:
+        if arguments.user not in users:
+            raise CommandFailed(f"there is no user {arguments.user}; `tiered users list` shows those that there are")
+        return _mechanisms(arguments, users, new=False)
+
+    if arguments.meta is not None:
+        return _with_catalogue(arguments, lambda database: _store(arguments, database, (), gone(_stored(database))))
+
+    async def act(cluster: Cluster) -> int:
+        await _asked(alter_user(cluster, arguments.user, deleted=gone(await _asked(describe_users(cluster)))))
+        return _done(arguments, "cannot log in any more")
+
+    return run_with_cluster(arguments, act)
+
+
+def _mechanisms(arguments: argparse.Namespace, users: Users, *, new: bool) -> Sequence[ScramMechanism]:
+    if arguments.mechanism:
+        return [ScramMechanism(each) for each in dict.fromkeys(arguments.mechanism)]
+    # A password that counted for one mechanism alone would leave the old one good for the other.
+    return list(users.get(arguments.user, ())) or ([ScramMechanism.SHA_512] if new else [])
+
+
+def _new(mechanism: ScramMechanism, password: str, iterations: int) -> NewPassword:
+    salt = secret_bytes(SALT_BYTES)
+    salted = salted_password(mechanism, password, salt, iterations)
+    return NewPassword(mechanism=mechanism, salt=salt, salted_password=salted, iterations=iterations)
+
+
+def _password(arguments: argparse.Namespace) -> str:
+    try:
+        if arguments.password_file is not None:
+            with Path(arguments.password_file).expanduser().open("rb") as file:
+                line = file.readline(MAX_PASSWORD_BYTES + 2)
+        elif sys.stdin.isatty():
+            typed = getpass.getpass(f"password of {arguments.user}: ")
+            if getpass.getpass("the same again: ") != typed:
+                raise UsageError("the two passwords differ")
+            line = typed.encode()
+        else:
+            line = sys.stdin.buffer.readline(MAX_PASSWORD_BYTES + 2)
+        password = line.decode().rstrip("\r\n")
+    except OSError as error:
+        raise UsageError(f"cannot read --password-file {arguments.password_file}: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise UsageError("the password is no UTF-8") from None
+    if not password or len(password.encode()) > MAX_PASSWORD_BYTES:
+        raise UsageError(f"the password has 1 to {MAX_PASSWORD_BYTES} bytes, in the first line")
+    return password
+
+
+async def _asked(question: Awaitable[T]) -> T:
+    try:
+        return await question
+    except TieredError as error:
+        raise CommandFailed(str(error)) from error
+
+
+def _with_catalogue(arguments: argparse.Namespace, act: Callable[[Database], int]) -> int:
+    try:
+        database = Database.open(arguments.meta)
+        try:
+            database.migrate()
+            return act(database)
+        finally:
+            database.close_sync()
+    except TieredError as error:
+        raise CommandFailed(str(error)) from error
+
+
+def _make_folder(meta_url: str) -> None:
+    """The first user is often there before the broker's data folder."""
+    scheme, _, path = meta_url.partition(":///")
+    if scheme.startswith("sqlite") and path:
+        try:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CommandFailed(f"cannot make the folder {Path(path).parent}: {error.strerror}") from error
+
+
+def _stored(database: Database) -> Users:
+    found: dict[str, dict[ScramMechanism, int]] = {}
+    for row in database.run_sync(security.load_all).credentials:
+        if row.user_name != scram_credentials.NOBODY:
+            found.setdefault(row.user_name, {})[ScramMechanism(row.mechanism)] = row.iterations
+    return found
+
+
+def _store(
+    arguments: argparse.Namespace, database: Database, new: Sequence[NewPassword], deleted: Sequence[ScramMechanism]
+) -> int:
+    name = arguments.user
+    changes = [CredentialChange(user_name=name, mechanism=each, credential=None) for each in deleted]
+    for each in new:
+        kept = credential_of(each.mechanism, each.salted_password, each.salt, each.iterations)
+        changes.append(CredentialChange(user_name=name, mechanism=each.mechanism, credential=kept))
+    cluster_id, now_ms = str(new_uuid()), SystemClock().now_ms()
+    secret = secret_bytes(scram_credentials.SECRET_BYTES)
+    # As a first broker does: there may have been none yet.
+    database.run_sync(lambda conn: cluster_row.ensure(conn, cluster_id=cluster_id, now_ms=now_ms))
+    if database.run_sync(lambda conn: scram_credentials.alter(conn, changes, secret=secret)):
+        raise CommandFailed(f"user {name} has no such credential")
+    return _done(arguments, "cannot log in any more" if deleted else "has this password now")
+
+
+def _done(arguments: argparse.Namespace, what: str) -> int:
+    if arguments.json:
+        print_json({"user": arguments.user})
+    else:
+        how = f" by {', '.join(dict.fromkeys(arguments.mechanism))}" if arguments.mechanism else ""
+        say(f"user {arguments.user} {what}{how}")
+    return EXIT_OK
