@@ -110,7 +110,7 @@ def steps(target: str, extra: list[str]) -> list[Step]:
             return [LINT, STYLE, FLOORS, *beside, alone, spark, others]
         case "soak" if not extra:
             # Whoever names tests wants those alone.
-            drawn = ("tests/properties", "tests/unit", "tests/components/test_http_openapi.py")
+            drawn = ("tests/properties", "tests/unit", "tests/components/http/test_http_openapi.py")
             return [pytest("soak", "-m", "soak", "-o", "timeout=0"), pytest("properties", *drawn, "-o", "timeout=0")]
         case "terraform":
             modules = replace(MODULES, argv=(*MODULES.argv, "--all", *extra))

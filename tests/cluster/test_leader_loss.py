@@ -1,6 +1,7 @@
 """A leader that dies, and one that hands over: how long its partitions take no write, and that nothing is lost.
 
-`make test` kills leaders in tests/components/test_cluster_failover.py; these measure twenty (`make soak-tests`).
+`make test` kills leaders in tests/components/cluster/test_cluster_failover.py; these measure twenty
+(`make soak-tests`).
 """
 
 import statistics

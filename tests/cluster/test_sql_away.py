@@ -1,6 +1,6 @@
 """PostgreSQL away: produce and fetch go on with the replicas that there were, all else is refused in a way that can be
 tried again, and everything goes on afterwards without a restart. All of it, five minutes included, is part of
-`make soak-tests`; `make test` has a short outage in tests/components/test_cluster_failover.py.
+`make soak-tests`; `make test` has a short outage in tests/components/cluster/test_cluster_failover.py.
 """
 
 import threading

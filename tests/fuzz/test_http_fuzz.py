@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.broker_process import BrokerProcess
-from tests.components.test_hostile_clients import resident_mib
-from tests.components.test_wire_produce import create
+from tests.components.security.test_hostile_clients import resident_mib
+from tests.components.wire.test_wire_produce import create
 from tests.fuzz.probe import probing
 from tiered.server.http.routes import ROUTES
 

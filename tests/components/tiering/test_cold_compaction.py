@@ -1,0 +1,257 @@
+"""The cold tier compacted beside a broker that serves it: what consumers read, and what else happens meanwhile."""
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.components.cold_passes import compact
+from tests.components.tiering.test_compaction import Read, expected, read_confluent, write
+from tiered.broker.cold_compaction import ColdCompaction
+from tiered.cli import main
+from tiered.cold.bucket_look import look_at_partition
+from tiered.cold.checkpoints import read_cluster_checkpoint
+from tiered.cold.object_store import open_store
+from tiered.errors import InvalidConfig
+from tiered.formats.checkpoint import CommittedSegment
+from tiered.meta import pins, segments, topics
+from tiered.meta.engine import Database
+from tiered.meta.segments import SegmentRow
+from tiered.rules.segment_states import SegmentState
+from tiered.testing import LocalCluster, cluster
+
+WAIT_S = 60.0
+COMPACT = {
+    "cleanup.policy": "compact",
+    "segment.bytes": 3_000,
+    "tiered.chunk.bytes": 4_096,
+    "delete.retention.ms": 0,
+    "tiered.purge.grace.ms": 0,
+    "remote.copy.lag.ms": 0,
+}
+# A broker's own passes would leave nothing to see.
+SETTINGS = {"log.cleaner.enable": "false", "tiered.sweep.interval.ms": 50, "tiered.upload.timeout.ms": 2_000}
+
+
+@pytest.fixture(scope="module")
+def c() -> Iterator[LocalCluster]:
+    with cluster(settings=SETTINGS) as made:
+        yield made
+
+
+def eventually(claim: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not claim():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def fill(c: LocalCluster, topic: str, seed: int, count: int = 120) -> Read:
+    """Records of few keys, some of them tombstones; all of them in the store, and nowhere else, when it returns."""
+    chance = random.Random(seed)
+    content: list[tuple[bytes | None, bytes | None]] = [
+        (b"key-%d" % chance.randrange(12), None if chance.random() < 0.15 else b"%d:" % number + b"v" * 150)
+        for number in range(count)
+    ]
+    written = write(c, topic, content)
+    c.tier(topic, keep_local=False)
+    return written
+
+
+def catalogue(c: LocalCluster, topic: str) -> list[SegmentRow]:
+    """All rows of the topic's only partition, in whatever state."""
+    database = Database.open(c.sql_url)
+    try:
+        found = database.run_sync(lambda conn: segments.changed_since(conn, 0))
+        known = database.run_sync(topics.load_all)
+        topic_id = next(row.topic_id for row in known if row.name == topic)
+        return sorted((row for row in found if row.topic_id == topic_id), key=lambda row: row.base_offset)
+    finally:
+        database.close_sync()
+
+
+def committed(c: LocalCluster, topic: str) -> list[SegmentRow]:
+    return [row for row in catalogue(c, topic) if row.state is SegmentState.COMMITTED]
+
+
+def in_the_bucket(c: LocalCluster, topic: str) -> tuple[CommittedSegment, ...]:
+    """The partition as a read replica, or Spark, finds it."""
+    store = open_store(c.store_url)
+    try:
+        checkpoint = read_cluster_checkpoint(store)
+        assert checkpoint is not None
+        topic_id = next(each.topic_id for each in checkpoint.topics if each.name == topic)
+        return look_at_partition(store, topic, topic_id, 0, None).partition.segments
+    finally:
+        store.close()
+
+
+def is_purged(c: LocalCluster, topic: str) -> bool:
+    """Whether nothing is left of what was replaced, and the bucket names what the catalogue does."""
+    if any(row.state in (SegmentState.RETIRED, SegmentState.PLANNED) for row in catalogue(c, topic)):
+        return False
+    return [each.object_key for each in in_the_bucket(c, topic)] == [row.object_key for row in committed(c, topic)]
+
+
+def test_consumers_read_the_newest_of_each_key_at_its_offset_and_nothing_older(
+    c: LocalCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = c.create_topic(configs=COMPACT)
+    written = fill(c, topic, 1)
+    before = committed(c, topic)
+    state = compact(c, topic)
+    assert (state.failed, state.looked_at_segments) == ({}, len(before))
+    assert state.replaced_segments > 3
+    newest = {key: (offset, key, value) for offset, key, value in written}
+    eventually(lambda: read_confluent(c, topic) == sorted(newest.values()), "tombstones stay for the next pass")
+    # The same offsets, in smaller objects; the old ones are gone once no checkpoint names them.
+    assert [(row.base_offset, row.end_offset) for row in committed(c, topic)] == [
+        (row.base_offset, row.end_offset) for row in before
+    ]
+    eventually(lambda: is_purged(c, topic), "old objects are purged")
+
+    # Uploads go on behind it, and what was compacted once is compacted again.
+    more = fill(c, topic, 2, count=40)
+    both = [*written, *more]
+    assert {*expected(both)} <= {*read_confluent(c, topic)} <= {*both}
+    compact(c, topic)
+    compact(c, topic)
+    eventually(lambda: read_confluent(c, topic) == expected(both), "tombstones have outlived delete.retention.ms")
+    eventually(lambda: is_purged(c, topic), "old objects are purged")
+    assert compact(c, topic).replaced_segments == 0
+
+    # The bucket proves itself, the chain across what was replaced included.
+    assert main(["verify", c.store_url, "--orphans"]) == 0
+    assert "orphan" not in capsys.readouterr().out
+
+
+def test_a_restart_and_a_restore_find_what_was_compacted(tmp_path: Path) -> None:
+    with cluster(settings=SETTINGS) as c:
+        topic = c.create_topic(configs=COMPACT)
+        written = fill(c, topic, 3, count=60)
+        compact(c, topic)
+        newest = {key: (offset, key, value) for offset, key, value in written}
+        c.brokers[0].kill()
+        c.brokers[0].start()
+        eventually(lambda: read_confluent(c, topic) == sorted(newest.values()), "the newest of each key")
+        more = write(c, topic, [(b"key-1", b"again")])
+        assert read_confluent(c, topic) == sorted([*newest.values(), *more])
+        before = committed(c, topic)
+        eventually(lambda: is_purged(c, topic), "the bucket knows")
+        c.brokers[0].stop()
+        sql = f"sqlite:///{tmp_path}/restored.db"
+        assert main(["restore", "--from", c.store_url, "--meta", sql, "--apply", "--brokers", "1"]) == 0
+        database = Database.open(sql)
+        try:
+            rows = database.run_sync(lambda conn: segments.list_committed(conn, before[0].topic_id, 0))
+        finally:
+            database.close_sync()
+        assert [(row.object_id, row.uploaded_root_sha256) for row in rows] == [
+            (row.object_id, row.uploaded_root_sha256) for row in before
+        ]
+        assert any(row.uploaded_root_sha256 for row in rows)
+
+
+def test_what_a_dead_job_left_is_swept_and_a_second_run_goes_on(c: LocalCluster) -> None:
+    topic = c.create_topic(configs=COMPACT)
+    written = fill(c, topic, 4, count=80)
+
+    def die(wave: int) -> None:
+        if wave == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compact(c, topic, before_swap=die)
+    assert any(row.uploaded_root_sha256 for row in committed(c, topic))
+    assert {*expected(written)} <= {*read_confluent(c, topic)} <= {*written}
+    eventually(lambda: is_purged(c, topic), "the controller sweeps what nobody owns")
+    assert compact(c, topic).failed == {}
+    newest = {key: (offset, key, value) for offset, key, value in written}
+    eventually(lambda: {*read_confluent(c, topic)} <= {*newest.values()}, "nothing older than the newest")
+
+
+def test_of_two_compactions_at_once_the_slower_fails_and_nothing_else(c: LocalCluster) -> None:
+    topic = c.create_topic(configs=COMPACT)
+    written = fill(c, topic, 5, count=80)
+
+    def meanwhile(wave: int) -> None:
+        if wave == 0:
+            compact(c, topic)
+
+    lost = compact(c, topic, before_swap=meanwhile)
+    assert [*lost.failed] == [f"{topic}-0"]
+    assert lost.replaced_segments == 0
+    newest = {key: (offset, key, value) for offset, key, value in written}
+    eventually(lambda: read_confluent(c, topic) == sorted(newest.values()), "what the faster one left")
+    eventually(lambda: is_purged(c, topic), "nothing is left of what failed")
+
+
+def test_a_deletion_of_records_makes_a_swap_of_them_fail_and_the_next_run_goes_on(c: LocalCluster) -> None:
+    topic = c.create_topic(configs=COMPACT)
+    written = fill(c, topic, 6, count=80)
+    end_offset = committed(c, topic)[1].end_offset
+    admin = AdminClient({"bootstrap.servers": c.bootstrap})
+
+    def delete(wave: int) -> None:
+        if wave == 0:
+            (deleted,) = admin.delete_records([TopicPartition(topic, 0, end_offset)]).values()
+            deleted.result(WAIT_S)
+
+    lost = compact(c, topic, before_swap=delete)
+    assert ([*lost.failed], lost.replaced_segments) == ([f"{topic}-0"], 0)
+    assert committed(c, topic)[0].base_offset == end_offset
+    assert read_confluent(c, topic, end_offset) == [row for row in written if row[0] >= end_offset]
+    assert compact(c, topic).failed == {}
+    eventually(lambda: is_purged(c, topic), "nothing is left of what failed")
+    newest = {key: (offset, key, value) for offset, key, value in written}
+    assert read_confluent(c, topic, end_offset) == sorted(row for row in newest.values() if row[0] >= end_offset)
+
+
+def test_a_snapshot_is_read_as_it_was_and_a_pin_keeps_its_objects(c: LocalCluster) -> None:
+    topic = c.create_topic(configs=COMPACT)
+    written = fill(c, topic, 7, count=80)
+    rows = committed(c, topic)
+    database, store = Database.open(c.sql_url), open_store(c.store_url)
+    try:
+
+        def take(name: str | None, first: SegmentRow, last: SegmentRow) -> None:
+            wanted = pins.WantedRange(partition=0, start_offset=first.base_offset, end_offset=last.end_offset)
+            database.run_sync(
+                lambda conn: pins.take(
+                    conn,
+                    pin_id=first.object_id,
+                    name=name,
+                    topic_id=first.topic_id,
+                    owner="",
+                    ttl_ms=3_600_000,
+                    ranges=[wanted],
+                    max_pins=10,
+                )
+            )
+
+        take("kept", rows[2], rows[3])
+        take(None, rows[0], rows[0])
+        (found,) = ColdCompaction(database, store).look([topic]).partitions
+        assert (found.held_by, [row.object_id for row in found.rows]) == ("kept", [row.object_id for row in rows[:2]])
+        compact(c, topic)
+        held = [row for row in written if row[0] >= rows[2].base_offset]
+        eventually(lambda: read_confluent(c, topic, rows[2].base_offset) == held, "the snapshot, and what follows it")
+        database.run_sync(lambda conn: pins.delete_snapshot(conn, "kept"))
+        compact(c, topic)
+        eventually(lambda: len(in_the_bucket(c, topic)) == len(rows), "the bucket knows")
+        gone = {SegmentState.PURGED}
+        old = {row.object_id for row in rows}
+        eventually(
+            lambda: {row.state for row in catalogue(c, topic) if row.object_id in old - {rows[0].object_id}} == gone,
+            "what nothing pins is purged",
+        )
+        assert store.head(rows[0].object_key) is not None
+        with pytest.raises(InvalidConfig, match=r"no cleanup\.policy=compact"):
+            ColdCompaction(database, store).look([c.create_topic()])
+    finally:
+        store.close()
+        database.close_sync()
