@@ -1,0 +1,77 @@
+"""A broker's context and state without a broker: real files, SQLite and a store in folders, and a clock that is set."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.data_folder import DataFolder
+from tiered.broker.disk_reserve import DiskReserve
+from tiered.cold.object_store import open_store
+from tiered.cold.timed_store import TimedStore
+from tiered.config import BrokerSettings, ServeOptions
+from tiered.hot.file_system import RealFileSystem
+from tiered.hot.flusher import Flusher
+from tiered.meta import cluster
+from tiered.meta.engine import Database
+from tiered.metrics import CountersState
+from tiered.runtime import BlockingPool, SystemClock
+
+
+class SetClock(SystemClock):
+    """The machine's clock, and somebody who sets its wall clock."""
+
+    def __init__(self) -> None:
+        self.set_by_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.set_by_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    context: BrokerContext
+    state: BrokerState
+    clock: SetClock
+
+
+@asynccontextmanager
+async def surroundings(folder: Path, **settings: str) -> AsyncIterator[Surroundings]:
+    """With settings by their names, dots as underscores. The metadata store describes a cluster."""
+    options = ServeOptions(
+        data_dir=folder / "data",
+        meta_url=f"sqlite:///{folder / 'meta.db'}",
+        store_url=f"file://{folder / 'objects'}",
+        settings=BrokerSettings.of({name.replace("_", "."): value for name, value in settings.items()}),
+    )
+    clock, data = SetClock(), DataFolder(options.data_dir)
+    database = Database.open(options.meta_url)
+    database.migrate()
+    await database.run(lambda conn: cluster.ensure(conn, cluster_id="a cluster", now_ms=0))
+    store = TimedStore(open_store(options.store_url, timeout_ms=1_000), clock)
+    disk, uploads = BlockingPool("disk", threads=1), BlockingPool("upload", threads=1)
+    context = BrokerContext(
+        broker_id=options.broker_id,
+        rack=None,
+        options=options,
+        is_alone=True,
+        clock=clock,
+        counters=CountersState(),
+        database=database,
+        store=store,
+        data=data,
+        reserve=DiskReserve(data),
+        files=RealFileSystem(),
+        disk=disk,
+        uploads=uploads,
+        flusher=Flusher(disk, clock),
+    )
+    try:
+        yield Surroundings(context=context, state=BrokerState(settings=options.settings), clock=clock)
+    finally:
+        store.close()
+        disk.close()
+        uploads.close()
+        await database.close()
+        data.release()
