@@ -1,4 +1,4 @@
-"""A broker's HTTP door as the command line uses it: the catalogue, as JSON.
+"""A broker's HTTP door as the command line uses it: one request, JSON back.
 
 Owns one request with its bounds and its errors. Must never follow a redirect or use a proxy: it talks to the
 broker that was named.
@@ -21,8 +21,8 @@ MAX_ANSWER_BYTES = 256 << 20
 _SHOWN_CHARS = 300
 
 
-class Catalogue:
-    """The catalogue behind `http_url`, for example `http://127.0.0.1:8080`."""
+class HttpApi:
+    """The HTTP API behind `http_url`, for example `http://127.0.0.1:8080`."""
 
     def __init__(self, http_url: str, command_config: str | None = None) -> None:
         """`command_config` names whom to trust for https; the system's certificate authorities without it."""

@@ -1,13 +1,25 @@
-"""What `tiered explain-retention` and `tiered snapshot` are told.
-
-Owns their names, options and help. Must never import what they need before one is chosen.
-"""
+"""The arguments of `tiered segments`, `explain-retention`, `snapshot` and `reconcile`: argparse and nothing else."""
 
 from tiered.cli.arguments import Commands, Parser, command, duration_ms, http_options, number
 
 
+def add_segments(commands: "Commands[Parser]") -> None:
+    """Adds `segments`."""
+    parser = command(
+        commands,
+        "segments",
+        "tiering.segments:run",
+        "show where each range of offsets is: hot, cold or both",
+        "With sizes and state.",
+    )
+    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument("-p", "--partition", metavar="N", type=number, help="this partition alone")
+    parser.add_argument("--objects", action="store_true", help="show the keys of objects as well; --json always does")
+    http_options(parser)
+
+
 def add_retention(commands: "Commands[Parser]") -> None:
-    """Adds both commands."""
+    """Adds `explain-retention`, and `snapshot` with its actions."""
     explain = command(
         commands,
         "explain-retention",
@@ -48,3 +60,16 @@ def add_retention(commands: "Commands[Parser]") -> None:
     delete.add_argument("names", metavar="SNAPSHOT", nargs="+")
     for parser in (create, listing, delete):
         http_options(parser)
+
+
+def add_reconcile(commands: "Commands[Parser]") -> None:
+    """Adds `reconcile`."""
+    parser = command(
+        commands,
+        "reconcile",
+        "tiering.reconcile:run",
+        "show what disk, catalogue and object store disagree about, and what to do",
+        "Brokers compare them in the background; this tells what they have found so far and asks for nothing new.",
+        "Exit code 1 when anything is wrong, or a broker does not answer.",
+    )
+    http_options(parser)

@@ -6,7 +6,7 @@ Reads the decision of each partition's leader over HTTP. Decides nothing and cha
 import argparse
 from typing import Any
 
-from tiered.cli.client.http_api import Catalogue
+from tiered.cli.client.http_api import HttpApi
 from tiered.cli.failure import EXIT_OK
 from tiered.cli.output import Column, counted, in_bytes, in_utc, print_json, print_table, say
 from tiered.cli.tiering.segments import partitions_of
@@ -24,10 +24,10 @@ _COLUMNS = (
 
 def run(arguments: argparse.Namespace) -> int:
     """Explains one partition or all. Raises CommandFailed and UsageError."""
-    catalogue = Catalogue(arguments.http, arguments.command_config)
+    api = HttpApi(arguments.http, arguments.command_config)
     topic = arguments.topic
-    numbers = [arguments.partition] if arguments.partition is not None else partitions_of(catalogue, topic)
-    found = [catalogue.retention(topic, number) for number in numbers]
+    numbers = [arguments.partition] if arguments.partition is not None else partitions_of(api, topic)
+    found = [api.retention(topic, number) for number in numbers]
     if arguments.json:
         print_json({"topic": topic, "partitions": [_without_topic(each) for each in found]})
         return EXIT_OK

@@ -6,14 +6,14 @@ Reads over HTTP. Looks at nothing itself and changes nothing.
 import argparse
 from typing import Any
 
-from tiered.cli.client.http_api import Catalogue
+from tiered.cli.client.http_api import HttpApi
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK
 from tiered.cli.output import counted, in_bytes, in_utc, print_json, say
 
 
 def run(arguments: argparse.Namespace) -> int:
     """1 when something was found or a broker is silent. Raises CommandFailed and UsageError."""
-    answer = Catalogue(arguments.http, arguments.command_config).reconcile()
+    answer = HttpApi(arguments.http, arguments.command_config).reconcile()
     if arguments.json:
         print_json(answer)
     else:

@@ -6,7 +6,7 @@ Reads the catalogue over HTTP. Changes nothing.
 import argparse
 from typing import Any
 
-from tiered.cli.client.http_api import Catalogue
+from tiered.cli.client.http_api import HttpApi
 from tiered.cli.failure import CommandFailed
 from tiered.cli.names import nearest_names
 from tiered.cli.output import Column, counted, in_bytes, in_utc, print_json, print_table, say
@@ -25,9 +25,9 @@ _OBJECT = Column("OBJECT")
 
 def run(arguments: argparse.Namespace) -> int:
     """Shows the segments of one partition or of all. Raises CommandFailed and UsageError."""
-    catalogue = Catalogue(arguments.http, arguments.command_config)
-    numbers = [arguments.partition] if arguments.partition is not None else partitions_of(catalogue, arguments.topic)
-    found = [_whole_partition(catalogue, arguments.topic, number) for number in numbers]
+    api = HttpApi(arguments.http, arguments.command_config)
+    numbers = [arguments.partition] if arguments.partition is not None else partitions_of(api, arguments.topic)
+    found = [_whole_partition(api, arguments.topic, number) for number in numbers]
     if arguments.json:
         print_json({"topic": arguments.topic, "partitions": found})
     else:
@@ -35,9 +35,9 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def partitions_of(catalogue: Catalogue, topic: str) -> list[int]:
+def partitions_of(api: HttpApi, topic: str) -> list[int]:
     """The numbers of the topic's partitions. Raises CommandFailed with a name that may have been meant."""
-    topics = catalogue.topics()
+    topics = api.topics()
     for each in topics:
         if each["topic"] == topic:
             return [partition["partition"] for partition in each["partitions"]]
@@ -45,14 +45,14 @@ def partitions_of(catalogue: Catalogue, topic: str) -> list[int]:
     raise CommandFailed(f"there is no topic {topic}{near}; `tiered topics list` shows those that exist")
 
 
-def _whole_partition(catalogue: Catalogue, topic: str, number: int) -> dict[str, Any]:
+def _whole_partition(api: HttpApi, topic: str, number: int) -> dict[str, Any]:
     """The partition with all of its segments: a long one comes page by page."""
-    answer = catalogue.partition(topic, number)
+    answer = api.partition(topic, number)
     answer.pop("topic", None)
     segments = answer["segments"]
     page = segments
     while page and page[-1]["end_offset"] < answer["log_end_offset"]:
-        page = catalogue.partition(topic, number, start_offset=page[-1]["end_offset"])["segments"]
+        page = api.partition(topic, number, start_offset=page[-1]["end_offset"])["segments"]
         segments.extend(page)
     return answer
 

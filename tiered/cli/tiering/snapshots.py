@@ -7,7 +7,7 @@ import argparse
 import sys
 from typing import Any
 
-from tiered.cli.client.http_api import Catalogue
+from tiered.cli.client.http_api import HttpApi
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
 from tiered.cli.output import Column, counted, in_utc, print_json, print_table, say
 
@@ -24,8 +24,8 @@ _COLUMNS = (
 
 def run_create(arguments: argparse.Namespace) -> int:
     """Makes one of all that a topic has now. Raises CommandFailed."""
-    catalogue = Catalogue(arguments.http, arguments.command_config)
-    made = catalogue.create_snapshot(arguments.name, arguments.topic, owner=arguments.owner, ttl_ms=arguments.ttl)
+    api = HttpApi(arguments.http, arguments.command_config)
+    made = api.create_snapshot(arguments.name, arguments.topic, owner=arguments.owner, ttl_ms=arguments.ttl)
     if arguments.json:
         print_json(made)
     else:
@@ -38,7 +38,7 @@ def run_create(arguments: argparse.Namespace) -> int:
 
 def run_list(arguments: argparse.Namespace) -> int:
     """Shows them all, or those of one topic. Raises CommandFailed."""
-    found = Catalogue(arguments.http, arguments.command_config).snapshots(arguments.topic)
+    found = HttpApi(arguments.http, arguments.command_config).snapshots(arguments.topic)
     if arguments.quiet:
         say("\n".join(each["name"] for each in found), end="\n" if found else "")
     elif arguments.json:
@@ -52,8 +52,8 @@ def run_list(arguments: argparse.Namespace) -> int:
 
 def run_delete(arguments: argparse.Namespace) -> int:
     """Tries each one; fails when any could not be deleted."""
-    catalogue = Catalogue(arguments.http, arguments.command_config)
-    done = [_delete(catalogue, name) for name in arguments.names]
+    api = HttpApi(arguments.http, arguments.command_config)
+    done = [_delete(api, name) for name in arguments.names]
     if arguments.json:
         print_json(done)
     else:
@@ -65,9 +65,9 @@ def run_delete(arguments: argparse.Namespace) -> int:
     return EXIT_OK if all(each["error"] is None for each in done) else EXIT_FAILED
 
 
-def _delete(catalogue: Catalogue, name: str) -> dict[str, Any]:
+def _delete(api: HttpApi, name: str) -> dict[str, Any]:
     try:
-        catalogue.delete_snapshot(name)
+        api.delete_snapshot(name)
     except CommandFailed as error:
         return {"snapshot": name, "deleted": False, "error": str(error)}
     return {"snapshot": name, "deleted": True, "error": None}

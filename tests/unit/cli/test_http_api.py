@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from tiered.cli import main
-from tiered.cli.client.http_api import Catalogue
+from tiered.cli.client.http_api import HttpApi
 from tiered.cli.failure import CommandFailed
 
 Answer = Callable[[str], tuple[int, bytes]]
@@ -117,9 +117,9 @@ def test_what_is_not_there_is_a_failure(
 )
 def test_another_server_is_recognised_as_such(serving: Callable[[Answer], str], answer: tuple[int, bytes]) -> None:
     with pytest.raises(CommandFailed, match=r"no Tiered broker|is that address a Tiered broker's"):
-        Catalogue(serving(lambda _: answer)).topics()
+        HttpApi(serving(lambda _: answer)).topics()
 
 
 def test_a_broker_that_is_not_there_is_a_failure_that_says_how_to_start_one() -> None:
     with pytest.raises(CommandFailed, match=r"is the broker running\? Start it with `tiered serve`"):
-        Catalogue("127.0.0.1:1").topics()
+        HttpApi("127.0.0.1:1").topics()
