@@ -87,7 +87,7 @@ def check_client_names(given: Mapping[str, str]) -> None:
             raise InvalidConfig(
                 f"option kafka.{name} is not known here: "
                 + (f"is kafka.{close[0]} meant? " if close else "")
-                + "certificates and keys are PEM, and docs/security.md lists what clients take"
+                + "certificates and keys are PEM, and docs/security-tls.md lists what clients take"
             )
         known = _READ | _WRITE | _WITHOUT_EFFECT | CLIENT_NAMES
         if name not in known:

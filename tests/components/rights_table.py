@@ -1,4 +1,4 @@
-"""Every served API, the rights that it needs, and what it says without them: the table of docs/security.md as data."""
+"""Every served API, the rights that it needs, and what it says without them: docs/security-rights.md as data."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -169,3 +169,27 @@ def test_every_page_is_on_the_map() -> None:
     pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
     mapped = set(LINK.findall((ROOT / "docs/README.md").read_text()))
     assert not pages - mapped, "pages that no reader is sent to"
+
+
+ANCHOR = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)#([^)\s]+)\)")
+TEXT_ABOUT_A_PAGE = re.compile(r"\bdocs/[\w-]+\.md(?:#([\w-]+))?")
+
+
+def anchors_of(document: Path) -> set[str]:
+    """Of its headings, as web pages of repositories make them."""
+    text = re.sub(r"```.*?```", "", document.read_text(), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=relative)
+def test_links_to_sections_lead_to_a_heading(document: Path) -> None:
+    found = [(path, name) for path, name in ANCHOR.findall(document.read_text()) if not path or path.endswith(".md")]
+    broken = [(p, name) for p, name in found if name not in anchors_of(document.parent / p if p else document)]
+    assert not broken, f"{relative(document)} links to headings that are not there: {broken}"
+
+
+def test_pages_that_messages_and_docstrings_name_exist() -> None:
+    code = [*ROOT.glob("tiered/**/*.py"), *ROOT.glob("spark/**/*.py"), *ROOT.glob("tests/**/*.py")]
+    named = {(path, found[0].split("#")[0]) for path in code for found in TEXT_ABOUT_A_PAGE.finditer(path.read_text())}
+    assert not [(relative(path), page) for path, page in named if not (ROOT / page).is_file()]

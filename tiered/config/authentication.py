@@ -19,7 +19,7 @@ BY_PASSWORD = MECHANISMS[:3]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthenticationSettings(CompactionSettings):
-    """SASL on listeners, and logins over HTTP: docs/security.md."""
+    """SASL on listeners, and logins over HTTP: docs/security-logins.md."""
 
     # fmt: off
     connection_failed_authentication_delay_ms: int = setting(

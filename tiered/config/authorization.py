@@ -16,7 +16,7 @@ STANDARD_AUTHORIZERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizationSettings(AuthenticationSettings):
-    """Access control lists and the audit log: docs/security.md."""
+    """Access control lists and the audit log: docs/security-rights.md."""
 
     # fmt: off
     allow_everyone_if_no_acl_found: bool = setting(

@@ -58,7 +58,7 @@ def client_security(given: Mapping[str, str], *, where: str = "") -> ClientSecur
             close = difflib.get_close_matches(name, CLIENT_NAMES, n=1)
             raise InvalidConfig(
                 f"unknown property {where}{name}: "
-                + (f"did you mean {where}{close[0]}?" if close else "docs/security.md lists those that are known")
+                + (f"did you mean {where}{close[0]}?" if close else "docs/security-tls.md lists those that are known")
             )
     protocol = given.get("security.protocol", SecurityProtocol.PLAINTEXT).strip().upper()
     if protocol not in list(SecurityProtocol):

@@ -13,7 +13,7 @@ from tiered.config.tls import LISTENER_NAMES
 OF_ALL_LISTENERS = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
 """What `listener.name.NAME.…` may say for all brokers at once."""
 WITHOUT_EFFECT = "Kafka's: accepted and kept, without effect here."
-_OF_LISTENERS = "Read when the broker starts, for listeners with TLS: docs/security.md."
+_OF_LISTENERS = "Read when the broker starts, for listeners with TLS: docs/security-tls.md."
 _OPTION = "An option of tiered serve."
 _OPTIONS = frozenset(
     {

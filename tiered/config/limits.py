@@ -13,7 +13,7 @@ from tiered.errors import InvalidConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitSettings:
-    """Quotas and caps, under Kafka's names where it has them: docs/security.md."""
+    """Quotas and caps, under Kafka's names where it has them: docs/security-limits.md."""
 
     # fmt: off
     controller_quota_window_num: int = setting(

@@ -64,7 +64,7 @@ def _codes(guarded: GuardedBroker, row: Row, name: str) -> list[int]:
 def test_every_served_api_has_a_row() -> None:
     lacking = SERVED.keys() - {row.key for row in ROWS}
     assert [SERVED[key] for key in lacking] == [], (
-        "tests/components/rights_table.py and docs/security.md say what each API needs"
+        "tests/components/rights_table.py and docs/security-rights.md say what each API needs"
     )
 
 

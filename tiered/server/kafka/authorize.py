@@ -2,7 +2,7 @@
 
 Owns the words of a refusal: the right, never anything of the resource. Every handler calls it before it looks
 whether the resource is there. Must never decide by itself: `broker.access` does. Which API needs which right stands
-in docs/security.md, and the table of `tests/components/security/test_rights_of_every_api.py` holds each of them to it.
+in docs/security-rights.md. `tests/components/security/test_rights_of_every_api.py` holds each of them to it.
 """
 
 from uuid import UUID
