@@ -14,7 +14,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pyspark_tiered.plan import ColdSplit, SegmentPiece
-from tiered.cold.object_store import ObjectStore, open_store
+from tiered.cold.object_store import ObjectStore
+from tiered.cold.opening import open_store
 from tiered.errors import Corrupt, CorruptObject, ObjectMissing
 from tiered.formats.aborted_ranges import AbortedRange
 from tiered.formats.arrow import decode_chunk

@@ -6,7 +6,8 @@ from uuid import UUID
 
 from tiered.broker.cold_compaction import ColdCompaction, ColdCompactionState, ColdPartition, Order
 from tiered.broker.committed_rows import committed_segment
-from tiered.cold.object_store import ObjectStore, open_store
+from tiered.cold.object_store import ObjectStore
+from tiered.cold.opening import open_store
 from tiered.cold.reader import load_tail
 from tiered.cold.segment_rewrite import Rewritten, batches, rewrite
 from tiered.formats.batch_filter import keyed_records

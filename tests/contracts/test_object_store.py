@@ -13,7 +13,8 @@ from uuid import uuid4
 import pytest
 
 from tests.fault_s3.moto_server import aws_environment, moto_s3, store_url
-from tiered.cold.object_store import ObjectStore, open_store
+from tiered.cold.object_store import ObjectStore
+from tiered.cold.opening import open_store
 from tiered.cold.timed_store import TimedStore
 from tiered.errors import (
     CorruptFile,

@@ -12,7 +12,7 @@ from tests.components.cold_passes import compact
 from tests.components.tiering.test_cold_compaction import COMPACT, SETTINGS, committed, eventually, is_purged
 from tests.components.tiering.test_compaction import Read, expected, read_confluent, write
 from tests.unit.cold.verified_store import verify
-from tiered.cold.object_store import open_store
+from tiered.cold.opening import open_store
 from tiered.testing import LocalCluster, cluster
 
 POINTS = ["compact.planned", "compact.stored", "meta.replacements.swap.half", "compact.swapped"]

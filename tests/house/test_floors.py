@@ -5,11 +5,17 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted([*ROOT.glob("tiered/**/*.py"), *ROOT.glob("spark/**/*.py")])
 MAX_LINES = 600
+MOST_IN_A_CIRCLE = 2
+OF_A_CONNECTION = [
+    f"tiered.server.kafka.{name}"
+    for name in ("connection", "frame_handler", "receive_buffer", "requests", "sasl_session")
+]
 # The door itself, and what runs outside a broker, on a machine whose clock is the only one there is.
 MAY_READ_CLOCKS = {"tiered/runtime.py", "tiered/testing/faulty_s3.py"}
 # Names whose use is a decision about time or chance. `time.perf_counter` and `monotonic` too: all have one door.
@@ -30,6 +36,26 @@ def relative(path: Path) -> str:
 @cache
 def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
+
+
+@pytest.fixture(scope="module")
+def graph() -> grimp.ImportGraph:
+    """Who imports whom, for types alone too: who reads the one has to read the other."""
+    return grimp.build_graph("tiered", "pyspark_tiered", exclude_type_checking_imports=False, cache_dir=None)
+
+
+def test_no_more_than_two_modules_import_each_other(graph: grimp.ImportGraph) -> None:
+    """A connection's five are the one larger circle that is left; no other may come."""
+    around = {
+        frozenset({name} | graph.find_upstream_modules(name) & graph.find_downstream_modules(name))
+        for name in graph.modules
+    }
+    assert [sorted(circle) for circle in around if len(circle) > MOST_IN_A_CIRCLE] == [OF_A_CONNECTION]
+
+
+def test_no_part_of_a_broker_knows_the_broker(graph: grimp.ImportGraph) -> None:
+    knowing = graph.find_modules_that_directly_import("tiered.broker.broker")
+    assert not [name for name in knowing if name.startswith("tiered.broker.")]
 
 
 def uses_of_clocks(tree: ast.Module) -> Iterator[tuple[int, str]]:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tests.fault_s3.moto_server import aws_environment, moto_s3, store_url
 from tests.spark.bucket import Bucket
-from tiered.cold.object_store import open_store
+from tiered.cold.opening import open_store
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

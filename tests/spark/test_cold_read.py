@@ -123,7 +123,7 @@ print(rows, mib("VmHWM") - before)
 
 def peak_of_a_read(folder: Path, object_mib: int) -> tuple[int, int]:
     """(rows, MiB that the process grew by at its peak) for one object of that size."""
-    from tiered.cold.object_store import open_store
+    from tiered.cold.opening import open_store
 
     bucket = Bucket(store=open_store(f"file://{folder}/store"), chunk_bytes=MIB)
     value = hashlib.sha512(b"x").digest() * 16  # 1 KiB

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from jobs import compact as job
 from tests.spark.test_compacted import WAIT_S, Read, consumed, of_spark, write
 from tests.unit.cold.verified_store import verify
-from tiered.cold.object_store import open_store
+from tiered.cold.opening import open_store
 from tiered.testing import LocalCluster, cluster
 
 pytestmark = pytest.mark.spark

@@ -11,7 +11,7 @@ from pyspark_tiered.batch import BatchReader
 from pyspark_tiered.options import parse_options
 from tests.spark.bucket import Bucket
 from tests.spark.random_log import WrittenLog, expected_rows, write_random_segments
-from tiered.cold.object_store import open_store
+from tiered.cold.opening import open_store
 from tiered.formats.record_batch import Record
 
 COLUMNS = ("partition", "offset", "key", "value", "timestamp", "headers")

@@ -75,7 +75,7 @@ from tiered.broker.topics import OFFSETS_TOPIC, Topic, Topics
 from tiered.broker.upload_pipeline import UploadPipeline
 from tiered.cold.byte_budget import ByteBudget
 from tiered.cold.chunk_cache import ChunkCache
-from tiered.cold.object_store import open_store
+from tiered.cold.opening import open_store
 from tiered.cold.reader import ColdReader
 from tiered.cold.timed_store import TimedStore
 from tiered.config import BrokerSettings, ServeOptions, TopicConfig

@@ -1,4 +1,4 @@
-"""The seam to object stores: what the cold tier needs of one, and how a URL becomes one.
+"""The seam to object stores: what the cold tier needs of one, and what a URL says of one.
 
 Owns the protocol, its values and the parsing of store URLs. Must never import boto3 (a broker on a local
 folder does not pay for it) and never hold or print a credential.
@@ -233,22 +233,3 @@ def _endpoint_url(url: str) -> str:
     if split.scheme not in ("http", "https") or not split.hostname or split.query or split.fragment:
         raise InvalidConfig("endpoint_url must be http://host:port or https://host:port, without a query")
     return url.rstrip("/")
-
-
-def open_store(url: str, *, timeout_ms: int | None = None) -> ObjectStore:
-    """The store that `url` names (see `parse_store_url`). Talks to nobody yet: `probe` does.
-
-    `timeout_ms` is how long one request to a remote store may be silent; None takes the store's own.
-
-    Raises `InvalidConfig` for a URL that is wrong.
-    """
-    address = parse_store_url(url)
-    match address:
-        case LocalAddress():
-            from tiered.cold.local import LocalStore
-
-            return LocalStore(address.directory)
-        case S3Address():
-            from tiered.cold.s3 import S3Store  # boto3 only for those who asked for it
-
-            return S3Store(address) if timeout_ms is None else S3Store(address, read_timeout_ms=timeout_ms)

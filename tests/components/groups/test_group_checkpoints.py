@@ -7,7 +7,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tiered.cold import group_checkpoints
-from tiered.cold.object_store import open_store
+from tiered.cold.opening import open_store
 from tiered.testing import LocalCluster, cluster
 
 WAIT_S = 60.0

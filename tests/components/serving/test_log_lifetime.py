@@ -26,7 +26,8 @@ from tests.components.tiers import (
     wait_checkpoint,
 )
 from tests.faults.bucket import files_under, objects, verify_store
-from tiered.cold.object_store import ObjectStore, open_store
+from tiered.cold.object_store import ObjectStore
+from tiered.cold.opening import open_store
 from tiered.meta import topics
 from tiered.meta.engine import Database
 from tiered.wire import messages

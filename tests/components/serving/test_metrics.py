@@ -245,7 +245,7 @@ async def test_a_database_that_answers_too_late_is_counted_as_failed_and_a_refus
 
 
 def test_a_store_that_is_away_is_counted_as_failed_and_a_missing_object_is_not(tmp_path: Path) -> None:
-    from tiered.cold.object_store import open_store
+    from tiered.cold.opening import open_store
     from tiered.cold.timed_store import TimedStore
     from tiered.errors import ObjectMissing, StoreUnavailable
     from tiered.runtime import SystemClock

@@ -15,7 +15,7 @@ from tiered.broker.cold_compaction import ColdCompaction
 from tiered.cli import main
 from tiered.cold.bucket_look import look_at_partition
 from tiered.cold.checkpoints import read_cluster_checkpoint
-from tiered.cold.object_store import open_store
+from tiered.cold.opening import open_store
 from tiered.errors import InvalidConfig
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.meta import pins, segments, topics

@@ -14,7 +14,7 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as PyTopicPartition
 
 from tests.unit.cold.verified_store import verify
-from tiered.cold.object_store import open_store
+from tiered.cold.opening import open_store
 from tiered.testing import LocalCluster, cluster
 
 WAIT_S = 60.0

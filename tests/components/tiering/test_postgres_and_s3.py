@@ -23,7 +23,8 @@ from tests.components.tiers import (
     wait_checkpoint,
 )
 from tests.fault_s3.moto_server import BUCKET, aws_environment, moto_s3, store_url
-from tiered.cold.object_store import ObjectStore, open_store
+from tiered.cold.object_store import ObjectStore
+from tiered.cold.opening import open_store
 from tiered.testing.faulty_s3 import FaultKind, FaultyS3, faulty_s3
 from tiered.wire import fetch as fetch_codec
 

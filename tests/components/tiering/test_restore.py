@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from tiered.cli import main
 from tiered.cold import checkpoints, group_checkpoints
-from tiered.cold.object_store import open_store
+from tiered.cold.opening import open_store
 from tiered.meta import cluster as cluster_row
 from tiered.meta.engine import Database
 from tiered.meta.producer_ids import allocate_block

@@ -12,7 +12,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.unit.cold.verified_store import only, verify
-from tiered.cold.object_store import open_store
+from tiered.cold.opening import open_store
 from tiered.cold.verification import VerificationState
 from tiered.formats.segment_check import FaultKind
 from tiered.testing import LocalCluster, cluster

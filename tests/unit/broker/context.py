@@ -8,7 +8,7 @@ from pathlib import Path
 from tiered.broker.context import BrokerContext, BrokerState
 from tiered.broker.data_folder import DataFolder
 from tiered.broker.disk_reserve import DiskReserve
-from tiered.cold.object_store import open_store
+from tiered.cold.opening import open_store
 from tiered.cold.timed_store import TimedStore
 from tiered.config import BrokerSettings, ServeOptions
 from tiered.hot.file_system import RealFileSystem

@@ -9,7 +9,8 @@ from uuid import UUID
 import pytest
 
 from tests.unit.cold.stored_segments import PARTITION, TOPIC, TOPIC_ID, StoredSegment, store_segment
-from tiered.cold.object_store import ObjectStore, open_store
+from tiered.cold.object_store import ObjectStore
+from tiered.cold.opening import open_store
 from tiered.cold.reader import load_tail
 from tiered.cold.segment_rewrite import RewriteOrder, Rewritten, batches, rewrite
 from tiered.errors import CorruptObject, ObjectMissing

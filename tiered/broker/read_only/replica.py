@@ -16,7 +16,7 @@ from tiered.broker.read_only.catalogue import BucketCatalogue
 from tiered.broker.record_reader import RecordPages
 from tiered.broker.registration import WILDCARD_ADDRESSES
 from tiered.cold.chunk_cache import ChunkCache
-from tiered.cold.object_store import open_store
+from tiered.cold.opening import open_store
 from tiered.cold.read_only_store import ReadOnlyStore
 from tiered.cold.reader import ColdReader
 from tiered.cold.timed_store import TimedStore

@@ -17,14 +17,8 @@ from tiered.cli.doctor.findings import Finding, Situation, fail, ok, warn
 from tiered.cli.output import counted
 from tiered.cold import checkpoints
 from tiered.cold.local import LocalStore
-from tiered.cold.object_store import (
-    LocalAddress,
-    ObjectStore,
-    S3Address,
-    StoreCapabilities,
-    open_store,
-    parse_store_url,
-)
+from tiered.cold.object_store import LocalAddress, ObjectStore, S3Address, StoreCapabilities, parse_store_url
+from tiered.cold.opening import open_store
 from tiered.cold.read_only_store import ReadOnlyStore
 from tiered.errors import InvalidConfig, ObjectExists, TieredError
 from tiered.runtime import SystemClock, new_uuid

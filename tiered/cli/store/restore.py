@@ -15,7 +15,8 @@ from tiered.cli.output import print_json, say
 from tiered.cli.store import restore_words
 from tiered.cold import restore_claims
 from tiered.cold.bucket_contents import read_bucket
-from tiered.cold.object_store import ObjectStore, open_store
+from tiered.cold.object_store import ObjectStore
+from tiered.cold.opening import open_store
 from tiered.cold.store_identity import store_identity
 from tiered.meta import restore as stored
 from tiered.meta.engine import Database

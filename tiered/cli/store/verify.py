@@ -14,7 +14,7 @@ from typing import Any
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK
 from tiered.cli.output import counted, in_bytes, in_utc, print_json, say
 from tiered.cli.progress import bar
-from tiered.cold.object_store import open_store
+from tiered.cold.opening import open_store
 from tiered.cold.orphans import Orphans
 from tiered.cold.verification import Problem, StoreVerifier, VerificationState
 from tiered.cold.verify_progress import ProgressFile
