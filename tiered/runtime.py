@@ -124,7 +124,7 @@ class BlockingPool:
     async def run(self, call: Callable[..., T], *args: object) -> T:
         if self._pending >= self._max_pending:
             raise Throttled(f"too many calls wait for the {self._name} threads; try again later")
-        # In no name: what a call raises holds this frame, which then would hold the future that has it.
+        # The future gets no local name: its exception's traceback holds this frame, so the two would hold each other.
         return await asyncio.shield(self._begun(call, *args))
 
     def _begun(self, call: Callable[..., T], *args: object) -> "asyncio.Future[T]":

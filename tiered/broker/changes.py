@@ -33,7 +33,7 @@ class Changes:
     async def run(self, change: Callable[[], Awaitable[T]]) -> T:
         """What `change` returns or raises, once all changes before it have ended. Cancelling this wait does not
         cancel the change. Raises MetadataUnavailable when an unknown outcome cannot be settled first."""
-        # In no name: what a change raises holds this frame, which then would hold the future that has it.
+        # The future gets no local name: its exception's traceback holds this frame, so the two would hold each other.
         return await asyncio.shield(self._begun(change))
 
     def _begun(self, change: Callable[[], Awaitable[T]]) -> "asyncio.Future[T]":

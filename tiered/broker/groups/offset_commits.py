@@ -47,7 +47,7 @@ DEADLINE_MS = 5_000
 RETRY_MS = 1_000.0
 LAST_WORDS_MS = 5_000
 INDIGESTIBLE = (DataError, IntegrityError, ValueError)
-"""What SQL says of values that it does not take now and never will."""
+"""Errors of SQL about a value that no retry will make it take."""
 
 
 @dataclass(eq=False, slots=True, kw_only=True)

@@ -110,7 +110,7 @@ class ReadReplica:
         self.serving = True
 
     def begin_stop(self) -> None:
-        """Who waits for new records is answered."""
+        """Fetches that wait for new records are answered."""
         self.serving = False
         self.catalogue.waiters.wake()
 

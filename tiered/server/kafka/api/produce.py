@@ -76,7 +76,7 @@ def handle(request: RawRequest) -> Handled:
         raise MalformedRequest(f"a Produce request carries more than {MAX_PARTITIONS} batches; split it")
     if context.broker.topics.have_codecs:
         foreign = list(_long_to_recompress(request, asked))
-        # Beyond the budget they are compressed here and now: that costs time, and no memory that piles up.
+        # Batches beyond the budget are compressed at once: waiting requests would hold too much memory.
         if foreign and context.broker.recompressing.has_free(request.end):
             own = memoryview(bytearray(request.buffer[: request.end]))
             return _answer_recompressed(request._replace(buffer=own), asked, foreign)
