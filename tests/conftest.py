@@ -19,7 +19,7 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 ROOT = Path(__file__).resolve().parent.parent
 
 # Plugins that tests also import by name: pytest rewrites their assertions only when it hears of them first.
-pytest.register_assert_rewrite("tests.certificates", "tests.clients.three_brokers", "tests.postgres")
+pytest.register_assert_rewrite("tests.certificates", "tests.clients.three_brokers", "tests.postgres", "tests.support")
 
 # Broker and Spark processes that tests start import the tree under test, installed or not.
 os.environ["PYTHONPATH"] = os.pathsep.join(

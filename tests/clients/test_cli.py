@@ -1,16 +1,12 @@
 """The command line against a broker: what it sends others read, what others send it shows, and it ends well."""
 
 import contextlib
-import io
 import json
 import os
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,62 +14,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.broker_process import BrokerProcess
-from tiered.cli import main
+from tests.support.command_line import COMMAND, Tiered
 
 RUN_S = 60.0
-COMMAND = [sys.executable, "-m", "tiered.cli"]
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """A command that has ended."""
-
-    stdout: bytes
-    stderr: bytes
-
-
-class Tiered:
-    """Runs commands against one broker: in this process where they end by themselves, which is far faster."""
-
-    def __init__(self, broker: BrokerProcess) -> None:
-        self.broker = broker
-        self.environ = {"TIERED_BOOTSTRAP": broker.bootstrap, "TIERED_HTTP": broker.http}
-
-    def run(self, *argv: str, lines: bytes = b"", code: int = 0) -> Done:
-        out, err = io.TextIOWrapper(io.BytesIO()), io.TextIOWrapper(io.BytesIO())
-        with tempfile.TemporaryFile() as stdin, pytest.MonkeyPatch.context() as patch:
-            stdin.write(lines)
-            stdin.seek(0)
-            patch.setattr(sys, "stdin", io.TextIOWrapper(stdin))
-            for name, value in self.environ.items():
-                patch.setenv(name, value)
-            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-                ended = main(argv)
-            out.flush()
-            err.flush()
-        done = Done(out.buffer.getvalue(), err.buffer.getvalue())
-        assert ended == code, (argv, ended, done.stdout[-2000:], done.stderr.decode()[-2000:])
-        return done
-
-    def out(self, *argv: str, lines: bytes = b"") -> bytes:
-        done = self.run(*argv, lines=lines)
-        assert done.stderr == b""
-        return done.stdout
-
-    def json(self, *argv: str, lines: bytes = b"") -> Any:
-        return json.loads(self.out(*argv, "--json", lines=lines))
-
-    def failure(self, *argv: str, lines: bytes = b"", code: int = 1) -> str:
-        return self.run(*argv, lines=lines, code=code).stderr.decode()
-
-    def start(self, *argv: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [*COMMAND, *argv],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, **self.environ},
-        )
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.broker_process import BrokerProcess
-from tests.clients.test_cli import Tiered
+from tests.support.command_line import Tiered
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from tests.clients.test_cli import Tiered, tiered
+from tests.clients.test_cli import tiered
+from tests.support.command_line import Tiered
 
 __all__ = ["tiered"]
 

@@ -14,8 +14,8 @@ from sqlalchemy import create_engine
 from sqlalchemy.engine import make_url
 
 from tests.broker_process import BrokerProcess
-from tests.clients.test_cli import Tiered
 from tests.fault_s3.moto_server import BUCKET, moto_s3, store_url
+from tests.support.command_line import Tiered
 from tiered.cli.doctor.examination import examined
 from tiered.cli.doctor.findings import Finding, Situation, Status, ok
 from tiered.config import load_serve_options

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.broker_process import BrokerProcess
-from tests.clients.test_cli import Tiered
+from tests.support.command_line import Tiered
 from tiered.cli import main
 from tiered.meta import security
 from tiered.meta.engine import Database

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.broker_process import BrokerProcess
 from tests.clients.clients import admin
-from tests.components.wire.test_wire_produce import create
+from tests.support.topics import create
 
 
 def selected(broker: BrokerProcess, group: str) -> dict[tuple[str, int], tuple[int, str]]:

@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.broker_process import BrokerProcess
 from tests.clients.clients import READERS
-from tests.clients.test_cli import Tiered
 from tests.components.tiers import Written, create, eventually, fill, wait_checkpoint
+from tests.support.command_line import Tiered
 from tiered.cold.local import LocalStore
 
 TOPIC = "orders"

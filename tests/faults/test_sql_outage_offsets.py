@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
 from tests.components.groups.test_wire_offsets import commit, fetch
-from tests.components.wire.test_wire_produce import create
+from tests.support.topics import create
 
 if TYPE_CHECKING:
     from tests.postgres import PostgresServer

@@ -15,8 +15,8 @@ import pytest
 
 from tests.broker_process import BrokerProcess
 from tests.components.security.test_hostile_clients import resident_mib
-from tests.components.wire.test_wire_produce import create
 from tests.fuzz.probe import probing
+from tests.support.topics import create
 from tiered.server.http.routes import ROUTES
 
 MEMORY_LIMIT_MIB = 500

@@ -17,8 +17,8 @@ import pytest
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
 from tests.components.batches import batch
-from tests.components.wire.test_wire_produce import create
 from tests.fuzz.probe import probing
+from tests.support.topics import create
 from tiered.formats.record_batch import Compression
 from tiered.server.kafka.apis import served_apis
 from tiered.wire import fetch, frames, messages, produce

@@ -6,7 +6,7 @@ import pytest
 
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
-from tests.components.wire.test_wire_produce import create
+from tests.support.topics import create
 from tiered.wire import messages
 
 ELECT_LEADERS, ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS, DESCRIBE_CLUSTER, UNREGISTER = 43, 45, 46, 60, 64

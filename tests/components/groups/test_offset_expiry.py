@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
 from tests.components.groups.test_wire_offsets import commit, fetch, group_id
-from tests.components.wire.test_wire_produce import create
+from tests.support.topics import create
 
 LONG_AGO_MS = 1_600_000_000_000
 PATIENCE_S = 60.0

@@ -12,7 +12,7 @@ from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
 from tests.components.groups.test_wire_offsets import commit
 from tests.components.wire.test_wire_metadata_and_admin import admin
-from tests.components.wire.test_wire_produce import create
+from tests.support.topics import create
 from tiered.rules.coordinator_slot import coordinator_slot
 
 TOPIC = "__consumer_offsets"

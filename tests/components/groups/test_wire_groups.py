@@ -10,7 +10,7 @@ from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
 from tests.components.group_members import Alive, Member, delete, describe, groups, rebalance
 from tests.components.groups.test_wire_offsets import Partitions, commit
-from tests.components.wire.test_wire_produce import create
+from tests.support.topics import create
 
 ILLEGAL_GENERATION, INCONSISTENT_PROTOCOL, INVALID_GROUP, UNKNOWN_MEMBER = 22, 23, 24, 25
 INVALID_SESSION_TIMEOUT, REBALANCE_IN_PROGRESS, NOT_COORDINATOR = 26, 27, 16

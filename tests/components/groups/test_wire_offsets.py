@@ -13,7 +13,7 @@ from tests.clients.raw import RawConnection
 from tests.components.group_members import Member, rebalance
 from tests.components.wire.test_wire_metadata_and_admin import admin
 from tests.components.wire.test_wire_metadata_and_admin import ask as ask_metadata
-from tests.components.wire.test_wire_produce import create
+from tests.support.topics import create
 from tiered.wire import messages
 from tiered.wire.consumer_protocol import Subscription, encode_subscription
 

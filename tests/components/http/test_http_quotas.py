@@ -15,7 +15,7 @@ from tests.components.batches import batch
 from tests.components.http.test_http_door import TOPICS, Answer, ask
 from tests.components.http.test_http_v3_streams import Stream
 from tests.components.security.test_wire_client_quotas import alter
-from tests.components.wire.test_wire_produce import create
+from tests.support.topics import create
 
 KIB = 1 << 10
 RATE = 100 * KIB

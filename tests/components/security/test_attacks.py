@@ -16,8 +16,8 @@ import pytest
 
 from tests.broker_process import BrokerProcess
 from tests.components.security.test_hostile_clients import DESCRIBE_CONFIGS, MIB, frame, resident_mib
-from tests.components.wire.test_wire_produce import create
 from tests.fuzz.probe import SETTLING_S, probing
+from tests.support.topics import create
 from tiered.formats.record_batch import Compression, Record, encode_batch
 from tiered.wire import produce
 

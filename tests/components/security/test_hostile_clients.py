@@ -13,7 +13,7 @@ import pytest
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
 from tests.components.batches import batch, patched
-from tests.components.wire.test_wire_produce import create
+from tests.support.topics import create
 from tiered.formats import record_batch
 from tiered.formats.record_batch import Compression, Record, encode_batch
 from tiered.wire import fetch, messages, produce

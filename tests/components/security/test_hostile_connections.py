@@ -9,7 +9,7 @@ from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
 from tests.components.batches import batch
 from tests.components.security.test_hostile_clients import API_VERSIONS, METADATA
-from tests.components.wire.test_wire_produce import create
+from tests.support.topics import create
 from tiered.wire import messages
 
 

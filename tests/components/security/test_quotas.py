@@ -9,7 +9,7 @@ from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
 from tests.components.batches import batch
 from tests.components.security.test_wire_client_quotas import alter
-from tests.components.wire.test_wire_produce import create
+from tests.support.topics import create
 from tiered.wire import fetch, messages, produce
 
 API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS, LIST_GROUPS = 18, 19, 20, 37, 16

@@ -15,7 +15,7 @@ from tests.clients.raw import RawConnection
 from tests.components.batches import batch, patched
 from tests.components.guarded_broker import GuardedBroker, allow
 from tests.components.security.test_hostile_clients import MIB, bystander
-from tests.components.wire.test_wire_produce import create
+from tests.support.topics import create
 from tiered.rules.acl import Operation, ResourceType
 from tiered.rules.principal import ANONYMOUS
 from tiered.wire import fetch, messages, produce

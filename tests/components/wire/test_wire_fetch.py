@@ -12,7 +12,7 @@ from tests.broker_process import BrokerProcess
 from tests.clients import clients
 from tests.clients.raw import RawConnection
 from tests.components.batches import FIRST_MS, batch
-from tests.components.wire.test_wire_produce import create
+from tests.support.topics import create
 from tiered.formats import record_batch
 from tiered.formats.record_batch import Compression
 from tiered.wire import fetch, messages

@@ -19,7 +19,7 @@ from tests.broker_process import BrokerProcess
 from tests.clients import clients
 from tests.clients.raw import RawConnection
 from tests.components.batches import batch
-from tests.components.wire.test_wire_produce import create
+from tests.support.topics import create
 from tiered.wire import messages
 
 METADATA = 3

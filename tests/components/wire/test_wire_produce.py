@@ -5,23 +5,16 @@ import struct
 import time
 
 import pytest
-from confluent_kafka.admin import NewTopic
 
 from tests.broker_process import BrokerProcess
-from tests.clients import clients
 from tests.clients.raw import RawConnection
 from tests.components.batches import FIRST_MS, batch, patched
+from tests.support.topics import create
 from tiered.formats import record_batch
 from tiered.formats.record_batch import Compression, Record, encode_batch
 from tiered.wire import messages, produce
 
 API_VERSIONS = 18
-
-
-def create(broker: BrokerProcess, topic: str, partitions: int = 1, **configs: object) -> str:
-    config = {name.replace("_", "."): str(value) for name, value in configs.items()}
-    clients.admin(broker.bootstrap).create_topics([NewTopic(topic, partitions, config=config)])[topic].result(30)
-    return topic
 
 
 def stored(connection: RawConnection, topic: str, offset: int = 0) -> bytes:

@@ -11,7 +11,7 @@ from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
 from tests.components.batches import batch
 from tests.components.read_replica.test_read_replica_refusals import codes_in, some_request
-from tests.components.wire.test_wire_produce import create
+from tests.support.topics import create
 from tiered.server.kafka.api.api_versions import TELEMETRY
 from tiered.server.kafka.apis import served_apis
 from tiered.wire import messages, produce

@@ -7,7 +7,7 @@ import pytest
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
 from tests.components.batches import batch
-from tests.components.wire.test_wire_produce import create
+from tests.support.topics import create
 from tiered.wire import messages
 
 INVALID_REQUEST, LOG_DIR_NOT_FOUND, INVALID_UPDATE_VERSION, UNKNOWN_TOPIC = 42, 57, 95, 3
