@@ -15,7 +15,6 @@ LeaderEpoch = NewType("LeaderEpoch", int)
 
 NO_LEADER_EPOCH = LeaderEpoch(-1)
 NO_TOPIC_ID = TopicId(UUID(int=0))
-MAX_TOPIC_NAME_CHARS = 249
 
 _LEGAL_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
 

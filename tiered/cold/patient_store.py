@@ -34,10 +34,6 @@ class PatientStore(ReadOnlyStore):
         self._stopping = threading.Event()
         self._has_answered = False
 
-    @property
-    def is_stopping(self) -> bool:
-        return self._stopping.is_set()
-
     def stop(self) -> None:
         self._stopping.set()
 

@@ -13,7 +13,6 @@ from tiered.formats.record_batch import BatchHeader
 MAX_BATCHES = 5
 """How many of a producer's last batches are remembered: as many as a client has in flight at most."""
 
-NO_SEQUENCE = -1
 _SEQUENCES = 2**31
 
 

@@ -24,7 +24,6 @@ from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.local_cluster.embedded_postgres import EmbeddedPostgres
 from tiered.cli.output import say
 
-LOOPBACK = "127.0.0.1"
 STOP_S = 30.0
 POLL_S = 0.2
 

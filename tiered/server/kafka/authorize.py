@@ -7,7 +7,7 @@ in docs/security-rights.md. `tests/components/security/test_rights_of_every_api.
 
 from uuid import UUID
 
-from tiered.broker.access import Decisions, Rights
+from tiered.broker.access import Rights
 from tiered.broker.topics import Topic
 from tiered.errors import (
     ClusterNotAuthorized,
@@ -36,12 +36,6 @@ def rights_of(context: Context) -> Rights | None:
     """What the request's principal may do; None where authorization is off, and everybody may do everything."""
     connection = context.connection
     return context.broker.access.rights(connection.principal, connection.host)
-
-
-def topics_by_name(context: Context, operation: Operation) -> Decisions | None:
-    """By name, whether the principal may do it to a topic; None where authorization is off. For what must be fast."""
-    rights = rights_of(context)
-    return None if rights is None else rights.by_name(operation, ResourceType.TOPIC)
 
 
 def may(context: Context, operation: Operation, resource_type: ResourceType, name: str) -> bool:

@@ -23,11 +23,6 @@ class JsonSplitter:
         self._depth = 0
         self._in_string = False
 
-    @property
-    def is_between(self) -> bool:
-        """True when no object is unfinished."""
-        return not self._buffer
-
     def feed(self, data: bytes) -> list[bytes]:
         """The objects that `data` completes."""
         self._buffer += data

@@ -15,7 +15,6 @@ from tiered.server.http.messages.schema import ANYTHING, mapping
 
 DOCUMENT = web.AppKey("openapi", bytes)
 _ERROR_ANSWER = {"$ref": "#/components/responses/Error"}
-_SAFE = ("GET", "HEAD")
 
 
 def document_of(routes: Sequence[Route]) -> Mapping[str, Any]:
