@@ -28,7 +28,7 @@ from benchmarks.scenarios import IN_MEMORY, Load, Run, Say, run_load
 from benchmarks.systems import Tiered
 from benchmarks.uploading import BUCKET, server
 from tiered.formats.chunk_table import DEFAULT_CHUNK_BYTES
-from tiered.rules.read_ahead import DEFAULT_LIMITS
+from tiered.rules.pacing.read_ahead import DEFAULT_LIMITS
 from tiered.testing.moto_s3 import aws_environment, s3_client
 
 PARTITIONS = 8

@@ -14,7 +14,7 @@ from tiered.meta.engine import Database
 from tiered.meta.partitions import PartitionRow
 from tiered.meta.segments import SegmentPlan
 from tiered.meta.topics import TopicRow
-from tiered.rules.number_claim import Claim
+from tiered.rules.replication.number_claim import Claim
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000

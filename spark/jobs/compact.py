@@ -20,7 +20,7 @@ from pyspark_tiered import compaction
 from pyspark_tiered.cold_read import store_of
 from pyspark_tiered.compaction import ScannedSegment
 from pyspark_tiered.job_run import stages, watched
-from tiered.broker.cold_compaction import ColdCompaction, ColdPartition, Found, Order
+from tiered.broker.cold_compaction import ColdCompaction, DuePartition, Found, Order
 from tiered.broker.committed_rows import committed_segment
 from tiered.cli.arguments import Parser, positive
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
@@ -96,7 +96,7 @@ class Compact:
         arguments: argparse.Namespace,
         job: ColdCompaction,
         found: Found,
-        chosen: Sequence[ColdPartition],
+        chosen: Sequence[DuePartition],
     ) -> None:
         self._spark = spark
         self._store_url = store_of(arguments.store).url
@@ -172,7 +172,7 @@ class Compact:
         self._job.finish(orders, {order.object_id: done[number] for number, order in numbered.items()})
 
 
-def _summary(found: Found, chosen: Sequence[ColdPartition], job: ColdCompaction) -> dict[str, Any]:
+def _summary(found: Found, chosen: Sequence[DuePartition], job: ColdCompaction) -> dict[str, Any]:
     state = job.state
     due = {id(each) for each in chosen}
     return {

@@ -34,7 +34,7 @@ from tiered.cold.verify_scope import Scope, ScopedPartition, find_scope, group_f
 from tiered.errors import StoreUnavailable
 from tiered.formats import object_key
 from tiered.formats.segment_check import Fault, FaultKind, of_segment
-from tiered.rules.sampling import ChunkSample
+from tiered.rules.segments.sampling import ChunkSample
 
 TASK_BYTES = 256 << 20
 WAVE_SEGMENTS = 50_000

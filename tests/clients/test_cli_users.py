@@ -10,8 +10,8 @@ from tests.support.command_line import Tiered
 from tiered.cli import main
 from tiered.meta import security
 from tiered.meta.engine import Database
-from tiered.rules.sasl import scram
-from tiered.rules.sasl.mechanism import ScramMechanism
+from tiered.rules.security.sasl import scram
+from tiered.rules.security.sasl.mechanism import ScramMechanism
 
 
 @pytest.fixture(scope="module")

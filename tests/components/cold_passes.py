@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
-from tiered.broker.cold_compaction import ColdCompaction, ColdCompactionState, ColdPartition, Order
+from tiered.broker.cold_compaction import ColdCompaction, ColdCompactionState, DuePartition, Order
 from tiered.broker.committed_rows import committed_segment
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.opening import open_store
@@ -17,7 +17,7 @@ from tiered.testing import LocalCluster
 SMALL_WAVE_BYTES = 8_000
 
 
-def newest_offsets(store: ObjectStore, partition: ColdPartition) -> set[int]:
+def newest_offsets(store: ObjectStore, partition: DuePartition) -> set[int]:
     """The last offset of each key in the segments that the pass looks at."""
     newest: dict[bytes, int] = {}
     for row in partition.rows:

@@ -7,7 +7,7 @@ from tiered.errors import PolicyViolation
 from tiered.meta import acls, changes, cluster
 from tiered.meta.engine import Database
 from tiered.meta.security import AclRow
-from tiered.rules.acl import AclFilter, PatternType, ResourceType
+from tiered.rules.security.acl import AclFilter, PatternType, ResourceType
 
 pytest_plugins = ["tests.meta_databases"]
 

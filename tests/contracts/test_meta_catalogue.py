@@ -33,7 +33,7 @@ from tiered.meta import (
 )
 from tiered.meta.engine import Database
 from tiered.meta.partitions import PartitionRow
-from tiered.rules.segment_states import SegmentState
+from tiered.rules.segments.segment_states import SegmentState
 
 pytest_plugins = ["tests.meta_databases"]
 

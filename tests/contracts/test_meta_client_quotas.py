@@ -2,7 +2,7 @@
 
 from tiered.meta import changes, client_quotas, cluster
 from tiered.meta.engine import Database
-from tiered.rules.quotas import QuotaChange, QuotaEntity
+from tiered.rules.security.quotas import QuotaChange, QuotaEntity
 
 pytest_plugins = ["tests.meta_databases"]
 

@@ -38,7 +38,7 @@ from tiered.meta.elections import change_replica_sets
 from tiered.meta.engine import Database
 from tiered.meta.group_offsets import Coordinator, GroupCommit, OffsetEntry
 from tiered.meta.groups import GroupRow
-from tiered.rules import elections
+from tiered.rules.replication import elections
 
 pytest_plugins = ["tests.meta_databases"]
 

@@ -17,8 +17,8 @@ from tiered.meta import brokers, changes, partitions, replica_sets, topics
 from tiered.meta.elections import Decide, Elected, change_replica_sets
 from tiered.meta.engine import Database
 from tiered.meta.partitions import PartitionRow
-from tiered.rules import elections
-from tiered.rules.replica_set import NO_LEADER, ReplicaSet, Standings
+from tiered.rules.replication import elections
+from tiered.rules.replication.replica_set import NO_LEADER, ReplicaSet, Standings
 
 pytest_plugins = ["tests.meta_databases"]
 

@@ -13,7 +13,7 @@ from tiered.meta import brokers, coordinator_slots, group_offsets, groups, topic
 from tiered.meta.engine import Database
 from tiered.meta.group_offsets import Coordinator, GroupCommit, OffsetEntry, Written
 from tiered.meta.groups import GroupRow
-from tiered.rules.coordinator_slot import coordinator_slot
+from tiered.rules.groups.coordinator_slot import coordinator_slot
 
 if TYPE_CHECKING:
     pass

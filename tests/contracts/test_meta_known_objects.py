@@ -5,7 +5,7 @@ from uuid import uuid4
 from tests.catalogue import NOW_MS, create_topic, segment_plan
 from tiered.meta import known_objects, segments
 from tiered.meta.engine import Database
-from tiered.rules.segment_states import SegmentState
+from tiered.rules.segments.segment_states import SegmentState
 
 pytest_plugins = ["tests.meta_databases"]
 

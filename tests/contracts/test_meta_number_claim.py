@@ -12,7 +12,7 @@ from tiered.errors import LostRace
 from tiered.meta import brokers, changes, liveness
 from tiered.meta.brokers import BrokerRow, Registration
 from tiered.meta.engine import Database
-from tiered.rules.number_claim import Claim, Holder
+from tiered.rules.replication.number_claim import Claim, Holder
 
 pytest_plugins = ["tests.meta_databases"]
 

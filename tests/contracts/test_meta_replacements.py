@@ -14,7 +14,7 @@ from tiered.meta.engine import Database
 from tiered.meta.pins import WantedRange
 from tiered.meta.replacements import NewObject, WrittenObject
 from tiered.meta.segments import SegmentRow
-from tiered.rules.segment_states import SegmentState
+from tiered.rules.segments.segment_states import SegmentState
 
 pytest_plugins = ["tests.meta_databases"]
 

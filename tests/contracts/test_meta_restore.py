@@ -19,8 +19,8 @@ from tiered.meta import topics as stored_topics
 from tiered.meta.engine import Database
 from tiered.meta.pins import PinnedRange
 from tiered.meta.tables import metadata, pin
-from tiered.rules.coordinator_slot import coordinator_slot
-from tiered.rules.restore_plan import FoundBucket, RestorePlan, plan_restore
+from tiered.rules.groups.coordinator_slot import coordinator_slot
+from tiered.rules.segments.restore_plan import FoundBucket, RestorePlan, plan_restore
 
 pytest_plugins = ["tests.meta_databases"]
 

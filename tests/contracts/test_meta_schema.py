@@ -21,8 +21,8 @@ from tiered.meta import migrations, partitions, reports, segments, topics, views
 from tiered.meta.elections import change_replica_sets
 from tiered.meta.engine import Database
 from tiered.meta.tables import group_offset, metadata
-from tiered.rules.elections import after_failure
-from tiered.rules.replica_set import ReplicaSet, Standings
+from tiered.rules.replication.elections import after_failure
+from tiered.rules.replication.replica_set import ReplicaSet, Standings
 
 pytest_plugins = ["tests.meta_databases"]
 

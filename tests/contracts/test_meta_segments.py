@@ -12,7 +12,7 @@ from tiered.errors import FencedLeaderEpoch, Invalid, LostRace, UnknownTopicOrPa
 from tiered.meta import partitions, segments, topics
 from tiered.meta.engine import Database
 from tiered.meta.segments import SegmentPlan, SegmentRow
-from tiered.rules.segment_states import SegmentState
+from tiered.rules.segments.segment_states import SegmentState
 
 pytest_plugins = ["tests.meta_databases"]
 

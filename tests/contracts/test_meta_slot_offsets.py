@@ -9,7 +9,7 @@ from tests.catalogue import HOUR_MS, NOW_MS, create_topic
 from tiered.meta import coordinator_slots, group_offsets, slot_offsets, topics
 from tiered.meta.engine import Database
 from tiered.meta.group_offsets import Coordinator, GroupCommit, OffsetEntry
-from tiered.rules.coordinator_slot import coordinator_slot
+from tiered.rules.groups.coordinator_slot import coordinator_slot
 
 pytest_plugins = ["tests.meta_databases"]
 

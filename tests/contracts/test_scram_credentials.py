@@ -3,8 +3,8 @@
 from tiered.meta import changes, cluster
 from tiered.meta.engine import Database
 from tiered.meta.scram_credentials import NOBODY, alter
-from tiered.rules.sasl.mechanism import ScramMechanism
-from tiered.rules.sasl.scram import CredentialChange, ScramCredential
+from tiered.rules.security.sasl.mechanism import ScramMechanism
+from tiered.rules.security.sasl.scram import CredentialChange, ScramCredential
 
 pytest_plugins = ["tests.meta_databases"]
 

@@ -11,7 +11,7 @@ from tests.fault_s3.tiering_broker import (
     tiering_broker,
     uploaded,
 )
-from tiered.rules import upload_pace
+from tiered.rules.pacing import upload_pace
 from tiered.testing.faulty_s3 import FaultKind, FaultyS3
 
 HOUR_MS = 3_600_000

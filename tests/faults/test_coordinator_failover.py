@@ -20,7 +20,7 @@ from tests.clients.raw import RawConnection
 from tests.cluster.processes import ClusterProcesses
 from tests.faults.group_load import Load
 from tests.faults.rolling_group import Group, wait
-from tiered.rules.coordinator_slot import coordinator_slot
+from tiered.rules.groups.coordinator_slot import coordinator_slot
 from tiered.wire import messages
 
 GROUP, TOPIC, PARTITIONS, SLOTS = "work-group", "work", 12, 50

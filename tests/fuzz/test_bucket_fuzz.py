@@ -28,7 +28,7 @@ from tiered.errors import TieredError
 from tiered.formats.producer_snapshot import decode_producers
 from tiered.meta import restore
 from tiered.meta.engine import Database
-from tiered.rules.restore_plan import plan_restore
+from tiered.rules.segments.restore_plan import plan_restore
 from tiered.runtime import SystemClock
 
 REFUSALS = (0, 1, 2, 3, 56, 78)

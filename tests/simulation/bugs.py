@@ -16,8 +16,9 @@ from tiered.broker.replication import acknowledgements, answer, catch_up, fetche
 from tiered.errors import TieredError
 from tiered.meta import coordinator_slots, group_offsets, partitions, replica_sets, segments
 from tiered.meta.tables import segment
-from tiered.rules import elections, isr, tiering
-from tiered.rules.replica_set import ReplicaSet
+from tiered.rules.replication import elections, isr
+from tiered.rules.replication.replica_set import ReplicaSet
+from tiered.rules.segments import tiering
 
 Patches = list[tuple[Any, str, Any]]
 """What is put in whose place: owner, name, substitute."""

@@ -19,7 +19,7 @@ from tiered.errors import NotLeader, OffsetNotAvailable, OffsetOutOfRange, Tiere
 from tiered.formats import record_batch
 from tiered.formats.record_batch import Record, encode_batch
 from tiered.ids import TopicPartition
-from tiered.rules import read_plan
+from tiered.rules.partition import read_plan
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

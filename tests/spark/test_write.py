@@ -17,7 +17,7 @@ from tests.spark.bucket import Bucket, batches_of
 from tests.spark.bucket import records as rows_of
 from tiered.errors import InvalidConfig, InvalidRequest
 from tiered.formats.record_batch import Record, records, whole_batches
-from tiered.rules.partitioner import partition_for_key
+from tiered.rules.partition.partitioner import partition_for_key
 from tiered.testing import LocalCluster, cluster
 
 pytestmark = pytest.mark.spark

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from tiered.broker.context import BrokerState
 from tiered.config.addresses import client_address
 from tiered.meta.security import AclRow
-from tiered.rules.acl import Operation, ResourceType
-from tiered.rules.authorization import AccessList, parse_super_users
-from tiered.rules.principal import Principal
+from tiered.rules.security.acl import Operation, ResourceType
+from tiered.rules.security.authorization import AccessList, parse_super_users
+from tiered.rules.security.principal import Principal
 
 MAX_DECISIONS = 50_000
 """That are remembered; then all are forgotten at once, which is rare and cheap."""

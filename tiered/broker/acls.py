@@ -15,7 +15,7 @@ from tiered.errors import InvalidConfig, InvalidRequest, SecurityDisabled
 from tiered.meta import acls
 from tiered.meta.security import AclRow
 from tiered.meta.security_tables import HOST_CHARACTERS, NAME_CHARACTERS
-from tiered.rules.acl import (
+from tiered.rules.security.acl import (
     CLUSTER_NAME,
     WILDCARD,
     AclFilter,
@@ -25,7 +25,7 @@ from tiered.rules.acl import (
     ResourceType,
     code,
 )
-from tiered.rules.principal import parse_principal
+from tiered.rules.security.principal import parse_principal
 
 
 class Acls:

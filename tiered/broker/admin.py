@@ -49,7 +49,7 @@ from tiered.errors import (
 )
 from tiered.ids import TopicId, is_legal_topic_name
 from tiered.meta import resource_configs, settings, topics
-from tiered.rules import placement
+from tiered.rules.replication import placement
 from tiered.runtime import new_uuid
 
 log = logging.getLogger(__name__)

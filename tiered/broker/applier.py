@@ -31,7 +31,7 @@ from tiered.ids import TopicId, TopicPartition
 from tiered.meta.changes import ChangeSet
 from tiered.meta.partitions import PartitionRow
 from tiered.meta.topics import TopicRow
-from tiered.rules.replica_set import NO_LEADER
+from tiered.rules.replication.replica_set import NO_LEADER
 
 log = logging.getLogger(__name__)
 

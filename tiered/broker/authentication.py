@@ -1,7 +1,7 @@
 """Who somebody is that says so: by a name and a password, or by a token.
 
-Owns the conversation of each mechanism as far as it needs users, keys and the time; `rules.sasl` decides what was
-proved. Must never speak to a client: the doors do.
+Owns the conversation of each mechanism as far as it needs users, keys and the time; `rules.security.sasl` decides what
+was proved. Must never speak to a client: the doors do.
 """
 
 from abc import ABC, abstractmethod
@@ -17,12 +17,12 @@ from tiered.config import BrokerSettings, ServeOptions
 from tiered.config.listeners import is_loopback
 from tiered.errors import InvalidConfig
 from tiered.metrics import CountersState
-from tiered.rules.authorization import parse_super_users
-from tiered.rules.broker_principals import BrokerPrincipals
-from tiered.rules.principal import USER, Principal
-from tiered.rules.sasl import bearer, plain, scram, token
-from tiered.rules.sasl.failures import AuthenticationFailed, UnsupportedSaslMechanism
-from tiered.rules.sasl.mechanism import Mechanism, ScramMechanism
+from tiered.rules.security.authorization import parse_super_users
+from tiered.rules.security.broker_principals import BrokerPrincipals
+from tiered.rules.security.principal import USER, Principal
+from tiered.rules.security.sasl import bearer, plain, scram, token
+from tiered.rules.security.sasl.failures import AuthenticationFailed, UnsupportedSaslMechanism
+from tiered.rules.security.sasl.mechanism import Mechanism, ScramMechanism
 from tiered.runtime import Clock, secret_bytes
 
 NONCE_BYTES = 24

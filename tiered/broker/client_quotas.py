@@ -15,8 +15,8 @@ from tiered.errors import InvalidRequest
 from tiered.meta import client_quotas
 from tiered.meta.security import ClientQuotaRow
 from tiered.meta.security_tables import NAME_CHARACTERS
-from tiered.rules.quotas import QuotaChange, QuotaEntity, QuotaFilter, QuotaKey, QuotaTable, check_value
-from tiered.rules.token_bucket import TokenBucketState
+from tiered.rules.pacing.token_bucket import TokenBucketState
+from tiered.rules.security.quotas import QuotaChange, QuotaEntity, QuotaFilter, QuotaKey, QuotaTable, check_value
 from tiered.runtime import Clock
 
 # Names of clients are chosen by clients.

@@ -1,13 +1,13 @@
 """Whether this broker's clock can be believed: retention by age and purges stop while it cannot.
 
-Owns the last judgement and what the log says of it. How a clock is judged is decided by `rules.clock_watch`.
+Owns the last judgement and what the log says of it. How a clock is judged is decided by `rules.segments.clock_watch`.
 """
 
 import logging
 
 from tiered.broker.context import BrokerContext, BrokerState
-from tiered.rules import clock_watch
-from tiered.rules.clock_watch import Judgement, Reading
+from tiered.rules.segments import clock_watch
+from tiered.rules.segments.clock_watch import Judgement, Reading
 
 log = logging.getLogger(__name__)
 

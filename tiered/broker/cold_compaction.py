@@ -34,8 +34,8 @@ from tiered.meta.pins import PinRow
 from tiered.meta.replacements import NewObject, WrittenObject
 from tiered.meta.segments import SegmentRow
 from tiered.meta.topics import TopicRow
-from tiered.rules import compaction
-from tiered.rules.compaction import Compacted, Due
+from tiered.rules.segments import compaction
+from tiered.rules.segments.compaction import Compacted, Due
 from tiered.runtime import crash_point, new_uuid
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class _Closed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ColdPartition:
+class DuePartition:
     """A compacted partition with something in the store. `rows` are the segments that a pass may look at; `held_by` is
     the snapshot that keeps it from those above, if one does."""
 
@@ -81,14 +81,14 @@ class Found:
 
     cluster_id: str
     upload_timeout_ms: int
-    partitions: tuple[ColdPartition, ...]
+    partitions: tuple[DuePartition, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
     """One segment to rewrite: its row, the id of the new object, and all that whoever rewrites it has to know."""
 
-    partition: ColdPartition
+    partition: DuePartition
     row: SegmentRow
     object_id: UUID
     rewrite: RewriteOrder
@@ -137,11 +137,11 @@ class ColdCompaction:
         )
 
     def waves(
-        self, chosen: Sequence[ColdPartition], *, wave_bytes: int
-    ) -> Iterator[list[tuple[ColdPartition, SegmentRow]]]:
+        self, chosen: Sequence[DuePartition], *, wave_bytes: int
+    ) -> Iterator[list[tuple[DuePartition, SegmentRow]]]:
         """The segments of the chosen partitions, so many bytes at a time, each partition's in order. What has failed
         meanwhile is left out."""
-        wave: list[tuple[ColdPartition, SegmentRow]] = []
+        wave: list[tuple[DuePartition, SegmentRow]] = []
         size_bytes = 0
         for partition in chosen:
             for row in partition.rows:
@@ -157,7 +157,7 @@ class ColdCompaction:
 
     # A wave
 
-    def begin(self, found: Found, wave: Sequence[tuple[ColdPartition, SegmentRow]]) -> list[Order]:
+    def begin(self, found: Found, wave: Sequence[tuple[DuePartition, SegmentRow]]) -> list[Order]:
         """What to rewrite, with its rows planned. A partition of which a segment is gone by now has failed."""
         orders: list[Order] = []
         # What goes in this wave is there for readers until now, so tombstones count from now.
@@ -216,7 +216,7 @@ class ColdCompaction:
         except TieredError as error:
             log.warning("what is left of %d unfinished objects will be swept by the brokers: %s", len(ids), error)
 
-    def _swap(self, partition: ColdPartition, changed: Sequence[tuple[Order, Rewritten]]) -> None:
+    def _swap(self, partition: DuePartition, changed: Sequence[tuple[Order, Rewritten]]) -> None:
         written = [
             WrittenObject(
                 object_id=order.object_id,
@@ -248,7 +248,7 @@ class ColdCompaction:
             else:
                 return
 
-    def _orders(self, found: Found, partition: ColdPartition, rows: Sequence[SegmentRow], now_ms: int) -> list[Order]:
+    def _orders(self, found: Found, partition: DuePartition, rows: Sequence[SegmentRow], now_ms: int) -> list[Order]:
         last_offsets = self._last_offsets(partition)
         orders = []
         for row in rows:
@@ -277,14 +277,14 @@ class ColdCompaction:
             orders.append(Order(partition=partition, row=row, object_id=object_id, rewrite=rewrite))
         return orders
 
-    def _last_offsets(self, partition: ColdPartition) -> dict[int, int]:
+    def _last_offsets(self, partition: DuePartition) -> dict[int, int]:
         """Where the last batch of each producer ends, as far as the store knows."""
         tail = load_tail(self._store, committed_segment(partition.newest), partition.partition)
         if not tail.producer_snapshot:
             return {}
         return compaction.last_offsets(decode_producers(tail.producer_snapshot))
 
-    def _failed(self, partition: ColdPartition, error: TieredError) -> None:
+    def _failed(self, partition: DuePartition, error: TieredError) -> None:
         self.state.failed[partition.name] = str(error)
         log.warning("%s: nothing more of it is compacted in this run: %s", partition.name, error)
 
@@ -327,7 +327,7 @@ def _wanted(conn: Connection, names: Collection[str] | None) -> _Wanted:
     )
 
 
-def _partition(conn: Connection, where: PartitionRow, wanted: _Wanted) -> ColdPartition | None:
+def _partition(conn: Connection, where: PartitionRow, wanted: _Wanted) -> DuePartition | None:
     topic, config = wanted.topics[where.topic_id]
     rows = segments.list_committed(conn, where.topic_id, where.partition, from_offset=where.log_start_offset)
     if not rows:
@@ -355,7 +355,7 @@ def _partition(conn: Connection, where: PartitionRow, wanted: _Wanted) -> ColdPa
         max_lag_ms=config.max_compaction_lag_ms,
         now_ms=wanted.now_ms,
     )
-    return ColdPartition(
+    return DuePartition(
         topic=topic,
         config=config,
         partition=where.partition,
@@ -387,6 +387,6 @@ def _before_snapshots(
     return free, None
 
 
-def _partitions_of(found: Iterator[ColdPartition]) -> list[ColdPartition]:
+def _partitions_of(found: Iterator[DuePartition]) -> list[DuePartition]:
     """Each once, in order."""
     return list({id(each): each for each in found}.values())

@@ -1,5 +1,5 @@
 """Cold reads give way to the tail: while loads from the store are under way, how late the event loop comes is watched,
-and how many may run at once follows from that (`rules.cold_pace`).
+and how many may run at once follows from that (`rules.pacing.cold_pace`).
 
 Owns the watch. A broker's loop serves tail and backfill alike, and a backfill can use all the processors of its host:
 what a producer feels first is a loop that comes late. Must never cost anything while nothing is loaded.
@@ -9,7 +9,7 @@ import asyncio
 
 from tiered.cold.chunk_cache import ChunkCache
 from tiered.metrics import CountersState
-from tiered.rules import cold_pace
+from tiered.rules.pacing import cold_pace
 from tiered.runtime import Clock
 
 TICK_MS, WINDOW_MS = 10.0, 200.0

@@ -11,7 +11,7 @@ from tiered.broker.partition import Partition
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta.segments import SegmentRow
-from tiered.rules.segment_states import SegmentState
+from tiered.rules.segments.segment_states import SegmentState
 
 
 def by_partition(rows: Iterable[SegmentRow]) -> dict[TopicPartition, list[CommittedSegment]]:

@@ -1,8 +1,8 @@
 """Compaction of the replicas that this broker holds, one partition at a time and no faster than it is allowed.
 
-Owns when a log is compacted and how much of the machine that takes. What is due is decided by `rules.compaction`, a
-pass is made by `hot.compaction`. Each replica compacts its own log, as in Kafka: what the leader has removed is asked
-of nobody. Must never touch what is not committed, not flushed, or still written.
+Owns when a log is compacted and how much of the machine that takes. What is due is decided by
+`rules.segments.compaction`, a pass is made by `hot.compaction`. Each replica compacts its own log, as in Kafka: what
+the leader has removed is asked of nobody. Must never touch what is not committed, not flushed, or still written.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ from tiered.broker.topics import Topics
 from tiered.errors import TieredError
 from tiered.hot.compaction import CompactionPass, PassReport
 from tiered.ids import TopicPartition
-from tiered.rules import compaction
-from tiered.rules.compaction import Due
+from tiered.rules.segments import compaction
+from tiered.rules.segments.compaction import Due
 from tiered.runtime import BlockingPool
 
 log = logging.getLogger(__name__)

@@ -2,7 +2,7 @@
 
 Owns that work while the broker holds the lease. Every change is a compare-and-swap that decides on the rows as the
 transaction finds them, so two controllers at once do no harm (rule 10). Must never decide what a partition becomes:
-`rules.elections` does. One round at a time; a round that fails is begun again with the next heartbeat.
+`rules.replication.elections` does. One round at a time; a round that fails is begun again with the next heartbeat.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ from tiered.errors import TieredError
 from tiered.ids import InSyncReplica, TopicPartition
 from tiered.meta import elections as stored
 from tiered.meta.partitions import PartitionRow
-from tiered.rules import elections
-from tiered.rules.replica_set import NO_LEADER, ReplicaSet, Standings
+from tiered.rules.replication import elections
+from tiered.rules.replication.replica_set import NO_LEADER, ReplicaSet, Standings
 
 log = logging.getLogger(__name__)
 

@@ -16,9 +16,9 @@ from tiered.broker.feed import ChangeFeed
 from tiered.meta import scram_credentials
 from tiered.meta.scram_credentials import NOBODY, SECRET_BYTES
 from tiered.meta.security import ScramCredentialRow
-from tiered.rules.sasl import scram
-from tiered.rules.sasl.mechanism import MIN_ITERATIONS, ScramMechanism
-from tiered.rules.sasl.scram import CredentialChange, ScramCredential
+from tiered.rules.security.sasl import scram
+from tiered.rules.security.sasl.mechanism import MIN_ITERATIONS, ScramMechanism
+from tiered.rules.security.sasl.scram import CredentialChange, ScramCredential
 from tiered.runtime import BlockingPool, secret_bytes
 
 THREADS = 2

@@ -14,8 +14,8 @@ from tiered.broker.topics import Topics
 from tiered.ids import TopicPartition
 from tiered.meta import elections as stored
 from tiered.meta.partitions import PartitionRow
-from tiered.rules import elections
-from tiered.rules.replica_set import ReplicaSet, Standings
+from tiered.rules.replication import elections
+from tiered.rules.replication.replica_set import ReplicaSet, Standings
 
 log = logging.getLogger(__name__)
 

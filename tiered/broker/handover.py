@@ -18,8 +18,8 @@ from tiered.errors import TieredError
 from tiered.ids import InSyncReplica
 from tiered.meta import elections as stored
 from tiered.meta.partitions import PartitionRow
-from tiered.rules import elections
-from tiered.rules.replica_set import ReplicaSet, Standings
+from tiered.rules.replication import elections
+from tiered.rules.replication.replica_set import ReplicaSet, Standings
 
 log = logging.getLogger(__name__)
 

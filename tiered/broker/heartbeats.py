@@ -18,7 +18,7 @@ from tiered.errors import StaleBrokerEpoch, TieredError
 from tiered.ids import InSyncReplica
 from tiered.meta import liveness
 from tiered.meta.liveness import Pulse
-from tiered.rules.heartbeat_watch import HeartbeatWatchState
+from tiered.rules.replication.heartbeat_watch import HeartbeatWatchState
 from tiered.runtime import every
 
 log = logging.getLogger(__name__)

@@ -13,8 +13,8 @@ from tiered.ids import InSyncReplica, TopicId, TopicPartition
 from tiered.meta.brokers import BrokerRow
 from tiered.meta.coordinator_slots import SlotRow
 from tiered.meta.partitions import PartitionRow
-from tiered.rules import reassignment, replica_set
-from tiered.rules.replica_set import NO_LEADER, Standing, Standings
+from tiered.rules.replication import reassignment, replica_set
+from tiered.rules.replication.replica_set import NO_LEADER, Standing, Standings
 
 __all__ = ["BrokerRow", "ClusterImage", "PartitionRow", "SlotRow"]
 

@@ -1,7 +1,8 @@
 """How this process comes by its number: at once where it is free, and never from a process that lives.
 
 Owns the list of the processes that registered from this data folder, and the wait for a number that somebody else has.
-Must never decide whom this process may replace: `rules.number_claim` does, and SQL makes it a compare-and-swap.
+Must never decide whom this process may replace: `rules.replication.number_claim` does, and SQL makes it a
+compare-and-swap.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from tiered.errors import InvalidConfig, LostRace
 from tiered.hot.file_system import read_whole, replace_file
 from tiered.meta import brokers
 from tiered.meta.brokers import BrokerRow
-from tiered.rules.number_claim import MOST_INCARNATIONS, Claim, HolderWatchState, Waiting, with_attempt
+from tiered.rules.replication.number_claim import MOST_INCARNATIONS, Claim, HolderWatchState, Waiting, with_attempt
 
 T = TypeVar("T")
 

@@ -26,8 +26,8 @@ from tiered.formats.record_batch import BatchHeader
 from tiered.hot.log import Log, LogConfig
 from tiered.ids import InSyncReplica, TopicPartition
 from tiered.metrics import TrafficState
-from tiered.rules import partition_state, producer_state, read_plan
-from tiered.rules.partition_state import Offsets
+from tiered.rules.partition import partition_state, producer_state, read_plan
+from tiered.rules.partition.partition_state import Offsets
 
 __all__ = ["ALL", "Appended", "Partition", "Role", "log_config"]
 

@@ -13,7 +13,7 @@ from tiered.broker.partition import Partition
 from tiered.broker.topics import Topics
 from tiered.broker.upload_pipeline import UploadPipeline
 from tiered.errors import LogDirFailed, TieredError
-from tiered.rules.producer_bounds import most_each
+from tiered.rules.partition.producer_bounds import most_each
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from tiered.ids import TopicPartition
 from tiered.meta import reassignments
 from tiered.meta.partitions import PartitionRow
 from tiered.meta.reassignments import Outcomes, Target
-from tiered.rules import reassignment
+from tiered.rules.replication import reassignment
 
 __all__ = ["Reassignments", "Target", "named"]
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from tiered.errors import CorruptBatch, LogDirFailed, OffsetOutOfRange, StoreUna
 from tiered.file_slice import FileSlice
 from tiered.formats import record_batch
 from tiered.formats.record_batch import BatchHeader, Record
-from tiered.rules import read_plan
+from tiered.rules.partition import read_plan
 from tiered.runtime import BlockingPool, Clock
 
 DECODE_THREADS = 2

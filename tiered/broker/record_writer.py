@@ -15,7 +15,7 @@ from tiered.broker.partition import ALL, Appended, Partition
 from tiered.broker.topics import Topic
 from tiered.errors import CorruptBatch, Invalid, InvalidTimestamp, InvalidTopic, LogDirFailed, TieredError
 from tiered.formats.record_batch import Compression, Record, encode_batch
-from tiered.rules.partitioner import next_partition, partition_for_key
+from tiered.rules.partition.partitioner import next_partition, partition_for_key
 
 NO_TIMESTAMP = -1
 NO_CODEC = 0

@@ -36,8 +36,8 @@ from tiered.meta import (
 )
 from tiered.meta.brokers import HTTP_DOOR, HTTPS, BrokerRow, ListenerRow
 from tiered.meta.changes import ChangeSet
-from tiered.rules.number_claim import Claim
-from tiered.rules.registration_proof import ID_BYTES, proving_id
+from tiered.rules.replication.number_claim import Claim
+from tiered.rules.security.registration_proof import ID_BYTES, proving_id
 from tiered.runtime import new_uuid, secret_bytes
 
 log = logging.getLogger(__name__)

@@ -1,8 +1,8 @@
 """Total retention of the partitions that this broker leads: carried out in rounds, and explained beforehand.
 
-Owns the rounds and the watch on the clock. What goes is decided by `rules.retention`, of values that are gathered in
-one place for both: so an explanation is what the next round does, if nothing changes until then. Must never delete by
-age while the clock is not trusted, nor anything at all while SQL cannot say what is pinned.
+Owns the rounds and the watch on the clock. What goes is decided by `rules.segments.retention`, of values that are
+gathered in one place for both: so an explanation is what the next round does, if nothing changes until then. Must never
+delete by age while the clock is not trusted, nor anything at all while SQL cannot say what is pinned.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ from tiered.errors import TieredError
 from tiered.meta import pins, retired
 from tiered.meta.pins import Held
 from tiered.meta.retired import RetiredObject
-from tiered.rules.clock_watch import Judgement
-from tiered.rules.retention import Pin, Retention
+from tiered.rules.segments.clock_watch import Judgement
+from tiered.rules.segments.retention import Pin, Retention
 
 __all__ = ["Explanation", "RetentionRounds", "RetiredObject"]
 

@@ -18,7 +18,7 @@ from tiered.broker.record_reader import Limits, RecordReader, Render, Undecodabl
 from tiered.broker.topics import Topic, Topics
 from tiered.errors import Corrupt, InvalidRequest, OffsetOutOfRange, Retriable
 from tiered.ids import TopicId
-from tiered.rules import read_plan
+from tiered.rules.partition import read_plan
 
 # Each event names a position in every partition, so there is a bound to how many there may be.
 MAX_PARTITIONS = 100

@@ -9,10 +9,10 @@ from itertools import pairwise
 
 from tiered.broker.partition import Partition
 from tiered.hot.segment import SegmentInfo
-from tiered.rules import retention
-from tiered.rules.retention import UNLIMITED, Pin, Retention
-from tiered.rules.tiering import UploadPlan, next_uploads
-from tiered.rules.upload_turns import DueUpload
+from tiered.rules.pacing.upload_turns import DueUpload
+from tiered.rules.segments import retention
+from tiered.rules.segments.retention import UNLIMITED, Pin, Retention
+from tiered.rules.segments.tiering import UploadPlan, next_uploads
 
 
 def due_upload(partition: Partition, now_ms: int) -> DueUpload | None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from tiered.config.authentication import AuthenticationSettings
 from tiered.errors import InvalidConfig
-from tiered.rules.sasl.failures import AuthenticationFailed
-from tiered.rules.sasl.token import read_keys
+from tiered.rules.security.sasl.failures import AuthenticationFailed
+from tiered.rules.security.sasl.token import read_keys
 from tiered.runtime import Clock
 
 if TYPE_CHECKING:

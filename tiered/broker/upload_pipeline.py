@@ -1,9 +1,9 @@
 """The uploads of one broker: which begins next, how many run at once, and when to leave the store alone.
 
 Owns what waits for an upload and what is under way, one task for each and never two of one partition. What is due is
-decided by `rules.tiering`, whose turn it is by `rules.upload_turns`, how many at once by `rules.upload_pace`; a segment
-is uploaded by `segment_lifecycle`. Must never skip a partition because another failed, nor remember that something is
-due without asking again before it begins.
+decided by `rules.segments.tiering`, whose turn it is by `rules.pacing.upload_turns`, how many at once by
+`rules.pacing.upload_pace`; a segment is uploaded by `segment_lifecycle`. Must never skip a partition because another
+failed, nor remember that something is due without asking again before it begins.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ from tiered.broker.segment_lifecycle import SegmentLifecycle
 from tiered.broker.topics import Topics
 from tiered.errors import MetadataUnavailable, StoreUnavailable, TieredError
 from tiered.ids import TopicPartition
-from tiered.rules import upload_pace, upload_turns
-from tiered.rules.upload_turns import DueUpload, Turns
+from tiered.rules.pacing import upload_pace, upload_turns
+from tiered.rules.pacing.upload_turns import DueUpload, UploadTurns
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class UploadPipeline:
         self._group: asyncio.TaskGroup | None = None
         self._due: dict[TopicPartition, DueUpload] = {}
         self._uploading: dict[TopicPartition, asyncio.Task[None]] = {}
-        self._turns = Turns()
+        self._turns = UploadTurns()
         self._pace = upload_pace.full_pace(self._state.settings.tiered_upload_concurrency)
         # A partition whose own upload failed rests, longer each time.
         self._rest_until_ms: dict[TopicPartition, float] = {}

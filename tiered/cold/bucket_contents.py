@@ -17,7 +17,7 @@ from tiered.formats import segment_check
 from tiered.formats.checkpoint import CommittedSegment, PartitionCheckpoint
 from tiered.formats.json_fields import MAX_NUMBER
 from tiered.formats.producer_snapshot import decode_producers
-from tiered.rules.restore_plan import FoundBucket, FoundGroups, FoundPartition
+from tiered.rules.segments.restore_plan import FoundBucket, FoundGroups, FoundPartition
 
 _READ_ATTEMPTS = 3
 

@@ -14,7 +14,7 @@ from tiered.cold.object_store import ObjectStore
 from tiered.errors import CorruptObject, ObjectMissing
 from tiered.formats import object_key
 from tiered.formats.checkpoint import ClusterCheckpoint, CommittedSegment, PartitionCheckpoint
-from tiered.rules.cold_partition import ColdPartition, cold_partition
+from tiered.rules.segments.cold_partition import ColdPartition, cold_partition
 
 _ATTEMPTS = 3
 _RESTART = "put the newest back, or restart this read replica to take it as it is"

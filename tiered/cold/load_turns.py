@@ -1,7 +1,7 @@
 """Whose turn it is to load from the store, while loads must give way to the tail.
 
-Owns how many run at once, which somebody else decides (`rules.cold_pace`), and the order of those that wait. Lives on
-one event loop; must never block it, and never take back a turn that was given.
+Owns how many run at once, which somebody else decides (`rules.pacing.cold_pace`), and the order of those that wait.
+Lives on one event loop; must never block it, and never take back a turn that was given.
 """
 
 import asyncio

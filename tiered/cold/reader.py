@@ -24,7 +24,7 @@ from tiered.formats import chunk_table, record_batch, segment_object
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.chunk_table import ChunkRow
 from tiered.formats.segment_object import SegmentTail
-from tiered.rules.read_ahead import DEFAULT_LIMITS, ReadAheadLimits
+from tiered.rules.pacing.read_ahead import DEFAULT_LIMITS, ReadAheadLimits
 from tiered.runtime import BlockingPool
 
 T = TypeVar("T")

@@ -1,14 +1,14 @@
 """How many requests may be with the object store at once: fewer after "slow down" or silence, more while it is well.
 
-Owns that one number, which `rules.adaptive_limit` decides, and the threads that wait for their turn. Must never sleep
-or retry: the store's client does.
+Owns that one number, which `rules.pacing.adaptive_limit` decides, and the threads that wait for their turn. Must never
+sleep or retry: the store's client does.
 """
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tiered.rules import adaptive_limit
+from tiered.rules.pacing import adaptive_limit
 from tiered.runtime import Clock
 
 _SUCCESSES_PER_STEP = 20

@@ -22,7 +22,13 @@ from tiered.formats.checkpoint import (
     encode_partition_checkpoint,
 )
 from tiered.formats.group_checkpoint import encode_group_checkpoint
-from tiered.rules.restore_plan import FoundBucket, FoundPartition, RestoredPartition, RestoredTopic, RestorePlan
+from tiered.rules.segments.restore_plan import (
+    FoundBucket,
+    FoundPartition,
+    RestoredPartition,
+    RestoredTopic,
+    RestorePlan,
+)
 from tiered.runtime import crash_point
 
 Report = Callable[[int, int], None]

@@ -1,8 +1,9 @@
 """A committed object read, compacted, and stored under another key.
 
-Owns the way of its bytes: checked chunks in, batches through `rules.batch_compaction`, a scratch file, and from there
-the same way into the store as every upload (T2). Bounded memory, whatever the segment's size. Every function blocks.
-Must never touch the object it reads, nor SQL: whoever calls has planned the row before, and swaps it in afterwards.
+Owns the way of its bytes: checked chunks in, batches through `rules.segments.batch_compaction`, a scratch file, and
+from there the same way into the store as every upload (T2). Bounded memory, whatever the segment's size. Every function
+blocks. Must never touch the object it reads, nor SQL: whoever calls has planned the row before, and swaps it in
+afterwards.
 """
 
 import hashlib
@@ -19,8 +20,8 @@ from tiered.formats import record_batch
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.record_batch import BatchHeader
 from tiered.formats.segment_object import ChunkRow
-from tiered.rules.batch_compaction import OffsetSet, SegmentCleaning
-from tiered.rules.compaction import Aborted
+from tiered.rules.segments.batch_compaction import OffsetSet, SegmentCleaning
+from tiered.rules.segments.compaction import Aborted
 
 RUN_BYTES = 8 << 20
 """What one request asks for, unless a chunk is larger."""

@@ -15,7 +15,7 @@ from tiered.formats import segment_check, segment_object
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.segment_check import Fault, FaultKind, of_segment
 from tiered.formats.segment_object import MAX_TAIL_BYTES, TAIL_GUESS_BYTES, ChunkRow, NeedMore, SegmentFooter
-from tiered.rules.sampling import ChunkSample
+from tiered.rules.segments.sampling import ChunkSample
 
 BLOCK_BYTES = 4 << 20
 """What one request asks for: several chunks, at least one."""

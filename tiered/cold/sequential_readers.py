@@ -1,14 +1,15 @@
 """Who goes through which partition in order, and how far ahead of each the store is asked.
 
-Owns the pace of each reader (`rules.read_ahead`), known by the offset at which it would go on: several may read one
-partition at different places, and go on from one segment to the next. Must never remember more than so many of them.
+Owns the pace of each reader (`rules.pacing.read_ahead`), known by the offset at which it would go on: several may read
+one partition at different places, and go on from one segment to the next. Must never remember more than so many of
+them.
 """
 
 from collections import OrderedDict
 from typing import TypeAlias
 
-from tiered.rules import read_ahead
-from tiered.rules.read_ahead import ReadAhead, ReadAheadLimits
+from tiered.rules.pacing import read_ahead
+from tiered.rules.pacing.read_ahead import ReadAhead, ReadAheadLimits
 
 REMEMBERED_READERS = 1024
 

@@ -30,7 +30,7 @@ from tiered.cold.verify_scope import (
 from tiered.errors import StoreUnavailable
 from tiered.formats import object_key
 from tiered.formats.segment_check import Fault, FaultKind, of_segment
-from tiered.rules.sampling import ChunkSample
+from tiered.rules.segments.sampling import ChunkSample
 from tiered.runtime import BlockingPool
 
 MAX_PROBLEMS = 1_000

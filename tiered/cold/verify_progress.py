@@ -17,7 +17,7 @@ from typing import Self
 
 from tiered.errors import InvalidConfig
 from tiered.formats.checkpoint import CommittedSegment
-from tiered.rules.sampling import ChunkSample
+from tiered.rules.segments.sampling import ChunkSample
 
 _FORMAT = "tiered.verify-progress/1"
 _DIGEST_BYTES = 16

@@ -1,7 +1,7 @@
 """Which leader epoch wrote from which offset on, as the text file that Kafka calls leader-epoch-checkpoint.
 
 Owns the text: a line `0` (the version), a line with the number of entries, then a line `epoch start_offset`
-for each. Must never decide what an epoch means: `rules.leader_epochs` does.
+for each. Must never decide what an epoch means: `rules.replication.leader_epochs` does.
 
 Migration: another version is refused with CorruptFile; there is none yet, here or in Kafka.
 """

@@ -1,7 +1,7 @@
 """What a partition remembers of its idempotent producers, at one offset, as bytes.
 
 Owns the value types and the snapshot's layout (decision 0001, golden file `producer_snapshot.v1.bin`). Must
-never decide anything about a sequence: `rules.producer_state` does.
+never decide anything about a sequence: `rules.partition.producer_state` does.
 
 Layout, version 1 (big-endian):
 

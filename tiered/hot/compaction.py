@@ -1,9 +1,9 @@
 """One pass over a log that leaves of each key the newest record only.
 
 Owns the pass: it finds out where each key of the dirty part was seen last, then writes what stays of each closed
-segment into another file and puts that in the segment's place. What stays is decided by `rules.compaction`, how a
-batch looks without its records by `formats.batch_filter`. Offsets never change, and batches follow each other without
-a gap. Must never hold more keys than it was allowed, nor go on after records were taken back.
+segment into another file and puts that in the segment's place. What stays is decided by `rules.segments.compaction`,
+how a batch looks without its records by `formats.batch_filter`. Offsets never change, and batches follow each other
+without a gap. Must never hold more keys than it was allowed, nor go on after records were taken back.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -27,8 +27,8 @@ from tiered.hot.batch_walk import FAR_BLOCK_BYTES, BlockReader
 from tiered.hot.file_system import TEMPORARY_SUFFIX, FileSystem, OpenFile, write_all
 from tiered.hot.replaceable_log import ReplaceableLog
 from tiered.hot.segment import LOG_SUFFIX, SegmentState, Tail
-from tiered.rules import batch_compaction, compaction
-from tiered.rules.compaction import NOT_FOUND, Aborted, Compacted, Due, Fate
+from tiered.rules.segments import batch_compaction, compaction
+from tiered.rules.segments.compaction import NOT_FOUND, Aborted, Compacted, Due, Fate
 from tiered.runtime import crash_point
 
 CLEANED_SUFFIX: Final = ".cleaned" + TEMPORARY_SUFFIX

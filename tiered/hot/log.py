@@ -28,7 +28,7 @@ from tiered.hot.segment import LOG_SUFFIX, SegmentInfo, SegmentState, Tail, note
 from tiered.hot.segment_files import SHARED_OPEN_SEGMENTS, OpenSegments, SegmentFile, segment_path, unlink_segment
 from tiered.hot.side_files import refusal, unless_full
 from tiered.hot.truncation import begin_segment, cut_position, cut_segment
-from tiered.rules.leader_epochs import LeaderEpochs
+from tiered.rules.replication.leader_epochs import LeaderEpochs
 
 __all__ = ["Log", "LogConfig", "Recovery", "SegmentFile", "SegmentInfo"]
 

@@ -21,9 +21,9 @@ from tiered.hot.recovery_report import Recovery
 from tiered.hot.segment import LOG_SUFFIX, OFFSET_ENTRY_BYTES, SegmentInfo, SegmentState
 from tiered.hot.segment_files import OpenSegments, SegmentFile
 from tiered.hot.side_files import SideFiles
-from tiered.rules.compaction import Compacted
-from tiered.rules.leader_epochs import LeaderEpochs
-from tiered.rules.rolling import should_roll
+from tiered.rules.partition.rolling import should_roll
+from tiered.rules.replication.leader_epochs import LeaderEpochs
+from tiered.rules.segments.compaction import Compacted
 
 NEVER_MS = 2**63 - 1
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from fastcrc import crc32
 
-from tiered.rules.compaction import Compacted
+from tiered.rules.segments.compaction import Compacted
 
 RECOVERY_POINT_FILE = "recovery-point"
 LOG_START_FILE = "log-start-offset"

@@ -12,7 +12,7 @@ from tiered.formats.producer_snapshot import ProducerEntry, decode_producers
 from tiered.hot.batch_walk import FAR_BLOCK_BYTES, walk
 from tiered.hot.file_system import FileSystem, read_whole
 from tiered.hot.segment import LOG_SUFFIX, SegmentState
-from tiered.rules import producer_state
+from tiered.rules.partition import producer_state
 
 SNAPSHOT_SUFFIX = ".snapshot"
 MAX_SNAPSHOT_BYTES = 1 << 30

@@ -41,7 +41,7 @@ from tiered.hot.segment_files import (
     unlink_segment,
     write_indexes,
 )
-from tiered.rules.leader_epochs import LeaderEpochs
+from tiered.rules.replication.leader_epochs import LeaderEpochs
 
 DROPPED_SUFFIX = ".deleted"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tiered.formats.producer_snapshot import ProducerEntry
 from tiered.hot.segment import SegmentState
-from tiered.rules.leader_epochs import LeaderEpochs
+from tiered.rules.replication.leader_epochs import LeaderEpochs
 
 
 @dataclass(slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from tiered.errors import LogDirFailed
 from tiered.hot.log_view import LogView
 from tiered.hot.segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, SegmentState
 from tiered.hot.side_files import refusal
-from tiered.rules.compaction import Compacted
+from tiered.rules.segments.compaction import Compacted
 
 
 class ReplaceableLog(LogView, ABC):

@@ -24,8 +24,8 @@ from tiered.hot.marks import (
     encode_recovery_point,
 )
 from tiered.hot.producer_files import read_snapshot, remove_snapshots, snapshot_path
-from tiered.rules.compaction import Compacted
-from tiered.rules.leader_epochs import LeaderEpochs
+from tiered.rules.replication.leader_epochs import LeaderEpochs
+from tiered.rules.segments.compaction import Compacted
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

@@ -1,7 +1,7 @@
 """Access control lists in SQL: rules are added and taken away, and none changes.
 
-Owns the table's statements and the bound of their number. Must never decide what a rule means: `rules.authorization`
-does.
+Owns the table's statements and the bound of their number. Must never decide what a rule means:
+`rules.security.authorization` does.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from sqlalchemy import Connection, and_, delete, insert
 from tiered.errors import PolicyViolation
 from tiered.meta.security import AclRow, load_acls, note_change
 from tiered.meta.security_tables import acl
-from tiered.rules.acl import AclFilter
+from tiered.rules.security.acl import AclFilter
 
 MAX_RULES = 20_000
 """Every broker has all of them in memory and reads them anew when one changes."""

@@ -19,10 +19,10 @@ from tiered.meta.elections import change_known
 from tiered.meta.partitions import PartitionRow
 from tiered.meta.security_tables import broker_listener
 from tiered.meta.tables import broker
-from tiered.rules import elections
-from tiered.rules.number_claim import Claim, Holder
-from tiered.rules.placement import Place, place_of
-from tiered.rules.replica_set import ReplicaSet, Standings
+from tiered.rules.replication import elections
+from tiered.rules.replication.number_claim import Claim, Holder
+from tiered.rules.replication.placement import Place, place_of
+from tiered.rules.replication.replica_set import ReplicaSet, Standings
 
 HTTP_DOOR, HTTPS = "http", "HTTPS"
 """An HTTP door that speaks TLS is a row among the listeners. No listener has its name: theirs are in capitals."""
@@ -111,7 +111,7 @@ def register(
     It replaces whom `claim` says that it may, and raises `LostRace` where another process has the number. Without a
     claim the newest one wins. Who was replaced learns of it from its next heartbeat. `clean_epoch` is the
     registration whose logs this process still has in full, as its marker says; clean is who continues the very last
-    one (rule 8). `rules.elections.registered` is applied to every partition in the same transaction.
+    one (rule 8). `rules.replication.elections.registered` is applied to every partition in the same transaction.
 
     `incarnation_id` is this process's own, for its life. A registration whose answer was lost and that is repeated
     under the same one goes on as it began; without it, its own first try would look like another process, and

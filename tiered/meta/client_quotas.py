@@ -1,6 +1,6 @@
 """Client quotas in SQL: which entity has which.
 
-Owns the table's statements. Must never decide what a quota may be, or for whom it counts: `rules.quotas` does.
+Owns the table's statements. Must never decide what a quota may be, or for whom it counts: `rules.security.quotas` does.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, insert
 
 from tiered.meta.security import note_change
 from tiered.meta.security_tables import client_quota
-from tiered.rules.quotas import QuotaChange
+from tiered.rules.security.quotas import QuotaChange
 
 
 def alter(conn: Connection, changes: Sequence[QuotaChange]) -> int:

@@ -23,7 +23,7 @@ from tiered.errors import InvalidConfig
 from tiered.meta import brokers, groups
 from tiered.meta.cluster import take_number
 from tiered.meta.tables import coordinator_slot
-from tiered.rules.coordinator_slot import assigned
+from tiered.rules.groups.coordinator_slot import assigned
 
 TENURE_BITS = 20
 

@@ -1,8 +1,9 @@
 """Elections, fencing and reassignments: any number of partitions changed in one transaction.
 
 Owns the one way in which anybody but a partition's leader changes who replicates it and who leads. `decide` brings
-the rule (`rules.elections`, `rules.reassignment`); here it is carried out as compare-and-swaps behind the feed's lock,
-so that two controllers at once do no harm: the second one finds nothing left to decide. Must never decide.
+the rule (`rules.replication.elections`, `rules.replication.reassignment`); here it is carried out as compare-and-swaps
+behind the feed's lock, so that two controllers at once do no harm: the second one finds nothing left to decide. Must
+never decide.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -15,7 +16,7 @@ from tiered.meta import partitions, replica_sets
 from tiered.meta.cluster import take_number
 from tiered.meta.partitions import PartitionRow
 from tiered.meta.tables import broker
-from tiered.rules.replica_set import NO_LEADER, ReplicaSet, Standings, is_current
+from tiered.rules.replication.replica_set import NO_LEADER, ReplicaSet, Standings, is_current
 
 Decide = Callable[[PartitionRow, Standings], ReplicaSet | None]
 """A partition's new replica set; None leaves it alone. Called once for each partition, in no particular order."""

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Select, bindparam, delete, exists, select, tu
 
 from tiered.meta.tables import consumer_group, group_offset
 from tiered.meta.upserts import insert_for
-from tiered.rules.coordinator_slot import coordinator_slot
+from tiered.rules.groups.coordinator_slot import coordinator_slot
 
 CLASSIC = "classic"
 CONSUMER = "consumer"

@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import Connection, select
 
 from tiered.meta.tables import segment
-from tiered.rules.segment_states import SegmentState
+from tiered.rules.segments.segment_states import SegmentState
 
 MAX_IDS = 1_000
 

@@ -2,7 +2,7 @@
 
 Owns leader, epochs, in-sync replicas, `log_start_offset` and `cold_end_offset`. The replica set changes only by
 compare-and-swap on `partition_epoch`: the leader's here, all others in `elections`; offsets only under the leader's
-own `leader_epoch`, and only upwards. Must never choose a leader: `rules.elections` does.
+own `leader_epoch`, and only upwards. Must never choose a leader: `rules.replication.elections` does.
 
 T5 holds in every row: `0 <= log_start_offset <= cold_end_offset`. Where `log_start_offset` passes what was
 uploaded (DeleteRecords, or a topic that is never uploaded), `cold_end_offset` goes with it: what readers
@@ -32,7 +32,7 @@ from tiered.ids import InSyncReplica, TopicId, TopicPartition
 from tiered.meta import replica_sets
 from tiered.meta.cluster import take_number
 from tiered.meta.tables import JsonList, partition, topic
-from tiered.rules.replica_set import ReplicaSet, Standings, is_current
+from tiered.rules.replication.replica_set import ReplicaSet, Standings, is_current
 
 MAX_KNOWN_LISTS = 4_096
 MAX_NAMED_TOPICS = 1_000

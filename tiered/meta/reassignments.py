@@ -1,7 +1,7 @@
 """Moves of partitions and elections that people ask for: each request one transaction.
 
-Owns which error each partition of a request gets. Must never decide a step: `rules.reassignment` and
-`rules.elections` do, and `elections.change_replica_sets` writes what they return.
+Owns which error each partition of a request gets. Must never decide a step: `rules.replication.reassignment` and
+`rules.replication.elections` do, and `elections.change_replica_sets` writes what they return.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -25,8 +25,8 @@ from tiered.meta import brokers, partitions
 from tiered.meta.cluster import take_number
 from tiered.meta.elections import change_replica_sets
 from tiered.meta.partitions import PartitionRow
-from tiered.rules import elections, reassignment
-from tiered.rules.replica_set import NO_LEADER, ReplicaSet, Standings
+from tiered.rules.replication import elections, reassignment
+from tiered.rules.replication.replica_set import NO_LEADER, ReplicaSet, Standings
 
 Target = tuple[int, ...]
 MinIsr = Callable[[UUID], int]

@@ -22,7 +22,7 @@ from tiered.meta.clock import database_now_ms
 from tiered.meta.cluster import take_number
 from tiered.meta.segments import SegmentPlan, SegmentRow
 from tiered.meta.tables import segment
-from tiered.rules.segment_states import TRANSITIONS, SegmentEvent, SegmentState
+from tiered.rules.segments.segment_states import TRANSITIONS, SegmentEvent, SegmentState
 from tiered.runtime import crash_point
 
 MAX_ROWS = 500

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, bindparam, select, text, update
 
 from tiered.errors import LostRace
 from tiered.meta.tables import broker, partition
-from tiered.rules.replica_set import Standing, Standings
+from tiered.rules.replication.replica_set import Standing, Standings
 
 if TYPE_CHECKING:
     from tiered.meta.partitions import PartitionRow

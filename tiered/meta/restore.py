@@ -35,10 +35,10 @@ from tiered.meta.tables import (
     topic,
     topic_config,
 )
-from tiered.rules.coordinator_slot import coordinator_slot as slot_of
-from tiered.rules.elections import NO_REGISTRATION
-from tiered.rules.restore_plan import RestoredPartition, RestoredTopic, RestorePlan
-from tiered.rules.segment_states import SegmentState
+from tiered.rules.groups.coordinator_slot import coordinator_slot as slot_of
+from tiered.rules.replication.elections import NO_REGISTRATION
+from tiered.rules.segments.restore_plan import RestoredPartition, RestoredTopic, RestorePlan
+from tiered.rules.segments.segment_states import SegmentState
 from tiered.runtime import crash_point
 
 ROWS_AT_ONCE = 500

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, select
 
 from tiered.meta.pins import holds_object
 from tiered.meta.tables import segment
-from tiered.rules.segment_states import SegmentState
+from tiered.rules.segments.segment_states import SegmentState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

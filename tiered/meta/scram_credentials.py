@@ -12,8 +12,8 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, select
 from tiered.meta.security import note_change
 from tiered.meta.security_tables import scram_credential
 from tiered.meta.upserts import insert_for
-from tiered.rules.sasl.mechanism import ScramMechanism
-from tiered.rules.sasl.scram import CredentialChange
+from tiered.rules.security.sasl.mechanism import ScramMechanism
+from tiered.rules.security.sasl.scram import CredentialChange
 
 NOBODY = ""
 SECRET_BYTES = 32

@@ -1,6 +1,6 @@
 """The catalogue of segment objects: every row, and every change of its state.
 
-Owns the rows of `segment` and `partition.cold_end_offset`. Each transition of `rules.segment_states` is one
+Owns the rows of `segment` and `partition.cold_end_offset`. Each transition of `rules.segments.segment_states` is one
 conditional update, and all checks and changes of a call share one transaction behind the feed's lock
 (`meta.cluster`). Must never touch an object: `broker.segment_lifecycle` orders SQL and the store.
 
@@ -23,7 +23,7 @@ from tiered.errors import Invalid, LostRace
 from tiered.meta import partitions, pins
 from tiered.meta.cluster import take_number
 from tiered.meta.tables import partition, segment, topic
-from tiered.rules.segment_states import TRANSITIONS, SegmentEvent, SegmentState
+from tiered.rules.segments.segment_states import TRANSITIONS, SegmentEvent, SegmentState
 from tiered.runtime import crash_point
 
 

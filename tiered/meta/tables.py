@@ -33,7 +33,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from tiered.rules.segment_states import SegmentState
+from tiered.rules.segments.segment_states import SegmentState
 
 # Named constraints, so that a migration can drop what it did not name itself.
 metadata = MetaData(

@@ -34,7 +34,7 @@ from tiered.meta.tables import (
     topic,
     topic_config,
 )
-from tiered.rules.segment_states import SegmentState
+from tiered.rules.segments.segment_states import SegmentState
 
 Assignment = Sequence[int]
 """The brokers that hold a partition; the first one leads it by preference."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from tiered.peer.answers import broker_error, the_only
 from tiered.peer.cluster import Cluster
-from tiered.rules.acl import AclFilter, Operation, PatternType, Permission, ResourceType
+from tiered.rules.security.acl import AclFilter, Operation, PatternType, Permission, ResourceType
 
 DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS = 29, 30, 31
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tiered.peer.answers import broker_error, the_only
 from tiered.peer.cluster import Cluster
-from tiered.rules.placement import Place, place_of
+from tiered.rules.replication.placement import Place, place_of
 
 DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS, ELECT_LEADERS, INCREMENTAL_ALTER_CONFIGS = 32, 35, 43, 44
 ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS, DESCRIBE_CLUSTER, UNREGISTER_BROKER = 45, 46, 60, 64

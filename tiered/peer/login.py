@@ -11,10 +11,10 @@ from typing import Any
 
 from tiered.config.client_security import ClientSecurity
 from tiered.peer.security import LoginFailed
-from tiered.rules.sasl import bearer, scram_client
-from tiered.rules.sasl.failures import AuthenticationFailed
-from tiered.rules.sasl.mechanism import Mechanism, ScramMechanism
-from tiered.rules.sasl.plain import plain_message
+from tiered.rules.security.sasl import bearer, scram_client
+from tiered.rules.security.sasl.failures import AuthenticationFailed
+from tiered.rules.security.sasl.mechanism import Mechanism, ScramMechanism
+from tiered.rules.security.sasl.plain import plain_message
 from tiered.runtime import secret_bytes
 from tiered.wire import messages
 

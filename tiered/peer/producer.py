@@ -12,7 +12,7 @@ from tiered.errors import UnsupportedVersion
 from tiered.formats.record_batch import Compression, Record, encode_batch
 from tiered.peer.answers import broker_error
 from tiered.peer.cluster import ACKS_ALL, Cluster
-from tiered.rules.partitioner import next_partition, partition_for_key
+from tiered.rules.partition.partitioner import next_partition, partition_for_key
 
 RECORD_OVERHEAD_BYTES = 24
 """About what a record takes besides its key, value and headers."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tiered.peer.answers import broker_error
 from tiered.peer.cluster import Cluster
-from tiered.rules.sasl.mechanism import ScramMechanism
+from tiered.rules.security.sasl.mechanism import ScramMechanism
 
 DESCRIBE_USERS, ALTER_USERS = 50, 51
 

@@ -24,9 +24,9 @@ from tiered.errors import CoordinatorNotAvailable, GroupNotEmpty, NotCoordinator
 from tiered.ids import TopicPartition
 from tiered.meta.engine import Database
 from tiered.meta.groups import GroupRow
-from tiered.rules.assignors import NO_PARTITIONS
-from tiered.rules.consumer_heartbeat import Heartbeat
-from tiered.rules.consumer_member import LEAVE
+from tiered.rules.groups.assignors import NO_PARTITIONS
+from tiered.rules.groups.consumer_heartbeat import Heartbeat
+from tiered.rules.groups.consumer_member import LEAVE
 from tiered.runtime import SystemClock
 from tiered.wire.consumer_protocol import Subscription, encode_subscription
 

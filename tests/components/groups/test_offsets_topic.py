@@ -13,7 +13,7 @@ from tests.clients.raw import RawConnection
 from tests.components.groups.test_wire_offsets import commit
 from tests.components.wire.test_wire_metadata_and_admin import admin
 from tests.support.topics import create
-from tiered.rules.coordinator_slot import coordinator_slot
+from tiered.rules.groups.coordinator_slot import coordinator_slot
 
 TOPIC = "__consumer_offsets"
 WAIT_S = 20.0

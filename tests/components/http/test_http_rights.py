@@ -14,8 +14,8 @@ from tests.clients.raw import RawConnection
 from tests.components.batches import batch
 from tests.components.guarded_broker import GuardedBroker, allow
 from tests.components.rights_table import ABSENT, KNOWN, ROWS
-from tiered.rules.acl import Operation, ResourceType
-from tiered.rules.principal import ANONYMOUS
+from tiered.rules.security.acl import Operation, ResourceType
+from tiered.rules.security.principal import ANONYMOUS
 from tiered.server.http.door.rights import ON_BEHALF_OF, OPEN, RIGHTS
 from tiered.server.http.routes import ROUTES
 

@@ -8,10 +8,10 @@ from confluent_kafka.admin import ScramCredentialInfo, UserScramCredentialDeleti
 from confluent_kafka.admin import ScramMechanism as Named
 
 from tests.components.security.test_sasl import FAILED, Door, alter
-from tiered.rules.sasl.mechanism import ScramMechanism
-from tiered.rules.sasl.plain import plain_message
-from tiered.rules.sasl.scram import salted_password
-from tiered.rules.sasl.scram_client import client_final, client_first
+from tiered.rules.security.sasl.mechanism import ScramMechanism
+from tiered.rules.security.sasl.plain import plain_message
+from tiered.rules.security.sasl.scram import salted_password
+from tiered.rules.security.sasl.scram_client import client_final, client_first
 from tiered.testing import LocalCluster, cluster
 from tiered.wire import messages
 from tiered.wire.fetch import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request

@@ -10,8 +10,8 @@ from tests.components.guarded_broker import GuardedBroker, allow
 from tests.components.rights_table import ABSENT, KNOWN, ROWS, Right, Row
 from tiered.broker.access import MAX_DECISIONS
 from tiered.meta.security import AclRow
-from tiered.rules.acl import Operation, ResourceType
-from tiered.rules.principal import Principal
+from tiered.rules.security.acl import Operation, ResourceType
+from tiered.rules.security.principal import Principal
 from tiered.server.kafka.apis import served_apis
 from tiered.server.kafka.error_mapping import AUTHORIZATION_FAILED
 from tiered.wire import fetch, messages

@@ -10,7 +10,7 @@ from tests.clients.raw import RawConnection
 from tests.components.rights_table import KNOWN, ROWS, Row
 from tests.components.security.test_rights_of_every_api import ASKED, NEEDED
 from tests.components.security.test_sasl import AUTHENTICATE, HANDSHAKE, VERSIONS, Door, alter
-from tiered.rules.acl import Operation, PatternType, Permission, ResourceType
+from tiered.rules.security.acl import Operation, PatternType, Permission, ResourceType
 from tiered.server.kafka.error_mapping import AUTHORIZATION_FAILED
 from tiered.testing import LocalCluster, cluster
 from tiered.wire import messages

@@ -26,8 +26,8 @@ from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaPythonTokens
 
 from tests.clients.raw import RawConnection
 from tests.components.batches import batch
-from tiered.rules.sasl.plain import plain_message
-from tiered.rules.sasl.scram_client import client_first
+from tiered.rules.security.sasl.plain import plain_message
+from tiered.rules.security.sasl.scram_client import client_first
 from tiered.testing import LocalCluster, cluster
 from tiered.wire import messages
 from tiered.wire.fetch import FetchPartition, FetchRequest, FetchTopic, decode_fetch_response, encode_fetch_request

@@ -14,7 +14,7 @@ from joserfc.jwk import ECKey
 from tests.certificates import Authority
 from tiered.broker.token_keys import MAX_BYTES, TokenKeys
 from tiered.config import BrokerSettings
-from tiered.rules.sasl.failures import AuthenticationFailed
+from tiered.rules.security.sasl.failures import AuthenticationFailed
 from tiered.runtime import SystemClock
 
 ONE, TWO = (ECKey.generate_key("P-256", {"kid": name}) for name in ("one", "two"))

@@ -8,7 +8,7 @@ import pytest
 
 from tests.clients.raw import RawConnection
 from tests.components.guarded_broker import GuardedBroker, allow
-from tiered.rules.acl import Operation, PatternType, Permission, ResourceType
+from tiered.rules.security.acl import Operation, PatternType, Permission, ResourceType
 from tiered.wire import messages
 
 DESCRIBE, CREATE, DELETE = 29, 30, 31
@@ -129,7 +129,7 @@ def test_each_rule_of_a_request_is_checked_for_itself(connection: RawConnection)
 def test_a_rule_counts_when_the_answer_is_there_and_not_after_it_is_gone(
     guarded: GuardedBroker, connection: RawConnection
 ) -> None:
-    from tiered.rules.principal import Principal
+    from tiered.rules.security.principal import Principal
 
     def may_read() -> bool:
         rights = guarded.run(lambda: guarded.broker.access.rights(Principal("User", "ann"), "10.0.0.9"))
@@ -150,7 +150,7 @@ def test_a_rule_counts_when_the_answer_is_there_and_not_after_it_is_gone(
 def test_a_deny_for_an_ipv4_address_in_its_long_form_denies_it(
     guarded: GuardedBroker, connection: RawConnection, written: str
 ) -> None:
-    from tiered.rules.principal import Principal
+    from tiered.rules.security.principal import Principal
 
     def may_read(host: str) -> bool:
         rights = guarded.run(lambda: guarded.broker.access.rights(Principal("User", "ann"), host))
@@ -173,7 +173,7 @@ def test_a_deny_for_an_ipv4_address_in_its_long_form_denies_it(
 def test_a_host_that_is_no_address_is_kept_as_it_is_and_meets_nobody(
     guarded: GuardedBroker, connection: RawConnection, host: str
 ) -> None:
-    from tiered.rules.principal import Principal
+    from tiered.rules.security.principal import Principal
 
     assert create(connection, rule("orders", host=host)) == [0]
     assert describe(connection, host_filter=host).resources[0].acls[0].host == host

@@ -16,8 +16,8 @@ from tests.components.batches import batch, patched
 from tests.components.guarded_broker import GuardedBroker, allow
 from tests.components.security.test_hostile_clients import MIB, bystander
 from tests.support.topics import create
-from tiered.rules.acl import Operation, ResourceType
-from tiered.rules.principal import ANONYMOUS
+from tiered.rules.security.acl import Operation, ResourceType
+from tiered.rules.security.principal import ANONYMOUS
 from tiered.wire import fetch, messages, produce
 
 CONSUMER_GROUP_HEARTBEAT = 68

@@ -21,7 +21,7 @@ from tiered.formats.checkpoint import CommittedSegment
 from tiered.meta import pins, segments, topics
 from tiered.meta.engine import Database
 from tiered.meta.segments import SegmentRow
-from tiered.rules.segment_states import SegmentState
+from tiered.rules.segments.segment_states import SegmentState
 from tiered.testing import LocalCluster, cluster
 
 WAIT_S = 60.0

@@ -22,7 +22,7 @@ from tiered.cold.object_store import ObjectInfo
 from tiered.errors import StoreUnavailable
 from tiered.formats.object_key import SEGMENTS_PREFIX
 from tiered.meta import segments
-from tiered.rules import upload_pace
+from tiered.rules.pacing import upload_pace
 from tiered.runtime import SystemClock
 from tiered.testing.faulty_s3 import FaultKind, FaultyS3, faulty_s3
 

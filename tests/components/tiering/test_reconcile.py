@@ -31,7 +31,7 @@ from tiered.broker.reconcile.scrub import PLACE_FILE
 from tiered.config import BrokerSettings
 from tiered.formats.object_key import parse_segment_key, segment_key
 from tiered.meta import known_objects, segments
-from tiered.rules.segment_states import SegmentState
+from tiered.rules.segments.segment_states import SegmentState
 from tiered.runtime import SystemClock
 
 __all__ = ["broker"]

@@ -12,7 +12,7 @@ from tiered.broker.reconcile.findings import Finding, FindingKind
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.meta import cluster
 from tiered.meta.tables import segment
-from tiered.rules.segment_states import SegmentState
+from tiered.rules.segments.segment_states import SegmentState
 
 __all__ = ["broker"]
 

@@ -14,7 +14,7 @@ from tiered.broker.partition import Partition
 from tiered.config import BrokerSettings, ServeOptions
 from tiered.errors import PolicyViolation
 from tiered.meta import segments
-from tiered.rules.retention import Why
+from tiered.rules.segments.retention import Why
 from tiered.runtime import SystemClock
 
 WAIT_S = 60.0

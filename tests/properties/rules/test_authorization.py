@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiered.rules.acl import SUPPORTED, AclFilter, Operation, PatternType, Permission, ResourceType
-from tiered.rules.authorization import AccessList
+from tiered.rules.security.acl import SUPPORTED, AclFilter, Operation, PatternType, Permission, ResourceType
+from tiered.rules.security.authorization import AccessList
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

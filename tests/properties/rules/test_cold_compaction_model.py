@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tiered.formats.batch_filter import RawRecord, filtered, keyed_records
 from tiered.formats.record_batch import Compression, Record, encode_batch, exact_batches, records, verify_crc
-from tiered.rules.batch_compaction import OffsetSet, SegmentCleaning
+from tiered.rules.segments.batch_compaction import OffsetSet, SegmentCleaning
 
 RETENTION_MS = 100
 BATCHES = st.lists(

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiered.ids import InSyncReplica
-from tiered.rules import elections
-from tiered.rules.replica_set import NO_LEADER, ReplicaSet, Standing, Standings, is_current
+from tiered.rules.replication import elections
+from tiered.rules.replication.replica_set import NO_LEADER, ReplicaSet, Standing, Standings, is_current
 
 BROKER_IDS = range(1, 6)
 EPOCHS = st.integers(min_value=10, max_value=13)

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiered.ids import InSyncReplica
-from tiered.rules import isr
-from tiered.rules.isr import Fetched
+from tiered.rules.replication import isr
+from tiered.rules.replication.isr import Fetched
 
 LEADER = InSyncReplica(0, 100)
 epochs = st.integers(100, 103)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiered.errors import InvalidReplicationFactor
-from tiered.rules.placement import Place, assign, place_of
+from tiered.rules.replication.placement import Place, assign, place_of
 
 racks = st.sampled_from([None, "a", "b", "c", "d"])
 brokers = st.lists(st.tuples(st.integers(0, 1000), racks), min_size=1, max_size=12, unique_by=lambda each: each[0])

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tiered.errors import InvalidReplicaAssignment, NoReassignment
 from tiered.ids import InSyncReplica
-from tiered.rules import reassignment
-from tiered.rules.replica_set import NO_LEADER, ReplicaSet, Standing, Standings
+from tiered.rules.replication import reassignment
+from tiered.rules.replication.replica_set import NO_LEADER, ReplicaSet, Standing, Standings
 
 BROKERS = range(1, 7)
 ALIVE: Standings = {each: Standing(each * 10, False) for each in BROKERS}

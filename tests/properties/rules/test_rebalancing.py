@@ -7,8 +7,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tiered.errors import InvalidReplicationFactor
-from tiered.rules.placement import assign
-from tiered.rules.rebalancing import emptied, evened_out
+from tiered.rules.replication.placement import assign
+from tiered.rules.replication.rebalancing import emptied, evened_out
 
 Brokers = list[tuple[int, str | None]]
 racks = st.sampled_from([None, "a", "b", "c"])

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tiered.formats.checkpoint import ClusterCheckpoint, CommittedSegment, PartitionCheckpoint, TopicEntry
 from tiered.formats.group_checkpoint import GroupCheckpoint, GroupEntry, StoredOffset
 from tiered.formats.pin_entries import PinEntry, PinnedOffsets
-from tiered.rules.coordinator_slot import coordinator_slot
-from tiered.rules.restore_plan import (
+from tiered.rules.groups.coordinator_slot import coordinator_slot
+from tiered.rules.segments.restore_plan import (
     CHANGES_A_LIFE,
     LEADER_EPOCHS_A_LIFE,
     PRODUCER_IDS_A_LIFE,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiered.rules.coordinator_slot import assigned
+from tiered.rules.groups.coordinator_slot import assigned
 
 BROKERS = st.sets(st.integers(0, 7), max_size=6)
 HOLDERS = st.lists(st.none() | st.integers(0, 7), max_size=60).map(lambda found: dict(enumerate(found)))

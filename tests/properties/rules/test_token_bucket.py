@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiered.rules.token_bucket import TokenBucketState
+from tiered.rules.pacing.token_bucket import TokenBucketState
 
 WINDOW_MS = 11_000.0
 RATES = st.floats(0.5, 1e9)

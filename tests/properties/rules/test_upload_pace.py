@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiered.rules import adaptive_limit, upload_pace
-from tiered.rules.adaptive_limit import AdaptiveLimit
-from tiered.rules.upload_pace import FIRST_REST_MS, MAX_REST_MS, UploadPace, full_pace
+from tiered.rules.pacing import adaptive_limit, upload_pace
+from tiered.rules.pacing.adaptive_limit import AdaptiveLimit
+from tiered.rules.pacing.upload_pace import FIRST_REST_MS, MAX_REST_MS, UploadPace, full_pace
 
 EVENTS = st.lists(st.tuples(st.booleans(), st.integers(0, 100), st.integers(0, 100)), max_size=60)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiered.ids import TopicId, TopicPartition
-from tiered.rules.upload_turns import DueUpload, Turns, next_upload, taken
+from tiered.rules.pacing.upload_turns import DueUpload, UploadTurns, next_upload, taken
 
 MAX_BYTES = 1 << 30
 SIZES = st.integers(1, MAX_BYTES)
@@ -24,7 +24,7 @@ def segment(topic_number: int, *, partition: int = 0, size_bytes: int = 100, sin
 
 def drain(due: list[DueUpload]) -> list[DueUpload]:
     """All of them in the order in which they go."""
-    order, turns = [], Turns()
+    order, turns = [], UploadTurns()
     while (chosen := next_upload(due, turns)) is not None:
         due = [each for each in due if each != chosen]
         turns = taken(turns, chosen)
@@ -71,7 +71,7 @@ def test_everything_that_waits_goes_once_and_nothing_waits_for_nothing(
 
 @given(sizes=st.lists(st.lists(SIZES, min_size=40, max_size=40), min_size=2, max_size=5))
 def test_topics_that_always_have_something_differ_by_two_segments_at_the_most(sizes: list[list[int]]) -> None:
-    turns, had, next_size = Turns(), [0] * len(sizes), [0] * len(sizes)
+    turns, had, next_size = UploadTurns(), [0] * len(sizes), [0] * len(sizes)
     for _ in range(40):
         due = [
             segment(number, size_bytes=sizes[number][next_size[number]], since_ms=number)
@@ -96,7 +96,7 @@ def test_topics_that_always_have_something_differ_by_two_segments_at_the_most(si
 def test_a_topic_that_comes_late_waits_for_one_segment_of_each_other_topic_at_the_most(
     before: list[tuple[int, int]], size_bytes: int, sizes: list[int]
 ) -> None:
-    turns = Turns()
+    turns = UploadTurns()
     for number, size in before:
         turns = taken(turns, segment(number, size_bytes=size))
     late = segment(4, size_bytes=size_bytes, since_ms=1 << 40)
@@ -112,7 +112,7 @@ def test_a_topic_that_comes_late_waits_for_one_segment_of_each_other_topic_at_th
 
 @given(turns=st.integers(0, 50), idle=st.integers(1, 50))
 def test_a_topic_that_waited_for_nothing_has_no_claim_on_the_past(turns: int, idle: int) -> None:
-    state = Turns()
+    state = UploadTurns()
     for _ in range(turns + idle):
         state = taken(state, segment(0))
     had = {topic(0): 0, topic(1): 0}

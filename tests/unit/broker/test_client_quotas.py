@@ -4,7 +4,7 @@ from tiered.broker import client_quotas
 from tiered.broker.client_quotas import ClientQuotas
 from tiered.config import BrokerSettings
 from tiered.meta.security import ClientQuotaRow
-from tiered.rules.quotas import QuotaFilter
+from tiered.rules.security.quotas import QuotaFilter
 from tiered.runtime import SystemClock
 
 

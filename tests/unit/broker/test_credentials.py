@@ -7,8 +7,8 @@ import pytest
 
 from tiered.broker.credentials import Credentials
 from tiered.meta.security import ScramCredentialRow
-from tiered.rules.sasl import scram
-from tiered.rules.sasl.mechanism import ScramMechanism
+from tiered.rules.security.sasl import scram
+from tiered.rules.security.sasl.mechanism import ScramMechanism
 
 SHA_256, SHA_512 = ScramMechanism.SHA_256, ScramMechanism.SHA_512
 

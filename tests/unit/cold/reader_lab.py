@@ -11,7 +11,7 @@ from tiered.cold.local import LocalStore
 from tiered.cold.reader import ColdReader
 from tiered.file_slice import FileSlice
 from tiered.formats.checkpoint import CommittedSegment
-from tiered.rules.read_ahead import ReadAheadLimits
+from tiered.rules.pacing.read_ahead import ReadAheadLimits
 from tiered.runtime import BlockingPool
 
 NO_READ_AHEAD = ReadAheadLimits(request_bytes=0, ahead_bytes=0)

@@ -16,7 +16,7 @@ from tiered.formats import object_key
 from tiered.formats.checkpoint import ClusterCheckpoint, PartitionCheckpoint, TopicEntry
 from tiered.formats.pin_entries import PinnedOffsets
 from tiered.formats.producer_snapshot import ProducerEntry, encode_producers
-from tiered.rules.restore_plan import RestorePlan, plan_restore
+from tiered.rules.segments.restore_plan import RestorePlan, plan_restore
 
 CLUSTER = "cluster-1"
 GONE = UUID(int=5)

@@ -15,7 +15,7 @@ from tiered.cold.sequential_readers import REMEMBERED_READERS, SequentialReaders
 from tiered.errors import CorruptObject, ObjectMissing
 from tiered.formats import record_batch
 from tiered.formats.chunk_table import ChunkRow
-from tiered.rules.read_ahead import DEFAULT_LIMITS, ReadAheadLimits
+from tiered.rules.pacing.read_ahead import DEFAULT_LIMITS, ReadAheadLimits
 
 COUNT = 1000
 LIMITS = ReadAheadLimits(request_bytes=30_000, ahead_bytes=60_000)

@@ -10,7 +10,7 @@ from tests.unit.cold.verified_store import RECORDS, VerifiedStore, make_store
 from tiered.cold.verify_progress import ProgressFile
 from tiered.errors import InvalidConfig
 from tiered.formats import object_key
-from tiered.rules.sampling import ChunkSample
+from tiered.rules.segments.sampling import ChunkSample
 
 EVERYTHING = ChunkSample()
 

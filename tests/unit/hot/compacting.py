@@ -10,7 +10,7 @@ from tiered.formats.record_batch import Compression, Record, encode_batch
 from tiered.hot.compaction import KEY_BYTES, CompactionPass, PassReport
 from tiered.hot.file_system import FileSystem
 from tiered.hot.log import Log
-from tiered.rules import compaction
+from tiered.rules.segments import compaction
 
 DELETE_RETENTION_MS = 1_000
 

@@ -13,7 +13,7 @@ from tiered.formats.producer_snapshot import ProducerEntry, decode_producers
 from tiered.hot.file_system import RealFileSystem
 from tiered.hot.log import LogConfig
 from tiered.hot.segment import TAIL_BATCHES
-from tiered.rules.rolling import MAX_RELATIVE_OFFSET
+from tiered.rules.partition.rolling import MAX_RELATIVE_OFFSET
 
 
 def test_the_file_is_exactly_the_batches_as_they_were_stamped(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tests.unit.hot.log_files import NOW_MS, append, batch, contents, open_log
 from tiered.errors import CorruptFile, OutOfOrderSequence
 from tiered.formats import record_batch
 from tiered.hot.log import Log
-from tiered.rules import producer_state
+from tiered.rules.partition import producer_state
 
 LAST = f"{0:020}.log"
 

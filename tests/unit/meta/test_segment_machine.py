@@ -31,7 +31,7 @@ from tiered.meta import changes, cluster, partitions, segments
 from tiered.meta.engine import Database
 from tiered.meta.partitions import PartitionRow
 from tiered.meta.segments import SegmentRow
-from tiered.rules.segment_states import TRANSITIONS, SegmentState
+from tiered.rules.segments.segment_states import TRANSITIONS, SegmentState
 
 T = TypeVar("T")
 LAGS = st.sampled_from([0, 0, 0, 0, 1, 2, -1])

@@ -24,7 +24,7 @@ from tiered.errors import FencedLeaderEpoch, LostRace
 from tiered.meta import segments
 from tiered.meta.engine import Database
 from tiered.meta.tables import partition, segment
-from tiered.rules.segment_states import TRANSITIONS, SegmentState
+from tiered.rules.segments.segment_states import TRANSITIONS, SegmentState
 
 PLANNED, COMMITTED, RETIRED, PURGED = (
     SegmentState.PLANNED,

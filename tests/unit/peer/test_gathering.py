@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tiered.formats.record_batch import Record
 from tiered.peer.producer import Gathering
-from tiered.rules.partitioner import partition_for_key
+from tiered.rules.partition.partitioner import partition_for_key
 
 
 def record(value: bytes, key: bytes | None = None) -> Record:

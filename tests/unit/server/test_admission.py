@@ -4,8 +4,8 @@ import pytest
 
 from tiered.config import BrokerSettings
 from tiered.errors import InvalidConfig
-from tiered.rules.principal import ANONYMOUS, Principal
-from tiered.rules.token_bucket import TokenBucketState
+from tiered.rules.pacing.token_bucket import TokenBucketState
+from tiered.rules.security.principal import ANONYMOUS, Principal
 from tiered.server.kafka.admission import Admission
 
 HERE, THERE = "10.0.0.1", "10.0.0.2"

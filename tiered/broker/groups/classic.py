@@ -19,7 +19,7 @@ from tiered.broker.groups.values import (
     SyncResult,
 )
 from tiered.errors import InconsistentProtocol, InvalidRequest, InvalidSessionTimeout, TieredError, UnknownMember
-from tiered.rules.consumer_heartbeat import MAX_NAME_CHARS
+from tiered.rules.groups.consumer_heartbeat import MAX_NAME_CHARS
 
 MAX_LEAVING = 10_000
 """Members in one LeaveGroup: they leave in one go, for which everybody else waits."""

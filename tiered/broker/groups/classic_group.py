@@ -34,8 +34,8 @@ from tiered.errors import (
     RebalanceInProgress,
     TieredError,
 )
-from tiered.rules import group_state
-from tiered.rules.group_state import GroupEvent, GroupState, JoinAction, ReturnAction, SyncAction
+from tiered.rules.groups import group_state
+from tiered.rules.groups.group_state import GroupEvent, GroupState, JoinAction, ReturnAction, SyncAction
 from tiered.runtime import new_uuid
 
 FIRST_GENERATION = 0

@@ -1,7 +1,7 @@
 """The rebalances of one classic group: its state, its generation, and the waits in which members are gathered.
 
 Owns all of that, and the roster. What a request or a time-out means in which state is decided by
-`rules.group_state`; here it is done. Must never await anything: every change happens in one go, and answers are
+`rules.groups.group_state`; here it is done. Must never await anything: every change happens in one go, and answers are
 futures.
 """
 
@@ -15,8 +15,8 @@ from tiered.broker.groups.surroundings import Surroundings
 from tiered.broker.groups.timer import Deadline
 from tiered.broker.groups.values import GroupKind, JoinedMember, JoinRequest, JoinResult, SyncResult
 from tiered.errors import RebalanceInProgress, TieredError
-from tiered.rules import group_state
-from tiered.rules.group_state import GroupEvent, GroupState
+from tiered.rules.groups import group_state
+from tiered.rules.groups.group_state import GroupEvent, GroupState
 
 log = logging.getLogger(__name__)
 

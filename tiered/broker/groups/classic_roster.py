@@ -12,7 +12,7 @@ from tiered.broker.groups.memory import MEMBER_BYTES, PENDING_MEMBER_BYTES, PROT
 from tiered.broker.groups.timer import Deadline
 from tiered.broker.groups.values import JoinRequest
 from tiered.errors import FencedInstance, InconsistentProtocol, TieredError, UnknownMember
-from tiered.rules import group_state
+from tiered.rules.groups import group_state
 
 
 class Roster:

@@ -17,11 +17,11 @@ from tiered.broker.groups.surroundings import Surroundings
 from tiered.broker.groups.values import JoinRequest, JoinResult, LeavingMember, StoredGroup, SyncRequest, SyncResult
 from tiered.errors import GroupNotFound, UnknownMember
 from tiered.ids import TopicId
-from tiered.rules import consumer_heartbeat
-from tiered.rules.assignors import Partitions
-from tiered.rules.consumer_group import Catalogue, Matches, TopicFacts
-from tiered.rules.consumer_heartbeat import Heartbeat, HeartbeatAnswer
-from tiered.rules.consumer_member import JOIN, NO_PATTERN, Pattern
+from tiered.rules.groups import consumer_heartbeat
+from tiered.rules.groups.assignors import Partitions
+from tiered.rules.groups.consumer_group import Catalogue, Matches, TopicFacts
+from tiered.rules.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
+from tiered.rules.groups.consumer_member import JOIN, NO_PATTERN, Pattern
 
 MARGIN_MS = 500.0
 """For a heartbeat on its way, and the client's reaction to the answer."""

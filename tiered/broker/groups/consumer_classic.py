@@ -19,7 +19,7 @@ from tiered.errors import (
     RebalanceInProgress,
     UnknownMember,
 )
-from tiered.rules.consumer_member import NO_PATTERN, ClassicFacts, Member, MemberState
+from tiered.rules.groups.consumer_member import NO_PATTERN, ClassicFacts, Member, MemberState
 from tiered.runtime import new_uuid
 from tiered.wire import consumer_protocol
 from tiered.wire.consumer_protocol import Assignment, Subscription

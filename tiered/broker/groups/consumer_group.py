@@ -1,7 +1,7 @@
 """One KIP-848 group: its members' requests and time-outs.
 
 Owns the group's timers and its share of memory. What happens to members and partitions is decided by
-`rules.consumer_group`; here it is done. Must never await anything: every request is one change, and is answered
+`rules.groups.consumer_group`; here it is done. Must never await anything: every request is one change, and is answered
 at once. Members of the classic protocol are in `consumer_classic`.
 """
 
@@ -15,10 +15,10 @@ from tiered.broker.groups.timer import Deadline
 from tiered.broker.groups.values import GroupDescription, GroupKind, GroupSummary, MemberDescription
 from tiered.config import GroupConfig
 from tiered.errors import GroupFull, IllegalGeneration, StaleMemberEpoch, UnknownMember
-from tiered.rules import consumer_member
-from tiered.rules.consumer_group import ConsumerGroupPhase, ConsumerGroupState
-from tiered.rules.consumer_heartbeat import UNCHANGED_MS, Heartbeat, HeartbeatAnswer
-from tiered.rules.consumer_member import JOIN, LEAVE, LEAVE_FOR_A_WHILE, Member, MemberState
+from tiered.rules.groups import consumer_member
+from tiered.rules.groups.consumer_group import ConsumerGroupPhase, ConsumerGroupState
+from tiered.rules.groups.consumer_heartbeat import UNCHANGED_MS, Heartbeat, HeartbeatAnswer
+from tiered.rules.groups.consumer_member import JOIN, LEAVE, LEAVE_FOR_A_WHILE, Member, MemberState
 from tiered.wire.consumer_protocol import PROTOCOL_TYPE
 
 log = logging.getLogger(__name__)

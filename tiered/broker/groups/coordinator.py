@@ -48,9 +48,9 @@ from tiered.ids import InSyncReplica
 from tiered.meta import coordinator_slots
 from tiered.meta.brokers import BrokerRow
 from tiered.meta.coordinator_slots import SlotRow
-from tiered.rules.coordinator_slot import coordinator_slot
-from tiered.rules.group_state import GroupState
-from tiered.rules.replica_set import NO_LEADER
+from tiered.rules.groups.coordinator_slot import coordinator_slot
+from tiered.rules.groups.group_state import GroupState
+from tiered.rules.replication.replica_set import NO_LEADER
 from tiered.runtime import every
 
 log = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from tiered.ids import TopicId, TopicPartition
 from tiered.meta import group_offsets, groups
 from tiered.meta.group_offsets import GroupCommit, OffsetEntry, OffsetRow
 from tiered.meta.groups import GroupRow
-from tiered.rules.coordinator_slot import coordinator_slot
+from tiered.rules.groups.coordinator_slot import coordinator_slot
 
 __all__ = ["MAX_ENTRIES", "MAX_OFFSETS", "OffsetEntry", "OffsetRow", "Offsets"]
 T = TypeVar("T")

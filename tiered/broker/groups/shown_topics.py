@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from tiered.broker.access import Access
 from tiered.broker.groups.memory import GroupMemory
 from tiered.errors import CoordinatorNotAvailable
-from tiered.rules.acl import Operation, ResourceType
-from tiered.rules.consumer_member import Pattern
+from tiered.rules.groups.consumer_member import Pattern
+from tiered.rules.security.acl import Operation, ResourceType
 
 MAX_SHOWN = 10_000
 """Patterns and who sent them, of all groups together."""

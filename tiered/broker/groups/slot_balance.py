@@ -1,7 +1,7 @@
 """When the slots of groups are spread over the brokers anew: the controller's part in the coordinators' work.
 
 Owns the watch over who is in service, and the one task that moves slots. Must never decide which slot goes where
-(`rules.coordinator_slot` does), nor hold up the controller: moving a slot waits for writes to it.
+(`rules.groups.coordinator_slot` does), nor hold up the controller: moving a slot waits for writes to it.
 
 Slots that nobody holds are given away at once. For balance alone, those whose groups have no members move at once
 too; the others when the same brokers have been in service for `tiered.group.balance.delay.ms`, because their
@@ -19,7 +19,7 @@ from tiered.broker.image import ClusterImage
 from tiered.errors import TieredError
 from tiered.meta import coordinator_slots
 from tiered.meta.coordinator_slots import Moved
-from tiered.rules.coordinator_slot import assigned
+from tiered.rules.groups.coordinator_slot import assigned
 
 log = logging.getLogger(__name__)
 

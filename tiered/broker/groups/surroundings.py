@@ -14,10 +14,10 @@ from tiered.broker.groups.offsets import Offsets
 from tiered.broker.groups.values import JoinRequest, JoinResult, LeavingMember, SyncRequest, SyncResult
 from tiered.broker.resource_configs import ResourceConfigs
 from tiered.broker.topics import Topics
-from tiered.rules.assignors import Partitions
-from tiered.rules.consumer_group import Catalogue, Matches
-from tiered.rules.consumer_heartbeat import Heartbeat
-from tiered.rules.consumer_member import Pattern
+from tiered.rules.groups.assignors import Partitions
+from tiered.rules.groups.consumer_group import Catalogue, Matches
+from tiered.rules.groups.consumer_heartbeat import Heartbeat
+from tiered.rules.groups.consumer_member import Pattern
 
 if TYPE_CHECKING:
     from tiered.broker.groups.consumer_group import ConsumerGroup

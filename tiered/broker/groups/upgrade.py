@@ -11,8 +11,8 @@ from tiered.broker.groups.consumer_group import ConsumerGroup
 from tiered.broker.groups.surroundings import Surroundings
 from tiered.broker.groups.values import JoinRequest, MemberProtocol
 from tiered.errors import GroupNotFound, MalformedRequest, RebalanceInProgress, TieredError
-from tiered.rules.assignors import NO_PARTITIONS
-from tiered.rules.consumer_member import ClassicFacts, Member
+from tiered.rules.groups.assignors import NO_PARTITIONS
+from tiered.rules.groups.consumer_member import ClassicFacts, Member
 from tiered.wire import consumer_protocol
 
 WITH_HARMLESS_USER_DATA = ("range", "roundrobin", "sticky", "cooperative-sticky")

@@ -27,7 +27,7 @@ from tiered.errors import (
 )
 from tiered.formats.checkpoint import TopicEntry
 from tiered.ids import TopicId, TopicPartition, is_legal_topic_name
-from tiered.rules.cold_partition import ColdPartition
+from tiered.rules.segments.cold_partition import ColdPartition
 from tiered.runtime import BlockingPool, Clock, every
 
 log = logging.getLogger(__name__)

@@ -27,9 +27,9 @@ from tiered.errors import Corrupt, InvalidConfig, ObjectMissing, ReadOnly, Store
 from tiered.file_slice import FileSlice
 from tiered.hot import resident
 from tiered.metrics import CountersState
-from tiered.rules import read_plan
-from tiered.rules.cold_partition import ColdPartition
-from tiered.rules.sasl.mechanism import Mechanism
+from tiered.rules.partition import read_plan
+from tiered.rules.security.sasl.mechanism import Mechanism
+from tiered.rules.segments.cold_partition import ColdPartition
 from tiered.runtime import BlockingPool, Clock
 
 log = logging.getLogger(__name__)

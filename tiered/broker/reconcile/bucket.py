@@ -24,9 +24,9 @@ from tiered.ids import TopicPartition
 from tiered.meta import known_objects, segments
 from tiered.meta.known_objects import KnownObject
 from tiered.meta.segments import SegmentRow
-from tiered.rules import reconcile
-from tiered.rules.reconcile import Comparison, Cursor, Fate, Listed
-from tiered.rules.segment_states import SegmentState
+from tiered.rules.segments import reconcile
+from tiered.rules.segments.reconcile import Comparison, Cursor, Fate, Listed
+from tiered.rules.segments.segment_states import SegmentState
 from tiered.runtime import BlockingPool
 
 log = logging.getLogger(__name__)

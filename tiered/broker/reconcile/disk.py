@@ -14,9 +14,9 @@ from tiered.broker.partition import Partition
 from tiered.broker.reconcile.findings import OF_DISK, OF_UPLOADS, Finding, FindingKind, Findings
 from tiered.broker.topics import Topics
 from tiered.ids import TopicPartition
-from tiered.rules import reconcile
-from tiered.rules.reconcile import Cursor, FileDifference
-from tiered.rules.tiering import Waiting
+from tiered.rules.segments import reconcile
+from tiered.rules.segments.reconcile import Cursor, FileDifference
+from tiered.rules.segments.tiering import Waiting
 
 FOLDERS_A_ROUND = 200
 SECOND_LOOK_MS = 1_000

@@ -1,8 +1,8 @@
 """Reconcile and scrub of one broker: their rounds, one at a time, for the partitions that it leads, so that a cluster
 looks at everything once; its own folders each broker looks at itself.
 
-Owns the task, its thread and the list of findings. What is wrong is decided by `rules.reconcile`. Must never delete
-anything but what SQL says was deleted, and never hold up a request: one thread, a bound on requests and bytes.
+Owns the task, its thread and the list of findings. What is wrong is decided by `rules.segments.reconcile`. Must never
+delete anything but what SQL says was deleted, and never hold up a request: one thread, a bound on requests and bytes.
 """
 
 import asyncio

@@ -22,10 +22,10 @@ from tiered.formats.segment_check import Fault
 from tiered.hot.file_system import read_whole, replace_file
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta import known_objects
-from tiered.rules import reconcile
-from tiered.rules.reconcile import Cursor
-from tiered.rules.sampling import ChunkSample
-from tiered.rules.segment_states import SegmentState
+from tiered.rules.segments import reconcile
+from tiered.rules.segments.reconcile import Cursor
+from tiered.rules.segments.sampling import ChunkSample
+from tiered.rules.segments.segment_states import SegmentState
 from tiered.runtime import BlockingPool
 
 PLACE_FILE = "scrub.json"

@@ -11,8 +11,8 @@ from tiered.broker.reconcile.findings import Finding, FindingKind, Findings
 from tiered.broker.topics import Topics
 from tiered.formats import object_key
 from tiered.meta import known_objects
-from tiered.rules import reconcile
-from tiered.rules.reconcile import Listed
+from tiered.rules.segments import reconcile
+from tiered.rules.segments.reconcile import Listed
 from tiered.runtime import BlockingPool
 
 MAX_STRANGERS = 100

@@ -29,9 +29,9 @@ from tiered.errors import (
 )
 from tiered.file_slice import FileSlice
 from tiered.ids import InSyncReplica
-from tiered.rules import read_plan
-from tiered.rules.divergence import divergence
-from tiered.rules.registration_proof import is_proved
+from tiered.rules.partition import read_plan
+from tiered.rules.replication.divergence import divergence
+from tiered.rules.security.registration_proof import is_proved
 from tiered.wire.fetch import EpochEndOffset, FetchPartition, FetchRequest, FetchTopic
 from tiered.wire.fetch.values import HIGH_WATERMARK_NOT_SENT
 

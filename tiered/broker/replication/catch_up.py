@@ -13,8 +13,8 @@ from tiered.broker.partition import Partition, Role
 from tiered.cold.reader import ColdReader
 from tiered.errors import Corrupt, LogDirFailed
 from tiered.formats.producer_snapshot import ProducerEntry, decode_producers
-from tiered.rules import divergence
-from tiered.rules.divergence import Divergence
+from tiered.rules.replication import divergence
+from tiered.rules.replication.divergence import Divergence
 
 log = logging.getLogger(__name__)
 

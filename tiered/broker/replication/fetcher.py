@@ -22,7 +22,7 @@ from tiered.broker.replication.replica_log import checked_runs
 from tiered.broker.replication.throttle import Throttle
 from tiered.errors import Corrupt, LogDirFailed, RequestTimedOut, TieredError
 from tiered.ids import TopicId, TopicPartition
-from tiered.rules.divergence import Divergence, last_fetched_epoch
+from tiered.rules.replication.divergence import Divergence, last_fetched_epoch
 from tiered.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse, FetchTopic
 from tiered.wire.fetch.values import HIGH_WATERMARK_NOT_SENT
 

@@ -27,8 +27,8 @@ from tiered.errors import (
 from tiered.ids import InSyncReplica, TopicPartition
 from tiered.meta import partitions
 from tiered.meta.partitions import IsrChange, PartitionRow
-from tiered.rules import isr
-from tiered.rules.isr import Members
+from tiered.rules.replication import isr
+from tiered.rules.replication.isr import Members
 from tiered.runtime import jittered_backoff_ms
 
 log = logging.getLogger(__name__)

@@ -5,8 +5,8 @@ leader epoch cannot count (R8). Must never talk to SQL (`isr_changes` does) nor 
 """
 
 from tiered.ids import InSyncReplica
-from tiered.rules import isr
-from tiered.rules.isr import Fetched, Members
+from tiered.rules.replication import isr
+from tiered.rules.replication.isr import Fetched, Members
 
 
 class Leadership:

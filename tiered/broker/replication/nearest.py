@@ -1,12 +1,12 @@
 """Sends consumers that name their rack to a follower in it (KIP-392).
 
-Owns what the rule is asked with. Must never decide: `rules.read_replica` does.
+Owns what the rule is asked with. Must never decide: `rules.replication.nearest_replica` does.
 """
 
 from tiered.broker.context import BrokerContext, BrokerState
 from tiered.broker.image import ClusterImage
 from tiered.broker.partition import Partition
-from tiered.rules.read_replica import Candidate, preferred_read_replica
+from tiered.rules.replication.nearest_replica import Candidate, preferred_read_replica
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 

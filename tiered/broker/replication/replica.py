@@ -16,8 +16,9 @@ from tiered.errors import CorruptMetadata, NotLeader
 from tiered.hot.log import Log
 from tiered.ids import InSyncReplica, TopicPartition
 from tiered.meta.partitions import PartitionRow
-from tiered.rules import isr, partition_state
-from tiered.rules.partition_state import RowOrder, RowVersion
+from tiered.rules.partition import partition_state
+from tiered.rules.partition.partition_state import RowOrder, RowVersion
+from tiered.rules.replication import isr
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,15 @@ from tiered.cli.output import Column, print_json, print_table, say
 from tiered.config.addresses import is_address
 from tiered.errors import TieredError
 from tiered.peer.acl_admin import Acl, create_acls, delete_acls, describe_acls
-from tiered.rules.acl import CLUSTER_NAME, WILDCARD, AclFilter, Operation, PatternType, Permission, ResourceType
+from tiered.rules.security.acl import (
+    CLUSTER_NAME,
+    WILDCARD,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 
 T = TypeVar("T")
 

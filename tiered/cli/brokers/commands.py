@@ -1,6 +1,6 @@
 """`tiered brokers list|describe|drain|balance|remove`: the brokers of a cluster, for people.
 
-Owns these commands' words. Must never decide where a replica goes: `rules.rebalancing` does.
+Owns these commands' words. Must never decide where a replica goes: `rules.replication.rebalancing` does.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from tiered.peer.broker_admin import (
     local_disk,
     unregister_broker,
 )
-from tiered.rules.rebalancing import emptied, evened_out
+from tiered.rules.replication.rebalancing import emptied, evened_out
 
 COUNTS = ("replicas", "leaders", "preferred_leaders", "not_in_sync")
 

@@ -25,7 +25,7 @@ from tiered.cli.names import nearest_names
 from tiered.errors import InvalidConfig, RequestTimedOut, TieredError
 from tiered.peer import EARLIEST, LATEST, READ_UNCOMMITTED, Cluster, ConnectionLost, CorruptAnswer, parse_bootstrap
 from tiered.peer.security import NotLetIn, PeerSecurity
-from tiered.rules.acl import Operation, ResourceType
+from tiered.rules.security.acl import Operation, ResourceType
 from tiered.runtime import SystemClock
 
 __all__ = [

@@ -10,8 +10,8 @@ from tiered.peer import BrokerError, Cluster
 from tiered.peer.acl_admin import describe_acls
 from tiered.peer.security import PLAINTEXT, PeerSecurity
 from tiered.peer.topic_admin import create_topics
-from tiered.rules.acl import AclFilter, Operation, ResourceType
-from tiered.rules.missing_right import missing_right
+from tiered.rules.security.acl import AclFilter, Operation, ResourceType
+from tiered.rules.security.missing_right import missing_right
 
 TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED, SECURITY_DISABLED = 29, 30, 54
 _DESCRIBE_GROUPS = 15

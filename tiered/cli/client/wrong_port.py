@@ -11,7 +11,7 @@ from tiered.errors import TieredError
 from tiered.peer import Peer
 from tiered.peer.login import HANDSHAKE, UNSUPPORTED_MECHANISM
 from tiered.peer.security import PeerSecurity
-from tiered.rules.sasl.mechanism import Mechanism
+from tiered.rules.security.sasl.mechanism import Mechanism
 
 TIMEOUT_S = 1.0
 LOGIN_TIMEOUT_MS = 3000

@@ -28,7 +28,7 @@ from tiered.peer.group_admin import (
     describe_group,
     list_groups,
 )
-from tiered.rules.acl import Operation, ResourceType
+from tiered.rules.security.acl import Operation, ResourceType
 
 SHOWS_GROUPS = "`tiered groups list` shows those that exist"
 _LISTED_AT_ONCE = 8

@@ -28,7 +28,7 @@ from tiered.peer.broker_admin import (
     elect_leaders,
     list_reassignments,
 )
-from tiered.rules.placement import assign
+from tiered.rules.replication.placement import assign
 
 _ELECTION_NOT_NEEDED = 84
 

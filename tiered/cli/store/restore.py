@@ -1,7 +1,7 @@
 """`tiered restore`: a cluster from its bucket alone, into an empty database. First the plan, then the deed.
 
 Owns the order: look at the database, read the bucket, plan, take the bucket over, fill the database. The last step is
-one transaction, so that whoever is interrupted begins again. Decides nothing: `rules.restore_plan` does.
+one transaction, so that whoever is interrupted begins again. Decides nothing: `rules.segments.restore_plan` does.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from tiered.cold.store_identity import store_identity
 from tiered.meta import restore as stored
 from tiered.meta.engine import Database
 from tiered.meta.restore import Target
-from tiered.rules.restore_plan import FoundBucket, RestorePlan, plan_restore
+from tiered.rules.segments.restore_plan import FoundBucket, RestorePlan, plan_restore
 from tiered.runtime import SystemClock, crash_point
 
 WRITE_DEADLINE_MS = 3_600_000

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tiered.cli.output import Column, counted, in_bytes, plain_lines
-from tiered.rules.restore_plan import MovedOffset, RestoredPartition, RestoredTopic, RestorePlan
+from tiered.rules.segments.restore_plan import MovedOffset, RestoredPartition, RestoredTopic, RestorePlan
 
 MAX_SHOWN = 50
 MAX_PROBLEMS = 20

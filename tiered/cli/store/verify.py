@@ -19,7 +19,7 @@ from tiered.cold.orphans import Orphans
 from tiered.cold.verification import Problem, StoreVerifier, VerificationState
 from tiered.cold.verify_progress import ProgressFile
 from tiered.formats.segment_check import FaultKind
-from tiered.rules.sampling import ChunkSample
+from tiered.rules.segments.sampling import ChunkSample
 from tiered.runtime import SystemClock
 
 MAX_SHOWN = 100

@@ -20,14 +20,14 @@ from tiered.meta import cluster as cluster_row
 from tiered.meta import scram_credentials, security
 from tiered.meta.engine import Database
 from tiered.peer.user_admin import NewPassword, Users, alter_user, describe_users
-from tiered.rules.sasl.mechanism import (
+from tiered.rules.security.sasl.mechanism import (
     MAX_ITERATIONS,
     MAX_PASSWORD_BYTES,
     MAX_USER_NAME,
     MIN_ITERATIONS,
     ScramMechanism,
 )
-from tiered.rules.sasl.scram import CredentialChange, credential_of, salted_password
+from tiered.rules.security.sasl.scram import CredentialChange, credential_of, salted_password
 from tiered.runtime import SystemClock, new_uuid, secret_bytes
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from aiohttp.web_protocol import RequestPayloadError
 
 from tiered.broker.broker import Broker
 from tiered.errors import TieredError
-from tiered.rules.certificate_names import PrincipalMapping
+from tiered.rules.security.certificate_names import PrincipalMapping
 from tiered.server.http.door import browser_guard, limits, logins, rights
 from tiered.server.http.door.audited import audited
 from tiered.server.http.door.certificates import MAPPING, known_by_certificate

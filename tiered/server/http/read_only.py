@@ -18,8 +18,8 @@ from tiered.config import describe_topic
 from tiered.errors import OffsetOutOfRange, TieredError
 from tiered.file_slice import FileSlice
 from tiered.formats.checkpoint import CommittedSegment, TopicEntry
-from tiered.rules import read_plan
-from tiered.rules.cold_partition import ColdPartition
+from tiered.rules.partition import read_plan
+from tiered.rules.segments.cold_partition import ColdPartition
 from tiered.server.http.api import health as routes_health
 from tiered.server.http.api import records as routes_records
 from tiered.server.http.api import segments as routes_catalogue

@@ -9,8 +9,8 @@ from tiered.config import BrokerSettings
 from tiered.config.addresses import client_address
 from tiered.config.limits import connections_by_address
 from tiered.config.setting import INT_MAX
-from tiered.rules.principal import ANONYMOUS, Principal
-from tiered.rules.token_bucket import TokenBucketState
+from tiered.rules.pacing.token_bucket import TokenBucketState
+from tiered.rules.security.principal import ANONYMOUS, Principal
 from tiered.runtime import Clock
 
 RateOf = Callable[[str], TokenBucketState | None]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from tiered.broker.audit import ALLOWED, DENIED, FAILED, MAX_NAME, UNKNOWN, AuditLog
-from tiered.rules.acl import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
+from tiered.rules.security.acl import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 from tiered.server.kafka.connection import Connection
 from tiered.server.kafka.error_mapping import AUTHORIZATION_FAILED, NONE
 

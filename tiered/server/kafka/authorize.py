@@ -16,9 +16,9 @@ from tiered.errors import (
     TopicNotAuthorized,
     TransactionalIdNotAuthorized,
 )
-from tiered.rules.acl import CLUSTER_NAME, SUPPORTED, Operation, ResourceType
-from tiered.rules.authorization import bits_of
-from tiered.rules.missing_right import missing_right
+from tiered.rules.security.acl import CLUSTER_NAME, SUPPORTED, Operation, ResourceType
+from tiered.rules.security.authorization import bits_of
+from tiered.rules.security.missing_right import missing_right
 from tiered.server.kafka.dispatch import Context
 
 NOT_ASKED = -(1 << 31)

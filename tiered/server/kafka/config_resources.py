@@ -13,7 +13,7 @@ from tiered.broker.groups.values import MAX_GROUP_ID_BYTES
 from tiered.broker.resource_configs import Kind
 from tiered.config import ConfigChange, ConfigEntry, describe_client_metrics, describe_group, for_clients
 from tiered.errors import InvalidRequest
-from tiered.rules.acl import CLUSTER_NAME, Operation, ResourceType
+from tiered.rules.security.acl import CLUSTER_NAME, Operation, ResourceType
 from tiered.server.kafka.authorize import require
 from tiered.server.kafka.dispatch import Context
 

@@ -14,7 +14,7 @@ import struct
 from tiered.config.listeners import ListenerOptions
 from tiered.errors import TieredError
 from tiered.file_slice import FileSlice
-from tiered.rules.principal import ANONYMOUS, Principal
+from tiered.rules.security.principal import ANONYMOUS, Principal
 from tiered.server.kafka.buffers import BufferPool
 from tiered.server.kafka.frame_handler import FrameHandler, Held
 from tiered.server.kafka.outbox import Outbox, Parts

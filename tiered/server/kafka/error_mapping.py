@@ -8,7 +8,7 @@ from typing import Final
 
 from tiered import errors
 from tiered.broker.client_metrics import Outcome
-from tiered.rules.sasl import failures
+from tiered.rules.security.sasl import failures
 
 NONE: Final = 0
 UNKNOWN_SERVER_ERROR: Final = -1

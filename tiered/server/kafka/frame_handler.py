@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from tiered.server.kafka.outbox import Parts
 
 if TYPE_CHECKING:
-    from tiered.rules.principal import Principal
+    from tiered.rules.security.principal import Principal
     from tiered.server.kafka.connection import Connection
 
 

@@ -19,8 +19,8 @@ from tiered.config import BrokerSettings
 from tiered.config.listeners import ListenerOptions
 from tiered.config.setting import INT_MAX
 from tiered.metrics import CountersState
-from tiered.rules.principal import Principal
-from tiered.rules.quotas import QuotaKey
+from tiered.rules.security.principal import Principal
+from tiered.rules.security.quotas import QuotaKey
 from tiered.runtime import Clock, every
 from tiered.server.addresses import address_of, bound_socket
 from tiered.server.kafka.admission import Admission, RateOf

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from tiered.broker.authentication import Conversation, Login
 from tiered.config import BrokerSettings
-from tiered.rules.principal import Principal
-from tiered.rules.sasl.failures import AuthenticationFailed, IllegalSaslState
+from tiered.rules.security.principal import Principal
+from tiered.rules.security.sasl.failures import AuthenticationFailed, IllegalSaslState
 from tiered.server.kafka.frame_handler import FrameHandler
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tiered.errors import Throttled
-from tiered.rules.quotas import QuotaKey
+from tiered.rules.security.quotas import QuotaKey
 
 if TYPE_CHECKING:
     from tiered.broker.broker import Broker

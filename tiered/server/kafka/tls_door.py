@@ -13,8 +13,8 @@ from typing import Any
 
 from tiered.config.listeners import ListenerOptions
 from tiered.errors import MalformedRequest, TieredError
-from tiered.rules.certificate_names import PrincipalMapping
-from tiered.rules.principal import ANONYMOUS, Principal
+from tiered.rules.security.certificate_names import PrincipalMapping
+from tiered.rules.security.principal import ANONYMOUS, Principal
 from tiered.runtime import BlockingPool, every
 from tiered.server.kafka.foreign import is_http, not_tls
 from tiered.server.kafka.tls_stream import TlsStream

@@ -12,7 +12,7 @@ from tiered.hot.file_system import RealFileSystem
 from tiered.hot.log import Log
 from tiered.ids import InSyncReplica, TopicId, TopicPartition
 from tiered.meta.partitions import PartitionRow
-from tiered.rules.divergence import last_fetched_epoch
+from tiered.rules.replication.divergence import last_fetched_epoch
 
 TOPIC_ID = TopicId(UUID(int=7))
 EPOCHS = {1: 101, 2: 102, 3: 103}

@@ -11,8 +11,8 @@ from tiered.broker.partition import Partition, Role
 from tiered.broker.replication.replica_log import checked_runs
 from tiered.errors import CorruptBatch, CorruptMetadata, NotEnoughReplicas, NotLeader
 from tiered.ids import InSyncReplica
-from tiered.rules import producer_state
-from tiered.rules.divergence import Divergence, divergence, last_fetched_epoch, truncation_offset
+from tiered.rules.partition import producer_state
+from tiered.rules.replication.divergence import Divergence, divergence, last_fetched_epoch, truncation_offset
 
 
 @pytest.fixture

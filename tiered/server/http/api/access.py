@@ -6,8 +6,8 @@ never tell anything of a password but that there is one.
 
 from aiohttp import web
 
-from tiered.rules.authorization import parse_super_users
-from tiered.rules.quotas import QuotaEntity, QuotaFilter
+from tiered.rules.security.authorization import parse_super_users
+from tiered.rules.security.quotas import QuotaEntity, QuotaFilter
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages import schema
 from tiered.server.http.messages.form import Form

@@ -17,7 +17,7 @@ from tiered.broker.offset_reset import Earliest, Latest, Target, ToOffset, ToTim
 from tiered.broker.positions import Position
 from tiered.errors import InvalidRequest
 from tiered.ids import TopicPartition
-from tiered.rules.acl import Operation, ResourceType
+from tiered.rules.security.acl import Operation, ResourceType
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.rights import may_see_group, may_see_topic, require
 from tiered.server.http.messages import schema

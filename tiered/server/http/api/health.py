@@ -6,7 +6,7 @@ object store stops neither, and other brokers' trouble is not this one's. A brok
 
 from aiohttp import web
 
-from tiered.rules.acl import CLUSTER_NAME, Operation, ResourceType
+from tiered.rules.security.acl import CLUSTER_NAME, Operation, ResourceType
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.rights import PRINCIPAL, may
 from tiered.server.http.messages.route import Answer, answers_json, route, tagged

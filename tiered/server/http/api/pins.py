@@ -12,7 +12,7 @@ from aiohttp import web
 from tiered.broker.pins import MAX_SNAPSHOT_TTL_MS, AskedRange, PinRow, no_pin, no_snapshot
 from tiered.broker.topics import Topic
 from tiered.errors import InvalidRequest, PinNotFound, TopicNotAuthorized
-from tiered.rules.acl import Operation, ResourceType
+from tiered.rules.security.acl import Operation, ResourceType
 from tiered.server.http.api.partition_facts import facts_of
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.rights import may_see_topic, require, rights_of

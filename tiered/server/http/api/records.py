@@ -14,7 +14,7 @@ from aiohttp import web
 
 from tiered.broker.record_reader import Limits, Page
 from tiered.errors import InvalidRequest
-from tiered.rules.quotas import QuotaKey
+from tiered.rules.security.quotas import QuotaKey
 from tiered.server.http.api.lookups import topic_with_records
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.quotas import count, require_none_owed

@@ -7,8 +7,8 @@ that is away.
 from aiohttp import web
 
 from tiered.broker.clock_watch import reason_to_doubt
-from tiered.rules.retention import Verdict, Why
-from tiered.rules.retention_runs import runs_of
+from tiered.rules.segments.retention import Verdict, Why
+from tiered.rules.segments.retention_runs import runs_of
 from tiered.server.http.api.lookups import topic_with_records
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages import schema

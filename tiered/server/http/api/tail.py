@@ -19,9 +19,9 @@ from tiered.broker.tail import Behind, Ended, Found, Missed, Tail, check_count
 from tiered.broker.topics import Topic
 from tiered.errors import InvalidRequest, NotAuthorized, NotLeader, UnknownTopicOrPartition
 from tiered.formats.record_batch import Record
-from tiered.rules.acl import Operation, ResourceType
-from tiered.rules.quotas import QuotaKey
-from tiered.rules.sasl.failures import AuthenticationFailed
+from tiered.rules.security.acl import Operation, ResourceType
+from tiered.rules.security.quotas import QuotaKey
+from tiered.rules.security.sasl.failures import AuthenticationFailed
 from tiered.server.http.api.lookups import topic_with_records
 from tiered.server.http.api.partition_facts import facts_of
 from tiered.server.http.api.topic_tail import TopicTail, open_tail

@@ -13,7 +13,7 @@ from tiered.broker.broker import Broker
 from tiered.broker.topics import Topic
 from tiered.config import ConfigChange, ConfigOperation
 from tiered.errors import InvalidRequest
-from tiered.rules.acl import Operation, ResourceType
+from tiered.rules.security.acl import Operation, ResourceType
 from tiered.server.http.api.lookups import topic_of
 from tiered.server.http.api.partition_facts import PARTITION, Facts, facts_here, facts_of, is_known_here, merged
 from tiered.server.http.door.keys import BROKER

@@ -6,7 +6,7 @@ does.
 
 from aiohttp import web
 
-from tiered.rules.certificate_names import NoPrincipal, PrincipalMapping
+from tiered.rules.security.certificate_names import NoPrincipal, PrincipalMapping
 from tiered.server.http.door.rights import PRINCIPAL, Handler
 from tiered.server.http.messages.failures import error_response
 

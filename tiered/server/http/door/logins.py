@@ -13,7 +13,7 @@ from aiohttp import web
 
 from tiered.broker.authentication import Guarded, Login
 from tiered.errors import Throttled
-from tiered.rules.sasl.failures import AuthenticationFailed
+from tiered.rules.security.sasl.failures import AuthenticationFailed
 from tiered.server.http.door.keys import SERVICE
 from tiered.server.http.door.rights import LOGIN, PRINCIPAL, Handler
 from tiered.server.http.messages.failures import error_response

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from tiered.rules.principal import parse_principal
-from tiered.rules.quotas import QuotaKey
-from tiered.rules.token_bucket import TokenBucketState
+from tiered.rules.pacing.token_bucket import TokenBucketState
+from tiered.rules.security.principal import parse_principal
+from tiered.rules.security.quotas import QuotaKey
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.rights import is_broker, principal_of, rights_of
 from tiered.server.http.messages.failures import OverQuota

@@ -17,9 +17,9 @@ from aiohttp import web
 from tiered.broker.access import Rights
 from tiered.broker.authentication import Login
 from tiered.errors import ClusterNotAuthorized, InvalidConfig
-from tiered.rules.acl import CLUSTER_NAME, Operation, ResourceType
-from tiered.rules.principal import ANONYMOUS, Principal, parse_principal
-from tiered.rules.sasl.failures import AuthenticationFailed
+from tiered.rules.security.acl import CLUSTER_NAME, Operation, ResourceType
+from tiered.rules.security.principal import ANONYMOUS, Principal, parse_principal
+from tiered.rules.security.sasl.failures import AuthenticationFailed
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.kafka.authorize import refusal

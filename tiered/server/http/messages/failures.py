@@ -9,7 +9,7 @@ import math
 from aiohttp import web
 
 from tiered import errors
-from tiered.rules.sasl.failures import AuthenticationFailed
+from tiered.rules.security.sasl.failures import AuthenticationFailed
 from tiered.server.http.messages.schema import Schema, integer, record, text
 
 ERROR: Schema = record(

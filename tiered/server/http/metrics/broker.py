@@ -13,7 +13,7 @@ from tiered.broker.partition import Partition
 from tiered.broker.process_facts import ProcessFacts
 from tiered.broker.topics import Topic
 from tiered.metrics import DESCRIBED, CallTimes, CountersState
-from tiered.rules.quotas import QuotaKey
+from tiered.rules.security.quotas import QuotaKey
 from tiered.server.http.door.limits import RequestsState
 from tiered.server.http.metrics.cluster_view import ClusterView, feed_lag, replica_lag
 from tiered.server.http.metrics.prometheus import Family, Kind, counter, gauge

@@ -18,7 +18,7 @@ from tiered.broker.record_writer import NewRecord, Written
 from tiered.broker.topics import Topic
 from tiered.errors import NotLeader, TieredError
 from tiered.ids import TopicPartition
-from tiered.rules.partitioner import next_partition, partition_for_key
+from tiered.rules.partition.partitioner import next_partition, partition_for_key
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages.failures import v3_refusal
 from tiered.server.http.messages.origin import is_forwarded

@@ -20,8 +20,8 @@ from aiohttp.web_protocol import RequestPayloadError
 from tiered.broker.record_writer import NewRecord, Written
 from tiered.errors import InvalidRequest, InvalidTopic, RequestTimedOut, TieredError
 from tiered.ids import TopicId
-from tiered.rules.acl import Operation, ResourceType
-from tiered.rules.quotas import QuotaKey
+from tiered.rules.security.acl import Operation, ResourceType
+from tiered.rules.security.quotas import QuotaKey
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.quotas import count, count_and_rest, require_none_owed
 from tiered.server.http.door.rights import require_still

@@ -9,7 +9,7 @@ as a host, which could match nobody, is INVALID_REQUEST, and so are unknown code
 from typing import Any
 
 from tiered.errors import TieredError
-from tiered.rules.acl import AclFilter, Operation, PatternType, Permission, ResourceType, code
+from tiered.rules.security.acl import AclFilter, Operation, PatternType, Permission, ResourceType, code
 from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code

@@ -8,7 +8,7 @@ from typing import Any
 
 from tiered.broker.broker import Broker
 from tiered.errors import NotLeader, ReplicaNotAvailable, TieredError
-from tiered.rules.acl import Operation
+from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import LOG_DIR_NOT_FOUND, NONE, error_code

@@ -12,8 +12,8 @@ from typing import Any
 from tiered.broker import client_quotas
 from tiered.config.addresses import named_address
 from tiered.errors import InvalidRequest, TieredError, UnsupportedVersion
-from tiered.rules.acl import Operation
-from tiered.rules.quotas import DEFAULT, MatchType, QuotaChange, QuotaEntity, QuotaFilter
+from tiered.rules.security.acl import Operation
+from tiered.rules.security.quotas import DEFAULT, MatchType, QuotaChange, QuotaEntity, QuotaFilter
 from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code

@@ -9,9 +9,9 @@ from typing import Any
 
 from tiered.broker.groups.consumer_group import ConsumerGroup
 from tiered.errors import TieredError, TopicNotAuthorized
-from tiered.rules.acl import Operation, ResourceType
-from tiered.rules.assignors import Partitions
-from tiered.rules.consumer_member import Member
+from tiered.rules.groups.assignors import Partitions
+from tiered.rules.groups.consumer_member import Member
+from tiered.rules.security.acl import Operation, ResourceType
 from tiered.server.kafka.authorize import NOT_ASKED, authorized_operations, may, require_group, rights_of
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code

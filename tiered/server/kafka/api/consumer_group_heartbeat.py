@@ -11,10 +11,10 @@ from typing import Any
 
 from tiered.errors import InvalidRequest, TieredError
 from tiered.ids import NO_TOPIC_ID, TopicId
-from tiered.rules.acl import Operation
-from tiered.rules.assignors import Partitions
-from tiered.rules.consumer_heartbeat import Heartbeat, check_count
-from tiered.rules.consumer_member import JOIN
+from tiered.rules.groups.assignors import Partitions
+from tiered.rules.groups.consumer_heartbeat import Heartbeat, check_count
+from tiered.rules.groups.consumer_member import JOIN
+from tiered.rules.security.acl import Operation
 from tiered.runtime import new_uuid
 from tiered.server.kafka.authorize import require_group, require_topic
 from tiered.server.kafka.dispatch import Api, Context, in_turns

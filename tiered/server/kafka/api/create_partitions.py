@@ -3,7 +3,7 @@
 from typing import Any
 
 from tiered.errors import TieredError
-from tiered.rules.acl import Operation
+from tiered.rules.security.acl import Operation
 from tiered.server.kafka import throttling
 from tiered.server.kafka.api.create_topics import check_partitions
 from tiered.server.kafka.authorize import require_topic

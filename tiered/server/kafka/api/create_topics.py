@@ -14,7 +14,7 @@ from tiered.broker.admin import MAX_PARTITIONS_A_TOPIC, NewTopic
 from tiered.broker.broker import Broker
 from tiered.config import for_clients
 from tiered.errors import InvalidRequest, PolicyViolation, TieredError
-from tiered.rules.acl import CLUSTER_NAME, Operation, ResourceType
+from tiered.rules.security.acl import CLUSTER_NAME, Operation, ResourceType
 from tiered.server.kafka import throttling
 from tiered.server.kafka.authorize import may, require_topic
 from tiered.server.kafka.dispatch import Api, Context, in_turns

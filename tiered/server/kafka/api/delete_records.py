@@ -8,7 +8,7 @@ pin holds them. POLICY_VIOLATION where a snapshot holds records that would go.
 from typing import Any
 
 from tiered.errors import TieredError
-from tiered.rules.acl import Operation
+from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_topic
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code

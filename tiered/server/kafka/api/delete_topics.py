@@ -8,7 +8,7 @@ from typing import Any
 
 from tiered.errors import InvalidRequest, TieredError
 from tiered.ids import NO_TOPIC_ID
-from tiered.rules.acl import Operation
+from tiered.rules.security.acl import Operation
 from tiered.server.kafka import throttling
 from tiered.server.kafka.authorize import require_topic, require_topic_by_id
 from tiered.server.kafka.dispatch import Api, Context, in_turns

@@ -7,7 +7,7 @@ request may ask for brokers that are out of service as well (KIP-1073).
 from typing import Any
 
 from tiered.errors import UnsupportedVersion
-from tiered.rules.acl import ResourceType
+from tiered.rules.security.acl import ResourceType
 from tiered.server.kafka.authorize import authorized_operations
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, error_code

@@ -8,7 +8,7 @@ from typing import Any
 
 from tiered.config import ConfigEntry
 from tiered.errors import PolicyViolation, TieredError
-from tiered.rules.acl import Operation
+from tiered.rules.security.acl import Operation
 from tiered.server.kafka.config_resources import resource_for
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code

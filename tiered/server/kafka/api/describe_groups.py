@@ -9,8 +9,8 @@ from typing import Any
 
 from tiered.broker.groups.values import GroupDescription, GroupKind
 from tiered.errors import GroupNotFound, TieredError
-from tiered.rules.acl import Operation, ResourceType
-from tiered.rules.group_state import GroupState
+from tiered.rules.groups.group_state import GroupState
+from tiered.rules.security.acl import Operation, ResourceType
 from tiered.server.kafka.authorize import NOT_ASKED, authorized_operations, require_group
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code

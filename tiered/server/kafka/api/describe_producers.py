@@ -9,7 +9,7 @@ from typing import Any
 from tiered.broker.partition import Partition
 from tiered.errors import PolicyViolation, TieredError
 from tiered.formats.producer_snapshot import ProducerEntry
-from tiered.rules.acl import Operation
+from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_topic
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code

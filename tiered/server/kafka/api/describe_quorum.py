@@ -9,7 +9,7 @@ answered once, however often it stands in the request.
 from typing import Any
 
 from tiered.errors import TieredError, UnknownTopicOrPartition
-from tiered.rules.acl import Operation
+from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code

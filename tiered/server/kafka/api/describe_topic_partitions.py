@@ -12,7 +12,7 @@ from typing import Any
 
 from tiered.broker.topics import Topic
 from tiered.errors import InvalidRequest, TieredError
-from tiered.rules.acl import Operation, ResourceType
+from tiered.rules.security.acl import Operation, ResourceType
 from tiered.server.kafka.api.metadata import described_partitions
 from tiered.server.kafka.authorize import authorized_operations, may, require_topic
 from tiered.server.kafka.dispatch import Api, Context, in_turns

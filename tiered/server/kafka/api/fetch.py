@@ -19,8 +19,8 @@ from tiered.broker.partition import Partition
 from tiered.broker.replication.nearest import nearest_replica
 from tiered.errors import MalformedRequest, NotLeader, OffsetNotAvailable, OffsetOutOfRange, TieredError
 from tiered.file_slice import FileSlice
-from tiered.rules import read_plan
-from tiered.rules.acl import Operation
+from tiered.rules.partition import read_plan
+from tiered.rules.security.acl import Operation
 from tiered.server.kafka import follower_fetch, throttling
 from tiered.server.kafka.authorize import may_replicate, rights_of, topic_refusal
 from tiered.server.kafka.dispatch import Api, RawRequest, in_turns

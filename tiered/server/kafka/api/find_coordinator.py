@@ -8,7 +8,7 @@ goes on to use them is told at once which API is missing. Share groups (v6) are 
 from typing import Any
 
 from tiered.errors import InvalidRequest, TieredError
-from tiered.rules.acl import Operation, ResourceType
+from tiered.rules.security.acl import Operation, ResourceType
 from tiered.server.kafka.authorize import require, require_group
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import COORDINATOR_NOT_AVAILABLE, NONE, error_code

@@ -6,7 +6,7 @@ v3 adds static members.
 from typing import Any
 
 from tiered.errors import TieredError
-from tiered.rules.acl import Operation
+from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_group
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, error_code

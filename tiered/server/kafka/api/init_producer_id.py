@@ -8,7 +8,7 @@ Gaps: a transactional id is answered with UNSUPPORTED_VERSION; transactions are 
 from typing import Any
 
 from tiered.errors import TieredError, UnsupportedVersion
-from tiered.rules.acl import Operation, ResourceType
+from tiered.rules.security.acl import Operation, ResourceType
 from tiered.server.kafka.authorize import require, require_cluster, rights_of
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, error_code

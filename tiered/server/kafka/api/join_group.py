@@ -8,7 +8,7 @@ from typing import Any
 
 from tiered.broker.groups.values import JoinRequest, MemberProtocol
 from tiered.errors import InvalidRequest, MemberIdRequired, TieredError
-from tiered.rules.acl import Operation
+from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_group
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, error_code

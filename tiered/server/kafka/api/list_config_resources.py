@@ -7,7 +7,7 @@ for which something is set. A kind that has no configs is UNSUPPORTED_VERSION, a
 from typing import Any
 
 from tiered.errors import TieredError, UnsupportedVersion
-from tiered.rules.acl import Operation
+from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.config_resources import CLIENT_METRICS, CONFIG_RESOURCES
 from tiered.server.kafka.dispatch import Api, Context, in_turns

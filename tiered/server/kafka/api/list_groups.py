@@ -7,7 +7,7 @@ nothing. Who may not describe the cluster sees the groups that it may describe.
 from typing import Any
 
 from tiered.errors import TieredError
-from tiered.rules.acl import CLUSTER_NAME, Operation, ResourceType
+from tiered.rules.security.acl import CLUSTER_NAME, Operation, ResourceType
 from tiered.server.kafka.authorize import may
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code

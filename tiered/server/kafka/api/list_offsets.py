@@ -11,7 +11,7 @@ import logging
 from typing import Any
 
 from tiered.errors import LogDirFailed, OffsetNotAvailable, TieredError, UnsupportedVersion
-from tiered.rules.acl import Operation
+from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_topic
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code

@@ -16,8 +16,8 @@ from tiered.broker.image import PartitionRow
 from tiered.broker.topics import Topic
 from tiered.errors import InvalidRequest, TieredError, UnknownTopicId, UnknownTopicOrPartition
 from tiered.ids import NO_TOPIC_ID, InSyncReplica
-from tiered.rules.acl import CLUSTER_NAME, Operation, ResourceType
-from tiered.rules.replica_set import NO_LEADER
+from tiered.rules.replication.replica_set import NO_LEADER
+from tiered.rules.security.acl import CLUSTER_NAME, Operation, ResourceType
 from tiered.server.kafka import throttling
 from tiered.server.kafka.api.create_topics import check_new_topic
 from tiered.server.kafka.authorize import authorized_operations, may, require_topic

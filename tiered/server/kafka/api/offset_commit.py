@@ -17,7 +17,7 @@ from typing import Any
 
 from tiered.broker.groups.offsets import MAX_ENTRIES, OffsetEntry
 from tiered.errors import InvalidRequest, OffsetMetadataTooLarge, TieredError, UnknownTopicOrPartition
-from tiered.rules.acl import Operation
+from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_group, require_topic, require_topic_by_id
 from tiered.server.kafka.dispatch import Api, Context, Later, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code

@@ -16,7 +16,7 @@ from tiered.broker.groups.values import GroupKind
 from tiered.broker.topics import Topic
 from tiered.errors import CoordinatorLoading, CoordinatorNotAvailable, InvalidRequest, TieredError, UnknownTopicId
 from tiered.ids import TopicPartition
-from tiered.rules.acl import Operation, ResourceType
+from tiered.rules.security.acl import Operation, ResourceType
 from tiered.server.kafka.authorize import may, require_group
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, TOPIC_AUTHORIZATION_FAILED, error_code

@@ -6,7 +6,7 @@ An epoch that this log never had answers (-1, -1), as Kafka does. Only the leade
 from typing import Any
 
 from tiered.errors import TieredError
-from tiered.rules.acl import CLUSTER_NAME, Operation, ResourceType
+from tiered.rules.security.acl import CLUSTER_NAME, Operation, ResourceType
 from tiered.server.kafka.authorize import may, require_topic
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code

@@ -30,7 +30,7 @@ from tiered.errors import (
     UnsupportedCompression,
 )
 from tiered.formats import record_batch
-from tiered.rules.acl import Operation, ResourceType
+from tiered.rules.security.acl import Operation, ResourceType
 from tiered.server.kafka import throttling
 from tiered.server.kafka.authorize import refusal, rights_of, topic_refusal
 from tiered.server.kafka.dispatch import Api, RawRequest, framed, in_turns

@@ -12,7 +12,7 @@ from typing import Any
 
 from tiered.broker.authentication import Guarded
 from tiered.errors import TieredError, UnsupportedVersion
-from tiered.rules.sasl.failures import AuthenticationFailed, IllegalSaslState, UnsupportedSaslMechanism
+from tiered.rules.security.sasl.failures import AuthenticationFailed, IllegalSaslState, UnsupportedSaslMechanism
 from tiered.server.kafka.connection import Connection
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, error_code

@@ -7,7 +7,7 @@ nothing would ever be moved away from it. It comes back when it is started again
 from typing import Any
 
 from tiered.errors import TieredError
-from tiered.rules.acl import Operation
+from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, error_code

@@ -7,7 +7,7 @@ known, is INVALID_UPDATE_VERSION. As in Kafka, one that fails fails the whole re
 from typing import Any
 
 from tiered.errors import TieredError
-from tiered.rules.acl import Operation
+from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import INVALID_UPDATE_VERSION, NONE, error_code

@@ -11,10 +11,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from tiered.errors import InvalidRequest, TieredError
-from tiered.rules.acl import Operation
-from tiered.rules.sasl.failures import DuplicateUser, UnacceptableCredential, UnsupportedSaslMechanism, UserNotFound
-from tiered.rules.sasl.mechanism import MAX_ITERATIONS, MAX_USER_NAME, MIN_ITERATIONS, ScramMechanism
-from tiered.rules.sasl.scram import CredentialChange, credential_of
+from tiered.rules.security.acl import Operation
+from tiered.rules.security.sasl.failures import (
+    DuplicateUser,
+    UnacceptableCredential,
+    UnsupportedSaslMechanism,
+    UserNotFound,
+)
+from tiered.rules.security.sasl.mechanism import MAX_ITERATIONS, MAX_USER_NAME, MIN_ITERATIONS, ScramMechanism
+from tiered.rules.security.sasl.scram import CredentialChange, credential_of
 from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code

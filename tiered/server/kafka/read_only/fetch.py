@@ -26,8 +26,8 @@ from tiered.errors import (
 )
 from tiered.file_slice import FileSlice
 from tiered.formats import record_batch
-from tiered.rules import read_plan
-from tiered.rules.cold_partition import ColdPartition
+from tiered.rules.partition import read_plan
+from tiered.rules.segments.cold_partition import ColdPartition
 from tiered.server.kafka.api.fetch import COLD_READS_AT_ONCE, LEAST_COLD_BYTES, MAX_WAIT_MS, MAX_WAITING_PARTITIONS
 from tiered.server.kafka.error_mapping import INVALID_REQUEST, NONE, error_code
 from tiered.server.kafka.fetch_answer import COPY_BYTES, FIRST_VERSION_WITH_ZSTD, READ_COMMITTED, ZSTD

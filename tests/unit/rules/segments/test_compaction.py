@@ -1,0 +1,160 @@
+"""What compaction may look at, when it is due, and what becomes of each record and batch."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tiered.formats.producer_snapshot import ProducerBatch, ProducerEntry
+from tiered.formats.record_batch import Record, encode_batch, read_header
+from tiered.rules.segments.compaction import (
+    NOT_FOUND,
+    Aborted,
+    Compacted,
+    Due,
+    Fate,
+    Why,
+    due,
+    fate,
+    is_aborted,
+    keeps_record,
+    last_offsets,
+    most_urgent,
+)
+
+NOW_MS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Segment:
+    base_offset: int
+    end_offset: int
+    size_bytes: int = 100
+    max_timestamp_ms: int = 0
+    created_ms: int = 0
+    closed: bool = True
+
+
+SEGMENTS = (Segment(0, 10), Segment(10, 20), Segment(20, 30), Segment(30, 35, closed=False))
+
+
+def found(compacted: Compacted | None = None, segments: tuple[Segment, ...] = SEGMENTS, **changes: Any) -> Due:
+    wanted: dict[str, Any] = {
+        "log_start_offset": 0,
+        "high_watermark": 35,
+        "last_stable_offset": 35,
+        "min_dirty_ratio": 0.5,
+        "min_lag_ms": 0,
+        "max_lag_ms": 2**63 - 1,
+        "now_ms": NOW_MS,
+    }
+    return due(segments, compacted or Compacted(), **(wanted | changes))
+
+
+def test_all_closed_segments_of_a_new_log_are_dirty() -> None:
+    all_of_it = found()
+    assert (all_of_it.first_dirty_offset, all_of_it.end_offset, all_of_it.why) == (0, 30, Why.DIRTY)
+    assert all_of_it.dirty_ratio == 1.0
+
+
+@pytest.mark.parametrize("bound", ["high_watermark", "last_stable_offset"])
+def test_a_segment_that_is_not_wholly_stable_waits_and_all_behind_it(bound: str) -> None:
+    def below(offset: int) -> Due:
+        stable: dict[str, Any] = {bound: offset}
+        return found(**stable)
+
+    assert below(29).end_offset == 20
+    assert below(9).end_offset == 0
+    assert not below(9).is_due
+
+
+def test_the_dirty_share_must_exceed_the_topics_ratio() -> None:
+    assert found(Compacted(clean_end_offset=20)).why is Why.CLEAN
+    assert found(Compacted(clean_end_offset=20), min_dirty_ratio=0.33).why is Why.DIRTY
+    assert found(Compacted(clean_end_offset=20), min_dirty_ratio=1 / 3).why is Why.CLEAN
+    assert not found(Compacted(clean_end_offset=30), min_dirty_ratio=0.0).is_due
+
+
+def test_no_segment_from_the_first_young_one_on_is_touched() -> None:
+    segments = (Segment(0, 10), Segment(10, 20, max_timestamp_ms=NOW_MS - 50), Segment(20, 30), SEGMENTS[-1])
+    assert found(segments=segments, min_lag_ms=100).end_offset == 10
+    assert found(segments=segments, min_lag_ms=50).end_offset == 30
+
+
+def test_a_record_that_waits_for_too_long_makes_a_pass_due() -> None:
+    clean = Compacted(clean_end_offset=20)
+    assert found(clean, max_lag_ms=NOW_MS).why is Why.CLEAN
+    assert found(clean, max_lag_ms=NOW_MS - 1).why is Why.LATE
+
+
+def test_tombstones_make_a_pass_due_when_their_time_has_come() -> None:
+    clean = Compacted(clean_end_offset=30, tombstones_due_ms=NOW_MS + 1)
+    assert not found(clean).is_due
+    assert found(clean, now_ms=NOW_MS + 1).why is Why.TOMBSTONES
+    assert not found(clean, now_ms=NOW_MS + 1, keeps_tombstones=True).is_due
+
+
+def test_deleted_offsets_are_neither_clean_nor_dirty_work() -> None:
+    assert found(Compacted(clean_end_offset=5), log_start_offset=12).first_dirty_offset == 12
+
+
+def test_late_partitions_come_first_and_then_the_dirtiest() -> None:
+    half = found(Compacted(clean_end_offset=10))
+    late = found(Compacted(clean_end_offset=20), max_lag_ms=1)
+    clean = found(Compacted(clean_end_offset=30))
+    assert most_urgent(enumerate([clean, half, found()])) == 2
+    assert most_urgent(enumerate([found(), clean, late])) == 2
+    assert most_urgent(enumerate([clean])) is None
+
+
+def keeps(**changes: Any) -> bool:
+    record: dict[str, Any] = {
+        "offset": 7,
+        "newest_offset": NOT_FOUND,
+        "has_key": True,
+        "has_value": True,
+        "delete_horizon_ms": None,
+        "now_ms": NOW_MS,
+    }
+    return keeps_record(**(record | changes))
+
+
+def test_a_record_stays_unless_its_key_was_seen_later() -> None:
+    assert keeps()
+    assert keeps(newest_offset=7)
+    assert not keeps(newest_offset=8)
+    assert not keeps(has_key=False)
+
+
+def test_a_tombstone_stays_until_its_batchs_horizon() -> None:
+    assert keeps(has_value=False)
+    assert keeps(has_value=False, delete_horizon_ms=NOW_MS + 1)
+    assert not keeps(has_value=False, delete_horizon_ms=NOW_MS)
+    assert keeps(delete_horizon_ms=NOW_MS), "a value has no horizon"
+
+
+def test_the_last_batch_of_a_producer_stays_without_records() -> None:
+    record = Record(offset=3, timestamp_ms=0, key=b"k", value=b"v")
+    header = read_header(encode_batch([record], base_offset=3, producer_id=7, producer_epoch=0, base_sequence=5))
+    batches = tuple(
+        ProducerBatch(base_sequence=n, last_sequence=n, base_offset=n, last_offset=n, timestamp_ms=0) for n in (2, 3)
+    )
+    ends = last_offsets([ProducerEntry(producer_id=7, producer_epoch=0, batches=batches)])
+    assert fate(header, kept_records=0, last_offsets=ends) is Fate.EMPTY
+    assert fate(header, kept_records=1, last_offsets=ends) is Fate.KEEP
+    assert fate(header, kept_records=0, last_offsets={7: 4}) is Fate.GO
+    assert fate(header, kept_records=0, last_offsets={}) is Fate.GO
+
+
+def test_only_batches_of_the_aborted_transaction_count_for_nothing() -> None:
+    record = Record(offset=3, timestamp_ms=0, key=b"k", value=b"v")
+    data = encode_batch([record], base_offset=3, producer_id=7, producer_epoch=0, base_sequence=5, transactional=True)
+    aborted = Aborted(producer_id=7, first_offset=2, last_offset=4)
+    assert is_aborted(read_header(data), [aborted])
+    assert not is_aborted(read_header(data), [Aborted(producer_id=8, first_offset=2, last_offset=4)])
+    assert not is_aborted(read_header(data), [Aborted(producer_id=7, first_offset=4, last_offset=9)])
+
+
+def test_markers_of_transactions_stay() -> None:
+    marker = encode_batch([Record(offset=0, timestamp_ms=0, key=b"\0\0\0\1", value=b"")], control=True, producer_id=7)
+    assert fate(read_header(marker), kept_records=0, last_offsets={}) is Fate.KEEP

@@ -1,0 +1,1 @@
+"""Consumer groups: their members, states and assignments, and which broker coordinates them."""

@@ -1,0 +1,1 @@
+"""How much at once, how far ahead, and whose turn it is."""

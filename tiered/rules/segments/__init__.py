@@ -1,0 +1,1 @@
+"""A segment's life: tiering, retention, compaction, reconciling, and what a restore makes of them."""

@@ -1,0 +1,169 @@
+"""One batch after compaction: what stays of it, and what stands for the offsets of those that went.
+
+Owns how the decisions of `rules.segments.compaction` become bytes, for both tiers. Pure. Must never change an offset,
+nor leave one that no batch covers (decision 0014).
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from tiered.formats.batch_filter import MAX_HOLE_OFFSETS, RawRecord, emptied, filtered, is_hole, the_hole
+from tiered.formats.record_batch import BatchHeader, Buffer
+from tiered.rules.segments import compaction
+from tiered.rules.segments.compaction import Aborted, Fate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleaned:
+    """What becomes of a batch. `batch` takes its place; None where it stays as it is, or goes."""
+
+    fate: Fate
+    batch: bytes | None
+    kept_records: int
+    has_tombstones: bool
+
+
+def clean(
+    buffer: Buffer,
+    position: int,
+    header: BatchHeader,
+    keeps: Callable[[RawRecord], bool],
+    *,
+    is_aborted: bool,
+    last_offsets: Mapping[int, int],
+    delete_horizon_ms: int | None,
+) -> Cleaned:
+    """The batch of `header` at `position` with the records that `keeps` says.
+
+    `delete_horizon_ms` is written into it where it has tombstones; None leaves what is written there. `last_offsets` as
+    `compaction.fate` has it. Raises CorruptBatch.
+    """
+    kept_records = tombstones = 0
+
+    def counted(record: RawRecord) -> bool:
+        nonlocal kept_records, tombstones
+        stays = keeps(record)
+        if stays:
+            kept_records += 1
+            tombstones += not record.has_value
+        return stays
+
+    changed: bytes | None = None
+    if header.record_count and not is_aborted:
+        changed = filtered(buffer, position, counted)
+        if tombstones and delete_horizon_ms is not None:
+            changed = filtered(buffer, position, keeps, delete_horizon_ms=delete_horizon_ms)
+    fate = compaction.fate(header, kept_records=kept_records, last_offsets=last_offsets)
+    if fate is Fate.EMPTY:
+        changed = emptied(header) if header.record_count else None
+    return Cleaned(
+        fate=fate,
+        batch=None if fate is Fate.GO else changed,
+        kept_records=kept_records,
+        has_tombstones=tombstones > 0,
+    )
+
+
+class OffsetSet:
+    """Some of the offsets from `start_offset` up to `end_offset`: a bit for each of all of them."""
+
+    def __init__(self, start_offset: int, end_offset: int) -> None:
+        self._start_offset = start_offset
+        self._end_offset = end_offset
+        self._bits = bytearray((end_offset - start_offset + 7) // 8)
+
+    def add(self, offset: int) -> None:
+        assert self._start_offset <= offset < self._end_offset, offset
+        index = offset - self._start_offset
+        self._bits[index >> 3] |= 1 << (index & 7)
+
+    def __contains__(self, offset: int) -> bool:
+        index = offset - self._start_offset
+        return self._start_offset <= offset < self._end_offset and bool(self._bits[index >> 3] & 1 << (index & 7))
+
+
+class SegmentCleaning:
+    """The batches of one segment, one after the other, as a pass over the cold tier leaves them.
+
+    `newest` has the offsets that are the last of their keys. `is_marked` when an earlier pass over the cold tier wrote
+    this segment: the delete horizons in it count from then. Others are a broker's, which had removed what a tombstone
+    deletes from its own disk and from nowhere else.
+    """
+
+    def __init__(
+        self,
+        newest: OffsetSet,
+        *,
+        aborted: Collection[Aborted],
+        last_offsets: Mapping[int, int],
+        is_marked: bool,
+        now_ms: int,
+        delete_retention_ms: int,
+    ) -> None:
+        self._newest = newest
+        self._aborted = aborted
+        self._last_offsets = last_offsets
+        self._is_marked = is_marked
+        self._now_ms = now_ms
+        self._delete_horizon_ms = now_ms + delete_retention_ms
+        self._hole: tuple[int, int, int] | None = None
+        self._hole_as_it_was: bytes | None = None
+        self.removed_records = 0
+        self.is_changed = False
+
+    def take(self, buffer: bytes, position: int, header: BatchHeader) -> Iterator[bytes | memoryview]:
+        """What can be written now, having come to this batch. Raises CorruptBatch."""
+        batch = memoryview(buffer)[position : position + header.size_bytes]
+        if is_hole(header):
+            yield from self._drop(header, bytes(batch))
+            return
+        horizon_ms = header.delete_horizon_ms if self._is_marked else None
+
+        def keeps(record: RawRecord) -> bool:
+            offset = record.offset
+            return compaction.keeps_record(
+                offset=offset,
+                newest_offset=offset if offset in self._newest else offset + 1,
+                has_key=record.key is not None,
+                has_value=record.has_value,
+                delete_horizon_ms=horizon_ms,
+                now_ms=self._now_ms,
+            )
+
+        if header.is_control:
+            yield from self.rest()
+            yield batch
+            return
+        cleaned = clean(
+            buffer,
+            position,
+            header,
+            keeps,
+            is_aborted=compaction.is_aborted(header, self._aborted),
+            last_offsets=self._last_offsets,
+            delete_horizon_ms=self._delete_horizon_ms if horizon_ms is None else None,
+        )
+        self.removed_records += header.record_count - cleaned.kept_records
+        if cleaned.fate is Fate.GO:
+            yield from self._drop(header, None)
+            return
+        yield from self.rest()
+        self.is_changed |= cleaned.batch is not None
+        yield batch if cleaned.batch is None else cleaned.batch
+
+    def rest(self) -> Iterator[bytes]:
+        """What stands for the offsets that went just before; to be written at the segment's end as well."""
+        hole, as_it_was = self._hole, self._hole_as_it_was
+        if hole is not None:
+            self._hole = self._hole_as_it_was = None
+            self.is_changed |= as_it_was is None
+            yield the_hole(*hole) if as_it_was is None else as_it_was
+
+    def _drop(self, header: BatchHeader, hole: bytes | None) -> Iterator[bytes]:
+        known, epoch = self._hole, header.partition_leader_epoch
+        # The first batch of a leader epoch tells where that began.
+        if known is not None and known[2] == epoch and header.last_offset - known[0] <= MAX_HOLE_OFFSETS:
+            self._hole, self._hole_as_it_was = (known[0], header.last_offset, epoch), None
+            return
+        yield from self.rest()
+        self._hole, self._hole_as_it_was = (header.base_offset, header.last_offset, epoch), hole

@@ -1,0 +1,193 @@
+"""What compaction may look at, when it is due, and what becomes of each record and each batch.
+
+Owns these decisions for one partition. Pure: values and the time in, decisions out; `hot.compaction` carries them out.
+Must never let a record go whose key has no newer one below the same bound, nor the last batch of a producer that may
+still write: its sequence tells duplicates.
+
+Kafka's meaning throughout (KIP-58, KIP-354, KIP-534): the clean part of a log was compacted before, the dirty part
+follows it, and what is active, not stable or too young follows that. The newest offset of each key of the dirty part
+is found out first; then everything below the part's end is looked at again.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tiered.formats.producer_snapshot import ProducerEntry
+from tiered.formats.record_batch import BatchHeader
+from tiered.rules.segments.tiering import LocalSegment
+
+NOT_FOUND = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compacted:
+    """What earlier passes over a log have done: everything below `clean_end_offset` has one record of each key, and
+    tombstones that may go from `tombstones_due_ms` on; None when there are none."""
+
+    clean_end_offset: int = 0
+    tombstones_due_ms: int | None = None
+
+
+class Why(StrEnum):
+    """Why a partition is compacted now, or not."""
+
+    DIRTY = "more of it than min.cleanable.dirty.ratio was not compacted yet"
+    LATE = "a record waits for longer than max.compaction.lag.ms"
+    TOMBSTONES = "tombstones have outlived delete.retention.ms"
+    CLEAN = "too little of it was not compacted yet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """The dirty part `[first_dirty_offset, end_offset)` of a log, and whether it is compacted now."""
+
+    first_dirty_offset: int
+    end_offset: int
+    dirty_bytes: int
+    clean_bytes: int
+    why: Why
+
+    @property
+    def is_due(self) -> bool:
+        return self.why is not Why.CLEAN
+
+    @property
+    def dirty_ratio(self) -> float:
+        return self.dirty_bytes / max(1, self.dirty_bytes + self.clean_bytes)
+
+
+def due(
+    segments: Sequence[LocalSegment],
+    compacted: Compacted,
+    *,
+    log_start_offset: int,
+    high_watermark: int,
+    last_stable_offset: int,
+    min_dirty_ratio: float,
+    min_lag_ms: int,
+    max_lag_ms: int,
+    keeps_tombstones: bool = False,
+    now_ms: int,
+) -> Due:
+    """What of these segments (by base offset, the active one last) is dirty, and whether a pass is due.
+
+    Only closed segments count that are wholly below `last_stable_offset` and `high_watermark`, and no segment from
+    the first on that has a record younger than `min_lag_ms`. With `keeps_tombstones` no pass is due for their sake.
+    """
+    start_offset = segments[0].base_offset if segments else 0
+    stable_end_offset = min(high_watermark, last_stable_offset)
+    end_offset = start_offset
+    first_dirty_offset = max(compacted.clean_end_offset, start_offset, log_start_offset)
+    clean_bytes = dirty_bytes = 0
+    oldest_dirty_ms: int | None = None
+    for segment in segments:
+        if not segment.closed or segment.end_offset > stable_end_offset:
+            break
+        newest_ms = segment.max_timestamp_ms if segment.max_timestamp_ms >= 0 else segment.created_ms
+        is_dirty = segment.end_offset > first_dirty_offset
+        if is_dirty and min_lag_ms > 0 and newest_ms > now_ms - min_lag_ms:
+            break
+        end_offset = segment.end_offset
+        if is_dirty:
+            dirty_bytes += segment.size_bytes
+            if oldest_dirty_ms is None:
+                oldest_dirty_ms = segment.created_ms
+        else:
+            clean_bytes += segment.size_bytes
+    found = Due(
+        first_dirty_offset=min(first_dirty_offset, end_offset),
+        end_offset=end_offset,
+        dirty_bytes=dirty_bytes,
+        clean_bytes=clean_bytes,
+        why=Why.CLEAN,
+    )
+    why = Why.CLEAN
+    if oldest_dirty_ms is not None and now_ms - oldest_dirty_ms > max_lag_ms:
+        why = Why.LATE
+    elif dirty_bytes and found.dirty_ratio > min_dirty_ratio:
+        why = Why.DIRTY
+    elif (
+        not keeps_tombstones
+        and compacted.tombstones_due_ms is not None
+        and compacted.tombstones_due_ms <= now_ms
+        and clean_bytes
+    ):
+        why = Why.TOMBSTONES
+    return Due(
+        first_dirty_offset=found.first_dirty_offset,
+        end_offset=end_offset,
+        dirty_bytes=dirty_bytes,
+        clean_bytes=clean_bytes,
+        why=why,
+    )
+
+
+def most_urgent(found: Iterable[tuple[int, Due]]) -> int | None:
+    """The number of the partition to compact next, among those that are due: late ones, then by their dirty share."""
+    due_now = [(number, each) for number, each in found if each.is_due]
+    if not due_now:
+        return None
+    return max(due_now, key=lambda pair: (pair[1].why is Why.LATE, pair[1].dirty_ratio))[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aborted:
+    """A transaction that was aborted: batches of this producer within these offsets count for nothing."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
+def is_aborted(header: BatchHeader, aborted: Collection[Aborted]) -> bool:
+    """Whether the batch belongs to an aborted transaction: consumers skip it, and so does compaction."""
+    return header.is_transactional and any(
+        each.producer_id == header.producer_id and each.first_offset <= header.base_offset <= each.last_offset
+        for each in aborted
+    )
+
+
+def keeps_record(
+    *,
+    offset: int,
+    newest_offset: int,
+    has_key: bool,
+    has_value: bool,
+    delete_horizon_ms: int | None,
+    now_ms: int,
+) -> bool:
+    """Whether a record below the map's end stays. `newest_offset` is where its key was seen last, -1 if it was not.
+
+    A record without a key can be nobody's newest: it goes, as in Kafka. A tombstone stays until its batch's delete
+    horizon, so that whoever reads from the start at any moment learns of the deletion in time.
+    """
+    if not has_key or offset < newest_offset:
+        return False
+    return has_value or delete_horizon_ms is None or now_ms < delete_horizon_ms
+
+
+class Fate(StrEnum):
+    """What becomes of a batch from which records went, by what is left of it."""
+
+    KEEP = "with the records that stay"
+    EMPTY = "without records, for its producer's sake"
+    GO = "only its offsets stay"
+
+
+def fate(header: BatchHeader, *, kept_records: int, last_offsets: Mapping[int, int]) -> Fate:
+    """`last_offsets` has where the last batch of each producer ends that may still write here.
+
+    Markers of transactions stay as they are: a batch of a transaction may stay for its producer's sake, and whoever
+    reads it has to learn how it ended.
+    """
+    if kept_records or header.is_control:
+        return Fate.KEEP
+    if header.producer_id >= 0 and last_offsets.get(header.producer_id) == header.last_offset:
+        return Fate.EMPTY
+    return Fate.GO
+
+
+def last_offsets(producers: Iterable[ProducerEntry]) -> dict[int, int]:
+    """Where the last batch of each producer ends."""
+    return {entry.producer_id: entry.batches[-1].last_offset for entry in producers if entry.batches}

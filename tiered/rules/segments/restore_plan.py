@@ -1,0 +1,381 @@
+"""What a restore makes of what a bucket's checkpoints say: the whole catalogue of the new cluster, and what is lost.
+
+Owns the decisions: which topics come back, where each partition goes on, where groups stand, and the numbers from which
+the new cluster counts. Pure and without chance: the same bucket and the same brokers give the same plan.
+
+The new cluster has an id of its own, so that brokers and data folders of the old one, if any are left, are refused by
+the bucket and by each other. Its numbers (changes, leader epochs, producer ids) begin a new life: at the next multiple
+of a step that no life uses up. So none of them was ever given out by the old cluster, not even after the last
+checkpoint that we can see.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+from uuid import NAMESPACE_OID, UUID, uuid5
+
+from tiered.formats.acl_entries import AclEntry
+from tiered.formats.checkpoint import ClusterCheckpoint, CommittedSegment, PartitionCheckpoint, TopicEntry
+from tiered.formats.group_checkpoint import GroupCheckpoint, GroupEntry, StoredOffset
+from tiered.formats.pin_entries import PinEntry
+from tiered.rules.groups.coordinator_slot import coordinator_slot
+from tiered.rules.replication import placement
+
+CHANGES_A_LIFE: Final = 1 << 30
+LEADER_EPOCHS_A_LIFE: Final = 100_000
+PRODUCER_IDS_A_LIFE: Final = 1 << 32
+SLOT_TENURE_BITS: Final = 20
+"""As `meta.coordinator_slots` counts: a slot's epoch is a change's number, and these bits."""
+
+Key = tuple[UUID, int]
+"""Topic id and partition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundPartition:
+    """A partition's head with its etag, all its segments above the log start, and the largest producer id that the
+    newest of them knows (-1: none). `fault` says why the checkpoint cannot be used; then the rest is empty."""
+
+    head: PartitionCheckpoint | None = None
+    etag: str | None = None
+    segments: tuple[CommittedSegment, ...] = ()
+    newest_producer_id: int = -1
+    fault: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundGroups:
+    """A slot's checkpoint with its etag."""
+
+    checkpoint: GroupCheckpoint
+    etag: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundBucket:
+    """All that checkpoints say. `unlisted` are heads of topics that the cluster's checkpoint does not name."""
+
+    cluster: ClusterCheckpoint
+    cluster_etag: str
+    partitions: Mapping[Key, FoundPartition]
+    groups: Mapping[int, FoundGroups]
+    unlisted: tuple[Key, ...] = ()
+    group_faults: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredPartition:
+    """Where a partition goes on. `lost_before` is the end of what is known to be lost; None where nothing is known."""
+
+    partition: int
+    log_start_offset: int
+    cold_end_offset: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    segments: tuple[CommittedSegment, ...]
+    has_head: bool
+    lost_before: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredTopic:
+    """A topic with all its partitions by number. `former_replication_factor` is None where no checkpoint says it."""
+
+    topic_id: UUID
+    name: str
+    configs: Mapping[str, str]
+    replication_factor: int
+    former_replication_factor: int | None
+    partitions: tuple[RestoredPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedOffset:
+    """A group had committed beyond what can be restored: it goes on at the restored end."""
+
+    group_id: str
+    topic: str
+    partition: int
+    committed_offset: int
+    restored_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestorePlan:
+    """All that is to be written. With `problems` nothing may be."""
+
+    former_cluster_id: str
+    cluster_id: str
+    previous_cluster_ids: tuple[str, ...]
+    change_number: int
+    next_producer_id: int
+    brokers: tuple[int, ...]
+    settings: Mapping[str, Mapping[str, str]]
+    resource_configs: Mapping[str, Mapping[str, str]]
+    topics: tuple[RestoredTopic, ...]
+    slot_count: int | None
+    groups: tuple[GroupEntry, ...]
+    moved_offsets: tuple[MovedOffset, ...]
+    pins: tuple[PinEntry, ...]
+    acls: tuple[AclEntry, ...]
+    warnings: tuple[str, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def slot_epoch(self) -> int:
+        """Below every epoch that the new cluster gives a slot, above every one that the old cluster gave."""
+        return self.change_number << SLOT_TENURE_BITS
+
+    @property
+    def segment_count(self) -> int:
+        return sum(len(partition.segments) for topic in self.topics for partition in topic.partitions)
+
+
+def next_life(number: int, step: int) -> int:
+    """The next multiple of `step` above `number`."""
+    return (max(0, number) // step + 1) * step
+
+
+def plan_restore(found: FoundBucket, brokers: Sequence[int], left_out: Collection[str] = ()) -> RestorePlan:
+    """What to write for a cluster of these brokers, which all begin with empty disks. Topics that are `left_out` do not
+    come back, and whatever is wrong with them is no problem."""
+    cluster = found.cluster
+    entries = sorted((each for each in cluster.topics if each.name not in left_out), key=lambda each: each.name)
+    groups, slot_count = _groups_of(found)
+    committed = _furthest_commits(groups)
+    problems = [
+        f"there is no topic {name} to leave out"
+        for name in sorted({*left_out} - {each.name for each in cluster.topics})
+    ]
+    topics = tuple(
+        _topic(entry, found, tuple(brokers), committed, problems, start=index) for index, entry in enumerate(entries)
+    )
+    restored_groups, moved = _clamped(groups, topics)
+    pins = _restored_pins(cluster.pins, topics)
+    newest_slot_epoch = max((each.checkpoint.slot_epoch for each in found.groups.values()), default=0)
+    change_number = next_life(max(cluster.version, newest_slot_epoch >> SLOT_TENURE_BITS), CHANGES_A_LIFE)
+    newest_producer_id = max((each.newest_producer_id for each in found.partitions.values()), default=-1)
+    return RestorePlan(
+        former_cluster_id=cluster.cluster_id,
+        cluster_id=str(uuid5(NAMESPACE_OID, f"tiered restore of {cluster.cluster_id} at {cluster.version}")),
+        previous_cluster_ids=(*cluster.previous_cluster_ids, cluster.cluster_id),
+        change_number=change_number,
+        next_producer_id=next_life(newest_producer_id, PRODUCER_IDS_A_LIFE),
+        brokers=tuple(brokers),
+        settings=cluster.settings,
+        resource_configs=cluster.resource_configs,
+        topics=topics,
+        slot_count=slot_count,
+        groups=restored_groups,
+        moved_offsets=moved,
+        pins=pins,
+        acls=cluster.acls,
+        warnings=(*_left_out(cluster, left_out), *_warnings(found, topics, pins)),
+        problems=tuple(problems),
+    )
+
+
+# Topics
+
+
+def _topic(
+    entry: TopicEntry,
+    found: FoundBucket,
+    brokers: tuple[int, ...],
+    committed: Mapping[Key, int],
+    problems: list[str],
+    *,
+    start: int,
+) -> RestoredTopic:
+    count = partition_count(entry, found.partitions)
+    replication_factor = min(entry.replication_factor or 1, len(brokers))
+    replicas = placement.assign(count, replication_factor, [(each, None) for each in brokers], start=start)
+    lineage = {found.cluster.cluster_id, *found.cluster.previous_cluster_ids}
+    partitions = []
+    for number in range(count):
+        key = (entry.topic_id, number)
+        its = found.partitions.get(key, FoundPartition())
+        problem = _problem(its, lineage)
+        if problem is not None:
+            problems.append(f"{entry.name}-{number}: {problem}")
+        partitions.append(_partition(number, its, replicas[number], committed.get(key)))
+    return RestoredTopic(
+        topic_id=entry.topic_id,
+        name=entry.name,
+        configs=entry.configs,
+        replication_factor=replication_factor,
+        former_replication_factor=entry.replication_factor,
+        partitions=tuple(partitions),
+    )
+
+
+def partition_count(entry: TopicEntry, partitions: Mapping[Key, FoundPartition]) -> int:
+    """How many the topic has: partitions may have been added after the cluster's checkpoint was written."""
+    seen = [
+        max(number + 1, each.head.partition_count if each.head is not None else 0)
+        for (topic_id, number), each in partitions.items()
+        if topic_id == entry.topic_id and (each.head is not None or each.fault is not None)
+    ]
+    return max(entry.partition_count, *seen) if seen else entry.partition_count
+
+
+def _partition(
+    number: int, found: FoundPartition, replicas: tuple[int, ...], committed_offset: int | None
+) -> RestoredPartition:
+    head = found.head
+    cold_end_offset = 0 if head is None else head.cold_end_offset
+    epochs = [each.leader_epoch for each in found.segments] + ([] if head is None else [head.leader_epoch])
+    known_end = max(committed_offset or 0, (head.high_watermark or 0) if head is not None else 0)
+    return RestoredPartition(
+        partition=number,
+        log_start_offset=0 if head is None else head.log_start_offset,
+        cold_end_offset=cold_end_offset,
+        leader_epoch=next_life(max(epochs, default=0), LEADER_EPOCHS_A_LIFE),
+        replicas=replicas,
+        segments=found.segments,
+        has_head=head is not None,
+        lost_before=known_end if known_end > cold_end_offset else None,
+    )
+
+
+def _problem(found: FoundPartition, lineage: set[str]) -> str | None:
+    """Why the partition cannot be restored from what its checkpoint says."""
+    head = found.head
+    if found.fault is not None or head is None:
+        return found.fault
+    if head.cluster_id not in lineage:
+        return f"its checkpoint was written by another cluster, {head.cluster_id}: two clusters use this store"
+    reached = head.log_start_offset
+    for position, segment in enumerate(found.segments):
+        if segment.base_offset != reached and (position or segment.base_offset > reached):
+            return f"its checkpoint names nothing for the offsets from {reached} to {segment.base_offset - 1}"
+        reached = segment.end_offset
+    if reached != head.cold_end_offset:
+        return f"its checkpoint names segments up to {reached}, where {head.cold_end_offset} should be the end"
+    return None
+
+
+# Groups
+
+
+def _groups_of(found: FoundBucket) -> tuple[tuple[GroupEntry, ...], int | None]:
+    """Every group once, by id, and the number of slots. What another number of slots has left behind counts only
+    where the group's present slot was not written yet."""
+    checkpoints = sorted(
+        (each.checkpoint for each in found.groups.values()), key=lambda each: (each.slot_epoch, each.slot)
+    )
+    if not checkpoints:
+        return (), None
+    slot_count = checkpoints[-1].slot_count
+    written = {each.slot for each in checkpoints if each.slot_count == slot_count}
+    groups: dict[str, GroupEntry] = {}
+    for checkpoint in checkpoints:
+        for group in checkpoint.groups:
+            if checkpoint.slot_count == slot_count or coordinator_slot(group.group_id, slot_count) not in written:
+                groups[group.group_id] = group
+    return tuple(groups[group_id] for group_id in sorted(groups)), slot_count
+
+
+def _furthest_commits(groups: Sequence[GroupEntry]) -> dict[Key, int]:
+    """How far any group had read: so far the log went at least."""
+    furthest: dict[Key, int] = {}
+    for group in groups:
+        for each in group.offsets:
+            key = (each.topic_id, each.partition)
+            furthest[key] = max(each.offset, furthest.get(key, 0))
+    return furthest
+
+
+def _clamped(
+    groups: Sequence[GroupEntry], topics: Sequence[RestoredTopic]
+) -> tuple[tuple[GroupEntry, ...], tuple[MovedOffset, ...]]:
+    """The groups with offsets of restored partitions alone, none of which is beyond the restored end.
+
+    One below the log start stays: the old cluster would have answered with it too.
+    """
+    ends = {(topic.topic_id, each.partition): (topic.name, each) for topic in topics for each in topic.partitions}
+    moved: list[MovedOffset] = []
+    restored = []
+    for group in groups:
+        offsets: list[StoredOffset] = []
+        for each in group.offsets:
+            known = ends.get((each.topic_id, each.partition))
+            if known is None:
+                continue
+            topic, partition = known
+            if each.offset > partition.cold_end_offset:
+                moved.append(
+                    MovedOffset(
+                        group_id=group.group_id,
+                        topic=topic,
+                        partition=each.partition,
+                        committed_offset=each.offset,
+                        restored_offset=partition.cold_end_offset,
+                    )
+                )
+                # The epoch that had written there is not in the restored log.
+                offsets.append(replace(each, offset=partition.cold_end_offset, leader_epoch=-1))
+            else:
+                offsets.append(each)
+        restored.append(replace(group, offsets=tuple(offsets)))
+    return tuple(restored), tuple(moved)
+
+
+# Pins and snapshots
+
+
+def _restored_pins(pins: Sequence[PinEntry], topics: Sequence[RestoredTopic]) -> tuple[PinEntry, ...]:
+    """Those of topics that come back. They hold no more than that: what was lost is written anew by others."""
+    ends = {(topic.topic_id, each.partition): each.cold_end_offset for topic in topics for each in topic.partitions}
+    return tuple(
+        replace(
+            each,
+            ranges=tuple(
+                replace(its, end_offset=min(its.end_offset, ends[each.topic_id, its.partition]))
+                for its in each.ranges
+                if its.start_offset <= ends.get((each.topic_id, its.partition), -1)
+            ),
+        )
+        for each in pins
+        if (each.topic_id, 0) in ends
+    )
+
+
+# What people should know
+
+
+def _left_out(cluster: ClusterCheckpoint, names: Collection[str]) -> list[str]:
+    return [
+        f"{name}: left out as you asked, with what groups had committed of it and snapshots of it; its objects stay in "
+        "the bucket, and no later restore from there knows it"
+        for name in sorted({*names} & {each.name for each in cluster.topics})
+    ]
+
+
+def _warnings(found: FoundBucket, topics: Sequence[RestoredTopic], pins: Sequence[PinEntry]) -> list[str]:
+    warnings = []
+    for topic in topics:
+        former = topic.former_replication_factor
+        if former is None:
+            warnings.append(f"{topic.name}: how many replicas it had is not known, it gets {topic.replication_factor}")
+        elif former > topic.replication_factor:
+            warnings.append(f"{topic.name}: it had {former} replicas and gets {topic.replication_factor}")
+        wanted = topic.configs.get("min.insync.replicas", "1")
+        if wanted.isdigit() and int(wanted) > topic.replication_factor:
+            warnings.append(
+                f"{topic.name}: min.insync.replicas is {wanted}, so that acks=all is refused until it has as many"
+            )
+    former_pins = {each.pin_id: each for each in found.cluster.pins}
+    cut = [each.name for each in pins if each.name is not None and each.ranges != former_pins[each.pin_id].ranges]
+    warnings += [f"snapshot {name} held offsets that are lost: it holds the others" for name in cut]
+    unlisted = sorted({topic_id for topic_id, _ in found.unlisted})
+    if unlisted:
+        warnings.append(
+            f"checkpoints of topics that are no longer part of the cluster are left alone: deleted topics "
+            f"({', '.join(map(str, unlisted[:10]))}{', …' if len(unlisted) > 10 else ''})"
+        )
+    warnings += [f"{fault}; they begin anew" for fault in found.group_faults]
+    left_out = sum(each.checkpoint.left_out for each in found.groups.values())
+    if left_out:
+        warnings.append(f"{left_out} consumer groups were too many for their checkpoints: they begin anew")
+    return warnings
