@@ -13,7 +13,7 @@ SOURCES = sorted([*ROOT.glob("tiered/**/*.py"), *ROOT.glob("spark/**/*.py")])
 MAX_LINES = 600
 MOST_IN_A_CIRCLE = 2
 OF_A_CONNECTION = [
-    f"tiered.server.kafka.{name}"
+    f"tiered.server.kafka.transport.{name}"
     for name in ("connection", "frame_handler", "receive_buffer", "requests", "sasl_session")
 ]
 # The door itself, and what runs outside a broker, on a machine whose clock is the only one there is.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from tiered.config.listeners import ListenerOptions
 from tiered.server.addresses import bind_or_explain
-from tiered.server.kafka.listener import KafkaListener
+from tiered.server.kafka.transport.listener import KafkaListener
 
 
 def bound_listeners(kafka: KafkaListener, listeners: Sequence[ListenerOptions]) -> tuple[ListenerOptions, ...]:

@@ -12,9 +12,9 @@ from tiered.runtime import Clock, SystemClock
 from tiered.server.addresses import HTTP_OPTION, bind_or_explain
 from tiered.server.bound_listeners import bound_listeners
 from tiered.server.http.opening import READ_ONLY, HttpDoor
-from tiered.server.kafka.listener import KafkaListener
 from tiered.server.kafka.read_only.apis import read_apis
 from tiered.server.kafka.read_only.dispatch import ReadDispatch
+from tiered.server.kafka.transport.listener import KafkaListener
 
 STOP_GRACE_MS = 3_000.0
 

@@ -22,7 +22,7 @@ from tiered.server.bound_listeners import bound_listeners
 from tiered.server.http.opening import HttpDoor
 from tiered.server.kafka.apis import served_apis
 from tiered.server.kafka.dispatch import Dispatch
-from tiered.server.kafka.listener import KafkaListener
+from tiered.server.kafka.transport.listener import KafkaListener
 
 if TYPE_CHECKING:
     from tiered.server.read_only import ReadOnlyServer

@@ -243,7 +243,7 @@ def test_connections_that_ended_leave_no_tls_for_the_collector(secured: LocalClu
 async def test_new_certificates_are_shown_without_a_restart_and_broken_ones_are_not(
     authority: Authority, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tiered.server.kafka.tls_door.WATCH_INTERVAL_MS", 20)
+    monkeypatch.setattr("tiered.server.kafka.transport.tls_door.WATCH_INTERVAL_MS", 20)
     shown = authority.sign("renewed")
     with cluster(listeners={"SECURE": "SSL"}, settings={"ssl.keystore.location": shown.both}) as c:
         before = serial_at(c)

@@ -6,7 +6,7 @@ from tiered.config import BrokerSettings
 from tiered.errors import InvalidConfig
 from tiered.rules.pacing.token_bucket import TokenBucketState
 from tiered.rules.security.principal import ANONYMOUS, Principal
-from tiered.server.kafka.admission import Admission
+from tiered.server.kafka.transport.admission import Admission
 
 HERE, THERE = "10.0.0.1", "10.0.0.2"
 ALICE, BOB = Principal("User", "alice"), Principal("User", "bob")

@@ -10,11 +10,11 @@ import pytest
 
 from tiered.config.listeners import ListenerOptions
 from tiered.errors import RequestTimedOut
-from tiered.server.kafka.buffers import BufferPool
-from tiered.server.kafka.connection import Connection
-from tiered.server.kafka.frame_handler import Answer, Overlapping, Waiting
-from tiered.server.kafka.outbox import Parts
-from tiered.server.kafka.requests import MAX_OVERLAPPING, MAX_WAITING_BYTES
+from tiered.server.kafka.transport.buffers import BufferPool
+from tiered.server.kafka.transport.connection import Connection
+from tiered.server.kafka.transport.frame_handler import Answer, Overlapping, Waiting
+from tiered.server.kafka.transport.outbox import Parts
+from tiered.server.kafka.transport.requests import MAX_OVERLAPPING, MAX_WAITING_BYTES
 
 
 def framed(frame: bytes) -> Parts:

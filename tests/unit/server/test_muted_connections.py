@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.server.test_answers_in_order import Client, Echo
 from tiered.config.listeners import ListenerOptions
-from tiered.server.kafka.buffers import BufferPool
-from tiered.server.kafka.connection import Connection
+from tiered.server.kafka.transport.buffers import BufferPool
+from tiered.server.kafka.transport.connection import Connection
 
 LONG_MS = 600_000.0
 

@@ -9,7 +9,7 @@ import pytest
 from tests.certificates import Authority
 from tiered.config.listeners import ListenerOptions, SecurityProtocol
 from tiered.config.tls import listener_tls
-from tiered.server.kafka.tls_door import TlsDoor
+from tiered.server.kafka.transport.tls_door import TlsDoor
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def options(tmp_path: Path) -> ListenerOptions:
 async def test_as_many_handshakes_are_broken_off_as_begin_beyond_the_bound(
     options: ListenerOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tiered.server.kafka.tls_door.MAX_HANDSHAKES", 3)
+    monkeypatch.setattr("tiered.server.kafka.transport.tls_door.MAX_HANDSHAKES", 3)
     door = TlsDoor(options)
     why: list[str | None] = []
     pairs = [socket.socketpair() for _ in range(6)]

@@ -13,8 +13,8 @@ import pytest
 from tests.certificates import Authority
 from tiered.config.tls import ListenerTls, TlsMaterial
 from tiered.file_slice import FileSlice
-from tiered.server.kafka.outbox import Outbox, Parts
-from tiered.server.kafka.tls_stream import PIECE_BYTES, TlsStream
+from tiered.server.kafka.transport.outbox import Outbox, Parts
+from tiered.server.kafka.transport.tls_stream import PIECE_BYTES, TlsStream
 from tiered.tls import server_context
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tiered.server.kafka.turns import STEP_MS, Turns
+from tiered.server.kafka.transport.turns import STEP_MS, Turns
 
 
 class Clock:

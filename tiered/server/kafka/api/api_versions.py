@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tiered.errors import InvalidRequest
-from tiered.server.kafka.connection import Connection
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, UNSUPPORTED_VERSION, error_code
 from tiered.server.kafka.features import EPOCH, FEATURES, Feature
+from tiered.server.kafka.transport.connection import Connection
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 

@@ -21,14 +21,15 @@ from tiered.errors import MalformedRequest, NotLeader, OffsetNotAvailable, Offse
 from tiered.file_slice import FileSlice
 from tiered.rules.partition import read_plan
 from tiered.rules.security.acl import Operation
-from tiered.server.kafka import follower_fetch, throttling
+from tiered.server.kafka import throttling
 from tiered.server.kafka.authorize import may_replicate, rights_of, topic_refusal
 from tiered.server.kafka.dispatch import Api, RawRequest, in_turns
 from tiered.server.kafka.error_mapping import CLUSTER_AUTHORIZATION_FAILED, NONE
-from tiered.server.kafka.fetch_answer import READ_COMMITTED, Entry, Found, answer, answer_in_turns, disk_error
-from tiered.server.kafka.fetch_sessions import NO_SESSION, session_error
-from tiered.server.kafka.frame_handler import Answer
-from tiered.server.kafka.outbox import Parts
+from tiered.server.kafka.fetch import followers as follower_fetch
+from tiered.server.kafka.fetch.answer import READ_COMMITTED, Entry, Found, answer, answer_in_turns, disk_error
+from tiered.server.kafka.fetch.sessions import NO_SESSION, session_error
+from tiered.server.kafka.transport.frame_handler import Answer
+from tiered.server.kafka.transport.outbox import Parts
 from tiered.wire import fetch
 from tiered.wire.fetch import FetchRequest
 

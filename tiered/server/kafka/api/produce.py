@@ -35,9 +35,9 @@ from tiered.server.kafka import throttling
 from tiered.server.kafka.authorize import refusal, rights_of, topic_refusal
 from tiered.server.kafka.dispatch import Api, RawRequest, framed, in_turns
 from tiered.server.kafka.error_mapping import error_code
-from tiered.server.kafka.frame_handler import Handled, Held, Overlapping, Waiting
 from tiered.server.kafka.leader_hints import CODES, LeaderHints
-from tiered.server.kafka.outbox import Parts
+from tiered.server.kafka.transport.frame_handler import Handled, Held, Overlapping, Waiting
+from tiered.server.kafka.transport.outbox import Parts
 from tiered.wire import produce
 from tiered.wire.primitives import NodeEndpoint
 from tiered.wire.produce import PartitionResult, ProduceRequest, ProduceTopic, RecordError, TopicResult

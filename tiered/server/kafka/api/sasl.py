@@ -13,10 +13,10 @@ from typing import Any
 from tiered.broker.authentication import Guarded
 from tiered.errors import TieredError, UnsupportedVersion
 from tiered.rules.security.sasl.failures import AuthenticationFailed, IllegalSaslState, UnsupportedSaslMechanism
-from tiered.server.kafka.connection import Connection
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, error_code
-from tiered.server.kafka.sasl_session import SaslSession
+from tiered.server.kafka.transport.connection import Connection
+from tiered.server.kafka.transport.sasl_session import SaslSession
 
 MAX_MECHANISM = 255
 

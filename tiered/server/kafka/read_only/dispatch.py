@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from tiered.broker.read_only.replica import ReadReplica
 from tiered.errors import MalformedRequest, Throttled
 from tiered.server.kafka import unserved
-from tiered.server.kafka.connection import Connection
 from tiered.server.kafka.dispatch import (
     API_VERSIONS_KEY,
     LARGE_AT_ONCE,
@@ -23,9 +22,10 @@ from tiered.server.kafka.dispatch import (
     encoded_in_turns,
     framed,
 )
-from tiered.server.kafka.frame_handler import Answer
-from tiered.server.kafka.outbox import Parts
-from tiered.server.kafka.turns import Turns
+from tiered.server.kafka.transport.connection import Connection
+from tiered.server.kafka.transport.frame_handler import Answer
+from tiered.server.kafka.transport.outbox import Parts
+from tiered.server.kafka.transport.turns import Turns
 from tiered.wire import frames, messages
 
 

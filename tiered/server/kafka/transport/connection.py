@@ -15,13 +15,19 @@ from tiered.config.listeners import ListenerOptions
 from tiered.errors import TieredError
 from tiered.file_slice import FileSlice
 from tiered.rules.security.principal import ANONYMOUS, Principal
-from tiered.server.kafka.buffers import BufferPool
-from tiered.server.kafka.frame_handler import FrameHandler, Held
-from tiered.server.kafka.outbox import Outbox, Parts
-from tiered.server.kafka.receive_buffer import EARNEST_BYTES, LOW_WATER_BYTES, RECEIVE_BYTES, ReceiveBuffer, length_at
-from tiered.server.kafka.requests import Requests
-from tiered.server.kafka.sasl_session import SaslSession
-from tiered.server.kafka.tls_stream import TlsStream
+from tiered.server.kafka.transport.buffers import BufferPool
+from tiered.server.kafka.transport.frame_handler import FrameHandler, Held
+from tiered.server.kafka.transport.outbox import Outbox, Parts
+from tiered.server.kafka.transport.receive_buffer import (
+    EARNEST_BYTES,
+    LOW_WATER_BYTES,
+    RECEIVE_BYTES,
+    ReceiveBuffer,
+    length_at,
+)
+from tiered.server.kafka.transport.requests import Requests
+from tiered.server.kafka.transport.sasl_session import SaslSession
+from tiered.server.kafka.transport.tls_stream import TlsStream
 
 log = logging.getLogger(__name__)
 

@@ -23,15 +23,15 @@ from tiered.rules.security.principal import Principal
 from tiered.rules.security.quotas import QuotaKey
 from tiered.runtime import Clock, every
 from tiered.server.addresses import address_of, bound_socket
-from tiered.server.kafka.admission import Admission, RateOf
-from tiered.server.kafka.buffers import BufferPool
-from tiered.server.kafka.complaints import Complaints
-from tiered.server.kafka.connection import Connection
-from tiered.server.kafka.frame_handler import Handled
-from tiered.server.kafka.receive_buffer import HARMLESS_BYTES
-from tiered.server.kafka.sasl_session import SaslSession
-from tiered.server.kafka.tls_door import TlsDoor, watched
-from tiered.server.kafka.tls_stream import TlsStream
+from tiered.server.kafka.transport.admission import Admission, RateOf
+from tiered.server.kafka.transport.buffers import BufferPool
+from tiered.server.kafka.transport.complaints import Complaints
+from tiered.server.kafka.transport.connection import Connection
+from tiered.server.kafka.transport.frame_handler import Handled
+from tiered.server.kafka.transport.receive_buffer import HARMLESS_BYTES
+from tiered.server.kafka.transport.sasl_session import SaslSession
+from tiered.server.kafka.transport.tls_door import TlsDoor, watched
+from tiered.server.kafka.transport.tls_stream import TlsStream
 
 log = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ announced.
 import struct
 
 from tiered.errors import MalformedRequest, Throttled
-from tiered.server.kafka.buffers import SMALLEST_BYTES, BufferPool
-from tiered.server.kafka.foreign import foreign_protocol
-from tiered.server.kafka.frame_handler import FrameHandler
+from tiered.server.kafka.transport.buffers import SMALLEST_BYTES, BufferPool
+from tiered.server.kafka.transport.foreign import foreign_protocol
+from tiered.server.kafka.transport.frame_handler import FrameHandler
 
 RECEIVE_BYTES = 256 << 10
 # A frame's buffer grows as its bytes arrive: the length alone, which anyone can claim, allocates nothing.

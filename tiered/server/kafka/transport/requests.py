@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from tiered.errors import TieredError
 from tiered.file_slice import FileSlice
-from tiered.server.kafka.frame_handler import Answer, FrameHandler, Overlapping, Waiting
-from tiered.server.kafka.outbox import Parts
+from tiered.server.kafka.transport.frame_handler import Answer, FrameHandler, Overlapping, Waiting
+from tiered.server.kafka.transport.outbox import Parts
 
 if TYPE_CHECKING:
-    from tiered.server.kafka.connection import Connection
+    from tiered.server.kafka.transport.connection import Connection
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from tiered.errors import MalformedRequest, TieredError
 from tiered.rules.security.certificate_names import PrincipalMapping
 from tiered.rules.security.principal import ANONYMOUS, Principal
 from tiered.runtime import BlockingPool, every
-from tiered.server.kafka.foreign import is_http, not_tls
-from tiered.server.kafka.tls_stream import TlsStream
+from tiered.server.kafka.transport.foreign import is_http, not_tls
+from tiered.server.kafka.transport.tls_stream import TlsStream
 from tiered.tls import Reloaded, server_context
 
 THREADS = 2

@@ -13,10 +13,10 @@ from tiered.broker.authentication import Conversation, Login
 from tiered.config import BrokerSettings
 from tiered.rules.security.principal import Principal
 from tiered.rules.security.sasl.failures import AuthenticationFailed, IllegalSaslState
-from tiered.server.kafka.frame_handler import FrameHandler
+from tiered.server.kafka.transport.frame_handler import FrameHandler
 
 if TYPE_CHECKING:
-    from tiered.server.kafka.connection import Connection
+    from tiered.server.kafka.transport.connection import Connection
 
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 _ALLOWED = (SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tiered.file_slice import FileSlice
-from tiered.server.kafka.tls_stream import TlsStream
+from tiered.server.kafka.transport.tls_stream import TlsStream
 
 Parts = list[bytes | bytearray | FileSlice]
 """An answer, in the order in which it goes out; the first part begins with the frame length."""

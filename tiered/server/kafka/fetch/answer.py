@@ -17,9 +17,9 @@ from tiered.formats import record_batch
 from tiered.server.kafka import throttling
 from tiered.server.kafka.dispatch import RawRequest, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
-from tiered.server.kafka.fetch_sessions import NO_SESSION
+from tiered.server.kafka.fetch.sessions import NO_SESSION
 from tiered.server.kafka.leader_hints import CODES, LeaderHints
-from tiered.server.kafka.outbox import Parts
+from tiered.server.kafka.transport.outbox import Parts
 from tiered.wire import fetch
 from tiered.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchTopicResult
 from tiered.wire.primitives import NodeEndpoint

@@ -9,11 +9,11 @@ from collections.abc import Callable, Coroutine
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from tiered.server.kafka.outbox import Parts
+from tiered.server.kafka.transport.outbox import Parts
 
 if TYPE_CHECKING:
     from tiered.rules.security.principal import Principal
-    from tiered.server.kafka.connection import Connection
+    from tiered.server.kafka.transport.connection import Connection
 
 
 class Waiting(ABC):

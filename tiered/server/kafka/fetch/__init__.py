@@ -1,0 +1,1 @@
+"""What Fetch is answered with: to consumers, and to followers."""
