@@ -29,12 +29,19 @@ from tiered.peer.cluster import (
     Produced,
 )
 from tiered.peer.connection import MAX_FRAME_BYTES, TIMEOUT_MS, Peer
-from tiered.peer.topology import BrokerAddress, ClusterMetadata, PartitionLeader, TopicMetadata, parse_bootstrap
+from tiered.peer.topology import (
+    BrokerAddress,
+    ClusterMetadata,
+    PartitionMetadata,
+    TopicMetadata,
+    TopicPartition,
+    parse_bootstrap,
+)
 
 __all__ = [
     "ACKS_ALL", "EARLIEST", "LATEST", "MAX_FRAME_BYTES", "MAX_TIMESTAMP", "READ_COMMITTED", "READ_UNCOMMITTED",
     "TIMEOUT_MS", "BrokerAddress", "BrokerError", "Cluster", "ClusterMetadata", "ConnectionLost", "CorruptAnswer",
     "CorruptBrokerError", "FencedBrokerError", "FetchedRecords", "InvalidBrokerError", "ListedOffset",
-    "OutOfRangeBrokerError", "OutcomeUnknown", "PartitionLeader", "Peer", "Produced", "RetriableBrokerError",
-    "TopicMetadata", "broker_error", "parse_bootstrap",
+    "OutOfRangeBrokerError", "OutcomeUnknown", "PartitionMetadata", "Peer", "Produced", "RetriableBrokerError",
+    "TopicMetadata", "TopicPartition", "broker_error", "parse_bootstrap",
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tiered.peer.answers import broker_error, the_only
 from tiered.peer.cluster import Cluster
+from tiered.peer.topology import TopicPartition
 from tiered.rules.replication.placement import Place, place_of
 
 DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS, ELECT_LEADERS, INCREMENTAL_ALTER_CONFIGS = 32, 35, 43, 44
@@ -19,8 +20,6 @@ THROTTLES = ("leader.replication.throttled.rate", "follower.replication.throttle
 
 _BROKERS, _BROKER_RESOURCE = 1, 4
 _SET, _DELETE = 0, 1
-
-TopicPartition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ and never repeat a Produce whose outcome is unknown unless it is told that the b
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
@@ -27,12 +27,14 @@ from tiered.peer.security import NotLetIn, PeerSecurity
 from tiered.peer.topology import (
     BrokerAddress,
     ClusterMetadata,
-    PartitionLeader,
+    PartitionMetadata,
+    TopicPartition,
     parse_bootstrap,
     topic_metadata,
 )
 from tiered.runtime import jittered_backoff_ms
 from tiered.wire import fetch, messages, produce
+from tiered.wire.fetch import FetchPartitionResult
 from tiered.wire.primitives import Buffer
 
 LIST_OFFSETS, METADATA = 2, 3
@@ -104,7 +106,7 @@ class Cluster:
         """How every broker of it is entered."""
         self._peers: dict[tuple[str, int, bool], Peer] = {}
         self._brokers: dict[int, BrokerAddress] = {}
-        self._leaders: dict[tuple[str, int], PartitionLeader] = {}
+        self._leaders: dict[TopicPartition, PartitionMetadata] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -149,7 +151,7 @@ class Cluster:
         if getattr(answer, "error_code", 0):
             raise broker_error(answer.error_code, "the cluster did not describe itself")
         brokers = [BrokerAddress(broker_id=each.node_id, host=each.host, port=each.port) for each in answer.brokers]
-        topics = {each.name: topic_metadata(each) for each in answer.topics if each.name is not None}
+        topics = {each.name: topic_metadata(each) for each in answer.topics}
         self._brokers = {each.broker_id: each for each in brokers}
         for topic in topics.values():
             for leader in topic.partitions:
@@ -220,25 +222,19 @@ class Cluster:
 
         Raises OutOfRangeBrokerError when `offset` is not in the log.
         """
-        asked = fetch.FetchPartition(partition, -1, offset, -1, -1, max_bytes)
-        request = fetch.FetchRequest(
-            replica_id=-1,
-            replica_epoch=-1,
-            max_wait_ms=max_wait_ms,
-            min_bytes=min_bytes,
-            max_bytes=max_bytes,
-            isolation_level=isolation_level,
-            session_id=0,
-            session_epoch=-1,
-            topics=[fetch.FetchTopic(topic, None, [asked])],
-        )
 
         async def attempt() -> FetchedRecords:
             leader = await self._leader(topic, partition)
-            answer = await (await self._reach(leader.leader_id, long_poll=True)).fetch(request)
-            if answer.error_code:
-                raise broker_error(answer.error_code, f"{topic}-{partition} was not read")
-            found = _only([each for described in answer.topics for each in described.partitions], topic, partition)
+            results = await self._fetch_once(
+                leader.leader_id,
+                {(topic, partition): offset},
+                partition_max_bytes=max_bytes,
+                max_bytes=max_bytes,
+                min_bytes=min_bytes,
+                max_wait_ms=max_wait_ms,
+                isolation_level=isolation_level,
+            )
+            found = _only([each for _, each in results], topic, partition)
             if found.error_code:
                 raise broker_error(found.error_code, f"{topic}-{partition} was not read at offset {offset}")
             aborted = found.aborted_transactions
@@ -251,6 +247,58 @@ class Cluster:
             )
 
         return await self._until_done(attempt, topic, longer_ms=max_wait_ms)
+
+    async def fetch_many(
+        self, positions: Mapping[TopicPartition, int], *, isolation_level: int = READ_UNCOMMITTED
+    ) -> list[tuple[str, FetchPartitionResult]]:
+        """What is there from each {partition: offset} on, with its topic's name and perhaps an error code.
+
+        One long poll for each leader, asked once. Leaders of what failed are looked up when it is asked again.
+        """
+        if unknown := {topic for topic, partition in positions if (topic, partition) not in self._leaders}:
+            await self.metadata(sorted(unknown))
+        by_leader: dict[int, dict[TopicPartition, int]] = {}
+        try:
+            for where, offset in positions.items():
+                by_leader.setdefault((await self._leader(*where)).leader_id, {})[where] = offset
+            asked = (self._fetch_once(each, mine, isolation_level=isolation_level) for each, mine in by_leader.items())
+            results = [result for answer in await asyncio.gather(*asked) for result in answer]
+        except errors.TieredError:
+            self._forget(positions)
+            raise
+        self._forget([(topic, each.partition_index) for topic, each in results if each.error_code])
+        return results
+
+    async def _fetch_once(
+        self,
+        leader_id: int,
+        positions: Mapping[TopicPartition, int],
+        *,
+        partition_max_bytes: int = 4 << 20,
+        max_bytes: int = 16 << 20,
+        min_bytes: int = 1,
+        max_wait_ms: int = 500,
+        isolation_level: int,
+    ) -> list[tuple[str, FetchPartitionResult]]:
+        asked: dict[str, list[fetch.FetchPartition]] = {}
+        for (topic, partition), offset in positions.items():
+            wanted = fetch.FetchPartition(partition, -1, offset, -1, -1, partition_max_bytes)
+            asked.setdefault(topic, []).append(wanted)
+        request = fetch.FetchRequest(
+            replica_id=-1,
+            replica_epoch=-1,
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            isolation_level=isolation_level,
+            session_id=0,
+            session_epoch=-1,
+            topics=[fetch.FetchTopic(topic, None, partitions) for topic, partitions in asked.items()],
+        )
+        answer = await (await self._reach(leader_id, long_poll=True)).fetch(request)
+        if answer.error_code:
+            raise broker_error(answer.error_code, f"{', '.join(asked)} was not read")
+        return [(topic.name or "", each) for topic in answer.topics for each in topic.partitions]
 
     async def produce(
         self, topic: str, partition: int, batch: Buffer, *, acks: int = ACKS_ALL, repeatable: bool = False
@@ -284,7 +332,7 @@ class Cluster:
 
         return await self._until_done(attempt, topic, longer_ms=self._timeout_ms, repeatable=repeatable)
 
-    async def _leader(self, topic: str, partition: int) -> PartitionLeader:
+    async def _leader(self, topic: str, partition: int) -> PartitionMetadata:
         known = self._leaders.get((topic, partition))
         if known is None or known.leader_id not in self._brokers:
             described = (await self.metadata([topic])).topics.get(topic)
@@ -297,6 +345,10 @@ class Cluster:
             if known.leader_id not in self._brokers:
                 raise broker_error(LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader now")
         return known
+
+    def _forget(self, partitions: Iterable[TopicPartition]) -> None:
+        for each in partitions:
+            self._leaders.pop(each, None)
 
     async def _reach(self, broker_id: int | None, *, long_poll: bool = False) -> Peer:
         """An open connection: to the broker of this id, or to any. Raises the last reason why there is none."""
@@ -357,8 +409,7 @@ class Cluster:
                         if not _worth_another_try(error, tries, repeatable=repeatable):
                             raise
                         last = error
-                    for key in [each for each in self._leaders if each[0] == topic]:
-                        del self._leaders[key]
+                    self._forget([each for each in self._leaders if each[0] == topic])
                     pause_ms = jittered_backoff_ms(tries, first_ms=FIRST_BACKOFF_MS, max_ms=MAX_BACKOFF_MS)
                     pausing = True
                     await asyncio.sleep(pause_ms / 1000)
@@ -381,7 +432,7 @@ def _worth_another_try(error: errors.TieredError, tries: int, *, repeatable: boo
     return error.code in NOT_APPENDED or (repeatable and isinstance(error, errors.Retriable))
 
 
-R = TypeVar("R", fetch.FetchPartitionResult, produce.PartitionResult)
+R = TypeVar("R", FetchPartitionResult, produce.PartitionResult)
 
 
 def _only(results: list[R], topic: str, partition: int) -> R:

@@ -11,6 +11,7 @@ from tiered import errors
 from tiered.peer.answers import broker_error, the_only
 from tiered.peer.cluster import Cluster
 from tiered.peer.coordinator import Coordinator
+from tiered.peer.topology import TopicPartition
 from tiered.wire import consumer_protocol
 
 OFFSET_COMMIT, OFFSET_FETCH, DESCRIBE_GROUPS, LIST_GROUPS = 8, 9, 15, 16
@@ -18,8 +19,6 @@ DELETE_GROUPS, OFFSET_DELETE, CONSUMER_GROUP_DESCRIBE = 42, 47, 69
 GROUP_ID_NOT_FOUND, UNKNOWN_TOPIC_OR_PARTITION = 69, 3
 _LAST_BY_NAME = 9
 """Of OffsetCommit and OffsetFetch: later versions name topics by id."""
-
-TopicPartition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

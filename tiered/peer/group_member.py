@@ -13,7 +13,8 @@ from tiered.peer.answers import broker_error
 from tiered.peer.cluster import Cluster
 from tiered.peer.connection import CLIENT_ID
 from tiered.peer.coordinator import Coordinator
-from tiered.peer.group_admin import CommittedOffset, TopicPartition, commit_offsets, fetch_committed
+from tiered.peer.group_admin import CommittedOffset, commit_offsets, fetch_committed
+from tiered.peer.topology import TopicPartition
 from tiered.wire import consumer_protocol
 
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 11, 12, 13, 14

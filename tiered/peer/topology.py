@@ -11,6 +11,8 @@ from uuid import UUID
 from tiered.errors import InvalidConfig
 from tiered.peer.answers import CorruptAnswer
 
+TopicPartition = tuple[str, int]
+
 MAX_PARTITIONS = 1_000_000
 """Of one topic: who reads them all asks for each number below the highest one."""
 
@@ -25,12 +27,14 @@ class BrokerAddress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionLeader:
-    """Who leads a partition: `leader_id` and `leader_epoch` are -1 where nobody is known to."""
+class PartitionMetadata:
+    """Who holds a partition: `leader_id` and `leader_epoch` are -1 where nobody is known to lead it."""
 
     partition: int
     leader_id: int
     leader_epoch: int
+    replicas: tuple[int, ...]
+    in_sync_replicas: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +43,14 @@ class TopicMetadata:
 
     name: str
     topic_id: UUID | None
-    partitions: tuple[PartitionLeader, ...]
+    partitions: tuple[PartitionMetadata, ...]
     error_code: int
     is_internal: bool
+
+    @property
+    def replication_factor(self) -> int:
+        """How many replicas each partition has; the most, should they differ."""
+        return max((len(each.replicas) for each in self.partitions), default=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,21 +84,25 @@ def parse_bootstrap(servers: str) -> list[tuple[str, int]]:
 
 def topic_metadata(described: Any) -> TopicMetadata:
     """A topic as one Metadata answer, of any version, describes it. Raises CorruptAnswer."""
+    if described.name is None:
+        raise CorruptAnswer("a broker describes a topic without a name")
     for each in described.partitions:
         if not 0 <= each.partition_index < MAX_PARTITIONS:
             raise CorruptAnswer(f"a broker tells of partition {each.partition_index} of topic {described.name}")
-    leaders = [
-        PartitionLeader(
+    partitions = [
+        PartitionMetadata(
             partition=each.partition_index,
             leader_id=each.leader_id,
             leader_epoch=getattr(each, "leader_epoch", -1),
+            replicas=tuple(each.replica_nodes),
+            in_sync_replicas=tuple(each.isr_nodes),
         )
         for each in described.partitions
     ]
     return TopicMetadata(
         name=described.name,
         topic_id=getattr(described, "topic_id", None),
-        partitions=tuple(sorted(leaders, key=lambda each: each.partition)),
+        partitions=tuple(sorted(partitions, key=lambda each: each.partition)),
         error_code=described.error_code,
         is_internal=getattr(described, "is_internal", False),
     )

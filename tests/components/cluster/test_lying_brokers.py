@@ -15,7 +15,6 @@ from tests.components.lying_broker import END, LyingBroker, batch_at
 from tiered.cli.client.cluster import Cluster
 from tiered.cli.failure import CommandFailed
 from tiered.cli.records import consume
-from tiered.cli.records.fetcher import Fetcher
 from tiered.errors import RequestTimedOut
 from tiered.peer import CorruptAnswer
 from tiered.runtime import SystemClock
@@ -120,11 +119,8 @@ def test_what_a_broker_never_gives_is_not_waited_for_for_ever(monkeypatch: pytes
     async def show(broker: LyingBroker) -> None:
         async with Cluster(broker.bootstrap) as cluster:
             where = ("numbers", 0)
-            fetcher = Fetcher(cluster, SystemClock())
-            try:
-                await consume.Consumption(fetcher, {where: 0}, {where: END}, None, consume.Lines(None)).run()
-            finally:
-                fetcher.close()
+            fetcher = consume.Fetcher(cluster, SystemClock())
+            await consume.Consumption(fetcher, {where: 0}, {where: END}, None, consume.Lines(None)).run()
 
     with LyingBroker(records=lambda at: b"") as broker, pytest.raises(CommandFailed, match="nothing from offset 0 on"):
         asyncio.run(asyncio.wait_for(show(broker), 30))

@@ -8,12 +8,13 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from tiered.cli.client.cluster import Cluster, Topic, all_topics, run_with_cluster
+from tiered.cli.client.cluster import Cluster, all_topics, run_with_cluster
 from tiered.cli.client.kafka_errors import reason
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.moves.following import carry_out, replicas_of
 from tiered.cli.output import Column, counted, in_bytes, print_json, print_table, say
 from tiered.errors import InvalidReplicationFactor, TieredError
+from tiered.peer import TopicMetadata
 from tiered.peer.broker_admin import (
     DescribedBroker,
     DescribedCluster,
@@ -155,7 +156,7 @@ def run_remove(arguments: argparse.Namespace) -> int:
     return run_with_cluster(arguments, act)
 
 
-def _with_replicas(topics: Sequence[Topic]) -> list[Topic]:
+def _with_replicas(topics: Sequence[TopicMetadata]) -> list[TopicMetadata]:
     """Without those whose records are no log."""
     return [each for each in topics if not each.is_internal]
 
@@ -171,7 +172,7 @@ def _chosen(described: DescribedCluster, asked: Sequence[int]) -> list[Described
     return [described.brokers[each] for each in asked or described.brokers]
 
 
-def _summary(broker: DescribedBroker, described: DescribedCluster, topics: Sequence[Topic]) -> dict[str, Any]:
+def _summary(broker: DescribedBroker, described: DescribedCluster, topics: Sequence[TopicMetadata]) -> dict[str, Any]:
     partitions = [each for topic in topics for each in topic.partitions]
     held = [each for each in partitions if broker.broker_id in each.replicas]
     return {
@@ -189,7 +190,7 @@ def _summary(broker: DescribedBroker, described: DescribedCluster, topics: Seque
 
 
 async def _description(
-    cluster: Cluster, broker: DescribedBroker, described: DescribedCluster, topics: Sequence[Topic]
+    cluster: Cluster, broker: DescribedBroker, described: DescribedCluster, topics: Sequence[TopicMetadata]
 ) -> dict[str, Any]:
     disk: LocalDisk | None = None
     if not broker.is_fenced:
@@ -204,10 +205,10 @@ async def _description(
         "partitions": [
             {
                 "topic": topic.name,
-                "partition": each.number,
+                "partition": each.partition,
                 "role": "leader" if each.leader_id == broker.broker_id else "follower",
                 "in_sync": broker.broker_id in each.in_sync_replicas,
-                "local_bytes": None if disk is None else disk.replica_bytes.get((topic.name, each.number)),
+                "local_bytes": None if disk is None else disk.replica_bytes.get((topic.name, each.partition)),
             }
             for topic in topics
             for each in topic.partitions

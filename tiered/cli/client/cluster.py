@@ -6,9 +6,6 @@ Owns the words for a broker that cannot be reached. Must never know a command.
 import argparse
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
-from uuid import UUID
 
 from tiered.cli.client.command_config import command_security
 from tiered.cli.client.kafka_errors import (
@@ -23,13 +20,22 @@ from tiered.cli.client.wrong_port import wanted_login, what_listens, without_add
 from tiered.cli.failure import CommandFailed, UsageError
 from tiered.cli.names import nearest_names
 from tiered.errors import InvalidConfig, RequestTimedOut, TieredError
-from tiered.peer import EARLIEST, LATEST, READ_UNCOMMITTED, Cluster, ConnectionLost, CorruptAnswer, parse_bootstrap
+from tiered.peer import (
+    EARLIEST,
+    LATEST,
+    READ_UNCOMMITTED,
+    Cluster,
+    ConnectionLost,
+    CorruptAnswer,
+    TopicMetadata,
+    parse_bootstrap,
+)
 from tiered.peer.security import NotLetIn, PeerSecurity
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.runtime import SystemClock
 
 __all__ = [
-    "EARLIEST", "EARLIEST_LOCAL", "LATEST", "Cluster", "Partition", "Topic", "all_topics", "created_topic",
+    "EARLIEST", "EARLIEST_LOCAL", "LATEST", "Cluster", "all_topics", "chosen_partitions", "created_topic",
     "existing_topic", "missing_topic", "offsets", "run_with_cluster",
 ]  # fmt: skip
 
@@ -42,41 +48,14 @@ _METADATA = 3
 Act = Callable[[Cluster], Awaitable[int]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
-    """One partition as its cluster describes it; `leader_id` is -1 where there is none now."""
-
-    number: int
-    leader_id: int
-    leader_epoch: int
-    replicas: tuple[int, ...]
-    in_sync_replicas: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Topic:
-    """One topic with its partitions, in their order."""
-
-    name: str
-    topic_id: UUID | None
-    is_internal: bool
-    partitions: tuple[Partition, ...]
-
-    @property
-    def replicas(self) -> int:
-        """How many replicas each partition has; the most, should they differ."""
-        return max((len(each.replicas) for each in self.partitions), default=0)
-
-    def chosen(self, numbers: Sequence[int] | None) -> list[int]:
-        """`numbers` in order and once each; all partitions when that is None. Raises UsageError for a missing one."""
-        if numbers is None:
-            return [each.number for each in self.partitions]
-        there = {each.number for each in self.partitions}
-        for number in numbers:
-            if number not in there:
-                has = f"0 to {len(there) - 1}" if len(there) > 1 else "only partition 0"
-                raise UsageError(f"{self.name} has no partition {number}: it has {has}")
-        return sorted(set(numbers))
+def chosen_partitions(topic: TopicMetadata, numbers: Sequence[int] | None) -> list[int]:
+    """`numbers` in order and once each; all partitions when that is None. Raises UsageError for a missing one."""
+    there = [each.partition for each in topic.partitions]
+    for number in numbers or ():
+        if number not in there:
+            has = f"0 to {len(there) - 1}" if len(there) > 1 else "only partition 0"
+            raise UsageError(f"{topic.name} has no partition {number}: it has {has}")
+    return there if numbers is None else sorted(set(numbers))
 
 
 def run_with_cluster(arguments: argparse.Namespace, act: Act) -> int:
@@ -97,7 +76,7 @@ async def _run(
         # Asked by itself, for later calls are patient: a broker that is not there should be said at once.
         try:
             async with asyncio.timeout(REACH_TIMEOUT_S):
-                await _describe(cluster, [])
+                await cluster.serves(_METADATA)
         except (NotLetIn, InvalidConfig) as error:
             raise CommandFailed(str(error)) from error
         except (ConnectionLost, RequestTimedOut, TimeoutError, CorruptAnswer) as error:
@@ -130,18 +109,18 @@ async def _run(
             raise CommandFailed(said) from error
 
 
-async def all_topics(cluster: Cluster) -> list[Topic]:
+async def all_topics(cluster: Cluster) -> list[TopicMetadata]:
     """Every topic, by name. Raises CommandFailed."""
-    found = await _describe(cluster, None)
-    for each in found:
+    found = (await cluster.metadata()).topics
+    for each in found.values():
         if each.error_code != NONE:
             raise CommandFailed(f"{each.name}: {reason(each.error_code, None)}")
-    return sorted((_topic(each) for each in found), key=lambda topic: topic.name)
+    return [found[name] for name in sorted(found)]
 
 
-async def existing_topic(cluster: Cluster, name: str) -> Topic:
+async def existing_topic(cluster: Cluster, name: str) -> TopicMetadata:
     """The topic of this name; never creates it. Raises CommandFailed when there is none."""
-    found = next((each for each in await _describe(cluster, [name]) if each.name == name), None)
+    found = (await cluster.metadata([name])).topics.get(name)
     if found is None or found.error_code == UNKNOWN_TOPIC_OR_PARTITION:
         raise CommandFailed(f"{await missing_topic(cluster, name)}, `tiered topics create {name}` makes it")
     if found.error_code != NONE:
@@ -149,16 +128,16 @@ async def existing_topic(cluster: Cluster, name: str) -> Topic:
         if found.error_code == TOPIC_AUTHORIZATION_FAILED:
             told = lacks(cluster, Operation.DESCRIBE, ResourceType.TOPIC, name)
         raise CommandFailed(f"{name}: {reason(found.error_code, told)}")
-    return _topic(found)
+    return found
 
 
 async def missing_topic(cluster: Cluster, name: str) -> str:
     """In words, that there is no such topic, with names that are like it."""
-    there = [each.name for each in await _describe(cluster, None)]
+    there = (await cluster.metadata()).topics
     return f"there is no topic {name}{nearest_names(name, there)}; `tiered topics list` shows those that exist"
 
 
-async def created_topic(cluster: Cluster, name: str) -> Topic:
+async def created_topic(cluster: Cluster, name: str) -> TopicMetadata:
     """The topic of this name, which the broker may create now. Raises CommandFailed when it does not within 15 s."""
     clock = SystemClock()
     deadline_ms = clock.monotonic_ms() + CREATE_TIMEOUT_MS
@@ -166,10 +145,11 @@ async def created_topic(cluster: Cluster, name: str) -> Topic:
         described = (await cluster.metadata([name], may_create=True)).topics.get(name)
         code = UNKNOWN_TOPIC_OR_PARTITION if described is None else described.error_code
         if described is not None and code == NONE and all(each.leader_id >= 0 for each in described.partitions):
-            return await existing_topic(cluster, name)
+            return described
         if code == TOPIC_AUTHORIZATION_FAILED:
-            (now,) = await _describe(cluster, [name])
-            missing = Operation.CREATE if now.error_code == UNKNOWN_TOPIC_OR_PARTITION else Operation.WRITE
+            now = (await cluster.metadata([name])).topics.get(name)
+            is_missing = now is None or now.error_code == UNKNOWN_TOPIC_OR_PARTITION
+            missing = Operation.CREATE if is_missing else Operation.WRITE
             raise CommandFailed(f"{name}: {reason(code, lacks(cluster, missing, ResourceType.TOPIC, name))}")
         if code == INVALID_TOPIC_EXCEPTION or (code != NONE and not is_retriable(code)):
             raise CommandFailed(f"{name}: {reason(code, None)}")
@@ -184,45 +164,10 @@ async def created_topic(cluster: Cluster, name: str) -> Topic:
 
 
 async def offsets(
-    cluster: Cluster, topic: Topic, timestamps: Mapping[int, int], isolation_level: int = READ_UNCOMMITTED
+    cluster: Cluster, topic: TopicMetadata, timestamps: Mapping[int, int], isolation_level: int = READ_UNCOMMITTED
 ) -> dict[int, int]:
     """The offset for each {partition: timestamp, or LATEST, EARLIEST, ...}; -1 where no record is that young."""
     if not timestamps:
         return {}
     found = await cluster.list_offsets(topic.name, timestamps, isolation_level=isolation_level)
     return {number: found[number].offset for number in timestamps}
-
-
-async def _describe(cluster: Cluster, names: Sequence[str] | None) -> list[Any]:
-    """Kafka's own description: `Cluster.metadata` knows no replicas."""
-    answer = await cluster.request(
-        _METADATA,
-        lambda make: make.MetadataRequest(
-            topics=None if names is None else [make.MetadataRequestTopic(topic_id=None, name=name) for name in names],
-            allow_auto_topic_creation=False,
-            include_cluster_authorized_operations=False,
-            include_topic_authorized_operations=False,
-        ),
-    )
-    if any(each.name is None for each in answer.topics):
-        raise CorruptAnswer("a broker describes a topic without a name")
-    return list(answer.topics)
-
-
-def _topic(described: Any) -> Topic:
-    partitions = [
-        Partition(
-            number=each.partition_index,
-            leader_id=each.leader_id,
-            leader_epoch=getattr(each, "leader_epoch", -1),
-            replicas=tuple(each.replica_nodes),
-            in_sync_replicas=tuple(each.isr_nodes),
-        )
-        for each in described.partitions
-    ]
-    return Topic(
-        name=described.name,
-        topic_id=getattr(described, "topic_id", None),
-        is_internal=getattr(described, "is_internal", False),
-        partitions=tuple(sorted(partitions, key=lambda each: each.number)),
-    )

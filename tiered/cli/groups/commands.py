@@ -17,12 +17,11 @@ from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
 from tiered.cli.names import nearest_names
 from tiered.cli.output import Column, counted, on_one_line, print_json, print_table, say
 from tiered.errors import GroupNotFound, TieredError
-from tiered.peer import BrokerError
+from tiered.peer import BrokerError, TopicPartition
 from tiered.peer.group_admin import (
     GROUP_ID_NOT_FOUND,
     DescribedGroup,
     ListedGroup,
-    TopicPartition,
     committed_offsets,
     delete_group,
     describe_group,

@@ -9,17 +9,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tiered.cli.client.cluster import Cluster, existing_topic, run_with_cluster
+from tiered.cli.client.cluster import Cluster, chosen_partitions, existing_topic, run_with_cluster
 from tiered.cli.client.kafka_errors import NONE, reason
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.groups.commands import SHOWS_GROUPS, Bounds, bounds_of, missing_group
 from tiered.cli.output import Column, counted, print_json, print_table, say
 from tiered.cli.times import moment_ms
 from tiered.errors import GroupNotFound
-from tiered.peer import BrokerError
+from tiered.peer import BrokerError, TopicPartition
 from tiered.peer.group_admin import (
     CommittedOffset,
-    TopicPartition,
     committed_offsets,
     delete_offsets,
     describe_group,
@@ -119,7 +118,7 @@ async def _partitions(cluster: Cluster, wanted: Sequence[Wanted]) -> list[TopicP
     found: list[TopicPartition] = []
     for each in wanted:
         topic = await existing_topic(cluster, each.topic)
-        found += [(topic.name, number) for number in topic.chosen(each.partitions)]
+        found += [(topic.name, number) for number in chosen_partitions(topic, each.partitions)]
     return sorted(found)
 
 

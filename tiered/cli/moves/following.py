@@ -12,16 +12,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tiered.cli.client.cluster import Cluster, Topic
+from tiered.cli.client.cluster import Cluster
 from tiered.cli.client.kafka_errors import reason
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
 from tiered.cli.output import Column, counted, in_bytes, print_json, print_table, say
 from tiered.errors import TieredError
+from tiered.peer import TopicMetadata, TopicPartition
 from tiered.peer.broker_admin import (
     LocalDisk,
     Reassignment,
     Refusal,
-    TopicPartition,
     alter_reassignments,
     list_reassignments,
     local_disk,
@@ -45,9 +45,9 @@ class Copied:
     all_bytes: int
 
 
-def replicas_of(topics: Sequence[Topic]) -> dict[TopicPartition, Replicas]:
+def replicas_of(topics: Sequence[TopicMetadata]) -> dict[TopicPartition, Replicas]:
     """Every partition's replicas."""
-    return {(topic.name, each.number): each.replicas for topic in topics for each in topic.partitions}
+    return {(topic.name, each.partition): each.replicas for topic in topics for each in topic.partitions}
 
 
 async def carry_out(

@@ -11,19 +11,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tiered.cli.client.cluster import Cluster, Topic, all_topics, existing_topic, run_with_cluster
+from tiered.cli.client.cluster import Cluster, all_topics, chosen_partitions, existing_topic, run_with_cluster
 from tiered.cli.client.kafka_errors import reason
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.groups.reset import Wanted, wanted_of
 from tiered.cli.moves.following import Replicas, begin, carry_out, progress, replicas_of
 from tiered.cli.output import Column, counted, in_bytes, print_json, print_table, say
 from tiered.errors import InvalidReplicationFactor
+from tiered.peer import TopicMetadata, TopicPartition
 from tiered.peer.broker_admin import (
     PREFERRED,
     UNCLEAN,
     Reassignment,
     Refusal,
-    TopicPartition,
     describe_cluster,
     elect_leaders,
     list_reassignments,
@@ -143,7 +143,7 @@ def _text_of(path: str) -> str:
 
 async def _topics(
     cluster: Cluster, wanted: Sequence[Wanted], planned: "dict[TopicPartition, Replicas] | None"
-) -> list[Topic]:
+) -> list[TopicMetadata]:
     names = sorted({topic for topic, _ in planned}) if planned is not None else [each.topic for each in wanted]
     if len(names) == 1:
         return [await existing_topic(cluster, names[0])]
@@ -151,13 +151,15 @@ async def _topics(
     return [there[name] if name in there else await existing_topic(cluster, name) for name in names]
 
 
-def _chosen(topics: Sequence[Topic], wanted: Sequence[Wanted]) -> list[TopicPartition]:
+def _chosen(topics: Sequence[TopicMetadata], wanted: Sequence[Wanted]) -> list[TopicPartition]:
     by_name = {each.name: each for each in topics}
-    return [(each.topic, number) for each in wanted for number in by_name[each.topic].chosen(each.partitions)]
+    return [
+        (each.topic, number) for each in wanted for number in chosen_partitions(by_name[each.topic], each.partitions)
+    ]
 
 
 async def _spread(
-    arguments: argparse.Namespace, cluster: Cluster, topics: Sequence[Topic], wanted: Sequence[Wanted]
+    arguments: argparse.Namespace, cluster: Cluster, topics: Sequence[TopicMetadata], wanted: Sequence[Wanted]
 ) -> dict[TopicPartition, Replicas]:
     """Targets over the brokers of `--to`, as new topics would be spread."""
     described = await describe_cluster(cluster)
@@ -169,7 +171,9 @@ async def _spread(
     for topic in topics:
         keys = _chosen([topic], [each for each in wanted if each.topic == topic.name])
         try:
-            spread = assign(len(keys), arguments.replication_factor or topic.replicas, places, start=len(targets))
+            spread = assign(
+                len(keys), arguments.replication_factor or topic.replication_factor, places, start=len(targets)
+            )
         except InvalidReplicationFactor as error:
             raise CommandFailed(f"{topic.name}: {error}") from error
         targets |= dict(zip(keys, spread, strict=True))

@@ -10,24 +10,24 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 
-from tiered.cli.client.cluster import Cluster, Topic, all_topics, existing_topic, run_with_cluster
-from tiered.cli.client.kafka_errors import NONE, OFFSET_OUT_OF_RANGE, reason
+from tiered.cli.client.cluster import Cluster, all_topics, chosen_partitions, existing_topic, run_with_cluster
+from tiered.cli.client.kafka_errors import NONE, OFFSET_OUT_OF_RANGE, is_retriable, reason
 from tiered.cli.client.refusals import read_replica
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.output import say
 from tiered.cli.records.aborted import AbortedState
-from tiered.cli.records.fetcher import Fetcher
 from tiered.cli.records.offset_range import End, Start, end_positions, range_of, start_positions
 from tiered.cli.records.record_text import LineFormat, Template, json_line_of, line_format_of
-from tiered.errors import CorruptBatch
+from tiered.errors import CorruptBatch, RequestTimedOut, Retriable
 from tiered.formats.record_batch import BatchHeader, Record, records, verify_crc, whole_batches
-from tiered.peer import READ_COMMITTED, READ_UNCOMMITTED
-from tiered.peer.group_admin import TopicPartition
-from tiered.runtime import SystemClock
+from tiered.peer import READ_COMMITTED, READ_UNCOMMITTED, BrokerError, ConnectionLost, TopicMetadata, TopicPartition
+from tiered.runtime import Clock, SystemClock
 from tiered.wire.fetch import FetchPartitionResult
 
 PATIENCE_S = 60.0
 """So long brokers may have nothing of what they said is there."""
+RETRY_FOR_MS = 30_000.0
+RETRY_EVERY_MS = 250.0
 ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
 
 
@@ -54,23 +54,20 @@ def run(arguments: argparse.Namespace) -> int:
             say(f"{arguments.parser.prog}: {replica}", file=sys.stderr)
         lines = Lines(None if as_json else line_format)
         fetcher = Fetcher(cluster, SystemClock(), isolation_level=isolation_level)
-        try:
-            if arguments.group is not None:
-                from tiered.cli.records.consume_group import consume_as_member
+        if arguments.group is not None:
+            from tiered.cli.records.consume_group import consume_as_member
 
-                await consume_as_member(cluster, topics, fetcher, arguments, start=start, follow=follow, lines=lines)
-                return EXIT_OK
-            positions: dict[TopicPartition, int] = {}
-            ends: dict[TopicPartition, int] = {}
-            for topic in topics:
-                numbers = topic.chosen(arguments.partition)
-                positions |= of_topic(topic, await start_positions(cluster, topic, numbers, start))
-                if not follow:
-                    last = await end_positions(cluster, topic, numbers, end or End(), isolation_level)
-                    ends |= of_topic(topic, last)
-            await Consumption(fetcher, positions, None if follow else ends, arguments.count, lines).run()
-        finally:
-            fetcher.close()
+            await consume_as_member(cluster, topics, fetcher, arguments, start=start, follow=follow, lines=lines)
+            return EXIT_OK
+        positions: dict[TopicPartition, int] = {}
+        ends: dict[TopicPartition, int] = {}
+        for topic in topics:
+            numbers = chosen_partitions(topic, arguments.partition)
+            positions |= of_topic(topic, await start_positions(cluster, topic, numbers, start))
+            if not follow:
+                last = await end_positions(cluster, topic, numbers, end or End(), isolation_level)
+                ends |= of_topic(topic, last)
+        await Consumption(fetcher, positions, None if follow else ends, arguments.count, lines).run()
         return EXIT_OK
 
     try:
@@ -81,12 +78,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise KeyboardInterrupt from error
 
 
-async def chosen_topics(cluster: Cluster, names: Sequence[str]) -> list[Topic]:
+async def chosen_topics(cluster: Cluster, names: Sequence[str]) -> list[TopicMetadata]:
     """The topics of these names, and for a name that begins with `^` those that the regular expression finds.
 
     Raises CommandFailed for a topic that is not there, and UsageError for what cannot be a name.
     """
-    found: dict[str, Topic] = {}
+    found: dict[str, TopicMetadata] = {}
     for name in names:
         if name.startswith("^"):
             try:
@@ -104,7 +101,7 @@ async def chosen_topics(cluster: Cluster, names: Sequence[str]) -> list[Topic]:
     return list(found.values())
 
 
-def of_topic(topic: Topic, offset_of: Mapping[int, int]) -> dict[TopicPartition, int]:
+def of_topic(topic: TopicMetadata, offset_of: Mapping[int, int]) -> dict[TopicPartition, int]:
     """The offsets of a topic's partitions among those of other topics."""
     return {(topic.name, number): offset for number, offset in offset_of.items()}
 
@@ -112,6 +109,48 @@ def of_topic(topic: Topic, offset_of: Mapping[int, int]) -> dict[TopicPartition,
 def in_words(where: TopicPartition) -> str:
     """The partition, for a message."""
     return f"partition {where[1]} of {where[0]}"
+
+
+class Fetcher:
+    """Fetches several partitions at once, for half a minute as if nothing had come while a leader is away."""
+
+    def __init__(self, cluster: Cluster, clock: Clock, *, isolation_level: int = READ_UNCOMMITTED) -> None:
+        self.isolation_level = isolation_level
+        self._cluster = cluster
+        self._clock = clock
+        self._failing_since_ms: float | None = None
+
+    async def fetch(self, positions: Mapping[TopicPartition, int]) -> list[tuple[str, FetchPartitionResult]]:
+        """What is there from each {partition: offset} on; nothing when nothing came within half a second.
+
+        Results stand with their topic's name, and have no error code, or one that trying again does not heal. Raises
+        CommandFailed when a leader could not be found or reached for half a minute.
+        """
+        try:
+            results = await self._cluster.fetch_many(positions, isolation_level=self.isolation_level)
+        except BrokerError as error:
+            failure = CommandFailed(f"{error.message}: {reason(error.code, None)}")
+            if not isinstance(error, Retriable):
+                raise failure from error
+            return await self._pause(failure)
+        except (ConnectionLost, RequestTimedOut) as error:
+            return await self._pause(CommandFailed(str(error)))
+        for topic, result in results:
+            if result.error_code != NONE and is_retriable(result.error_code):
+                where = in_words((topic, result.partition_index))
+                return await self._pause(CommandFailed(f"{where}: {reason(result.error_code, None)}"))
+        self._failing_since_ms = None
+        return results
+
+    async def _pause(self, failure: CommandFailed) -> list[tuple[str, FetchPartitionResult]]:
+        """Nothing, after a moment. Raises `failure` when nothing has helped for half a minute."""
+        now_ms = self._clock.monotonic_ms()
+        if self._failing_since_ms is None:
+            self._failing_since_ms = now_ms
+        elif now_ms - self._failing_since_ms > RETRY_FOR_MS:
+            raise failure
+        await asyncio.sleep(RETRY_EVERY_MS / 1000)
+        return []
 
 
 class Lines:

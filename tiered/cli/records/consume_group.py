@@ -11,17 +11,15 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from tiered.cli.client.cluster import EARLIEST, LATEST, Cluster, Topic, offsets
+from tiered.cli.client.cluster import EARLIEST, LATEST, Cluster, offsets
 from tiered.cli.client.kafka_errors import reason
 from tiered.cli.failure import CommandFailed
 from tiered.cli.groups.commands import ranges
 from tiered.cli.output import say
-from tiered.cli.records.consume import Consumption, Lines, in_words, of_topic
-from tiered.cli.records.fetcher import Fetcher
+from tiered.cli.records.consume import Consumption, Fetcher, Lines, in_words, of_topic
 from tiered.cli.records.offset_range import End, Start, end_positions, start_positions
 from tiered.errors import TieredError
-from tiered.peer import BrokerError
-from tiered.peer.group_admin import TopicPartition
+from tiered.peer import BrokerError, TopicMetadata, TopicPartition
 from tiered.peer.group_member import GroupMember
 from tiered.runtime import SystemClock
 
@@ -33,7 +31,7 @@ LAST_COMMIT_S = 5.0
 
 
 async def consume_as_member(
-    cluster: Cluster, topics: Sequence[Topic], fetcher: Fetcher, arguments: argparse.Namespace, *, start: Start,
+    cluster: Cluster, topics: Sequence[TopicMetadata], fetcher: Fetcher, arguments: argparse.Namespace, *, start: Start,
     follow: bool, lines: Lines,
 ) -> None:  # fmt: skip
     """Shows what the group gives to this member, until the end of that, `--count`, or Ctrl-C. Raises CommandFailed."""
@@ -65,7 +63,7 @@ class Membership:
     def __init__(
         self,
         cluster: Cluster,
-        topics: Sequence[Topic],
+        topics: Sequence[TopicMetadata],
         member: GroupMember,
         fetcher: Fetcher,
         *,

@@ -7,9 +7,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tiered.cli.client.cluster import EARLIEST, LATEST, Cluster, Topic, offsets
+from tiered.cli.client.cluster import EARLIEST, LATEST, Cluster, offsets
 from tiered.cli.failure import CommandFailed, UsageError
 from tiered.cli.times import point_ms
+from tiered.peer import TopicMetadata
 
 _MAY_BE = "it must be START or START:END, of beginning, end, N, -N (the last N) and @TIME, such as 100:200"
 _A_TIME = "a time is milliseconds since 1970, or such as @2026-01-31T23:59:59Z or @-2h"
@@ -75,7 +76,9 @@ def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and int(text[:20]) < 1 << 63 else None
 
 
-async def start_positions(cluster: Cluster, topic: Topic, numbers: Sequence[int], start: Start) -> dict[int, int]:
+async def start_positions(
+    cluster: Cluster, topic: TopicMetadata, numbers: Sequence[int], start: Start
+) -> dict[int, int]:
     """The first offset to show, for each partition. A time after the last record means the end.
 
     Raises CommandFailed when a partition does not have the offset that was asked for.
@@ -99,7 +102,7 @@ async def start_positions(cluster: Cluster, topic: Topic, numbers: Sequence[int]
 
 
 async def end_positions(
-    cluster: Cluster, topic: Topic, numbers: Sequence[int], end: End, isolation_level: int
+    cluster: Cluster, topic: TopicMetadata, numbers: Sequence[int], end: End, isolation_level: int
 ) -> dict[int, int]:
     """The offset after the last one to show, for each partition; never beyond the end of the log as it is now."""
     ends = await offsets(cluster, topic, dict.fromkeys(numbers, LATEST), isolation_level)
@@ -111,7 +114,7 @@ async def end_positions(
     return ends
 
 
-def _not_there(topic: Topic, number: int, offset: int, *, first: int, end: int) -> str:
+def _not_there(topic: TopicMetadata, number: int, offset: int, *, first: int, end: int) -> str:
     holds = "it is empty" if first == end else f"it has {first} to {end - 1}"
     return (
         f"partition {number} of {topic.name} has no offset {offset}: {holds}. Begin elsewhere with --offset "

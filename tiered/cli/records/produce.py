@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
-from tiered.cli.client.cluster import Cluster, created_topic, run_with_cluster
+from tiered.cli.client.cluster import Cluster, chosen_partitions, created_topic, run_with_cluster
 from tiered.cli.client.kafka_errors import NONE, advice
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.output import counted, print_json, say
@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
             if described is None or described.error_code:
                 _say(f"topic {topic.name} created with {counted(len(topic.partitions), 'partition')}")
             if arguments.partition is not None:
-                topic.chosen([arguments.partition])
+                chosen_partitions(topic, [arguments.partition])
             sender = Sender(cluster, acks=ACKS[arguments.acks], compression=Compression[arguments.compression.upper()])
             gathering = Gathering(
                 len(topic.partitions),

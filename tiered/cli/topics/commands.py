@@ -15,7 +15,6 @@ from tiered.cli.client.cluster import (
     EARLIEST_LOCAL,
     LATEST,
     Cluster,
-    Topic,
     all_topics,
     existing_topic,
     missing_topic,
@@ -29,9 +28,8 @@ from tiered.cli.output import Column, counted, in_bytes, print_json, print_table
 from tiered.cli.topics.warnings import MIN_IN_SYNC, min_in_sync_warning
 from tiered.config.quantity import in_plain_units
 from tiered.errors import TieredError
-from tiered.peer import CorruptAnswer
+from tiered.peer import CorruptAnswer, TopicMetadata, TopicPartition
 from tiered.peer.broker_admin import local_disk
-from tiered.peer.group_admin import TopicPartition
 from tiered.peer.topic_admin import BROKERS_DEFAULT, alter_configs, create_topics
 
 TIMEOUT_MS = 30_000
@@ -77,7 +75,7 @@ def run_list(arguments: argparse.Namespace) -> int:
     return run_with_cluster(arguments, act)
 
 
-async def _listed(cluster: Cluster, topics: Sequence[Topic]) -> list[dict[str, Any]]:
+async def _listed(cluster: Cluster, topics: Sequence[TopicMetadata]) -> list[dict[str, Any]]:
     """The topics with their policies and the bytes on their leaders' disks; None for what is not known."""
     leaders = {each.leader_id for topic in topics for each in topic.partitions if each.leader_id >= 0}
     disks = dict(zip(leaders, await asyncio.gather(*(_replica_bytes(cluster, each) for each in leaders)), strict=True))
@@ -85,7 +83,7 @@ async def _listed(cluster: Cluster, topics: Sequence[Topic]) -> list[dict[str, A
     policies = {each.resource_name: config.value for each in answer for config in each.configs or ()}
     found = []
     for topic in topics:
-        sizes = [disks.get(each.leader_id, {}).get((topic.name, each.number)) for each in topic.partitions]
+        sizes = [disks.get(each.leader_id, {}).get((topic.name, each.partition)) for each in topic.partitions]
         known = [each for each in sizes if each is not None]
         found.append(
             {
@@ -180,7 +178,7 @@ def run_alter(arguments: argparse.Namespace) -> int:
         else:
             say(f"{arguments.topic} altered")
         if MIN_IN_SYNC in configs:
-            _warn(arguments, arguments.topic, configs, topic.replicas)
+            _warn(arguments, arguments.topic, configs, topic.replication_factor)
         return EXIT_OK
 
     return run_with_cluster(arguments, act)
@@ -222,27 +220,27 @@ def run_describe(arguments: argparse.Namespace) -> int:
     return run_with_cluster(arguments, act)
 
 
-async def _description(cluster: Cluster, topic: Topic, *, everything: bool) -> dict[str, Any]:
-    numbers = [each.number for each in topic.partitions if each.leader_id >= 0]
+async def _description(cluster: Cluster, topic: TopicMetadata, *, everything: bool) -> dict[str, Any]:
+    numbers = [each.partition for each in topic.partitions if each.leader_id >= 0]
     starts, local_starts, ends = await asyncio.gather(
         offsets(cluster, topic, dict.fromkeys(numbers, EARLIEST)),
         offsets(cluster, topic, dict.fromkeys(numbers, EARLIEST_LOCAL)),
         offsets(cluster, topic, dict.fromkeys(numbers, LATEST)),
     )
     configs = await _configs(cluster, topic.name, everything=everything)
-    warning = min_in_sync_warning({each["name"]: each["value"] for each in configs}, topic.replicas)
+    warning = min_in_sync_warning({each["name"]: each["value"] for each in configs}, topic.replication_factor)
     return {
         **_summary(topic),
         "partitions": [
             {
-                "partition": each.number,
+                "partition": each.partition,
                 "leader": each.leader_id,
                 "leader_epoch": each.leader_epoch,
                 "replicas": list(each.replicas),
                 "in_sync_replicas": list(each.in_sync_replicas),
-                "log_start_offset": starts.get(each.number),
-                "local_log_start_offset": local_starts.get(each.number),
-                "high_watermark": ends.get(each.number),
+                "log_start_offset": starts.get(each.partition),
+                "local_log_start_offset": local_starts.get(each.partition),
+                "high_watermark": ends.get(each.partition),
             }
             for each in topic.partitions
         ],
@@ -325,13 +323,13 @@ def _offset(offset: int | None) -> str:
     return "" if offset is None else str(offset)
 
 
-def _summary(topic: Topic) -> dict[str, Any]:
+def _summary(topic: TopicMetadata) -> dict[str, Any]:
     return {
         "topic": topic.name,
         "topic_id": str(topic.topic_id),
         "internal": topic.is_internal,
         "partition_count": len(topic.partitions),
-        "replicas": topic.replicas,
+        "replicas": topic.replication_factor,
     }
 
 

@@ -10,13 +10,21 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tiered.cli.client.cluster import EARLIEST, LATEST, Cluster, Topic, existing_topic, offsets, run_with_cluster
+from tiered.cli.client.cluster import (
+    EARLIEST,
+    LATEST,
+    Cluster,
+    chosen_partitions,
+    existing_topic,
+    offsets,
+    run_with_cluster,
+)
 from tiered.cli.client.kafka_errors import NONE, POLICY_VIOLATION, reason
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.groups.reset import wanted_of
 from tiered.cli.output import Column, counted, print_json, print_table, say
 from tiered.cli.times import point_ms
-from tiered.peer import CorruptAnswer
+from tiered.peer import CorruptAnswer, TopicMetadata
 from tiered.peer.topic_admin import delete_records
 
 
@@ -50,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     async def act(cluster: Cluster) -> int:
         topic = await existing_topic(cluster, wanted.topic)
-        numbers = topic.chosen(wanted.partitions)
+        numbers = chosen_partitions(topic, wanted.partitions)
         cuts = await _plan(cluster, topic, numbers, offset, timestamp_ms)
         failures = await _execute(cluster, topic, cuts) if arguments.execute else {}
         _tell(arguments, topic.name, cuts, failures)
@@ -60,11 +68,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _plan(
-    cluster: Cluster, topic: Topic, numbers: Sequence[int], offset: int | None, timestamp_ms: int | None
+    cluster: Cluster, topic: TopicMetadata, numbers: Sequence[int], offset: int | None, timestamp_ms: int | None
 ) -> list[Cut]:
     for each in topic.partitions:
-        if each.number in numbers and each.leader_id < 0:
-            raise CommandFailed(f"{topic.name}-{each.number} has no leader now; nothing was deleted")
+        if each.partition in numbers and each.leader_id < 0:
+            raise CommandFailed(f"{topic.name}-{each.partition} has no leader now; nothing was deleted")
     starts, ends, since = await asyncio.gather(
         offsets(cluster, topic, dict.fromkeys(numbers, EARLIEST)),
         offsets(cluster, topic, dict.fromkeys(numbers, LATEST)),
@@ -84,9 +92,9 @@ async def _plan(
     return cuts
 
 
-async def _execute(cluster: Cluster, topic: Topic, cuts: Sequence[Cut]) -> dict[int, str]:
+async def _execute(cluster: Cluster, topic: TopicMetadata, cuts: Sequence[Cut]) -> dict[int, str]:
     """Why it failed, for each partition where it did."""
-    leaders = {each.number: each.leader_id for each in topic.partitions}
+    leaders = {each.partition: each.leader_id for each in topic.partitions}
     by_leader: dict[int, dict[int, int]] = {}
     for cut in cuts:
         if cut.after > cut.before:
