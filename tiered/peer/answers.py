@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from tiered import errors
-
-OFFSET_OUT_OF_RANGE = 1
-CORRUPT_MESSAGE = 2
-UNKNOWN_TOPIC_OR_PARTITION = 3
-LEADER_NOT_AVAILABLE = 5
-BROKER_NOT_AVAILABLE = 8
-UNSUPPORTED_VERSION = 35
-UNKNOWN_TOPIC_ID = 100
+from tiered.wire.error_codes import (
+    CORRUPT_MESSAGE,
+    LEADER_NOT_AVAILABLE,
+    OFFSET_OUT_OF_RANGE,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    error_name,
+    is_retriable,
+)
 
 
 class ConnectionLost(errors.Retriable):
@@ -96,11 +97,5 @@ def the_only(items: Sequence[T] | None, of_what: str) -> T:
 
 def broker_error(code: int, message: str) -> BrokerError:
     """The error for a code that is not 0; `message` says what was asked."""
-    from kio.schema.errors import ErrorCode  # Only here: it is big.
-
-    try:
-        known = ErrorCode(code)
-    except ValueError:
-        return InvalidBrokerError(code, "UNKNOWN_ERROR_CODE", message)
-    kind = _KINDS.get(code, RetriableBrokerError if known.retriable else InvalidBrokerError)
-    return kind(code, known.name.upper(), message)
+    kind = _KINDS.get(code, RetriableBrokerError if is_retriable(code) else InvalidBrokerError)
+    return kind(code, error_name(code), message)

@@ -11,11 +11,8 @@ from typing import Any, Self, TypeVar
 
 from tiered import errors
 from tiered.peer.answers import (
-    BROKER_NOT_AVAILABLE,
-    LEADER_NOT_AVAILABLE,
     NOT_APPENDED,
     UNKNOWN_HERE,
-    UNKNOWN_TOPIC_OR_PARTITION,
     BrokerError,
     ConnectionLost,
     CorruptAnswer,
@@ -34,6 +31,7 @@ from tiered.peer.topology import (
 )
 from tiered.runtime import jittered_backoff_ms
 from tiered.wire import fetch, messages, produce
+from tiered.wire.error_codes import BROKER_NOT_AVAILABLE, LEADER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION
 from tiered.wire.fetch import FetchPartitionResult
 from tiered.wire.primitives import Buffer
 
@@ -130,9 +128,15 @@ class Cluster:
         """Whether the broker that is asked first knows that API, in any version."""
         return api_key in (await self._reach(None)).versions
 
+    async def reach(self) -> None:
+        """Asks a broker once to describe itself, without patience. Raises what every later call would wait out."""
+        await self._metadata_once([])
+
     async def metadata(self, topics: Sequence[str] | None = None, *, may_create: bool = False) -> ClusterMetadata:
         """What the cluster says of `topics`, or of all; their errors are in them. Remembers leaders and brokers."""
+        return await self._until_done(lambda: self._metadata_once(topics, may_create=may_create))
 
+    async def _metadata_once(self, topics: Sequence[str] | None, *, may_create: bool = False) -> ClusterMetadata:
         def build(request: messages.Messages) -> Any:
             asked = None
             if topics is not None:
@@ -144,23 +148,20 @@ class Cluster:
                 include_topic_authorized_operations=False,
             )
 
-        return await self._until_done(lambda: self._metadata_once(build))
-
-    async def _metadata_once(self, build: Callable[[messages.Messages], Any]) -> ClusterMetadata:
         answer = await (await self._reach(None)).request(METADATA, build)
         if getattr(answer, "error_code", 0):
             raise broker_error(answer.error_code, "the cluster did not describe itself")
         brokers = [BrokerAddress(broker_id=each.node_id, host=each.host, port=each.port) for each in answer.brokers]
-        topics = {each.name: topic_metadata(each) for each in answer.topics}
+        described = {each.name: topic_metadata(each) for each in answer.topics}
         self._brokers = {each.broker_id: each for each in brokers}
-        for topic in topics.values():
+        for topic in described.values():
             for leader in topic.partitions:
                 self._leaders[topic.name, leader.partition] = leader
         return ClusterMetadata(
             cluster_id=getattr(answer, "cluster_id", None),
             controller_id=getattr(answer, "controller_id", -1),
             brokers=self._brokers,
-            topics=topics,
+            topics=described,
         )
 
     async def list_offsets(

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self, TypeVar
 
 from tiered import __version__, errors
-from tiered.peer.answers import UNSUPPORTED_VERSION, ConnectionLost, CorruptAnswer, broker_error
+from tiered.peer.answers import ConnectionLost, CorruptAnswer, broker_error
 from tiered.peer.login import LoginState
 from tiered.peer.security import PLAINTEXT, PeerSecurity, tls_failed
 from tiered.wire import fetch, frames, messages, produce
+from tiered.wire.error_codes import UNSUPPORTED_VERSION
 from tiered.wire.primitives import Buffer
 
 API_VERSIONS = 18

@@ -13,10 +13,10 @@ from tiered.peer.cluster import Cluster
 from tiered.peer.coordinator import Coordinator
 from tiered.peer.topology import TopicPartition
 from tiered.wire import consumer_protocol
+from tiered.wire.error_codes import GROUP_ID_NOT_FOUND
 
 OFFSET_COMMIT, OFFSET_FETCH, DESCRIBE_GROUPS, LIST_GROUPS = 8, 9, 15, 16
 DELETE_GROUPS, OFFSET_DELETE, CONSUMER_GROUP_DESCRIBE = 42, 47, 69
-GROUP_ID_NOT_FOUND, UNKNOWN_TOPIC_OR_PARTITION = 69, 3
 _LAST_BY_NAME = 9
 """Of OffsetCommit and OffsetFetch: later versions name topics by id."""
 

@@ -16,10 +16,9 @@ from tiered.peer.coordinator import Coordinator
 from tiered.peer.group_admin import CommittedOffset, commit_offsets, fetch_committed
 from tiered.peer.topology import TopicPartition
 from tiered.wire import consumer_protocol
+from tiered.wire.error_codes import ILLEGAL_GENERATION, MEMBER_ID_REQUIRED, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID
 
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 11, 12, 13, 14
-ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS = 22, 25, 27
-MEMBER_ID_REQUIRED = 79
 ASSIGNOR = "range"
 SESSION_TIMEOUT_MS = 45_000
 REBALANCE_TIMEOUT_MS = 60_000

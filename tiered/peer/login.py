@@ -17,9 +17,9 @@ from tiered.rules.security.sasl.mechanism import Mechanism, ScramMechanism
 from tiered.rules.security.sasl.plain import plain_message
 from tiered.runtime import secret_bytes
 from tiered.wire import messages
+from tiered.wire.error_codes import ILLEGAL_SASL_STATE, UNSUPPORTED_SASL_MECHANISM
 
 HANDSHAKE, AUTHENTICATE = 17, 36
-UNSUPPORTED_MECHANISM, NO_LOGIN_HERE = 33, 34
 NONCE_BYTES = 24
 EARLY = 0.8
 """The share of a session after which we log in again."""
@@ -44,14 +44,16 @@ class LoginState:
         """Logs in. Raises LoginFailed, InvalidConfig for a secret that cannot be had, and what `ask` raises."""
         security = self._security
         answer = await ask(HANDSHAKE, lambda make: make.SaslHandshakeRequest(mechanism=security.sasl_mechanism))
-        if answer.error_code == NO_LOGIN_HERE:
+        if answer.error_code == ILLEGAL_SASL_STATE:
             plain = "SSL" if security.protocol.uses_tls else "PLAINTEXT"
             raise LoginFailed(
                 f"{self._address} wants no login: say security.protocol={plain}, or name another listener"
             )
         if answer.error_code:
             known = ", ".join(str(each)[:40] for each in list(answer.mechanisms)[:10])
-            why = f"it takes {known}" if answer.error_code == UNSUPPORTED_MECHANISM else f"error {answer.error_code}"
+            why = (
+                f"it takes {known}" if answer.error_code == UNSUPPORTED_SASL_MECHANISM else f"error {answer.error_code}"
+            )
             raise LoginFailed(f"{self._address} takes no login by sasl.mechanism={security.sasl_mechanism}: {why}")
         try:
             lifetime_ms = await self._by_mechanism(lambda message: self._say(ask, message))

@@ -13,8 +13,8 @@ from tiered.meta.security import AclRow
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.rules.security.principal import Principal
 from tiered.server.kafka.apis import served_apis
-from tiered.server.kafka.error_mapping import AUTHORIZATION_FAILED
 from tiered.wire import fetch, messages
+from tiered.wire.error_codes import AUTHORIZATION_FAILED
 
 SERVED = {api.key: api.name for api in served_apis()}
 ASKED = [row for row in ROWS if row.key in SERVED]

@@ -11,9 +11,9 @@ from tests.components.rights_table import KNOWN, ROWS, Row
 from tests.components.security.test_rights_of_every_api import ASKED, NEEDED
 from tests.components.security.test_sasl import AUTHENTICATE, HANDSHAKE, VERSIONS, Door, alter
 from tiered.rules.security.acl import Operation, PatternType, Permission, ResourceType
-from tiered.server.kafka.error_mapping import AUTHORIZATION_FAILED
 from tiered.testing import LocalCluster, cluster
 from tiered.wire import messages
+from tiered.wire.error_codes import AUTHORIZATION_FAILED
 
 BEHIND = [row for row in ASKED if row.key not in (HANDSHAKE, VERSIONS, AUTHENTICATE)]
 CREATE_ACLS, DELETE_ACLS = 30, 31

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from tiered.cli.client.cluster import Cluster, all_topics, run_with_cluster
-from tiered.cli.client.kafka_errors import reason
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.moves.following import carry_out, replicas_of
 from tiered.cli.output import Column, counted, in_bytes, print_json, print_table, say
@@ -24,6 +23,7 @@ from tiered.peer.broker_admin import (
     unregister_broker,
 )
 from tiered.rules.replication.rebalancing import emptied, evened_out
+from tiered.wire.error_codes import reason
 
 COUNTS = ("replicas", "leaders", "preferred_leaders", "not_in_sync")
 

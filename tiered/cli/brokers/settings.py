@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tiered.cli.client.cluster import Cluster, run_with_cluster
-from tiered.cli.client.kafka_errors import reason
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.names import nearest_names
 from tiered.cli.output import Column, print_json, print_table, say
 from tiered.config.describe import NO_EFFECT
 from tiered.config.quantity import in_plain_units
 from tiered.peer.broker_admin import DescribedSetting, Refusal, alter_settings, describe_cluster, describe_settings
+from tiered.wire.error_codes import reason
 
 _DEFAULT = 5
 _SOURCES = {2: "broker", 3: "all brokers", 4: "broker's start", _DEFAULT: "default"}

@@ -8,14 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from tiered.cli.client.command_config import command_security
-from tiered.cli.client.kafka_errors import (
-    INVALID_TOPIC_EXCEPTION,
-    NONE,
-    UNKNOWN_TOPIC_OR_PARTITION,
-    is_retriable,
-    reason,
-)
-from tiered.cli.client.refusals import TOPIC_AUTHORIZATION_FAILED, explained, lacks
+from tiered.cli.client.refusals import explained, lacks
 from tiered.cli.client.wrong_port import wanted_login, what_listens, without_address
 from tiered.cli.failure import CommandFailed, UsageError
 from tiered.cli.names import nearest_names
@@ -33,6 +26,14 @@ from tiered.peer import (
 from tiered.peer.security import NotLetIn, PeerSecurity
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.runtime import SystemClock
+from tiered.wire.error_codes import (
+    INVALID_TOPIC_EXCEPTION,
+    NONE,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    is_retriable,
+    reason,
+)
 
 __all__ = [
     "EARLIEST", "EARLIEST_LOCAL", "LATEST", "Cluster", "all_topics", "chosen_partitions", "created_topic",
@@ -43,7 +44,6 @@ EARLIEST_LOCAL = -4
 REACH_TIMEOUT_S = 10.0
 CREATE_TIMEOUT_MS = 15_000.0
 CREATE_RETRY_MS = 100.0
-_METADATA = 3
 
 Act = Callable[[Cluster], Awaitable[int]]
 
@@ -76,7 +76,7 @@ async def _run(
         # Asked by itself, for later calls are patient: a broker that is not there should be said at once.
         try:
             async with asyncio.timeout(REACH_TIMEOUT_S):
-                await cluster.serves(_METADATA)
+                await cluster.reach()
         except (NotLetIn, InvalidConfig) as error:
             raise CommandFailed(str(error)) from error
         except (ConnectionLost, RequestTimedOut, TimeoutError, CorruptAnswer) as error:

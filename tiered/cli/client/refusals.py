@@ -12,8 +12,8 @@ from tiered.peer.security import PLAINTEXT, PeerSecurity
 from tiered.peer.topic_admin import create_topics
 from tiered.rules.security.acl import AclFilter, Operation, ResourceType
 from tiered.rules.security.missing_right import missing_right
+from tiered.wire.error_codes import GROUP_AUTHORIZATION_FAILED, SECURITY_DISABLED, TOPIC_AUTHORIZATION_FAILED
 
-TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED, SECURITY_DISABLED = 29, 30, 54
 _DESCRIBE_GROUPS = 15
 SOMEBODY = "User:NAME"
 _ONE_RULE = AclFilter(resource_type=ResourceType.TOPIC, resource_name="any", principal=SOMEBODY)

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 from tiered.errors import TieredError
 from tiered.peer import Peer
-from tiered.peer.login import HANDSHAKE, UNSUPPORTED_MECHANISM
+from tiered.peer.login import HANDSHAKE
 from tiered.peer.security import PeerSecurity
 from tiered.rules.security.sasl.mechanism import Mechanism
+from tiered.wire.error_codes import UNSUPPORTED_SASL_MECHANISM
 
 TIMEOUT_S = 1.0
 LOGIN_TIMEOUT_MS = 3000
@@ -63,7 +64,7 @@ async def wanted_login(addresses: Sequence[tuple[str, int]], security: PeerSecur
                 )
         except TieredError:
             continue
-        if answer.error_code == UNSUPPORTED_MECHANISM:
+        if answer.error_code == UNSUPPORTED_SASL_MECHANISM:
             taken = [each.value for each in Mechanism if each.value in answer.mechanisms]
             protocol = "SASL_SSL" if security.security.protocol.uses_tls else "SASL_PLAINTEXT"
             return (

@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tiered.cli.client.kafka_errors import reason
 from tiered.cli.client.wrong_port import wanted_login
 from tiered.cli.doctor.findings import Finding, Situation, fail, ok, warn
 from tiered.cli.output import counted, in_bytes
@@ -20,6 +19,7 @@ from tiered.peer import Cluster, ClusterMetadata, ConnectionLost, Peer, parse_bo
 from tiered.peer.security import PeerSecurity
 from tiered.runtime import SystemClock, new_uuid
 from tiered.tls import client_context
+from tiered.wire.error_codes import reason
 
 TIMEOUT_MS = 5_000
 MAX_BODY_BYTES = 1 << 20

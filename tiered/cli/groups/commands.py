@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tiered.cli.client.cluster import EARLIEST, LATEST, Cluster, run_with_cluster
-from tiered.cli.client.kafka_errors import NONE, reason
-from tiered.cli.client.refusals import GROUP_AUTHORIZATION_FAILED, lacks, none_to_see
+from tiered.cli.client.refusals import lacks, none_to_see
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
 from tiered.cli.names import nearest_names
 from tiered.cli.output import Column, counted, on_one_line, print_json, print_table, say
 from tiered.errors import GroupNotFound, TieredError
 from tiered.peer import BrokerError, TopicPartition
 from tiered.peer.group_admin import (
-    GROUP_ID_NOT_FOUND,
     DescribedGroup,
     ListedGroup,
     committed_offsets,
@@ -28,6 +26,7 @@ from tiered.peer.group_admin import (
     list_groups,
 )
 from tiered.rules.security.acl import Operation, ResourceType
+from tiered.wire.error_codes import GROUP_AUTHORIZATION_FAILED, GROUP_ID_NOT_FOUND, NONE, reason
 
 SHOWS_GROUPS = "`tiered groups list` shows those that exist"
 _LISTED_AT_ONCE = 8

@@ -3,13 +3,13 @@
 import argparse
 
 from tiered.cli.client.cluster import run_with_cluster
-from tiered.cli.client.kafka_errors import NONE, reason
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.output import Column, print_json, print_table
 from tiered.cli.topics.commands import config_pairs
 from tiered.peer.answers import the_only
 from tiered.peer.cluster import Cluster
 from tiered.peer.topic_admin import GROUP_RESOURCE, alter_configs
+from tiered.wire.error_codes import NONE, reason
 
 _DESCRIBE_CONFIGS = 32
 _SOURCES = {8: "group", 2: "broker", 3: "cluster", 4: "broker's start", 5: "default"}

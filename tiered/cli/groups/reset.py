@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tiered.cli.client.cluster import Cluster, chosen_partitions, existing_topic, run_with_cluster
-from tiered.cli.client.kafka_errors import NONE, reason
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.groups.commands import SHOWS_GROUPS, Bounds, bounds_of, missing_group
 from tiered.cli.output import Column, counted, print_json, print_table, say
@@ -24,6 +23,7 @@ from tiered.peer.group_admin import (
     describe_group,
     move_offsets,
 )
+from tiered.wire.error_codes import NONE, reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

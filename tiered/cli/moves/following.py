@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tiered.cli.client.cluster import Cluster
-from tiered.cli.client.kafka_errors import reason
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
 from tiered.cli.output import Column, counted, in_bytes, print_json, print_table, say
 from tiered.errors import TieredError
@@ -28,6 +27,7 @@ from tiered.peer.broker_admin import (
     throttle_moves,
 )
 from tiered.runtime import SystemClock
+from tiered.wire.error_codes import reason
 
 POLL_S = 0.5
 AT_ONCE = 1_000

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from tiered.cli.client.cluster import Cluster, all_topics, chosen_partitions, existing_topic, run_with_cluster
-from tiered.cli.client.kafka_errors import reason
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.groups.reset import Wanted, wanted_of
 from tiered.cli.moves.following import Replicas, begin, carry_out, progress, replicas_of
@@ -29,8 +28,7 @@ from tiered.peer.broker_admin import (
     list_reassignments,
 )
 from tiered.rules.replication.placement import assign
-
-_ELECTION_NOT_NEEDED = 84
+from tiered.wire.error_codes import ELECTION_NOT_NEEDED, reason
 
 
 def run_reassign(arguments: argparse.Namespace) -> int:
@@ -197,7 +195,7 @@ def _report(
     """Says what became of each partition, and gives the exit code. That nothing was needed is success."""
     rows: list[dict[str, Any]] = []
     for (topic, number), refusal in sorted(outcomes.items(), key=lambda each: each[0]):
-        is_fine = refusal is None or refusal.code == _ELECTION_NOT_NEEDED
+        is_fine = refusal is None or refusal.code == ELECTION_NOT_NEEDED
         words = None if refusal is None or is_fine else reason(refusal.code, refusal.message)
         rows.append({"topic": topic, "partition": number, "changed": refusal is None, "error": words})
     if arguments.json:

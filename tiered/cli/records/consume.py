@@ -11,7 +11,6 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from tiered.cli.client.cluster import Cluster, all_topics, chosen_partitions, existing_topic, run_with_cluster
-from tiered.cli.client.kafka_errors import NONE, OFFSET_OUT_OF_RANGE, is_retriable, reason
 from tiered.cli.client.refusals import read_replica
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.output import say
@@ -22,6 +21,7 @@ from tiered.errors import CorruptBatch, RequestTimedOut, Retriable
 from tiered.formats.record_batch import BatchHeader, Record, records, verify_crc, whole_batches
 from tiered.peer import READ_COMMITTED, READ_UNCOMMITTED, BrokerError, ConnectionLost, TopicMetadata, TopicPartition
 from tiered.runtime import Clock, SystemClock
+from tiered.wire.error_codes import NONE, OFFSET_OUT_OF_RANGE, is_retriable, reason
 from tiered.wire.fetch import FetchPartitionResult
 
 PATIENCE_S = 60.0

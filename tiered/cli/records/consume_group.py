@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from tiered.cli.client.cluster import EARLIEST, LATEST, Cluster, offsets
-from tiered.cli.client.kafka_errors import reason
 from tiered.cli.failure import CommandFailed
 from tiered.cli.groups.commands import ranges
 from tiered.cli.output import say
@@ -22,6 +21,7 @@ from tiered.errors import TieredError
 from tiered.peer import BrokerError, TopicMetadata, TopicPartition
 from tiered.peer.group_member import GroupMember
 from tiered.runtime import SystemClock
+from tiered.wire.error_codes import reason
 
 HEARTBEAT_MS = 3_000.0
 COMMIT_MS = 5_000.0

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 
 from tiered.cli.client.cluster import Cluster, chosen_partitions, created_topic, run_with_cluster
-from tiered.cli.client.kafka_errors import NONE, advice
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.output import counted, print_json, say
 from tiered.cli.progress import Report, progress_of
@@ -23,6 +22,7 @@ from tiered.formats.record_batch import Compression, Record
 from tiered.peer import ACKS_ALL, BrokerError
 from tiered.peer.producer import BatchState, Gathering, Sender
 from tiered.runtime import SystemClock, new_uuid
+from tiered.wire.error_codes import NONE, advice
 
 ACKS = {"all": ACKS_ALL, "-1": ACKS_ALL, "1": 1}
 

@@ -21,7 +21,6 @@ from tiered.cli.client.cluster import (
     offsets,
     run_with_cluster,
 )
-from tiered.cli.client.kafka_errors import NONE, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION, reason
 from tiered.cli.client.refusals import none_to_see
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.output import Column, counted, in_bytes, print_json, print_table, say
@@ -31,6 +30,7 @@ from tiered.errors import TieredError
 from tiered.peer import CorruptAnswer, TopicMetadata, TopicPartition
 from tiered.peer.broker_admin import local_disk
 from tiered.peer.topic_admin import BROKERS_DEFAULT, alter_configs, create_topics
+from tiered.wire.error_codes import NONE, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION, reason
 
 TIMEOUT_MS = 30_000
 _DELETE_TOPICS, _DESCRIBE_CONFIGS, _CREATE_PARTITIONS = 20, 32, 37

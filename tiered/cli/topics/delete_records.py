@@ -19,13 +19,13 @@ from tiered.cli.client.cluster import (
     offsets,
     run_with_cluster,
 )
-from tiered.cli.client.kafka_errors import NONE, POLICY_VIOLATION, reason
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.groups.reset import wanted_of
 from tiered.cli.output import Column, counted, print_json, print_table, say
 from tiered.cli.times import point_ms
 from tiered.peer import CorruptAnswer, TopicMetadata
 from tiered.peer.topic_admin import delete_records
+from tiered.wire.error_codes import NONE, POLICY_VIOLATION, reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from tiered.broker.audit import ALLOWED, DENIED, FAILED, MAX_NAME, UNKNOWN, AuditLog
 from tiered.rules.security.acl import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
-from tiered.server.kafka.error_mapping import AUTHORIZATION_FAILED, NONE
 from tiered.server.kafka.transport.connection import Connection
+from tiered.wire.error_codes import AUTHORIZATION_FAILED, NONE
 
 MAX_LINES_A_REQUEST = 1_000
 """Beyond it many resources share a line: none that was changed may hide behind others."""

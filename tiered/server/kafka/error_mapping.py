@@ -1,4 +1,4 @@
-"""Kafka's error codes for our kinds of error: the only place where the codes are given.
+"""Kafka's error codes for our kinds of error: the only place where the codes are given to them.
 
 Owns the table. A kind without a row of its own takes the row of its nearest base class, so a new error
 can never reach the wire as a wrong success.
@@ -9,33 +9,27 @@ from typing import Final
 from tiered import errors
 from tiered.broker.client_metrics import Outcome
 from tiered.rules.security.sasl import failures
-
-NONE: Final = 0
-UNKNOWN_SERVER_ERROR: Final = -1
-LEADER_NOT_AVAILABLE: Final = 5
-UNSUPPORTED_VERSION: Final = 35
-FETCH_SESSION_ID_NOT_FOUND: Final = 70
-INVALID_REQUEST: Final = 42
-LOG_DIR_NOT_FOUND: Final = 57
-INVALID_UPDATE_VERSION: Final = 95
-COORDINATOR_NOT_AVAILABLE: Final = 15
-TOPIC_AUTHORIZATION_FAILED: Final = 29
-GROUP_AUTHORIZATION_FAILED: Final = 30
-CLUSTER_AUTHORIZATION_FAILED: Final = 31
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Final = 53
-AUTHORIZATION_FAILED: Final = frozenset(
-    (
-        TOPIC_AUTHORIZATION_FAILED,
-        GROUP_AUTHORIZATION_FAILED,
-        CLUSTER_AUTHORIZATION_FAILED,
-        TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    )
+from tiered.wire.error_codes import (
+    CLUSTER_AUTHORIZATION_FAILED,
+    COORDINATOR_NOT_AVAILABLE,
+    GROUP_AUTHORIZATION_FAILED,
+    INVALID_REQUEST,
+    KAFKA_STORAGE_ERROR,
+    LEADER_NOT_AVAILABLE,
+    NONE,
+    THROTTLING_QUOTA_EXCEEDED,
+    TOPIC_AUTHORIZATION_FAILED,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    UNKNOWN_SERVER_ERROR,
+    UNSUPPORTED_VERSION,
 )
+
+__all__ = ["NONE", "error_code"]
 
 TELEMETRY_CODES: Final[dict[Outcome, int]] = {
     Outcome.TAKEN: NONE,
     Outcome.INVALID: INVALID_REQUEST,
-    Outcome.TOO_SOON: 89,  # THROTTLING_QUOTA_EXCEEDED
+    Outcome.TOO_SOON: THROTTLING_QUOTA_EXCEEDED,
     Outcome.UNKNOWN_SUBSCRIPTION: 117,
     Outcome.UNKNOWN_COMPRESSION: 76,
     Outcome.TOO_LARGE: 118,
@@ -56,12 +50,12 @@ _CODES: Final[dict[type[BaseException], int]] = {
     errors.ReplicaNotAvailable: 9,
     errors.EligibleLeadersNotAvailable: 83,
     errors.PreferredLeaderNotAvailable: 80,
-    errors.LogDirFailed: 56,  # KAFKA_STORAGE_ERROR
+    errors.LogDirFailed: KAFKA_STORAGE_ERROR,
     errors.MetadataUnavailable: 7,  # REQUEST_TIMED_OUT: the outcome may be unknown
-    errors.StoreUnavailable: 56,  # KAFKA_STORAGE_ERROR: consumers try again; on 7 the Java client gives up
+    errors.StoreUnavailable: KAFKA_STORAGE_ERROR,  # consumers try again; on 7 the Java client gives up
     errors.ShuttingDown: 6,
     errors.RequestTimedOut: 7,
-    errors.Throttled: 89,  # THROTTLING_QUOTA_EXCEEDED
+    errors.Throttled: THROTTLING_QUOTA_EXCEEDED,
     errors.CoordinatorLoading: 14,
     errors.CoordinatorNotAvailable: COORDINATOR_NOT_AVAILABLE,
     errors.NotCoordinator: 16,

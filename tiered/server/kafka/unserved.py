@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import Any, NamedTuple
 
-from tiered.server.kafka.error_mapping import UNSUPPORTED_VERSION
 from tiered.server.kafka.transport.connection import Connection
 from tiered.wire import messages
+from tiered.wire.error_codes import UNSUPPORTED_VERSION
 from tiered.wire.refusal import refusal
 
 

@@ -11,7 +11,8 @@ from tiered.errors import NotLeader, ReplicaNotAvailable, TieredError
 from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, in_turns
-from tiered.server.kafka.error_mapping import LOG_DIR_NOT_FOUND, NONE, error_code
+from tiered.server.kafka.error_mapping import error_code
+from tiered.wire.error_codes import LOG_DIR_NOT_FOUND, NONE
 
 
 async def handle(context: Context, request: Any, reply: Any) -> Any:

@@ -10,9 +10,10 @@ from typing import Any
 
 from tiered.errors import InvalidRequest
 from tiered.server.kafka.dispatch import Api, Context
-from tiered.server.kafka.error_mapping import NONE, UNSUPPORTED_VERSION, error_code
+from tiered.server.kafka.error_mapping import error_code
 from tiered.server.kafka.features import EPOCH, FEATURES, Feature
 from tiered.server.kafka.transport.connection import Connection
+from tiered.wire.error_codes import NONE, UNSUPPORTED_VERSION
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 

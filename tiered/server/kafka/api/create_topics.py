@@ -18,7 +18,8 @@ from tiered.rules.security.acl import CLUSTER_NAME, Operation, ResourceType
 from tiered.server.kafka import throttling
 from tiered.server.kafka.authorize import may, require_topic
 from tiered.server.kafka.dispatch import Api, Context, in_turns
-from tiered.server.kafka.error_mapping import NONE, TOPIC_AUTHORIZATION_FAILED, error_code
+from tiered.server.kafka.error_mapping import error_code
+from tiered.wire.error_codes import NONE, TOPIC_AUTHORIZATION_FAILED
 
 
 async def handle(context: Context, request: Any, reply: Any) -> Any:

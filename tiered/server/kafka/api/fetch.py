@@ -24,13 +24,13 @@ from tiered.rules.security.acl import Operation
 from tiered.server.kafka import throttling
 from tiered.server.kafka.authorize import may_replicate, rights_of, topic_refusal
 from tiered.server.kafka.dispatch import Api, RawRequest, in_turns
-from tiered.server.kafka.error_mapping import CLUSTER_AUTHORIZATION_FAILED, NONE
 from tiered.server.kafka.fetch import followers as follower_fetch
 from tiered.server.kafka.fetch.answer import READ_COMMITTED, Entry, Found, answer, answer_in_turns, disk_error
 from tiered.server.kafka.fetch.sessions import NO_SESSION, session_error
 from tiered.server.kafka.transport.frame_handler import Answer
 from tiered.server.kafka.transport.outbox import Parts
 from tiered.wire import fetch
+from tiered.wire.error_codes import CLUSTER_AUTHORIZATION_FAILED, NONE
 from tiered.wire.fetch import FetchRequest
 
 # A longer wait than any client asks for; it bounds how long a vanished client's wait can last.

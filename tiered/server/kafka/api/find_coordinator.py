@@ -11,7 +11,8 @@ from tiered.errors import InvalidRequest, TieredError
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.server.kafka.authorize import require, require_group
 from tiered.server.kafka.dispatch import Api, Context, in_turns
-from tiered.server.kafka.error_mapping import COORDINATOR_NOT_AVAILABLE, NONE, error_code
+from tiered.server.kafka.error_mapping import error_code
+from tiered.wire.error_codes import COORDINATOR_NOT_AVAILABLE, NONE
 
 GROUP, TRANSACTION = 0, 1
 

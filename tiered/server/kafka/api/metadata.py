@@ -22,8 +22,9 @@ from tiered.server.kafka import throttling
 from tiered.server.kafka.api.create_topics import check_new_topic
 from tiered.server.kafka.authorize import authorized_operations, may, require_topic
 from tiered.server.kafka.dispatch import Api, Context, in_turns
-from tiered.server.kafka.error_mapping import LEADER_NOT_AVAILABLE, NONE, error_code
+from tiered.server.kafka.error_mapping import error_code
 from tiered.server.kafka.listed_brokers import controller_id, named_brokers
+from tiered.wire.error_codes import LEADER_NOT_AVAILABLE, NONE
 
 # Each one is a transaction and a folder. Who asks for more gets the rest by asking again.
 MAX_CREATED_A_REQUEST = 100

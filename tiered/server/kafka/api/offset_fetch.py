@@ -19,7 +19,8 @@ from tiered.ids import TopicPartition
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.server.kafka.authorize import may, require_group
 from tiered.server.kafka.dispatch import Api, Context, in_turns
-from tiered.server.kafka.error_mapping import NONE, TOPIC_AUTHORIZATION_FAILED, error_code
+from tiered.server.kafka.error_mapping import error_code
+from tiered.wire.error_codes import NONE, TOPIC_AUTHORIZATION_FAILED
 
 FIRST_VERSION_WITH_ERROR = 2
 FIRST_VERSION_WITH_GROUPS = 8

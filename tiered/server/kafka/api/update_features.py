@@ -10,8 +10,9 @@ from tiered.errors import TieredError
 from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context
-from tiered.server.kafka.error_mapping import INVALID_UPDATE_VERSION, NONE, error_code
+from tiered.server.kafka.error_mapping import error_code
 from tiered.server.kafka.features import FEATURES
+from tiered.wire.error_codes import INVALID_UPDATE_VERSION, NONE
 
 
 async def handle(context: Context, request: Any, reply: Any) -> Any:

@@ -3,7 +3,7 @@
 Owns that decision alone. Every answer has session id 0, so clients send full requests.
 """
 
-from tiered.server.kafka.error_mapping import FETCH_SESSION_ID_NOT_FOUND, NONE
+from tiered.wire.error_codes import FETCH_SESSION_ID_NOT_FOUND, NONE
 from tiered.wire.fetch import FetchRequest
 
 NO_SESSION = 0

@@ -29,12 +29,13 @@ from tiered.formats import record_batch
 from tiered.rules.partition import read_plan
 from tiered.rules.segments.cold_partition import ColdPartition
 from tiered.server.kafka.api.fetch import COLD_READS_AT_ONCE, LEAST_COLD_BYTES, MAX_WAIT_MS, MAX_WAITING_PARTITIONS
-from tiered.server.kafka.error_mapping import INVALID_REQUEST, NONE, error_code
+from tiered.server.kafka.error_mapping import error_code
 from tiered.server.kafka.fetch.answer import COPY_BYTES, FIRST_VERSION_WITH_ZSTD, READ_COMMITTED, ZSTD
 from tiered.server.kafka.fetch.sessions import NO_SESSION, session_error
 from tiered.server.kafka.read_only.dispatch import RawRead, too_many_partitions
 from tiered.server.kafka.transport.outbox import Parts
 from tiered.wire import fetch
+from tiered.wire.error_codes import INVALID_REQUEST, NONE
 from tiered.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchTopic, FetchTopicResult
 
 log = logging.getLogger(__name__)

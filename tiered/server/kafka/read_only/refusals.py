@@ -11,10 +11,11 @@ from tiered.errors import MalformedRequest
 from tiered.server.kafka.api.join_group import FIRST_VERSION_WITH_PROTOCOL_TYPE, NO_GENERATION
 from tiered.server.kafka.api.produce import MAX_PARTITIONS, NO_ACKS
 from tiered.server.kafka.dispatch import framed
-from tiered.server.kafka.error_mapping import CLUSTER_AUTHORIZATION_FAILED, error_code
+from tiered.server.kafka.error_mapping import error_code
 from tiered.server.kafka.read_only.dispatch import RawRead, ReadContext
 from tiered.server.kafka.transport.outbox import Parts
 from tiered.wire import produce as codec
+from tiered.wire.error_codes import CLUSTER_AUTHORIZATION_FAILED
 from tiered.wire.produce import PartitionResult, TopicResult
 
 
