@@ -5,8 +5,8 @@ from playwright.sync_api import Page, expect
 
 from tests.broker_process import BrokerProcess
 from tests.browser import stage
+from tests.browser.axe import WCAG, barriers
 from tests.browser.console import Console
-from tests.browser.test_console_for_everyone import WCAG, barriers
 
 
 def confirm(page: Page, name: str, button: str) -> None:

@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser import stage
+from tests.browser.axe import CONTRAST, WCAG, barriers
 from tests.browser.console import PHONE, Console
-from tests.browser.test_console_for_everyone import CONTRAST, WCAG, barriers
 from tests.components.brokers import Brokers
 from tests.postgres import PostgresDatabases
 

@@ -1,18 +1,16 @@
 """The console works for everyone: by keyboard, with a screen reader, in both colours, on a phone, with much data."""
 
-import json
 import re
 from pathlib import Path
 
-import axe_playwright_python
 import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.broker_process import BrokerProcess
 from tests.browser import stage
+from tests.browser.axe import CONTRAST, WCAG, barriers
 from tests.browser.console import PHONE, Console, focused
 
-AXE = Path(axe_playwright_python.__file__).parent / "axe.min.js"
 VIEWS = [
     "",
     "topics",
@@ -33,13 +31,6 @@ VIEWS = [
 ]
 
 
-WCAG: dict[str, object] = {
-    "type": "tag",
-    "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
-}
-CONTRAST: dict[str, object] = {"type": "rule", "values": ["color-contrast"]}
-
-
 @pytest.mark.parametrize(("scheme", "rules"), [("light", WCAG), ("dark", CONTRAST)], ids=["light", "dark"])
 def test_no_view_has_a_barrier_that_axe_finds(
     browser: Browser, staged: BrokerProcess, scheme: str, rules: dict[str, object]
@@ -57,17 +48,6 @@ def test_no_view_has_a_barrier_that_axe_finds(
         expect(page.get_by_role("table", name="What would change")).to_be_visible()
         barriers(console, "the reset's preview", rules)
         assert console.complaints == []
-
-
-def barriers(console: Console, what: str, rules: dict[str, object]) -> None:
-    if not console.evaluate("'axe' in window"):
-        console.evaluate(AXE.read_text() + "; undefined")
-    found = console.evaluate(
-        "rules => axe.run(document, {runOnly: rules, resultTypes: ['violations']})"
-        ".then(({violations}) => violations.map(({id, nodes}) => [id, nodes.slice(0, 3).map(node => node.html)]))",
-        rules,
-    )
-    assert found == [], f"{what}: {json.dumps(found, indent=1)}"
 
 
 def test_marks_stand_out_from_their_ground(browser: Browser, staged: BrokerProcess) -> None:

@@ -1,49 +1,22 @@
 """The command line against a broker: what it sends others read, what others send it shows, and it ends well."""
 
-import contextlib
 import json
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.broker_process import BrokerProcess
+from tests.clients.command_lines import RUN_S, line_of, started, tiered
 from tests.support.command_line import COMMAND, Tiered
 
-RUN_S = 60.0
-
-
-@pytest.fixture(scope="module")
-def tiered(broker: BrokerProcess) -> Tiered:
-    return Tiered(broker)
-
-
-@pytest.fixture(scope="module")
-def numbers(tiered: Tiered) -> str:
-    """A topic of one partition with the values 0 to 99."""
-    tiered.out("topics", "create", "numbers", "-p", "1")
-    tiered.out("produce", "numbers", lines=b"".join(b"%d\n" % number for number in range(100)))
-    return "numbers"
-
-
-@pytest.fixture
-def started() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Processes to end after the test, however it ended."""
-    found: list[subprocess.Popen[bytes]] = []
-    yield found
-    for process in found:
-        process.kill()
-        process.wait()
-        for stream in (process.stdin, process.stdout, process.stderr):
-            if stream is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    stream.close()
+__all__ = ["started", "tiered"]
 
 
 def read_with_confluent(broker: BrokerProcess, topic: str, partitions: int, count: int) -> list[Any]:
@@ -58,11 +31,6 @@ def read_with_confluent(broker: BrokerProcess, topic: str, partitions: int, coun
         found += [message for message in consumer.consume(count, 0.5) if message.error() is None]
     consumer.close()
     return found
-
-
-def line_of(stream: IO[bytes] | None) -> bytes:
-    assert stream is not None
-    return stream.readline()
 
 
 # Produce

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from confluent_kafka import Producer
 
-from tests.clients.test_cli import RUN_S, line_of, numbers, started, tiered
+from tests.clients.command_lines import RUN_S, line_of, numbers, started, tiered
 from tests.support.command_line import Tiered
 
 __all__ = ["numbers", "started", "tiered"]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.clients.test_cli import tiered
+from tests.clients.command_lines import tiered
 from tests.support.command_line import Tiered
 
 __all__ = ["tiered"]

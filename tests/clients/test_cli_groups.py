@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.broker_process import BrokerProcess
-from tests.clients.test_cli import line_of, started
+from tests.clients.command_lines import line_of, started
 from tests.support.command_line import Tiered
 
 __all__ = ["started"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.components.cluster.test_peer import Answer, serving
+from tests.support.scripted_peer import Answer, serving
 from tiered import peer
 from tiered.cli.client.wrong_port import what_listens
 from tiered.errors import Retriable

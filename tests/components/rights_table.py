@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.components.batches import batch
-from tests.components.read_replica.test_read_replica_refusals import codes_in
+from tests.support.some_requests import codes_in
 from tiered.wire import fetch, messages, produce
 from tiered.wire.consumer_protocol import PROTOCOL_TYPE
 

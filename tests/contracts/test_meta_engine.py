@@ -12,8 +12,9 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import IntegrityError
 
 from tests.catalogue import NOW_MS, create_topic, open_ready
+from tests.contracts.topic_names import names
 from tiered.errors import InvalidConfig, MetadataOutcomeUnknown, MetadataUnavailable
-from tiered.meta import cluster, migrations, producer_ids, topics
+from tiered.meta import cluster, migrations, producer_ids
 from tiered.meta.clock import database_now_ms
 from tiered.meta.engine import Database
 
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
     from tests.postgres import PostgresServer
 
 pytest_plugins = ["tests.meta_databases"]
-
-
-def names(conn: Connection) -> list[str]:
-    return [row.name for row in topics.load_all(conn)]
 
 
 async def test_what_the_function_returns_comes_back_after_its_commit(database: Database) -> None:

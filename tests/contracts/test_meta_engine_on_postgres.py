@@ -9,7 +9,7 @@ from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.engine import make_url
 
 from tests.catalogue import create_topic, open_ready
-from tests.contracts.test_meta_engine import names
+from tests.contracts.topic_names import names
 from tiered.errors import InvalidConfig, MetadataOutcomeUnknown, MetadataUnavailable
 from tiered.meta.engine import Database
 

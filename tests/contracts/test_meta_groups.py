@@ -1,17 +1,17 @@
 """Committed offsets in SQL: who may write them, and that nothing ever moves them back, on both databases."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import text
 
-from tests.catalogue import HOUR_MS, NOW_MS, create_topic, register
+from tests.catalogue import HOUR_MS, NOW_MS, create_topic
+from tests.contracts.stored_groups import SLOTS, TOPIC, commit, later, offsets, take, write
 from tiered.errors import CoordinatorNotAvailable, IllegalGeneration, NotCoordinator
-from tiered.meta import brokers, coordinator_slots, group_offsets, groups, topics
+from tiered.meta import coordinator_slots, group_offsets, groups, topics
 from tiered.meta.engine import Database
-from tiered.meta.group_offsets import Coordinator, GroupCommit, OffsetEntry, Written
+from tiered.meta.group_offsets import GroupCommit, OffsetEntry
 from tiered.meta.groups import GroupRow
 from tiered.rules.groups.coordinator_slot import coordinator_slot
 
@@ -19,50 +19,6 @@ if TYPE_CHECKING:
     pass
 
 pytest_plugins = ["tests.meta_databases"]
-
-TOPIC = UUID(int=1)
-SLOTS = 4
-
-
-def take(database: Database, *, broker_id: int = 1, slot_count: int = SLOTS) -> Coordinator:
-    """Broker `broker_id` as the holder of all slots, before its first write: everybody else has died."""
-
-    def fn(conn: Connection) -> Coordinator:
-        for row in brokers.load_all(conn):
-            brokers.fence(conn, broker_id=row.broker_id, broker_epoch=row.broker_epoch)
-        return Coordinator(
-            broker_id=broker_id,
-            broker_epoch=(epoch := register(conn, broker_id)),
-            slot_epochs=take_unheld(conn, broker_id, epoch, slot_count=slot_count),
-            commit_number=1,
-        )
-
-    return database.run_sync(fn)
-
-
-def take_unheld(conn: Connection, broker_id: int, broker_epoch: int, *, slot_count: int = SLOTS) -> Mapping[int, int]:
-    moved = coordinator_slots.take_unheld(
-        conn, broker_id=broker_id, broker_epoch=broker_epoch, slot_count=slot_count, now_ms=NOW_MS
-    )
-    return {row.slot: row.slot_epoch for row in moved.rows}
-
-
-def later(by: Coordinator, *, number: int) -> Coordinator:
-    return Coordinator(
-        broker_id=by.broker_id, broker_epoch=by.broker_epoch, slot_epochs=by.slot_epochs, commit_number=number
-    )
-
-
-def commit(
-    offset: int, *, group: str = "billing", generation: int = 0, slot: int = 0, partition: int = 0
-) -> GroupCommit:
-    return GroupCommit(
-        group_id=group,
-        slot=slot,
-        generation=generation,
-        entries=(OffsetEntry(topic_id=TOPIC, partition=partition, offset=offset, metadata=f"at {offset}"),),
-        committed_at_ms=NOW_MS + offset,
-    )
 
 
 def group_row(
@@ -76,15 +32,6 @@ def group_row(
         generation=generation,
         empty_since_ms=empty_since_ms,
     )
-
-
-def write(database: Database, by: Coordinator, *commits: GroupCommit, changed: tuple[GroupRow, ...] = ()) -> Written:
-    return database.run_sync(lambda conn: group_offsets.write(conn, commits, changed, by))
-
-
-def offsets(database: Database, group: str = "billing") -> dict[int, int]:
-    rows = database.run_sync(lambda conn: group_offsets.load(conn, group, limit=1000))
-    return {row.partition: row.committed_offset for row in rows}
 
 
 def test_a_batch_holds_many_groups_and_each_row_says_what_was_committed(database: Database) -> None:

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from tests.catalogue import register
-from tests.contracts.test_meta_groups import SLOTS, commit, later, offsets, take, take_unheld, write
+from tests.contracts.stored_groups import SLOTS, commit, later, offsets, take, take_unheld, write
 from tiered.errors import NotCoordinator
 from tiered.meta import brokers, group_offsets
 from tiered.meta.engine import Database

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Connection, func, select
 
 from tests.catalogue import NOW_MS, open_ready, register
-from tests.properties.rules.test_restore_plan import CLUSTER, TOPIC_ID, entry, group, groups, partition, pinned
+from tests.support.checkpointed import CLUSTER, TOPIC_ID, entry, group, groups, partition, pinned
 from tiered.errors import InvalidConfig, Pinned
 from tiered.formats.checkpoint import ClusterCheckpoint
 from tiered.ids import InSyncReplica

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.components.read_replica.test_read_replica import NONE, STORAGE_ERROR, fetch_code, read
 from tests.components.read_replicas import ReplicaThread
+from tests.support.replica_reads import NONE, STORAGE_ERROR, fetch_code, read
 from tests.unit.cold.stored_segments import PARTITION
 from tests.unit.cold.verified_store import RECORDS, VerifiedStore, make_store
 from tiered.cold.object_store import S3Address

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from tests.components.cold_passes import compact
-from tests.components.tiering.test_cold_compaction import COMPACT, SETTINGS, committed, eventually, is_purged
-from tests.components.tiering.test_compaction import Read, expected, read_confluent, write
+from tests.support.cold_compaction import COMPACT, SETTINGS, committed, eventually, is_purged
+from tests.support.compacted_topics import Read, expected, read_confluent, write
 from tests.unit.cold.verified_store import verify
 from tiered.cold.opening import open_store
 from tiered.testing import LocalCluster, cluster

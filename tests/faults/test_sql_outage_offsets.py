@@ -17,8 +17,8 @@ from sqlalchemy.exc import DBAPIError
 
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
-from tests.components.groups.test_wire_offsets import commit, fetch
 from tests.support.topics import create
+from tests.support.wire_offsets import commit, fetch
 
 if TYPE_CHECKING:
     from tests.postgres import PostgresServer

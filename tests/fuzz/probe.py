@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
 from tests.components.batches import batch
-from tests.components.security.test_hostile_clients import resident_mib
+from tests.support.hostile_frames import resident_mib
 
 PAUSE_S = 0.01
 CYCLE_S = 30.0

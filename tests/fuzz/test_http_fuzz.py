@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.broker_process import BrokerProcess
-from tests.components.security.test_hostile_clients import resident_mib
 from tests.fuzz.probe import probing
+from tests.support.hostile_frames import resident_mib
 from tests.support.topics import create
 from tiered.server.http.routes import ROUTES
 

@@ -1,15 +1,14 @@
 """What documents name exists: commands, make targets, files. Every decision is listed, every skip has its reason."""
 
-import argparse
 import ast
 import re
 from pathlib import Path
 
 import pytest
 
+from tests.house.commands import ROOT, make_targets, subcommands
 from tiered.config.serve import OPTIONS, Option
 
-ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("spark/**/*.md"), *ROOT.glob("localstack/*.md")]
 )
@@ -33,15 +32,6 @@ def relative(path: Path) -> str:
 
 def code_in(document: Path) -> str:
     return "\n".join(CODE.findall(document.read_text()))
-
-
-def make_targets() -> set[str]:
-    return set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-
-
-def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    actions = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
-    return dict(actions[0].choices) if actions else {}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=relative)

@@ -1,6 +1,7 @@
 """Pure rooms are pure, clocks and randomness have one door, and no module outgrows its room."""
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -126,3 +127,9 @@ def test_relative_paths_of_the_tree_are_where_the_package_is() -> None:
     import tiered
 
     assert Path(tiered.__file__).resolve().is_relative_to(ROOT), "another tree's package is on the path"
+
+
+def test_no_test_module_takes_anything_out_of_another() -> None:
+    """What two share stands in a module without tests: `tests/support`, or beside them."""
+    taken = re.compile(r"^ *(?:from|import) tests(?:\.\w+)*(?:\.| import )test_", re.MULTILINE)
+    assert [relative(path) for path in ROOT.glob("tests/**/*.py") if taken.search(path.read_text())] == []

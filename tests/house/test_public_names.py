@@ -15,7 +15,7 @@ from pathlib import Path
 import tiered.testing
 from pyspark_tiered import options, write_options
 from tests.catalogue import open_ready
-from tests.house.test_documents import make_targets, subcommands
+from tests.house.commands import make_targets, subcommands
 from tiered.cli import build_parser
 from tiered.config.broker import BROKER_SETTINGS
 from tiered.config.client_metrics import CLIENT_METRICS_SETTINGS

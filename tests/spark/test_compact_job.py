@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from jobs import compact as job
-from tests.spark.test_compacted import WAIT_S, Read, consumed, of_spark, write
+from tests.spark.compacted_rows import WAIT_S, Read, consumed, of_spark, write
 from tests.unit.cold.verified_store import verify
 from tiered.cold.opening import open_store
 from tiered.testing import LocalCluster, cluster

@@ -4,14 +4,13 @@ import random
 import time
 
 import pytest
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
-from tiered.testing import LocalCluster, cluster
+from tests.spark.compacted_rows import WAIT_S, consumed, of_spark, write
+from tiered.testing import cluster
 
 pytestmark = pytest.mark.spark
 
-WAIT_S = 60.0
 SETTINGS = {"log.cleaner.backoff.ms": 20, "log.cleaner.io.max.bytes.per.second": 10**9}
 CONFIGS = {
     "cleanup.policy": "compact",
@@ -21,50 +20,6 @@ CONFIGS = {
     "remote.copy.lag.ms": -1,
     "tiered.chunk.bytes": 4_096,
 }
-Read = list[tuple[int, bytes, bytes | None]]
-
-
-def write(c: LocalCluster, chance: random.Random, count: int) -> Read:
-    producer = Producer({"bootstrap.servers": c.bootstrap, "enable.idempotence": True, "linger.ms": 1000})
-    written: Read = []
-
-    def told(error: object, message: Message) -> None:
-        assert error is None, error
-        offset, key = message.offset(), message.key()
-        assert isinstance(offset, int)
-        assert isinstance(key, bytes)
-        value = message.value()
-        assert value is None or isinstance(value, bytes)
-        written.append((offset, key, value))
-
-    for number in range(count):
-        value = None if chance.random() < 0.15 else b"value-%d" % number
-        producer.produce("table", key=b"key-%d" % chance.randrange(15), value=value, partition=0, on_delivery=told)
-        if number % 8 == 7:
-            assert producer.flush(WAIT_S) == 0
-    # So large that the records before it are in a closed segment.
-    producer.produce("table", key=b"last", value=b"x" * 3_500, partition=0, on_delivery=told)
-    assert producer.flush(WAIT_S) == 0
-    return sorted(written)
-
-
-def consumed(c: LocalCluster) -> Read:
-    config = {"bootstrap.servers": c.bootstrap, "group.id": "g", "enable.partition.eof": True}
-    consumer = Consumer({**config, "enable.auto.commit": False})
-    consumer.assign([TopicPartition("table", 0, 0)])
-    found: Read = []
-    while (message := consumer.poll(WAIT_S)) is not None and message.error() is None:
-        found.append((message.offset(), message.key(), message.value()))  # type: ignore[arg-type]
-    consumer.close()
-    return found
-
-
-def of_spark(spark: SparkSession, **options: str) -> Read:
-    frame = spark.read.format("tiered").option("subscribe", "table").options(**options).load()
-    rows = frame.select("offset", "key", "value").collect()
-    return sorted(
-        (row["offset"], bytes(row["key"]), None if row["value"] is None else bytes(row["value"])) for row in rows
-    )
 
 
 def test_spark_and_a_consumer_read_the_newest_of_each_key_and_nothing_older_than_allowed(spark: SparkSession) -> None:

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from pyspark_tiered.brokers import Brokers
 from tests.broker_process import BrokerProcess
-from tests.spark.test_stream import Job
+from tests.spark.live_topics import create
+from tests.spark.stream_job import Job
 
 pytestmark = pytest.mark.spark
 
@@ -31,12 +32,6 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     process = BrokerProcess(tmp_path / "broker", settings=SETTINGS).start()
     yield process
     process.ensure_stopped()
-
-
-def create(broker: BrokerProcess, topic: str, partitions: int = 1) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-    for created in admin.create_topics([NewTopic(topic, num_partitions=partitions)]).values():
-        created.result(20)
 
 
 def value_of(offset: int) -> bytes:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 
 from pyspark_tiered.broker_thread import BrokerThread
 from tests.broker_process import BrokerProcess
-from tests.spark.test_live_broker import create
+from tests.spark.live_topics import create
 from tiered.formats.record_batch import Record, encode_batch
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]

@@ -9,7 +9,6 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
@@ -17,12 +16,10 @@ from pyspark_tiered import pins
 from pyspark_tiered.batch import BatchReader, TaskOptions
 from pyspark_tiered.broker_thread import BrokerThread
 from pyspark_tiered.catalogue import open_catalogue
-from pyspark_tiered.client_options import ClientOptions
 from pyspark_tiered.job_waves import held_ranges, waves_of
 from pyspark_tiered.options import parse_options
 from pyspark_tiered.stream import StreamReader
-from pyspark_tiered.write import write_rows
-from pyspark_tiered.write_options import WriteOptions
+from tests.spark.pinned_topics import append, offsets_of
 from tiered.errors import InvalidConfig, MetadataUnavailable, ObjectMissing, PinNotFound
 from tiered.peer.topic_admin import alter_configs
 from tiered.testing import LocalCluster, cluster
@@ -48,12 +45,6 @@ def topic(broker: LocalCluster) -> Iterator[str]:
     yield name
     for each in live_pins(broker):
         ask(broker, "DELETE", f"/api/v1/pins/{each['pin_id']}")
-
-
-def append(broker: LocalCluster, topic: str, count: int) -> None:
-    client = ClientOptions(batch_bytes=1100)
-    options = WriteOptions(bootstrap_servers=broker.bootstrap, topic=topic, columns=("value",), client=client)
-    write_rows(options, iter([pa.RecordBatch.from_arrays([pa.array([b"v" * 1000] * count)], ["value"])]))
 
 
 def ask(broker: LocalCluster, method: str, path: str, body: object = None) -> Any:
@@ -99,10 +90,6 @@ def options_of(broker: LocalCluster, topic: str | None, **more: str) -> dict[str
 
 def reader(broker: LocalCluster, topic: str | None, **more: str) -> BatchReader:
     return BatchReader(parse_options(options_of(broker, topic, **more), streaming=False), ("offset",))
-
-
-def offsets_of(batches: Iterator[pa.RecordBatch]) -> list[int]:
-    return [offset for batch in batches for offset in batch.column(0).to_pylist()]
 
 
 def test_retention_waits_for_a_job_until_it_ends(broker: LocalCluster, topic: str) -> None:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as f
 
 from jobs import replay as job
 from tests.spark.bucket import Bucket, batches_of, expected, records
-from tests.spark.test_batch import rows
+from tests.spark.frames import rows
 from tiered.runtime import SystemClock
 from tiered.testing import cluster
 

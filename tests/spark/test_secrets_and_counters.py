@@ -8,20 +8,10 @@ import pytest
 
 from pyspark_tiered.batch import BatchReader
 from pyspark_tiered.options import parse_options
-from tests.spark.test_pins import append, offsets_of
+from tests.spark.pinned_topics import append, offsets_of
+from tests.spark.secured_options import SECRET, SECURED
 from tiered.errors import InvalidConfig
 from tiered.testing import LocalCluster, cluster
-
-SECRET = "hunter2-in-the-open"
-SECURED = [
-    {"kafka.sasl.jaas.config": f'org.apache.kafka.Login required username="me" password="{SECRET}";'},
-    {"kafka.ssl.keystore.password": SECRET},
-    {"kafka.ssl.key.password": SECRET},
-    {"kafka.security.protocol": f"SASL_{SECRET}"},
-    {"kafka.sasl.passwort": SECRET},
-    {"kafka.my.token": SECRET},
-    {"catalog": f"http://me:{SECRET}@broker:8080"},
-]
 
 
 @pytest.fixture(scope="module")

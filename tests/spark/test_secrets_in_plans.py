@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.test_secrets_and_counters import SECRET, SECURED
+from tests.spark.secured_options import SECRET, SECURED
 from tiered.testing import LocalCluster, cluster
 
 pytestmark = pytest.mark.spark

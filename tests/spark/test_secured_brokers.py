@@ -13,8 +13,8 @@ from pyspark_tiered.pins import PinDoor
 from pyspark_tiered.write import write_rows
 from pyspark_tiered.write_options import WriteOptions
 from tests.certificates import Authority
-from tests.spark.test_pins import offsets_of
-from tests.spark.test_write import batch
+from tests.spark.pinned_topics import offsets_of
+from tests.spark.written_batches import batch
 from tiered.config.client_security import ClientSecurity
 from tiered.config.listeners import SecurityProtocol
 from tiered.config.secret import Secret

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark_tiered.options import parse_options
 from pyspark_tiered.stream import TOPIC_IDS, StreamReader
 from tests.spark.bucket import Bucket, batches_of, records
-from tests.spark.test_pins import append
+from tests.spark.pinned_topics import append
 from tiered.errors import OffsetOutOfRange, Retriable
 from tiered.testing import LocalCluster, cluster
 

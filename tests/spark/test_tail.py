@@ -15,7 +15,7 @@ from pyspark_tiered.options import Subscribe, parse_options
 from pyspark_tiered.plan import TailSplit
 from pyspark_tiered.tail_read import read_tail_split
 from tests.spark.bucket import Bucket, batches_of, records
-from tests.spark.test_stream import Job
+from tests.spark.stream_job import Job
 from tiered.errors import OffsetOutOfRange
 from tiered.formats.record_batch import Record
 

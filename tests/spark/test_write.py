@@ -15,6 +15,7 @@ from pyspark_tiered.write import MAX_GATHERED_BYTES, write_rows
 from pyspark_tiered.write_options import WriteOptions, parse_write_options
 from tests.spark.bucket import Bucket, batches_of
 from tests.spark.bucket import records as rows_of
+from tests.spark.written_batches import batch
 from tiered.errors import InvalidConfig, InvalidRequest
 from tiered.formats.record_batch import Record, records, whole_batches
 from tiered.rules.partition.partitioner import partition_for_key
@@ -153,12 +154,6 @@ def test_an_option_or_column_that_is_wrong_is_named(
 ) -> None:
     with pytest.raises(InvalidConfig, match=says):
         parse_write_options(options, schema_of(ddl))
-
-
-def batch(**columns: Sequence[object]) -> pa.RecordBatch:
-    types = {"partition": pa.int32(), "headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))}
-    arrays = [pa.array(values, types.get(name)) for name, values in columns.items()]
-    return pa.RecordBatch.from_arrays(arrays, list(columns))
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from tests.support.scripted_peer import Raw, serving
 from tiered import errors, peer
 from tiered.formats.record_batch import Record, encode_batch, exact_batches, records
 from tiered.wire import frames, messages, produce
-
-Answer = Callable[[int, int, bytes], bytes | None]
 
 
 def batch_of(*values: bytes) -> bytes:
@@ -109,42 +108,6 @@ def test_cluster_can_be_used_from_code_that_is_not_asynchronous(rdkafka: tuple[P
 
 API_VERSIONS, METADATA, LIST_OFFSETS, PRODUCE = 18, 3, 2, 0
 OFFERED = {PRODUCE: 9, 1: 12, LIST_OFFSETS: 6, METADATA: 9, API_VERSIONS: 3}
-
-
-@asynccontextmanager
-async def serving(answer: Answer) -> Any:
-    """`answer(key, version, body)` gives a body, or raw bytes to send with `Raw`; None closes the connection."""
-    requests: list[int] = []
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while True:
-                frame = await reader.readexactly(frames.read_frame_length(await reader.readexactly(4), 0))
-                header = frames.read_request_header(frame, 0, len(frame))
-                key, version = header.api_key, header.api_version
-                requests.append(key)
-                body = answer(key, version, frame[header.body_position :])
-                if body is None:
-                    break
-                if isinstance(body, Raw):
-                    writer.write(body)
-                    continue
-                head = frames.response_header(header.correlation_id, key, version)
-                writer.write(frames.frame_length(len(head) + len(body)) + head + body)
-        except asyncio.IncompleteReadError:
-            pass
-        finally:
-            writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield server.sockets[0].getsockname()[1], requests
-    finally:
-        server.close()
-
-
-class Raw(bytes):
-    """Sent as it is, without length and header."""
 
 
 def offers(version: int) -> bytes:

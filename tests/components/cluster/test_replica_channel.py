@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.components.cluster.test_peer import Raw, serving
+from tests.support.scripted_peer import Raw, serving
 from tiered import errors, peer
 from tiered.broker.replication.channel import ReplicaChannel
 from tiered.broker.replication.peer_channel import PeerChannels

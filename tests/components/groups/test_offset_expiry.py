@@ -10,8 +10,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
-from tests.components.groups.test_wire_offsets import commit, fetch, group_id
 from tests.support.topics import create
+from tests.support.wire_offsets import commit, fetch, group_id
 
 LONG_AGO_MS = 1_600_000_000_000
 PATIENCE_S = 60.0

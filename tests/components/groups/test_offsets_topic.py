@@ -10,9 +10,9 @@ from confluent_kafka.admin import OffsetSpec
 
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
-from tests.components.groups.test_wire_offsets import commit
-from tests.components.wire.test_wire_metadata_and_admin import admin
+from tests.support.admin_requests import admin
 from tests.support.topics import create
+from tests.support.wire_offsets import commit
 from tiered.rules.groups.coordinator_slot import coordinator_slot
 
 TOPIC = "__consumer_offsets"

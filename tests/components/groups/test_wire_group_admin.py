@@ -5,7 +5,7 @@ import pytest
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
 from tests.components.group_members import DESCRIBE, FIND, Member, delete, describe, groups, rebalance
-from tests.components.groups.test_wire_groups import GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, broker, until
+from tests.support.classic_groups import GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, broker, until
 
 __all__ = ["broker"]
 from tiered.wire import messages

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from tests.broker_process import BrokerProcess
 from tests.components.group_members import Member, describe, join_together, rebalance
-from tests.components.groups.test_wire_groups import REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER, broker, until
+from tests.support.classic_groups import REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER, broker, until
 
 __all__ = ["broker"]
 

@@ -1,7 +1,7 @@
 """wire.md 31, 33, 34 and 36: the classic group protocol, on the wire; its static members have a file of their own."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from uuid import UUID
 
 import pytest
@@ -9,28 +9,24 @@ import pytest
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
 from tests.components.group_members import Alive, Member, delete, describe, groups, rebalance
-from tests.components.groups.test_wire_offsets import Partitions, commit
+from tests.support.classic_groups import (
+    GROUP_MAX_SIZE_REACHED,
+    ILLEGAL_GENERATION,
+    INCONSISTENT_PROTOCOL,
+    INVALID_GROUP,
+    INVALID_SESSION_TIMEOUT,
+    MEMBER_ID_REQUIRED,
+    NOT_COORDINATOR,
+    REBALANCE_IN_PROGRESS,
+    SETTINGS,
+    UNKNOWN_MEMBER,
+    broker,
+    until,
+)
 from tests.support.topics import create
+from tests.support.wire_offsets import Partitions, commit
 
-ILLEGAL_GENERATION, INCONSISTENT_PROTOCOL, INVALID_GROUP, UNKNOWN_MEMBER = 22, 23, 24, 25
-INVALID_SESSION_TIMEOUT, REBALANCE_IN_PROGRESS, NOT_COORDINATOR = 26, 27, 16
-NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, MEMBER_ID_REQUIRED, GROUP_MAX_SIZE_REACHED, FENCED_INSTANCE = 68, 69, 79, 81, 82
-SETTINGS = {"group.initial.rebalance.delay.ms": 200, "group.min.session.timeout.ms": 1000}
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """Groups in it begin soon, and sessions may be short."""
-    process = BrokerProcess(tmp_path_factory.mktemp("groups") / "data", settings=SETTINGS).start()
-    yield process
-    process.ensure_stopped()
-
-
-def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+__all__ = ["broker"]
 
 
 # Every version

@@ -4,7 +4,7 @@ import pytest
 
 from tests.broker_process import BrokerProcess
 from tests.components.group_members import Member, describe, rebalance
-from tests.components.groups.test_wire_groups import (
+from tests.support.classic_groups import (
     FENCED_INSTANCE,
     ILLEGAL_GENERATION,
     REBALANCE_IN_PROGRESS,

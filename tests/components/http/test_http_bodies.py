@@ -9,7 +9,7 @@ import zlib
 import pytest
 
 from tests.broker_process import BrokerProcess
-from tests.components.http.test_http_door import MIB, TOPICS, ask, exchange
+from tests.components.http.exchanges import MIB, TOPICS, ask, exchange
 
 BOMB_MIB = 1024
 MOST_CPU_S = 0.3

@@ -6,7 +6,7 @@ import time
 
 from tests.clients.listener import Event, Listener
 from tests.components.brokers import Brokers
-from tests.components.http.test_http_cluster import PARTITIONS, brokers, cluster, create, scattered, value_of
+from tests.components.http.http_brokers import PARTITIONS, brokers, cluster, create, scattered, value_of
 
 pytest_plugins = ["tests.postgres"]
 __all__ = ["brokers", "cluster"]

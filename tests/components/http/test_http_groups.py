@@ -14,8 +14,8 @@ from tests.broker_process import BrokerProcess
 from tests.clients.http_api import ask
 from tests.clients.raw import RawConnection
 from tests.components.batches import FIRST_MS, batch
-from tests.components.groups.test_wire_offsets import commit as commit_raw
 from tests.components.tiers import create, eventually
+from tests.support.wire_offsets import commit as commit_raw
 
 if TYPE_CHECKING:
     from tests.postgres import PostgresServer

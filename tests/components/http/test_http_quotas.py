@@ -12,9 +12,9 @@ import pytest
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
 from tests.components.batches import batch
-from tests.components.http.test_http_door import TOPICS, Answer, ask
-from tests.components.http.test_http_v3_streams import Stream
-from tests.components.security.test_wire_client_quotas import alter
+from tests.components.http.exchanges import TOPICS, Answer, ask
+from tests.components.http.v3_streams import Stream
+from tests.support.client_quotas import alter
 from tests.support.topics import create
 
 KIB = 1 << 10

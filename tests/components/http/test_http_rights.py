@@ -2,8 +2,6 @@
 
 import http.client
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
@@ -14,6 +12,7 @@ from tests.clients.raw import RawConnection
 from tests.components.batches import batch
 from tests.components.guarded_broker import GuardedBroker, allow
 from tests.components.rights_table import ABSENT, KNOWN, ROWS
+from tests.support.http_logins import ask
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.rules.security.principal import ANONYMOUS
 from tiered.server.http.door.rights import ON_BEHALF_OF, OPEN, RIGHTS
@@ -42,21 +41,6 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedBroker]
 @pytest.fixture(autouse=True)
 def nothing(guarded: GuardedBroker) -> None:
     guarded.rules([])
-
-
-def ask(
-    guarded: GuardedBroker, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
-) -> tuple[int, Any]:
-    data = None if body is None else json.dumps(body).encode()
-    sent = {"Content-Type": "application/json", **(headers or {})}
-    url = f"http://127.0.0.1:{guarded.http_port}{path}"
-    request = urllib.request.Request(url, data=data, headers=sent, method=method)
-    try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            text = answer.read()
-            return answer.status, json.loads(text) if text.startswith((b"{", b"[")) else text
-    except urllib.error.HTTPError as error:
-        return error.code, json.loads(error.read())
 
 
 def path_of(guarded: GuardedBroker, route: str, name: str) -> str:

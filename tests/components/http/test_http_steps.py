@@ -1,8 +1,8 @@
 """Requests over HTTP that are made to keep the event loop busy: each is answered in short steps."""
 
 from tests.broker_process import BrokerProcess
-from tests.components.http.test_http_door import exchange
-from tests.components.http.test_http_v3 import base, topic
+from tests.components.http.exchanges import exchange
+from tests.components.http.v3 import base, topic
 
 __all__ = ["base", "topic"]
 

@@ -4,42 +4,24 @@ import base64
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from tests.broker_process import BrokerProcess
 from tests.clients.http_api import ask
-from tests.clients.listener import Event, Listener
+from tests.clients.listener import Listener
 from tests.clients.raw import RawConnection
 from tests.components.batches import batch
+from tests.components.http.tails import MIB, next_event, produce, quick, values_of
 from tests.components.tiers import create, eventually, topic_id
-from tiered.formats.record_batch import Compression, Record, encode_batch
+from tiered.formats.record_batch import Compression
 from tiered.wire import messages
 
+__all__ = ["quick"]
+
 CREATE_PARTITIONS, DELETE_RECORDS = 37, 21
-MIB = 1 << 20
 Seen = dict[int, list[tuple[int, bytes]]]
-
-
-@pytest.fixture(scope="module")
-def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker that shows soon that a tail lives, and soon cuts off who does not read."""
-    settings = {"tiered.tail.heartbeat.interval.ms": 200, "tiered.tail.stall.timeout.ms": 1500}
-    process = BrokerProcess(tmp_path_factory.mktemp("quick") / "data", settings=settings).start()
-    yield process
-    process.ensure_stopped()
-
-
-def produce(broker: BrokerProcess, topic: str, *values: bytes, partition: int = 0, key: bytes | None = None) -> None:
-    records = [Record(offset=index, timestamp_ms=1, key=key, value=value) for index, value in enumerate(values)]
-    with RawConnection(broker, timeout_s=60) as connection:
-        answer = connection.produce(topic, encode_batch(records), partition=partition)
-        assert answer.error_code == 0
-
-
-def values_of(events: list[Event]) -> list[bytes]:
-    return [base64.b64decode(event.data["value"]["base64"]) for event in events]
 
 
 def delete_records(broker: BrokerProcess, topic: str, before_offset: int) -> None:
@@ -48,13 +30,6 @@ def delete_records(broker: BrokerProcess, topic: str, before_offset: int) -> Non
     asked = namespace.DeleteRecordsTopic(name=topic, partitions=(partition,))
     with RawConnection(broker, timeout_s=30) as connection:
         connection.ask(DELETE_RECORDS, 1, namespace.DeleteRecordsRequest(topics=(asked,), timeout=30_000))
-
-
-def next_event(listener: Listener, name: str) -> Event:
-    """The next event, which must be of that name."""
-    event = next(listener.events())
-    assert event.name == name, event
-    return event
 
 
 # Resuming

@@ -8,7 +8,7 @@ from tests.broker_process import BrokerProcess
 from tests.clients.listener import Listener
 from tests.clients.raw import RawConnection
 from tests.components.batches import batch
-from tests.components.http.test_http_tail import MIB, next_event, produce, quick, values_of
+from tests.components.http.tails import MIB, next_event, produce, quick, values_of
 from tests.components.tiers import create
 
 __all__ = ["quick"]

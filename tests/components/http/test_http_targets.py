@@ -3,7 +3,7 @@
 import pytest
 
 from tests.broker_process import BrokerProcess
-from tests.components.http.test_http_door import exchange
+from tests.components.http.exchanges import exchange
 
 ASKED = 50
 MOST_CPU_S = 0.4

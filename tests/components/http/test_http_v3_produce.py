@@ -8,7 +8,7 @@ import confluent_kafka
 import pytest
 
 from tests.broker_process import BrokerProcess
-from tests.components.http.test_http_v3 import MIB, ask, base, binary, records_in, text, topic
+from tests.components.http.v3 import MIB, ask, base, binary, records_in, text, topic
 
 __all__ = ["base", "topic"]
 

@@ -12,17 +12,26 @@ import pytest
 
 from tests.clients.raw import RawConnection
 from tests.components.read_replicas import ReplicaThread
+from tests.support.replica_reads import (
+    CORRUPT,
+    NONE,
+    OFFSET_NOT_AVAILABLE,
+    OUT_OF_RANGE,
+    STORAGE_ERROR,
+    UNKNOWN_TOPIC,
+    fetch_code,
+    read,
+)
 from tests.unit.cold.stored_segments import PARTITION, TOPIC, store_segment
 from tests.unit.cold.verified_store import RECORDS, VerifiedStore, cluster_checkpoint, make_store
 from tiered.cold import checkpoints
 from tiered.cold.local import LocalStore
 from tiered.errors import CorruptObject, InvalidConfig, StoreUnavailable
-from tiered.formats import object_key, record_batch
+from tiered.formats import object_key
 from tiered.formats.checkpoint import ClusterCheckpoint, TopicEntry
 from tiered.wire import messages
 
 METADATA, LIST_OFFSETS = 3, 2
-NONE, OUT_OF_RANGE, CORRUPT, UNKNOWN_TOPIC, STORAGE_ERROR, OFFSET_NOT_AVAILABLE = 0, 1, 2, 3, 56, 78
 LATEST, EARLIEST, MAX_TIMESTAMP, LATEST_TIERED = -1, -2, -3, -5
 
 
@@ -79,29 +88,6 @@ def grow(made: VerifiedStore) -> None:
         )
     )
     made.write_head()
-
-
-def fetch_code(replica: ReplicaThread, offset: int, **options: Any) -> int:
-    with RawConnection(replica) as connection:
-        return connection.fetch(TOPIC, offset, partition=PARTITION, **options).error_code
-
-
-def read(replica: ReplicaThread, offset: int = 0, *, version: int = 11) -> bytes:
-    """Every batch from `offset` on."""
-    found = bytearray()
-    with RawConnection(replica) as connection:
-        while True:
-            answer = connection.fetch(
-                TOPIC, offset, partition=PARTITION, partition_max_bytes=20_000, version=version, isolation_level=1
-            )
-            assert answer.error_code == NONE, answer
-            assert answer.last_stable_offset == answer.high_watermark
-            if offset == answer.high_watermark:
-                return bytes(found)
-            data = bytes(answer.records or b"")  # type: ignore[arg-type]
-            for position, header in record_batch.whole_batches(data, 0, len(data)):
-                found += data[position : position + header.size_bytes]
-                offset = header.end_offset
 
 
 def offset_at(replica: ReplicaThread, timestamp: int, *, partition: int = PARTITION) -> tuple[int, int, int]:

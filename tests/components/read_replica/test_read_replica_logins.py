@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.clients.raw import RawConnection
 from tests.components.read_replicas import ReplicaThread
-from tests.components.security.test_sasl import AUDIENCE, AUTHENTICATE, FAILED, HANDSHAKE, KEY, UNSUPPORTED, token
+from tests.support.sasl_door import AUDIENCE, AUTHENTICATE, FAILED, HANDSHAKE, KEY, UNSUPPORTED, token
 from tests.unit.cold.stored_segments import PARTITION, TOPIC
 from tests.unit.cold.verified_store import make_store
 from tiered.cold.local import LocalStore

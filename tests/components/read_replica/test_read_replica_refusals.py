@@ -1,17 +1,15 @@
 """What a read replica does not do is refused by every door of it, in words, and in the form that clients expect."""
 
-import importlib
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.clients.raw import RawConnection
 from tests.components.batches import batch
 from tests.components.read_replicas import ReplicaThread
-from tests.properties.wire.kio_samples import kio_bytes, sample
+from tests.support.some_requests import codes_in, some_request
 from tests.unit.cold.stored_segments import PARTITION, TOPIC
 from tests.unit.cold.verified_store import RECORDS, make_store
 from tiered.errors import InvalidConfig
@@ -37,27 +35,6 @@ def replica(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicaThread]
     made = make_store(root / "bucket", root / "logs", segments=2)
     with ReplicaThread(root / "data", made.store) as running:
         yield running
-
-
-def some_request(api_key: int, version: int, chance: random.Random) -> bytes:
-    """A valid request that asks for anything at all, and for something."""
-    package = messages.APIS[api_key][0]
-    module = importlib.import_module(f"kio.schema.{package}.v{version}.request")
-    return kio_bytes(sample(getattr(module, messages.message_class(api_key, version, "request").__name__), chance))
-
-
-def codes_in(answer: Any) -> list[int]:
-    """Every error code of an answer, at whatever depth."""
-    if isinstance(answer, tuple | list):
-        return [code for each in answer for code in codes_in(each)]
-    plan = getattr(answer, "plan", None)
-    if plan is None:
-        return []
-    found: list[int] = []
-    for field in plan.fields:
-        value = getattr(answer, field.name)
-        found += [value] if field.name == "error_code" else codes_in(value)
-    return found
 
 
 @pytest.mark.parametrize("api_key", APIS, ids=lambda key: APIS[key].name)

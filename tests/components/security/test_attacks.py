@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from tests.broker_process import BrokerProcess
-from tests.components.security.test_hostile_clients import DESCRIBE_CONFIGS, MIB, frame, resident_mib
 from tests.fuzz.probe import SETTLING_S, probing
+from tests.support.hostile_frames import DESCRIBE_CONFIGS, MIB, frame, resident_mib
 from tests.support.topics import create
 from tiered.formats.record_batch import Compression, Record, encode_batch
 from tiered.wire import produce

@@ -10,8 +10,8 @@ import pytest
 
 from tests.clients.raw import RawConnection
 from tests.components.guarded_broker import GuardedBroker, allow
-from tests.components.http.test_http_rights import ask
 from tests.components.rights_table import KNOWN, ROWS
+from tests.support.http_logins import ask
 from tiered.broker.audit import MAX_REFUSED_LINES
 from tiered.errors import InvalidConfig
 from tiered.server.http.door.rights import ON_BEHALF_OF

@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka.admin import ScramCredentialInfo, UserScramCredentialDeletion, UserScramCredentialUpsertion
 from confluent_kafka.admin import ScramMechanism as Named
 
-from tests.components.security.test_sasl import FAILED, Door, alter
+from tests.support.sasl_door import FAILED, Door, alter
 from tiered.rules.security.sasl.mechanism import ScramMechanism
 from tiered.rules.security.sasl.plain import plain_message
 from tiered.rules.security.sasl.scram import salted_password

@@ -2,7 +2,7 @@
 
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
-from tests.components.security.test_wire_client_quotas import alter
+from tests.support.client_quotas import alter
 
 API_VERSIONS = 18
 

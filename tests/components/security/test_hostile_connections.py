@@ -8,7 +8,7 @@ import pytest
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
 from tests.components.batches import batch
-from tests.components.security.test_hostile_clients import API_VERSIONS, METADATA
+from tests.support.hostile_frames import API_VERSIONS, METADATA
 from tests.support.topics import create
 from tiered.wire import messages
 

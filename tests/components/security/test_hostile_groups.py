@@ -8,9 +8,9 @@ import pytest
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
 from tests.components.group_members import JOIN, LEAVE, Member, describe, rebalance
-from tests.components.groups.test_wire_groups import SETTINGS
 from tests.components.new_members import HEARTBEAT, NewMember
-from tests.components.security.test_hostile_clients import bystander
+from tests.support.classic_groups import SETTINGS
+from tests.support.hostile_frames import bystander
 from tiered.wire import messages
 
 INVALID_REQUEST = 42

@@ -8,7 +8,7 @@ import pytest
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
 from tests.components.batches import batch
-from tests.components.security.test_wire_client_quotas import alter
+from tests.support.client_quotas import alter
 from tests.support.topics import create
 from tiered.wire import fetch, messages, produce
 

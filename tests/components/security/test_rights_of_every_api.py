@@ -8,17 +8,13 @@ from tests.clients.raw import RawConnection
 from tests.components.batches import batch
 from tests.components.guarded_broker import GuardedBroker, allow
 from tests.components.rights_table import ABSENT, KNOWN, ROWS, Right, Row
+from tests.components.security.rights_of_apis import ASKED, NEEDED, SERVED
 from tiered.broker.access import MAX_DECISIONS
 from tiered.meta.security import AclRow
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.rules.security.principal import Principal
-from tiered.server.kafka.apis import served_apis
 from tiered.wire import fetch, messages
 from tiered.wire.error_codes import AUTHORIZATION_FAILED
-
-SERVED = {api.key: api.name for api in served_apis()}
-ASKED = [row for row in ROWS if row.key in SERVED]
-NEEDED = [row for row in ASKED if row.rights]
 
 
 @pytest.fixture(scope="module")

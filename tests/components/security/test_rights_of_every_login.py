@@ -8,8 +8,8 @@ from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScram
 
 from tests.clients.raw import RawConnection
 from tests.components.rights_table import KNOWN, ROWS, Row
-from tests.components.security.test_rights_of_every_api import ASKED, NEEDED
-from tests.components.security.test_sasl import AUTHENTICATE, HANDSHAKE, VERSIONS, Door, alter
+from tests.components.security.rights_of_apis import ASKED, NEEDED
+from tests.support.sasl_door import AUTHENTICATE, HANDSHAKE, VERSIONS, Door, alter
 from tiered.rules.security.acl import Operation, PatternType, Permission, ResourceType
 from tiered.testing import LocalCluster, cluster
 from tiered.wire import messages

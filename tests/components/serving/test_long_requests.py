@@ -14,7 +14,7 @@ from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
 from tests.components.batches import batch, patched
 from tests.components.guarded_broker import GuardedBroker, allow
-from tests.components.security.test_hostile_clients import MIB, bystander
+from tests.support.hostile_frames import MIB, bystander
 from tests.support.topics import create
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.rules.security.principal import ANONYMOUS

@@ -17,42 +17,14 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, Producer, TopicPartition
 from sqlalchemy import create_engine, text
 
-from tests.components.batches import batch
+from tests.support.local_clusters import produce, read
 from tiered import testing
 from tiered.errors import AlreadyRunning, InvalidConfig
-from tiered.formats import record_batch
-from tiered.peer import EARLIEST, LATEST, BrokerError, Cluster
-from tiered.testing import LocalCluster, cluster
+from tiered.peer import BrokerError
+from tiered.testing import cluster
 
 # Threads and descriptors are counted, and other files' clients would come and go beside these tests.
 pytestmark = pytest.mark.alone
-
-
-def produce(c: LocalCluster, topic: str, *values: bytes) -> None:
-    async def send() -> None:
-        async with Cluster(c.bootstrap) as peers:
-            for value in values:
-                await peers.produce(topic, 0, batch([value]))
-
-    testing.topics.run(send())
-
-
-def read(c: LocalCluster, topic: str) -> list[bytes | None]:
-    async def ask() -> list[bytes | None]:
-        async with Cluster(c.bootstrap) as peers:
-            edges = [(await peers.list_offsets(topic, {0: edge}))[0].offset for edge in (EARLIEST, LATEST)]
-            offset, end = edges
-            values: list[bytes | None] = []
-            while offset < end:
-                data = bytes((await peers.fetch(topic, 0, offset)).records)
-                for position, header in record_batch.whole_batches(data, 0, len(data)):
-                    if header.end_offset > offset:
-                        piece = data[position : position + header.size_bytes]
-                        values += [each.value for each in record_batch.records(piece)]
-                        offset = header.end_offset
-            return values
-
-    return testing.topics.run(ask())
 
 
 def test_a_record_goes_round_with_confluent_kafka() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from tests.components.testing.test_testing_cluster import produce, read
+from tests.support.local_clusters import produce, read
 from tiered.testing import LocalCluster, cluster
 from tiered.testing.lives import BrokerEndedError
 from tiered.testing.moto_s3 import moto_s3, s3_client

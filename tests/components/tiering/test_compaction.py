@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AioTopicPartition
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, PartitionMetadata
 from kafka import KafkaConsumer
 from kafka import TopicPartition as PyTopicPartition
 
+from tests.support.compacted_topics import WAIT_S, Read, expected, read_confluent, write
 from tests.unit.cold.verified_store import verify
 from tiered.cold.opening import open_store
 from tiered.testing import LocalCluster, cluster
 
-WAIT_S = 60.0
 INVALID_RECORD = 87
 SETTINGS = {"log.cleaner.backoff.ms": 20, "log.cleaner.io.max.bytes.per.second": 10**9}
 COMPACT = {
@@ -26,8 +26,6 @@ COMPACT = {
     "min.cleanable.dirty.ratio": 0.01,
     "delete.retention.ms": 0,
 }
-
-Read = list[tuple[int, bytes | None, bytes | None]]
 
 
 @pytest.fixture(scope="module")
@@ -43,52 +41,9 @@ def eventually(what: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def write(c: LocalCluster, topic: str, records: list[tuple[bytes | None, bytes | None]], **options: object) -> Read:
-    """(offset, key, value) of each record; every ten of them are a batch or a little more."""
-    producer = Producer({"bootstrap.servers": c.bootstrap, "enable.idempotence": True, "linger.ms": 1000, **options})
-    written: Read = []
-
-    def told(error: object, message: Message) -> None:
-        assert error is None, error
-        offset = message.offset()
-        assert offset is not None
-        written.append((offset, message.key(), message.value()))
-
-    for number, (key, value) in enumerate(records):
-        producer.produce(topic, key=key, value=value, partition=0, on_delivery=told)
-        if number % 10 == 9:
-            assert producer.flush(WAIT_S) == 0
-    assert producer.flush(WAIT_S) == 0
-    return sorted(written)
-
-
 def close_segments(c: LocalCluster, topic: str) -> Read:
     """One more record, large enough for a segment of its own."""
     return write(c, topic, [(b"closing", b"x" * 2_500)])
-
-
-def read_confluent(c: LocalCluster, topic: str, start: int = 0) -> Read:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": c.bootstrap,
-            "group.id": "g",
-            "enable.partition.eof": True,
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-        }
-    )
-    consumer.assign([TopicPartition(topic, 0, start)])
-    found: Read = []
-    while True:
-        message = consumer.poll(WAIT_S)
-        assert message is not None
-        if message.error() is not None:
-            break  # The end of the partition.
-        offset = message.offset()
-        assert offset is not None
-        found.append((offset, message.key(), message.value()))
-    consumer.close()
-    return found
 
 
 def read_kafka_python(c: LocalCluster, topic: str, start: int = 0) -> Read:
@@ -126,12 +81,6 @@ def read_aiokafka(c: LocalCluster, topic: str, start: int = 0) -> Read:
 
 
 READERS = {"confluent": read_confluent, "kafka-python": read_kafka_python, "aiokafka": read_aiokafka}
-
-
-def expected(written: Read) -> Read:
-    """The newest record of each key, without keys whose newest is a tombstone."""
-    newest = {key: (offset, key, value) for offset, key, value in sorted(written)}
-    return sorted(record for record in newest.values() if record[2] is not None)
 
 
 def test_clients_read_the_newest_value_of_each_key_at_its_offset(local: LocalCluster) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.components.testing.test_testing_cluster import produce
 from tests.components.tiers import eventually
+from tests.support.local_clusters import produce
 from tiered.cli import main
 from tiered.testing import LocalCluster, cluster
 

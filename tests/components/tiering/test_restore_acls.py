@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.components.guarded_broker import GuardedBroker, allow
-from tests.components.http.test_http_rights import ask
+from tests.support.http_logins import ask
 from tiered.cli import main
 from tiered.meta import acls, resource_configs
 from tiered.meta.security import AclRow

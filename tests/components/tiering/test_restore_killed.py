@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.restored_bucket import Bucket
 from tests.unit.cold.stored_segments import PARTITION, TOPIC_ID
-from tests.unit.cold.test_restore_from_bucket import Bucket
 from tiered.meta import group_offsets, partitions, restore
 from tiered.meta.engine import Database
 

@@ -6,7 +6,6 @@ from uuid import UUID
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
-    AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
@@ -16,28 +15,11 @@ from confluent_kafka.admin import (
 )
 
 from tests.broker_process import BrokerProcess
-from tests.clients import clients
 from tests.clients.raw import RawConnection
 from tests.components.batches import batch
+from tests.support.admin_requests import METADATA, admin, ask
 from tests.support.topics import create
 from tiered.wire import messages
-
-METADATA = 3
-
-
-def ask(connection: RawConnection, names: list[str] | None, *, version: int = 9, may_create: bool = False):  # type: ignore[no-untyped-def]
-    namespace = messages.request(METADATA, version)
-    topics = None if names is None else [namespace.MetadataRequestTopic(topic_id=None, name=name) for name in names]
-    return connection.ask(
-        METADATA,
-        version,
-        namespace.MetadataRequest(
-            topics=topics,
-            allow_auto_topic_creation=may_create,
-            include_cluster_authorized_operations=False,
-            include_topic_authorized_operations=False,
-        ),
-    )
 
 
 @pytest.mark.parametrize("version", range(14))
@@ -121,10 +103,6 @@ def test_the_advertised_address_is_what_clients_are_told(make_broker) -> None:  
 
 
 # CreateTopics and its siblings
-
-
-def admin(broker: BrokerProcess) -> AdminClient:
-    return clients.admin(broker.bootstrap)
 
 
 def code_of(future) -> int:  # type: ignore[no-untyped-def]

@@ -10,7 +10,7 @@ import pytest
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
 from tests.components.batches import batch
-from tests.components.read_replica.test_read_replica_refusals import codes_in, some_request
+from tests.support.some_requests import codes_in, some_request
 from tests.support.topics import create
 from tiered.server.kafka.api.api_versions import TELEMETRY
 from tiered.server.kafka.apis import served_apis

@@ -13,15 +13,7 @@ from confluent_kafka import Producer
 from tests import otlp
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
-from tests.components.wire.test_wire_config_resources import (
-    DELETE,
-    INVALID_CONFIG,
-    INVALID_REQUEST,
-    SET,
-    alter,
-    listed,
-    values,
-)
+from tests.components.wire.config_resources import DELETE, INVALID_CONFIG, INVALID_REQUEST, SET, alter, listed, values
 from tiered.formats.compression import compress
 from tiered.runtime import new_uuid
 from tiered.wire import messages

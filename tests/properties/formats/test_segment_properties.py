@@ -3,12 +3,12 @@
 import hashlib
 import struct
 
-from fastcrc import crc32
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.golden import regenerate as golden
 from tests.properties.formats.batches import mutations, segments
+from tests.support.damaged_batches import with_right_crc
 from tiered.errors import CorruptBatch, CorruptObject
 from tiered.formats.record_batch import Record
 from tiered.formats.segment_object import (
@@ -130,13 +130,6 @@ def test_an_object_is_read_from_any_tail_that_is_long_enough(batches: Segment, t
     assert tail.chunks == table.chunks
     assert (tail.leader_epochs, tail.aborted) == (golden.LEADER_EPOCHS, golden.ABORTED)
     assert tail.producer_snapshot == b"snapshot"
-
-
-def with_right_crc(whole: bytes, footer: bytes) -> bytes:
-    """The object with another footer, which its trailer vouches for."""
-    (footer_bytes,) = struct.unpack_from(">I", whole, len(whole) - 16)
-    trailer = struct.pack(">II8s", len(footer), crc32.iscsi(footer), b"TIERED01")
-    return whole[: len(whole) - 16 - footer_bytes] + footer + trailer
 
 
 @given(st.data())

@@ -80,7 +80,7 @@ def test_more_bytes_than_the_object_has_are_refused() -> None:
 
 
 def test_another_version_is_named() -> None:
-    from tests.properties.formats.test_segment_properties import with_right_crc
+    from tests.support.damaged_batches import with_right_crc
 
     footer_bytes = int.from_bytes(OBJECT[-16:-12], "big")
     footer = bytearray(OBJECT[-16 - footer_bytes : -16])

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.unit.server.test_answers_in_order import Client, Echo
+from tests.unit.server.echo import Client, Echo
 from tiered.config.listeners import ListenerOptions
 from tiered.server.kafka.transport.buffers import BufferPool
 from tiered.server.kafka.transport.connection import Connection
