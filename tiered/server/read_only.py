@@ -12,8 +12,8 @@ from tiered.runtime import Clock, SystemClock
 from tiered.server.addresses import HTTP_OPTION, bind_or_explain
 from tiered.server.bound_listeners import bound_listeners
 from tiered.server.http.opening import READ_ONLY, HttpDoor
-from tiered.server.kafka.read_only.apis import read_apis
-from tiered.server.kafka.read_only.dispatch import ReadDispatch
+from tiered.server.kafka.apis import replica_apis
+from tiered.server.kafka.dispatch import Dispatch
 from tiered.server.kafka.transport.listener import KafkaListener
 
 STOP_GRACE_MS = 3_000.0
@@ -26,7 +26,7 @@ class ReadOnlyServer:
         self._options = options
         self.replica = ReadReplica(options, clock or SystemClock(), parts)
         self._kafka = KafkaListener(
-            ReadDispatch(self.replica, read_apis()),
+            Dispatch(self.replica, replica_apis()),
             clock=self.replica.clock,
             counters=self.replica.counters,
             settings=lambda: self.replica.settings,

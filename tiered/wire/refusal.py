@@ -1,7 +1,7 @@
 """The answer to a request of any API in which all that was asked for has one and the same error.
 
 Owns how an answer mirrors its request: the error stands where the answer has room for one, and what names a part of the
-request is said again there, because clients look for it. Pure, and short: an answer has `MAX_PARTS` parts at the most.
+request is said again there, because clients look for it. Pure, and short: an answer has `max_parts` parts at the most.
 """
 
 from collections.abc import Iterator
@@ -17,16 +17,18 @@ MAX_PARTS = 5_000
 _ZEROS: dict[str | None, Any] = {"bool": False, "string": "", "bytes": b"", "uuid": None, "float64": 0.0}
 
 
-def refusal(api_key: int, api_version: int, request: Any, code: int, words: str) -> Message:
+def refusal(
+    api_key: int, api_version: int, request: Any, code: int, words: str, *, max_parts: int = MAX_PARTS
+) -> Message:
     """The whole answer. Raises UnsupportedVersion for a version whose messages are not known, MalformedRequest for a
     request of more parts than can be answered."""
     plan = messages.message_class(api_key, api_version, "response").plan
-    return _mirrored(plan, request, code, words, iter(range(MAX_PARTS)))
+    return _mirrored(plan, request, code, words, iter(range(max_parts)))
 
 
 def _mirrored(plan: MessagePlan, asked: Any, code: int, words: str, left: Iterator[int]) -> Message:
     if next(left, None) is None:
-        raise MalformedRequest(f"more than {MAX_PARTS} parts of a request that is not served")
+        raise MalformedRequest("more parts of a request than its refusal may have")
     made = plan.message_class()
     has_error = any(field.kafka_type == ERROR_CODE for field in plan.fields)
     for field in plan.fields:

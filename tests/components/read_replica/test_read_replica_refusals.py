@@ -14,7 +14,7 @@ from tests.unit.cold.stored_segments import PARTITION, TOPIC
 from tests.unit.cold.verified_store import RECORDS, make_store
 from tiered.errors import InvalidConfig
 from tiered.server.http.routes import ROUTES
-from tiered.server.kafka.read_only.apis import read_apis
+from tiered.server.kafka.apis import replica_apis
 from tiered.wire import messages
 
 POLICY_VIOLATION, CLUSTER_AUTHORIZATION_FAILED = 44, 31
@@ -25,7 +25,7 @@ ANSWERED = {
     "ApiVersions", "DescribeCluster", "DescribeConfigs", "FindCoordinator", "ListGroups", "ListOffsets",
     "ListPartitionReassignments", "Metadata", "OffsetFetch", "SaslAuthenticate", "SaslHandshake",
 }  # fmt: skip
-APIS = {each.of.key: each.of for each in read_apis() if each.of.key not in (FETCH, PRODUCE)}
+APIS = {each.key: each for each in replica_apis() if each.key not in (FETCH, PRODUCE)}
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from tiered.broker.authentication import TokenLogins, check_http_logins
+from tiered.broker.client_quotas import ClientQuotas
 from tiered.broker.data_folder import DataFolder
 from tiered.broker.parts import BrokerParts
 from tiered.broker.read_only.catalogue import BucketCatalogue
@@ -81,6 +82,8 @@ class ReadReplica:
         self._advertised: dict[str, tuple[str, int]] = {}
         self.disk = BlockingPool("disk", threads=self.settings.num_io_threads)
         self._downloads = BlockingPool("download", threads=self.settings.tiered_cold_read_concurrency)
+        self.client_quotas = ClientQuotas(clock, lambda: self.settings)
+        """None: quotas stand in SQL."""
         self._proofs = BlockingPool("login", threads=1, max_waiting=MAX_LOGINS_WAITING)
         self.authentication = TokenLogins(self.settings, clock, self._proofs.run)
         self._cache = ChunkCache(

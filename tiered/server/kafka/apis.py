@@ -1,5 +1,8 @@
 """The list of served APIs: a new one is one file in `api/` and one row here."""
 
+from dataclasses import replace
+from typing import Any
+
 from tiered.server.kafka.api import (
     acls,
     alter_configs,
@@ -45,7 +48,9 @@ from tiered.server.kafka.api import (
     update_features,
     user_scram_credentials,
 )
-from tiered.server.kafka.dispatch import Api
+from tiered.server.kafka.dispatch import Api, Refused, ReplicaContext, ReplicaHandler
+from tiered.server.kafka.error_mapping import error_code
+from tiered.wire.refusal import refusal
 
 _SERVED: tuple[Api, ...] = (
     produce.API,
@@ -103,3 +108,26 @@ _SERVED: tuple[Api, ...] = (
 def served_apis() -> tuple[Api, ...]:
     """Every API of this broker; ApiVersions lists exactly these."""
     return (*_SERVED, api_versions.api_versions(_SERVED))
+
+
+def replica_apis() -> tuple[Api, ...]:
+    """Every API of a read replica, as its row says; ApiVersions lists exactly these."""
+    rows = [_on_replica(api) for api in _SERVED if api.on_replica is not None]
+    return (*rows, _on_replica(api_versions.api_versions(rows)))
+
+
+def _on_replica(api: Api) -> Api:
+    how: Any = _refusing(api.key, api.on_replica) if isinstance(api.on_replica, Refused) else api.on_replica
+    return replace(api, raw=how) if api.raw is not None else replace(api, handle=how)
+
+
+def _refusing(key: int, refused: Refused) -> ReplicaHandler:
+    """Nothing of the request is looked at, so nothing of it can be carried out."""
+
+    async def handle(context: ReplicaContext, request: Any, _reply: Any) -> Any:
+        error = context.broker.refusal()
+        code = error_code(error) if refused.code is None else refused.code
+        parts = 2 * context.broker.settings.tiered_max_partitions
+        return refusal(key, context.api_version, request, code, str(error), max_parts=parts)
+
+    return handle

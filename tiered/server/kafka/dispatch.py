@@ -8,9 +8,10 @@ import asyncio
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from tiered.broker.broker import Broker
+from tiered.broker.read_only.replica import ReadReplica
 from tiered.errors import MalformedRequest, Throttled
 from tiered.server.kafka import audited, throttling, unserved
 from tiered.server.kafka.transport.connection import Connection
@@ -55,6 +56,39 @@ class RawRequest(NamedTuple):
     correlation_id: int
 
 
+class ReplicaContext(Protocol):
+    """What the handler of a read replica may use: that of `Context`, with the replica for a broker."""
+
+    @property
+    def broker(self) -> ReadReplica: ...
+    @property
+    def connection(self) -> Connection: ...
+    @property
+    def api_version(self) -> int: ...
+
+
+class ReplicaRequest(Protocol):
+    """A `RawRequest` of a read replica."""
+
+    @property
+    def context(self) -> ReplicaContext: ...
+    @property
+    def buffer(self) -> memoryview: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def correlation_id(self) -> int: ...
+
+
+class Refused(NamedTuple):
+    """What a read replica makes of an API that changes something: the code, or that of its refusal, in the answer's own
+    shape."""
+
+    code: int | None = None
+
+
 class Later(NamedTuple):
     """What a message handler gives instead of a reply that now only waits for others; see `Overlapping`."""
 
@@ -63,6 +97,8 @@ class Later(NamedTuple):
 
 RawHandler = Callable[[RawRequest], Handled]
 MessageHandler = Callable[[Context, Any, Any], Awaitable[Any]]
+ReplicaHandler = Callable[[ReplicaContext, Any, Any], Awaitable[Any]]
+ReplicaRawHandler = Callable[[ReplicaRequest], Handled]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +108,8 @@ class Api:
     Either `raw` handles the bytes, or `handle(context, request, reply)` takes kio's request object and the
     constructors of its reply, and gives the reply or Later; ApiVersions alone gets None, for a version that is not
     served. `refuse_below` names versions that are advertised for the sake of old clients (KAFKA-18659) and answered
-    by closing the connection.
+    by closing the connection. `on_replica` is what a read replica does instead of `handle` or `raw`; without it a read
+    replica does not serve the API.
     """
 
     key: int
@@ -82,17 +119,20 @@ class Api:
     handle: MessageHandler | None = None
     raw: RawHandler | None = None
     refuse_below: int = 0
+    on_replica: ReplicaHandler | ReplicaRawHandler | Refused | None = None
 
 
 class Dispatch:
     """Turns frames into answers by the table of APIs."""
 
-    def __init__(self, broker: Broker, apis: Iterable[Api]) -> None:
-        self._broker = broker
+    def __init__(self, served: Broker | ReadReplica, apis: Iterable[Api]) -> None:
+        """`apis` are rows for a broker, or for a read replica: its handlers see that it is one."""
+        self._broker = cast(Broker, served)
         self.apis = {api.key: api for api in apis}
         self._large_turns = asyncio.Semaphore(LARGE_AT_ONCE)
-        self._turns = Turns(broker.clock.monotonic_ms)
+        self._turns = Turns(served.clock.monotonic_ms)
         self._large_bytes = 0
+        self._is_replica = isinstance(served, ReadReplica)
 
     def handle(self, connection: Connection, buffer: memoryview, position: int, end: int) -> Handled:
         """The answer to one frame's request; see `connection.FrameHandler`.
@@ -163,7 +203,8 @@ class Dispatch:
             message = await api.handle(context, request, messages.reply(api.key, context.api_version))
         finally:
             # Also when its client has gone: what was begun may be done all the same.
-            audited.note(self._broker.audit, context.connection, api.key, api.name, request, message)
+            if not self._is_replica:
+                audited.note(self._broker.audit, context.connection, api.key, api.name, request, message)
         if isinstance(message, Later):
             return Overlapping(self._answer_later(api, context, correlation_id, message.reply, started_ms))
         return await self._framed(api, context, correlation_id, message, started_ms)

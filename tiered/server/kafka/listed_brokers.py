@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tiered.broker.image import BrokerRow
-from tiered.server.kafka.dispatch import Context
+from tiered.server.kafka.dispatch import Context, ReplicaContext
 
 
 class ListedBroker(NamedTuple):
@@ -42,6 +42,13 @@ def described_brokers(context: Context, *, fenced: bool) -> list[ListedBroker]:
     """Those in service, by id; with `fenced` all that are registered."""
     image = context.broker.image
     return _listed(context, sorted(image.brokers.values(), key=lambda row: row.broker_id) if fenced else image.live())
+
+
+def this_replica(context: ReplicaContext) -> ListedBroker:
+    """All that a read replica tells of: nobody else serves what it does."""
+    replica = context.broker
+    host, port = replica.address_for(context.connection.local_host, context.connection.listener.name)
+    return ListedBroker(replica.broker_id, host, port, replica.rack, is_fenced=False)
 
 
 def _listed(context: Context, rows: Iterable[BrokerRow]) -> list[ListedBroker]:

@@ -13,7 +13,7 @@ from tiered.config import ConfigChange, ConfigOperation
 from tiered.errors import InvalidRequest, TieredError
 from tiered.rules.security.acl import Operation
 from tiered.server.kafka.config_resources import Alteration, resource_for
-from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 _OPERATIONS = {int(operation): operation for operation in ConfigOperation}
@@ -72,5 +72,7 @@ def _steps(changes: Sequence[tuple[str, int, str | None]]) -> list[ConfigChange]
     return steps
 
 
-API = Api(key=33, name="AlterConfigs", min_version=0, max_version=2, handle=replace_all)
-INCREMENTAL_API = Api(key=44, name="IncrementalAlterConfigs", min_version=0, max_version=1, handle=change_some)
+API = Api(key=33, name="AlterConfigs", min_version=0, max_version=2, handle=replace_all, on_replica=Refused())
+INCREMENTAL_API = Api(
+    key=44, name="IncrementalAlterConfigs", min_version=0, max_version=1, handle=change_some, on_replica=Refused()
+)

@@ -16,7 +16,7 @@ from tiered.errors import InvalidRequest, TieredError
 from tiered.ids import TopicPartition
 from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_cluster
-from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 Name = tuple[str, int]
@@ -90,4 +90,4 @@ def _answer(reply: Any, asked: Any, error: TieredError | None) -> Any:
     )
 
 
-API = Api(key=45, name="AlterPartitionReassignments", min_version=0, max_version=1, handle=handle)
+API = Api(key=45, name="AlterPartitionReassignments", min_version=0, max_version=1, handle=handle, on_replica=Refused())

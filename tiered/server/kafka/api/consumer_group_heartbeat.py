@@ -17,7 +17,7 @@ from tiered.rules.groups.consumer_member import JOIN
 from tiered.rules.security.acl import Operation
 from tiered.runtime import new_uuid
 from tiered.server.kafka.authorize import require_group, require_topic
-from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 FIRST_VERSION_WITH_PATTERNS = 1
@@ -94,4 +94,4 @@ def _partitions(named: Any) -> Partitions:
     return {topic_id: frozenset(partitions) for topic_id, partitions in found.items()}
 
 
-API = Api(key=68, name="ConsumerGroupHeartbeat", min_version=0, max_version=1, handle=handle)
+API = Api(key=68, name="ConsumerGroupHeartbeat", min_version=0, max_version=1, handle=handle, on_replica=Refused())

@@ -7,7 +7,7 @@ from tiered.rules.security.acl import Operation
 from tiered.server.kafka import throttling
 from tiered.server.kafka.api.create_topics import check_partitions
 from tiered.server.kafka.authorize import require_topic
-from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 
@@ -32,4 +32,4 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     return reply.CreatePartitionsResponse(throttle_time=mutations.throttle(), results=results)
 
 
-API = Api(key=37, name="CreatePartitions", min_version=0, max_version=3, handle=handle)
+API = Api(key=37, name="CreatePartitions", min_version=0, max_version=3, handle=handle, on_replica=Refused())

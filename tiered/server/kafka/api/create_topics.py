@@ -17,7 +17,7 @@ from tiered.errors import InvalidRequest, PolicyViolation, TieredError
 from tiered.rules.security.acl import CLUSTER_NAME, Operation, ResourceType
 from tiered.server.kafka import throttling
 from tiered.server.kafka.authorize import may, require_topic
-from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import error_code
 from tiered.wire.error_codes import NONE, TOPIC_AUTHORIZATION_FAILED
 
@@ -103,4 +103,4 @@ async def _one(
     )
 
 
-API = Api(key=19, name="CreateTopics", min_version=2, max_version=7, handle=handle)
+API = Api(key=19, name="CreateTopics", min_version=2, max_version=7, handle=handle, on_replica=Refused())

@@ -5,7 +5,7 @@ from typing import Any
 from tiered.errors import TieredError
 from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_group
-from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 
@@ -26,4 +26,4 @@ async def _delete(context: Context, group_id: str) -> int:
     return NONE
 
 
-API = Api(key=42, name="DeleteGroups", min_version=0, max_version=2, handle=handle)
+API = Api(key=42, name="DeleteGroups", min_version=0, max_version=2, handle=handle, on_replica=Refused())

@@ -10,7 +10,7 @@ from typing import Any
 from tiered.errors import TieredError
 from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_topic
-from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 
@@ -36,4 +36,4 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     return reply.DeleteRecordsResponse(throttle_time=0, topics=topics)
 
 
-API = Api(key=21, name="DeleteRecords", min_version=0, max_version=2, handle=handle)
+API = Api(key=21, name="DeleteRecords", min_version=0, max_version=2, handle=handle, on_replica=Refused())

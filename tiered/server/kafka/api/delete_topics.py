@@ -11,7 +11,7 @@ from tiered.ids import NO_TOPIC_ID
 from tiered.rules.security.acl import Operation
 from tiered.server.kafka import throttling
 from tiered.server.kafka.authorize import require_topic, require_topic_by_id
-from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 
@@ -48,4 +48,4 @@ async def _one(context: Context, reply: Any, name: str | None, topic_id: Any, mu
     return reply.DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=message)
 
 
-API = Api(key=20, name="DeleteTopics", min_version=1, max_version=6, handle=handle)
+API = Api(key=20, name="DeleteTopics", min_version=1, max_version=6, handle=handle, on_replica=Refused())

@@ -4,20 +4,36 @@ Which kinds of resources there are stands in `config_resources`. Values are the 
 effective ones; secrets are null. Unknown keys are left out, as Kafka does; null or no keys mean all.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from tiered.config import ConfigEntry
-from tiered.errors import PolicyViolation, TieredError
+from tiered.config import ConfigEntry, describe_broker, describe_topic, for_clients
+from tiered.errors import InvalidRequest, PolicyViolation, TieredError
 from tiered.rules.security.acl import Operation
-from tiered.server.kafka.config_resources import resource_for
-from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.config_resources import BROKER, TOPIC, resource_for
+from tiered.server.kafka.dispatch import Api, Context, ReplicaContext, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 # In one answer: the settings of some thousand topics, which may be a thousand times the bytes of the request.
 MAX_ENTRIES = 200_000
 
 
+Find = Callable[[int, str], Sequence[ConfigEntry]]
+"""(kind of resource, name) -> its settings"""
+
+
 async def handle(context: Context, request: Any, reply: Any) -> Any:
+    def find(code: int, name: str) -> Sequence[ConfigEntry]:
+        return resource_for(context, Operation.DESCRIBE_CONFIGS, code, name).describe(context, name)
+
+    return await _answer(request, reply, find)
+
+
+async def of_replica(context: ReplicaContext, request: Any, reply: Any) -> Any:
+    return await _answer(request, reply, lambda code, name: _entries(context, code, name))
+
+
+async def _answer(request: Any, reply: Any, find: Find) -> Any:
     results = []
     entries_left = MAX_ENTRIES
     async for asked in in_turns(request.resources):
@@ -27,8 +43,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
                 raise PolicyViolation(f"an answer holds {MAX_ENTRIES} settings at most; ask for fewer resources")
             # librdkafka sends an empty list for "all", Java a null one; nobody asks for none.
             names = set(asked.configuration_keys or ())
-            kind = resource_for(context, Operation.DESCRIBE_CONFIGS, asked.resource_type, asked.resource_name)
-            entries = kind.describe(context, asked.resource_name)
+            entries = find(asked.resource_type, asked.resource_name)
             configs = [described(reply, request, entry) for entry in entries if not names or entry.name in names]
             entries_left -= len(configs)
         except TieredError as error:
@@ -62,4 +77,14 @@ def described(reply: Any, request: Any, entry: ConfigEntry) -> Any:
     )
 
 
-API = Api(key=32, name="DescribeConfigs", min_version=1, max_version=4, handle=handle)
+def _entries(context: ReplicaContext, resource_type: int, resource_name: str) -> Sequence[ConfigEntry]:
+    replica = context.broker
+    if resource_type == TOPIC:
+        settings = replica.settings.with_dynamic(dynamic_default=replica.catalogue.cluster_settings, dynamic={})
+        return for_clients(describe_topic(replica.catalogue.by_name(resource_name).configs, settings))
+    if resource_type == BROKER and resource_name in ("", str(replica.broker_id)):
+        return describe_broker(replica.settings) if resource_name else ()
+    raise InvalidRequest("a read replica knows the configs of topics (2) and its own settings (4)")
+
+
+API = Api(key=32, name="DescribeConfigs", min_version=1, max_version=4, handle=handle, on_replica=of_replica)

@@ -14,7 +14,7 @@ from tiered.errors import ElectionNotNeeded, InvalidRequest, TieredError
 from tiered.ids import TopicPartition
 from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_cluster
-from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 PREFERRED, UNCLEAN = 0, 1
@@ -100,4 +100,4 @@ def _answer(reply: Any, index: int, error: TieredError | None) -> Any:
     )
 
 
-API = Api(key=43, name="ElectLeaders", min_version=0, max_version=2, handle=handle)
+API = Api(key=43, name="ElectLeaders", min_version=0, max_version=2, handle=handle, on_replica=Refused())

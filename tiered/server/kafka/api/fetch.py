@@ -17,7 +17,7 @@ from tiered.broker.fetch_wait import Waiters, Watch
 from tiered.broker.groups.offsets_topic import OffsetsPartition
 from tiered.broker.partition import Partition
 from tiered.broker.replication.nearest import nearest_replica
-from tiered.errors import MalformedRequest, NotLeader, OffsetNotAvailable, OffsetOutOfRange, TieredError
+from tiered.errors import NotLeader, OffsetNotAvailable, OffsetOutOfRange, TieredError
 from tiered.file_slice import FileSlice
 from tiered.rules.partition import read_plan
 from tiered.rules.security.acl import Operation
@@ -25,7 +25,15 @@ from tiered.server.kafka import throttling
 from tiered.server.kafka.authorize import may_replicate, rights_of, topic_refusal
 from tiered.server.kafka.dispatch import Api, RawRequest, in_turns
 from tiered.server.kafka.fetch import followers as follower_fetch
+from tiered.server.kafka.fetch import of_bucket
 from tiered.server.kafka.fetch.answer import READ_COMMITTED, Entry, Found, answer, answer_in_turns, disk_error
+from tiered.server.kafka.fetch.bounds import (
+    COLD_READS_AT_ONCE,
+    LEAST_COLD_BYTES,
+    MAX_WAIT_MS,
+    MAX_WAITING_PARTITIONS,
+    too_many_partitions,
+)
 from tiered.server.kafka.fetch.sessions import NO_SESSION, session_error
 from tiered.server.kafka.transport.frame_handler import Answer
 from tiered.server.kafka.transport.outbox import Parts
@@ -33,13 +41,6 @@ from tiered.wire import fetch
 from tiered.wire.error_codes import CLUSTER_AUTHORIZATION_FAILED, NONE
 from tiered.wire.fetch import FetchRequest
 
-# A longer wait than any client asks for; it bounds how long a vanished client's wait can last.
-MAX_WAIT_MS = 600_000
-# What a cold partition takes of the request's budget at the least: each one costs a read from the store.
-LEAST_COLD_BYTES = 64 << 10
-COLD_READS_AT_ONCE = 16
-# Partitions in all fetches that wait at one time: each takes half a KiB. One more fetch is answered at once.
-MAX_WAITING_PARTITIONS = 1_000_000
 # A Fetch of more partitions is looked at, and answered, in turns: one of 50,000 would hold everybody up for seconds.
 LONG_FETCH_PARTITIONS = 200
 # A look at many partitions takes this long before the next one is put off, to ten times as long.
@@ -56,7 +57,7 @@ def handle(request: RawRequest) -> Answer:
     broker.counters.requests["Fetch"] += 1
     count = _count(asked)
     if count > limit:
-        raise MalformedRequest(f"a Fetch asks for more than {limit} partitions; more cannot be (tiered.max.partitions)")
+        raise too_many_partitions(limit)
     refusal = session_error(asked)
     if refusal != NONE:
         return fetch.encode_fetch_response(version, request.correlation_id, refusal, NO_SESSION, [])
@@ -327,4 +328,4 @@ def _keep_to_limits(entries: list[Entry]) -> None:
         first = False
 
 
-API = Api(key=1, name="Fetch", min_version=4, max_version=18, raw=handle)
+API = Api(key=1, name="Fetch", min_version=4, max_version=18, raw=handle, on_replica=of_bucket.handle)

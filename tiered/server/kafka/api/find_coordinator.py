@@ -10,7 +10,7 @@ from typing import Any
 from tiered.errors import InvalidRequest, TieredError
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.server.kafka.authorize import require, require_group
-from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.dispatch import Api, Context, ReplicaContext, in_turns
 from tiered.server.kafka.error_mapping import error_code
 from tiered.wire.error_codes import COORDINATOR_NOT_AVAILABLE, NONE
 
@@ -56,4 +56,24 @@ def _coordinator(context: Context, key_type: int, key: str) -> tuple[str, int, i
     return *address, elsewhere.broker_id, NONE, None
 
 
-API = Api(key=10, name="FindCoordinator", min_version=0, max_version=6, handle=handle)
+async def of_replica(context: ReplicaContext, request: Any, reply: Any) -> Any:
+    code, message = NONE, None
+    host, port = context.broker.address_for(context.connection.local_host, context.connection.listener.name)
+    node_id = context.broker.broker_id
+    if getattr(request, "key_type", GROUP) != GROUP:
+        refusal = context.broker.refusal()
+        code, message, host, port, node_id = error_code(refusal), str(refusal), "", -1, -1
+    if context.api_version < 4:
+        return reply.FindCoordinatorResponse(
+            throttle_time=0, error_code=code, error_message=message, node_id=node_id, host=host, port=port
+        )
+    return reply.FindCoordinatorResponse(
+        throttle_time=0,
+        coordinators=[
+            reply.Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=code, error_message=message)
+            for key in request.coordinator_keys
+        ],
+    )
+
+
+API = Api(key=10, name="FindCoordinator", min_version=0, max_version=6, handle=handle, on_replica=of_replica)

@@ -8,7 +8,7 @@ from typing import Any
 from tiered.errors import TieredError
 from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_group
-from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.dispatch import Api, Context, Refused
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 
@@ -27,4 +27,4 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     return reply.HeartbeatResponse(throttle_time=0, error_code=code)
 
 
-API = Api(key=12, name="Heartbeat", min_version=0, max_version=4, handle=handle)
+API = Api(key=12, name="Heartbeat", min_version=0, max_version=4, handle=handle, on_replica=Refused())

@@ -10,8 +10,9 @@ from typing import Any
 from tiered.errors import TieredError, UnsupportedVersion
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.server.kafka.authorize import require, require_cluster, rights_of
-from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.dispatch import Api, Context, Refused
 from tiered.server.kafka.error_mapping import NONE, error_code
+from tiered.wire.error_codes import CLUSTER_AUTHORIZATION_FAILED
 
 
 async def handle(context: Context, request: Any, reply: Any) -> Any:
@@ -37,4 +38,12 @@ def _require_idempotent_write(context: Context) -> None:
     require_cluster(context, Operation.IDEMPOTENT_WRITE)
 
 
-API = Api(key=22, name="InitProducerId", min_version=0, max_version=5, handle=handle)
+# A read replica refuses with this code because an idempotent producer asks again for ever on every other one.
+API = Api(
+    key=22,
+    name="InitProducerId",
+    min_version=0,
+    max_version=5,
+    handle=handle,
+    on_replica=Refused(CLUSTER_AUTHORIZATION_FAILED),
+)

@@ -10,7 +10,7 @@ from tiered.broker.groups.values import JoinRequest, MemberProtocol
 from tiered.errors import InvalidRequest, MemberIdRequired, TieredError
 from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_group
-from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.dispatch import Api, Context, Refused
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 NO_GENERATION = -1
@@ -74,4 +74,4 @@ def _asked(context: Context, request: Any) -> JoinRequest:
     )
 
 
-API = Api(key=11, name="JoinGroup", min_version=0, max_version=9, handle=handle)
+API = Api(key=11, name="JoinGroup", min_version=0, max_version=9, handle=handle, on_replica=Refused())

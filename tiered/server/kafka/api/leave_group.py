@@ -11,7 +11,7 @@ from tiered.broker.groups.values import LeavingMember
 from tiered.errors import InvalidRequest, TieredError
 from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_group
-from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.dispatch import Api, Context, Refused
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 FIRST_VERSION_WITH_MEMBERS = 3
@@ -44,4 +44,4 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     )
 
 
-API = Api(key=13, name="LeaveGroup", min_version=0, max_version=5, handle=handle)
+API = Api(key=13, name="LeaveGroup", min_version=0, max_version=5, handle=handle, on_replica=Refused())

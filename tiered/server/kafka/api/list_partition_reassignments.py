@@ -9,7 +9,7 @@ from tiered.broker.image import PartitionRow
 from tiered.errors import TieredError
 from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_cluster
-from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.dispatch import Api, Context, ReplicaContext, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 
@@ -52,4 +52,8 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     )
 
 
-API = Api(key=46, name="ListPartitionReassignments", min_version=0, max_version=0, handle=handle)
+async def of_replica(_context: ReplicaContext, _request: Any, reply: Any) -> Any:
+    return reply.ListPartitionReassignmentsResponse(throttle_time=0, error_code=NONE, error_message=None, topics=[])
+
+
+API = Api(key=46, name="ListPartitionReassignments", min_version=0, max_version=0, handle=handle, on_replica=of_replica)

@@ -8,22 +8,23 @@ What the client may not describe is left out of "all topics", is TOPIC_AUTHORIZA
 is there or not, and UNKNOWN_TOPIC_ID by its id. Authorized operations are told where they are asked for (v8+).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tiered.broker.broker import Broker
 from tiered.broker.image import PartitionRow
 from tiered.broker.topics import Topic
 from tiered.errors import InvalidRequest, TieredError, UnknownTopicId, UnknownTopicOrPartition
+from tiered.formats.checkpoint import TopicEntry
 from tiered.ids import NO_TOPIC_ID, InSyncReplica
 from tiered.rules.replication.replica_set import NO_LEADER
 from tiered.rules.security.acl import CLUSTER_NAME, Operation, ResourceType
 from tiered.server.kafka import throttling
 from tiered.server.kafka.api.create_topics import check_new_topic
-from tiered.server.kafka.authorize import authorized_operations, may, require_topic
-from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.authorize import NOT_ASKED, authorized_operations, may, require_topic
+from tiered.server.kafka.dispatch import Api, Context, ReplicaContext, in_turns
 from tiered.server.kafka.error_mapping import error_code
-from tiered.server.kafka.listed_brokers import controller_id, named_brokers
+from tiered.server.kafka.listed_brokers import ListedBroker, controller_id, named_brokers, this_replica
 from tiered.wire.error_codes import LEADER_NOT_AVAILABLE, NONE
 
 # Each one is a transaction and a folder. Who asks for more gets the rest by asking again.
@@ -52,19 +53,41 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
             before = len(broker.topics)
             topics.append(await _asked(context, request, reply, each, may_create=to_create > 0))
             to_create -= len(broker.topics) > before
+    operations = authorized_operations(
+        context, ResourceType.CLUSTER, asked=getattr(request, "include_cluster_authorized_operations", False)
+    )
+    return _reply(context, reply, named_brokers(context), controller_id(context), topics, operations)
+
+
+def _reply(
+    context: Context | ReplicaContext,
+    reply: Any,
+    brokers: Iterable[ListedBroker],
+    controller: int,
+    topics: list[Any],
+    operations: int = NOT_ASKED,
+) -> Any:
     return reply.MetadataResponse(
         throttle_time=0,
         brokers=[
             reply.MetadataResponseBroker(node_id=each.broker_id, host=each.host, port=each.port, rack=each.rack)
-            for each in named_brokers(context)
+            for each in brokers
         ],
-        cluster_id=broker.cluster_id,
-        controller_id=controller_id(context),
+        cluster_id=context.broker.cluster_id,
+        controller_id=controller,
         topics=topics,
-        cluster_authorized_operations=authorized_operations(
-            context, ResourceType.CLUSTER, asked=getattr(request, "include_cluster_authorized_operations", False)
-        ),
+        cluster_authorized_operations=operations,
         error_code=NONE,
+    )
+
+
+def _refused(context: Context | ReplicaContext, reply: Any, topic_id: Any, name: str | None, error: TieredError) -> Any:
+    return reply.MetadataResponseTopic(
+        error_code=error_code(error),
+        name=name if name is not None or context.api_version >= 12 else "",
+        topic_id=topic_id,
+        is_internal=False,
+        partitions=[],
     )
 
 
@@ -94,13 +117,7 @@ async def _asked(context: Context, request: Any, reply: Any, asked: Any, *, may_
             topic = await broker.admin.auto_create(name)
         return _described(context, request, reply, topic)
     except TieredError as error:
-        return reply.MetadataResponseTopic(
-            error_code=error_code(error),
-            name=name if name is not None or context.api_version >= 12 else "",
-            topic_id=topic_id,
-            is_internal=False,
-            partitions=[],
-        )
+        return _refused(context, reply, topic_id, name, error)
 
 
 def _described(context: Context, request: Any, reply: Any, topic: Topic) -> Any:
@@ -164,4 +181,50 @@ def _coordinated(broker: Broker, make: Callable[..., Any], slot: int) -> Any:
     )
 
 
-API = Api(key=3, name="Metadata", min_version=0, max_version=13, handle=handle)
+async def of_bucket(context: ReplicaContext, request: Any, reply: Any) -> Any:
+    """A read replica leads every partition, without a leader epoch: clients compare none."""
+    catalogue = context.broker.catalogue
+    if request.topics is None or (context.api_version == 0 and not request.topics):
+        topics = [_of_bucket(context, reply, topic) async for topic in in_turns(catalogue)]
+    else:
+        wanted = dict.fromkeys((getattr(each, "topic_id", None), each.name) for each in request.topics)
+        topics = [_asked_of_bucket(context, reply, topic_id, name) async for topic_id, name in in_turns(wanted)]
+    return _reply(context, reply, [this_replica(context)], context.broker.broker_id, topics)
+
+
+def _asked_of_bucket(context: ReplicaContext, reply: Any, topic_id: Any, name: str | None) -> Any:
+    """One topic of the request, by name or (v12+) by id."""
+    catalogue = context.broker.catalogue
+    try:
+        if topic_id is not None and topic_id != NO_TOPIC_ID:
+            return _of_bucket(context, reply, catalogue.by_id(topic_id))
+        if name is None:
+            raise InvalidRequest("a topic is asked for by name or by id")
+        return _of_bucket(context, reply, catalogue.by_name(name))
+    except TieredError as error:
+        return _refused(context, reply, topic_id, name, error)
+
+
+def _of_bucket(context: ReplicaContext, reply: Any, topic: TopicEntry) -> Any:
+    here = (context.broker.broker_id,)
+    return reply.MetadataResponseTopic(
+        error_code=NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=False,
+        partitions=[
+            reply.MetadataResponsePartition(
+                error_code=NONE,
+                partition_index=number,
+                leader_id=context.broker.broker_id,
+                leader_epoch=-1,
+                replica_nodes=here,
+                isr_nodes=here,
+                offline_replicas=(),
+            )
+            for number in range(topic.partition_count)
+        ],
+    )
+
+
+API = Api(key=3, name="Metadata", min_version=0, max_version=13, handle=handle, on_replica=of_bucket)

@@ -19,7 +19,7 @@ from tiered.broker.groups.offsets import MAX_ENTRIES, OffsetEntry
 from tiered.errors import InvalidRequest, OffsetMetadataTooLarge, TieredError, UnknownTopicOrPartition
 from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_group, require_topic, require_topic_by_id
-from tiered.server.kafka.dispatch import Api, Context, Later, in_turns
+from tiered.server.kafka.dispatch import Api, Context, Later, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 FIRST_VERSION_WITH_TOPIC_IDS = 10
@@ -112,4 +112,4 @@ def _entry(context: Context, topic: Any, asked: Any) -> OffsetEntry:
     )
 
 
-API = Api(key=8, name="OffsetCommit", min_version=2, max_version=10, handle=handle)
+API = Api(key=8, name="OffsetCommit", min_version=2, max_version=10, handle=handle, on_replica=Refused())

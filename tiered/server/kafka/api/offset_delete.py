@@ -13,7 +13,7 @@ from tiered.errors import GroupNotEmpty, GroupNotFound, GroupSubscribedToTopic, 
 from tiered.ids import TopicPartition
 from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_group, require_topic
-from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 from tiered.wire.consumer_protocol import PROTOCOL_TYPE
 
@@ -84,4 +84,4 @@ def _key(context: Context, group_id: str, name: str, partition: int, *, is_read:
     return TopicPartition(topic.topic_id, partition)
 
 
-API = Api(key=47, name="OffsetDelete", min_version=0, max_version=0, handle=handle)
+API = Api(key=47, name="OffsetDelete", min_version=0, max_version=0, handle=handle, on_replica=Refused())

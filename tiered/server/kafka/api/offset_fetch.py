@@ -18,7 +18,7 @@ from tiered.errors import CoordinatorLoading, CoordinatorNotAvailable, InvalidRe
 from tiered.ids import TopicPartition
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.server.kafka.authorize import may, require_group
-from tiered.server.kafka.dispatch import Api, Context, in_turns
+from tiered.server.kafka.dispatch import Api, Context, ReplicaContext, in_turns
 from tiered.server.kafka.error_mapping import error_code
 from tiered.wire.error_codes import NONE, TOPIC_AUTHORIZATION_FAILED
 
@@ -43,7 +43,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     except TieredError as error:
         code = _code(error)
         if context.api_version < FIRST_VERSION_WITH_ERROR:
-            topics = _failed(names, request.topics, code)
+            topics = _without(names, request.topics, code)
     return reply.OffsetFetchResponse(throttle_time=0, topics=topics, error_code=code)
 
 
@@ -158,11 +158,11 @@ def _partition(names: _Names, index: int, row: OffsetRow | None, code: int) -> A
     )
 
 
-def _failed(names: _Names, asked: Any, code: int) -> list[Any]:
-    """Version 1 has no place for a group's error but its partitions."""
+def _without(names: _Names, asked: Any, code: int) -> list[Any]:
+    """All that is asked for, without an offset. Version 1 has no place for a group's error but its partitions."""
     return [
-        names.topic(topic.name, [_partition(names, index, None, code) for index in topic.partition_indexes])
-        for topic in asked
+        names.topic(names.asked(topic), [_partition(names, index, None, code) for index in topic.partition_indexes])
+        for topic in asked or ()
     ]
 
 
@@ -173,4 +173,20 @@ def _code(error: TieredError) -> int:
     return error_code(error)
 
 
-API = Api(key=9, name="OffsetFetch", min_version=1, max_version=10, handle=handle)
+async def of_replica(context: ReplicaContext, request: Any, reply: Any) -> Any:
+    """A read replica keeps no groups, so nobody has committed anything."""
+    if context.api_version < FIRST_VERSION_WITH_GROUPS:
+        names = _Names(reply.OffsetFetchResponseTopic, reply.OffsetFetchResponsePartition, by_id=False)
+        return reply.OffsetFetchResponse(throttle_time=0, topics=_without(names, request.topics, NONE), error_code=NONE)
+    by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+    names = _Names(reply.OffsetFetchResponseTopics, reply.OffsetFetchResponsePartitions, by_id=by_id)
+    groups = [
+        reply.OffsetFetchResponseGroup(
+            group_id=group.group_id, topics=_without(names, group.topics, NONE), error_code=NONE
+        )
+        for group in request.groups
+    ]
+    return reply.OffsetFetchResponse(throttle_time=0, groups=groups)
+
+
+API = Api(key=9, name="OffsetFetch", min_version=1, max_version=10, handle=handle, on_replica=of_replica)

@@ -33,7 +33,7 @@ from tiered.formats import record_batch
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.server.kafka import throttling
 from tiered.server.kafka.authorize import refusal, rights_of, topic_refusal
-from tiered.server.kafka.dispatch import Api, RawRequest, framed, in_turns
+from tiered.server.kafka.dispatch import Api, RawRequest, ReplicaRequest, framed, in_turns
 from tiered.server.kafka.error_mapping import error_code
 from tiered.server.kafka.leader_hints import CODES, LeaderHints
 from tiered.server.kafka.transport.frame_handler import Handled, Held, Overlapping, Waiting
@@ -392,4 +392,30 @@ def _with_leaders(topic: TopicResult, hints: LeaderHints) -> TopicResult:
     return TopicResult(name, topic_id, named)
 
 
-API = Api(key=0, name="Produce", min_version=0, max_version=13, refuse_below=3, raw=handle)
+def refuse_on_replica(request: ReplicaRequest) -> Parts:
+    """Raises ReadOnly for acks=0: a closed connection is how that client learns of it."""
+    replica, version = request.context.broker, request.context.api_version
+    asked = produce.decode_produce_request(request.buffer, request.position, request.end, version)
+    count = sum(len(topic.partitions) for topic in asked.topics)
+    if count > MAX_PARTITIONS:
+        raise MalformedRequest(f"a Produce request carries more than {MAX_PARTITIONS} batches; split it")
+    replica.counters.requests["Produce"] += 1
+    replica.counters.produce_errors += count
+    error = replica.refusal()
+    if asked.acks == NO_ACKS:
+        raise error
+    results = [
+        TopicResult(
+            topic.name,
+            topic.topic_id,
+            [PartitionResult(each[0], error_code(error), error_message=str(error)) for each in topic.partitions],
+        )
+        for topic in asked.topics
+    ]
+    body = produce.encode_produce_response(results, version, node_endpoints=())
+    return framed(produce.API_KEY, version, request.correlation_id, body)
+
+
+API = Api(
+    key=0, name="Produce", min_version=0, max_version=13, refuse_below=3, raw=handle, on_replica=refuse_on_replica
+)

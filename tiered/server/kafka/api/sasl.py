@@ -13,31 +13,23 @@ from typing import Any
 from tiered.broker.authentication import Guarded
 from tiered.errors import TieredError, UnsupportedVersion
 from tiered.rules.security.sasl.failures import AuthenticationFailed, IllegalSaslState, UnsupportedSaslMechanism
-from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.dispatch import Api, Context, ReplicaContext
 from tiered.server.kafka.error_mapping import NONE, error_code
-from tiered.server.kafka.transport.connection import Connection
 from tiered.server.kafka.transport.sasl_session import SaslSession
 
 MAX_MECHANISM = 255
 
 
-async def handshake(context: Context, request: Any, reply: Any) -> Any:
-    return shaken(context.broker, context.connection, context.api_version, request, reply)
-
-
-async def authenticate(context: Context, request: Any, reply: Any) -> Any:
-    return await heard(context.broker, context.connection, request, reply)
-
-
-def shaken(broker: Guarded, connection: Connection, version: int, request: Any, reply: Any) -> Any:
-    """The answer to a SaslHandshake at a broker or a read replica."""
+async def handshake(context: Context | ReplicaContext, request: Any, reply: Any) -> Any:
+    broker: Guarded = context.broker
+    connection = context.connection
     mechanisms = broker.settings.mechanisms_of(connection.listener)
     session = connection.sasl
     code = NONE
     try:
         if session is None:
             raise IllegalSaslState("this listener asks nobody who they are by SASL")
-        if version == 0:
+        if context.api_version == 0:
             raise UnsupportedVersion("its client speaks version 0 of SaslHandshake; let it use 1, as since Kafka 1.0")
         if request.mechanism not in mechanisms:
             raise UnsupportedSaslMechanism(f"{request.mechanism[:MAX_MECHANISM]} is not enabled here")
@@ -49,9 +41,9 @@ def shaken(broker: Guarded, connection: Connection, version: int, request: Any, 
     return reply.SaslHandshakeResponse(error_code=code, mechanisms=list(mechanisms))
 
 
-async def heard(broker: Guarded, connection: Connection, request: Any, reply: Any) -> Any:
-    """The answer to a SaslAuthenticate there."""
-    session = connection.sasl
+async def authenticate(context: Context | ReplicaContext, request: Any, reply: Any) -> Any:
+    broker: Guarded = context.broker
+    session = context.connection.sasl
     try:
         if session is None:
             raise IllegalSaslState("this listener asks nobody who they are by SASL")
@@ -78,5 +70,7 @@ async def _said(broker: Guarded, session: SaslSession, message: bytes) -> tuple[
     return said.answer, lifetime_ms
 
 
-HANDSHAKE_API = Api(key=17, name="SaslHandshake", min_version=0, max_version=1, handle=handshake)
-AUTHENTICATE_API = Api(key=36, name="SaslAuthenticate", min_version=0, max_version=2, handle=authenticate)
+HANDSHAKE_API = Api(key=17, name="SaslHandshake", min_version=0, max_version=1, handle=handshake, on_replica=handshake)
+AUTHENTICATE_API = Api(
+    key=36, name="SaslAuthenticate", min_version=0, max_version=2, handle=authenticate, on_replica=authenticate
+)

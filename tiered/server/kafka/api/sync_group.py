@@ -9,7 +9,7 @@ from tiered.broker.groups.values import SyncRequest
 from tiered.errors import TieredError
 from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_group
-from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.dispatch import Api, Context, Refused
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 
@@ -39,4 +39,4 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     )
 
 
-API = Api(key=14, name="SyncGroup", min_version=0, max_version=5, handle=handle)
+API = Api(key=14, name="SyncGroup", min_version=0, max_version=5, handle=handle, on_replica=Refused())

@@ -9,7 +9,7 @@ from typing import Any
 from tiered.errors import TieredError
 from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_cluster
-from tiered.server.kafka.dispatch import Api, Context
+from tiered.server.kafka.dispatch import Api, Context, Refused
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 
@@ -23,4 +23,4 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     return reply.UnregisterBrokerResponse(throttle_time=0, error_code=code, error_message=message)
 
 
-API = Api(key=64, name="UnregisterBroker", min_version=0, max_version=0, handle=handle)
+API = Api(key=64, name="UnregisterBroker", min_version=0, max_version=0, handle=handle, on_replica=Refused())

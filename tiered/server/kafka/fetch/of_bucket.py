@@ -28,11 +28,17 @@ from tiered.file_slice import FileSlice
 from tiered.formats import record_batch
 from tiered.rules.partition import read_plan
 from tiered.rules.segments.cold_partition import ColdPartition
-from tiered.server.kafka.api.fetch import COLD_READS_AT_ONCE, LEAST_COLD_BYTES, MAX_WAIT_MS, MAX_WAITING_PARTITIONS
+from tiered.server.kafka.dispatch import ReplicaRequest
 from tiered.server.kafka.error_mapping import error_code
 from tiered.server.kafka.fetch.answer import COPY_BYTES, FIRST_VERSION_WITH_ZSTD, READ_COMMITTED, ZSTD
+from tiered.server.kafka.fetch.bounds import (
+    COLD_READS_AT_ONCE,
+    LEAST_COLD_BYTES,
+    MAX_WAIT_MS,
+    MAX_WAITING_PARTITIONS,
+    too_many_partitions,
+)
 from tiered.server.kafka.fetch.sessions import NO_SESSION, session_error
-from tiered.server.kafka.read_only.dispatch import RawRead, too_many_partitions
 from tiered.server.kafka.transport.outbox import Parts
 from tiered.wire import fetch
 from tiered.wire.error_codes import INVALID_REQUEST, NONE
@@ -56,9 +62,9 @@ class _Entry:
 Found = list[tuple[FetchTopic, list[_Entry]]]
 
 
-def handle(request: RawRead) -> Parts | Coroutine[Any, Any, Parts | None]:
+def handle(request: ReplicaRequest) -> Parts | Coroutine[Any, Any, Parts | None]:
     """The answer: at once where it is a refusal, else later."""
-    replica = request.context.replica
+    replica = request.context.broker
     limit = replica.settings.tiered_max_partitions
     version = request.context.api_version
     # A topic for each partition.
@@ -72,8 +78,8 @@ def handle(request: RawRead) -> Parts | Coroutine[Any, Any, Parts | None]:
     return _answer(request, asked)
 
 
-async def _answer(request: RawRead, asked: FetchRequest) -> Parts:
-    replica = request.context.replica
+async def _answer(request: ReplicaRequest, asked: FetchRequest) -> Parts:
+    replica = request.context.broker
     session = request.context.connection.sasl
     found = await _wait(replica, asked, math.inf if session is None else session.left_ms)
     entries = [entry for _, each in found for entry in each]
