@@ -26,7 +26,15 @@ from tiered.server.kafka.authorize import may_replicate, rights_of, topic_refusa
 from tiered.server.kafka.dispatch import Api, RawRequest, in_turns
 from tiered.server.kafka.fetch import followers as follower_fetch
 from tiered.server.kafka.fetch import of_bucket
-from tiered.server.kafka.fetch.answer import READ_COMMITTED, Entry, Found, answer, answer_in_turns, disk_error
+from tiered.server.kafka.fetch.answer import (
+    READ_COMMITTED,
+    Entry,
+    Found,
+    answer,
+    answer_in_turns,
+    disk_error,
+    keep_to_limits,
+)
 from tiered.server.kafka.fetch.bounds import (
     COLD_READS_AT_ONCE,
     LEAST_COLD_BYTES,
@@ -252,7 +260,7 @@ async def _answer_later(request: RawRequest, asked: FetchRequest, found: Found, 
     if cold:
         places = asyncio.Semaphore(COLD_READS_AT_ONCE)
         await asyncio.gather(*(_read_cold(request, asked, entry, places) for entry in cold))
-        _keep_to_limits(found.entries())
+        keep_to_limits(found.entries())
     reader = request.context.broker.reader
     async for entry in in_turns(found.entries()):
         if isinstance(entry.records, FileSlice):
@@ -315,17 +323,6 @@ async def _read_cold(request: RawRequest, asked: FetchRequest, entry: Entry, pla
     except OSError as error:
         request.context.broker.counters.cold_read_errors += 1
         entry.error = disk_error(request, partition, error)
-
-
-def _keep_to_limits(entries: list[Entry]) -> None:
-    """A batch above its partition's limit goes out only as the first one of an answer (KIP-74)."""
-    first = True
-    for entry in entries:
-        if not isinstance(entry.records, FileSlice) or not entry.records.length:
-            continue
-        if entry.cold_max_bytes and not first and entry.records.length > entry.cold_max_bytes:
-            entry.records = None
-        first = False
 
 
 API = Api(key=1, name="Fetch", min_version=4, max_version=18, raw=handle, on_replica=of_bucket.handle)

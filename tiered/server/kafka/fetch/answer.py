@@ -14,8 +14,9 @@ from tiered.broker.partition import Partition
 from tiered.errors import LogDirFailed, TieredError, UnsupportedCompression
 from tiered.file_slice import FileSlice
 from tiered.formats import record_batch
+from tiered.rules.segments.cold_partition import ColdPartition
 from tiered.server.kafka import throttling
-from tiered.server.kafka.dispatch import RawRequest, in_turns
+from tiered.server.kafka.dispatch import RawRequest, ReplicaRequest, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 from tiered.server.kafka.fetch.sessions import NO_SESSION
 from tiered.server.kafka.leader_hints import CODES, LeaderHints
@@ -42,6 +43,8 @@ class Entry:
     partition: Partition | None = None
     offsets: OffsetsPartition | None = None
     """In its place, of `__consumer_offsets`."""
+    bucket: ColdPartition | None = None
+    """In its place, on a read replica."""
     error: TieredError | None = None
     records: FileSlice | bytes | None = None
     cold_max_bytes: int = 0
@@ -73,7 +76,9 @@ class Found:
         return [entry for _, entries in self.topics for entry in entries]
 
 
-def disk_error(request: RawRequest, partition: Partition | None, error: Exception) -> LogDirFailed:
+def disk_error(
+    request: RawRequest | ReplicaRequest, partition: Partition | ColdPartition | None, error: Exception
+) -> LogDirFailed:
     """What a partition answers whose local file cannot be read; said in the log as well, for it is our disk."""
     name = partition.name if partition is not None else "a partition"
     request.context.broker.counters.disk_errors += 1
@@ -81,8 +86,19 @@ def disk_error(request: RawRequest, partition: Partition | None, error: Exceptio
     return LogDirFailed(f"{name} cannot be read from the broker's disk: {error}")
 
 
+def keep_to_limits(entries: list[Entry]) -> None:
+    """A batch above its partition's limit goes out only as the first one of an answer (KIP-74)."""
+    first = True
+    for entry in entries:
+        if not isinstance(entry.records, FileSlice) or not entry.records.length:
+            continue
+        if entry.cold_max_bytes and not first and entry.records.length > entry.cold_max_bytes:
+            entry.records = None
+        first = False
+
+
 @dataclass(slots=True)
-class _Told:
+class Told:
     """An answer that is being made."""
 
     results: list[FetchTopicResult] = field(default_factory=list)
@@ -91,8 +107,8 @@ class _Told:
 
 def answer(request: RawRequest, asked: FetchRequest, found: Found) -> Parts:
     """The answer to a Fetch of few partitions."""
-    told = _Told()
-    for _ in _telling(request, asked, found, told):
+    told = Told()
+    for _ in telling(request, asked, found, told):
         pass
     hints, throttle_ms = _finish(request, found, told)
     return _encoded(request, told, hints, throttle_ms)
@@ -100,14 +116,14 @@ def answer(request: RawRequest, asked: FetchRequest, found: Found) -> Parts:
 
 async def answer_in_turns(request: RawRequest, asked: FetchRequest, found: Found) -> Parts:
     """The same for one of many: others get their turn meanwhile."""
-    told = _Told()
-    async for _ in in_turns(_telling(request, asked, found, told)):
+    told = Told()
+    async for _ in in_turns(telling(request, asked, found, told)):
         pass
     hints, throttle_ms = _finish(request, found, told)
     return await asyncio.to_thread(_encoded, request, told, hints, throttle_ms)
 
 
-def _telling(request: RawRequest, asked: FetchRequest, found: Found, told: _Told) -> Iterator[None]:
+def telling(request: RawRequest | ReplicaRequest, asked: FetchRequest, found: Found, told: Told) -> Iterator[None]:
     """Adds what each partition is answered."""
     version = request.context.api_version
     counters = request.context.broker.counters
@@ -117,7 +133,7 @@ def _telling(request: RawRequest, asked: FetchRequest, found: Found, told: _Told
             try:
                 answers.append(_result(entry, asked, version))
             except (OSError, EOFError) as error:
-                answers.append(_refusal(entry, disk_error(request, entry.partition, error)))
+                answers.append(_refusal(entry, disk_error(request, entry.partition or entry.bucket, error)))
             except TieredError as error:
                 answers.append(_refusal(entry, error))
             if entry.records is not None:
@@ -131,7 +147,7 @@ def _telling(request: RawRequest, asked: FetchRequest, found: Found, told: _Told
         told.results.append(FetchTopicResult(topic.name, topic.topic_id, answers))
 
 
-def _finish(request: RawRequest, found: Found, told: _Told) -> tuple[tuple[NodeEndpoint, ...], int]:
+def _finish(request: RawRequest, found: Found, told: Told) -> tuple[tuple[NodeEndpoint, ...], int]:
     """Where the leaders of refused partitions listen, and the throttle time."""
     endpoints: tuple[NodeEndpoint, ...] = ()
     if found.has_error and request.context.api_version >= fetch.FIRST_FLEXIBLE:
@@ -139,7 +155,7 @@ def _finish(request: RawRequest, found: Found, told: _Told) -> tuple[tuple[NodeE
     return endpoints, throttling.fetched(request.context, told.sent_bytes)
 
 
-def _encoded(request: RawRequest, told: _Told, endpoints: tuple[NodeEndpoint, ...], throttle_ms: int) -> Parts:
+def _encoded(request: RawRequest, told: Told, endpoints: tuple[NodeEndpoint, ...], throttle_ms: int) -> Parts:
     version = request.context.api_version
     return fetch.encode_fetch_response(
         version, request.correlation_id, NONE, NO_SESSION, told.results, throttle_ms, node_endpoints=endpoints
@@ -163,7 +179,8 @@ def _result(entry: Entry, asked: FetchRequest, version: int) -> FetchPartitionRe
         _refuse_zstd(entry)
     if entry.error is not None:
         return _refusal(entry, entry.error)
-    partition = entry.source
+    source = entry.source
+    partition = entry.bucket if source is None else source
     assert partition is not None
     if isinstance(entry.records, FileSlice) and entry.records.length <= COPY_BYTES:
         entry.records = entry.records.read()
@@ -181,7 +198,11 @@ def _result(entry: Entry, asked: FetchRequest, version: int) -> FetchPartitionRe
 
 def _refusal(entry: Entry, error: TieredError) -> FetchPartitionResult:
     entry.records = None
-    return FetchPartitionResult(entry.asked.partition, error_code(error))
+    code, known = error_code(error), entry.bucket
+    if known is None:
+        return FetchPartitionResult(entry.asked.partition, code)
+    end_offset = known.cold_end_offset
+    return FetchPartitionResult(entry.asked.partition, code, end_offset, end_offset, known.log_start_offset)
 
 
 def _refuse_zstd(entry: Entry) -> None:

@@ -9,28 +9,21 @@ Followers are refused.
 """
 
 import asyncio
-import logging
 import math
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from typing import Any
 
 from tiered.broker.fetch_wait import Watch
 from tiered.broker.read_only.replica import ReadReplica
 from tiered.errors import (
-    LogDirFailed,
     OffsetNotAvailable,
     OffsetOutOfRange,
     TieredError,
-    UnsupportedCompression,
 )
-from tiered.file_slice import FileSlice
-from tiered.formats import record_batch
 from tiered.rules.partition import read_plan
 from tiered.rules.segments.cold_partition import ColdPartition
-from tiered.server.kafka.dispatch import ReplicaRequest
-from tiered.server.kafka.error_mapping import error_code
-from tiered.server.kafka.fetch.answer import COPY_BYTES, FIRST_VERSION_WITH_ZSTD, READ_COMMITTED, ZSTD
+from tiered.server.kafka.dispatch import ReplicaRequest, in_turns
+from tiered.server.kafka.fetch.answer import Entry, Found, Told, disk_error, keep_to_limits, telling
 from tiered.server.kafka.fetch.bounds import (
     COLD_READS_AT_ONCE,
     LEAST_COLD_BYTES,
@@ -42,24 +35,7 @@ from tiered.server.kafka.fetch.sessions import NO_SESSION, session_error
 from tiered.server.kafka.transport.outbox import Parts
 from tiered.wire import fetch
 from tiered.wire.error_codes import INVALID_REQUEST, NONE
-from tiered.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchTopic, FetchTopicResult
-
-log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Entry:
-    """One partition of the request and what was found for it."""
-
-    asked: FetchPartition
-    partition: ColdPartition | None = None
-    error: TieredError | None = None
-    max_bytes: int = 0
-    """What may be read of it; 0 when there is nothing, or no room."""
-    records: FileSlice | bytes | None = None
-
-
-Found = list[tuple[FetchTopic, list[_Entry]]]
+from tiered.wire.fetch import FetchRequest
 
 
 def handle(request: ReplicaRequest) -> Parts | Coroutine[Any, Any, Parts | None]:
@@ -82,16 +58,15 @@ async def _answer(request: ReplicaRequest, asked: FetchRequest) -> Parts:
     replica = request.context.broker
     session = request.context.connection.sasl
     found = await _wait(replica, asked, math.inf if session is None else session.left_ms)
-    entries = [entry for _, each in found for entry in each]
+    entries = found.entries()
     places = asyncio.Semaphore(COLD_READS_AT_ONCE)
-    await asyncio.gather(*(_read(replica, entry, places) for entry in entries if entry.max_bytes))
-    _keep_to_limits(entries)
-    results = []
-    for topic, each in found:
-        answers = [_result(replica, entry, asked, request.context.api_version) for entry in each]
-        results.append(FetchTopicResult(topic.name, topic.topic_id, answers))
+    await asyncio.gather(*(_read(request, entry, places) for entry in entries if entry.cold_max_bytes))
+    keep_to_limits(entries)
+    told = Told()
+    async for _ in in_turns(telling(request, asked, found, told)):
+        pass
     return fetch.encode_fetch_response(
-        request.context.api_version, request.correlation_id, NONE, NO_SESSION, results, node_endpoints=()
+        request.context.api_version, request.correlation_id, NONE, NO_SESSION, told.results, node_endpoints=()
     )
 
 
@@ -120,17 +95,17 @@ async def _wait(replica: ReadReplica, asked: FetchRequest, session_left_ms: floa
 def _is_enough(found: Found, asked: FetchRequest) -> bool:
     if asked.max_wait_ms <= 0 or asked.min_bytes <= 0:
         return True
-    return any(entry.error is not None or entry.max_bytes for _, entries in found for entry in entries)
+    return any(entry.error is not None or entry.cold_max_bytes for entry in found.entries())
 
 
 def _look(replica: ReadReplica, asked: FetchRequest) -> Found:
     """Who gets how much of the request's budget. Reads nothing yet."""
     budget = min(max(0, asked.max_bytes), replica.settings.fetch_max_bytes)
-    found: Found = []
+    found = Found()
     first = True
     for topic in asked.topics:
-        entries = [_Entry(each) for each in topic.partitions]
-        found.append((topic, entries))
+        entries = [Entry(each) for each in topic.partitions]
+        found.topics.append((topic, entries))
         for entry in entries:
             try:
                 known = (
@@ -138,15 +113,15 @@ def _look(replica: ReadReplica, asked: FetchRequest) -> Found:
                     if topic.topic_id is not None
                     else replica.catalogue.by_name(topic.name or "")
                 )
-                entry.partition = replica.catalogue.partition(known, entry.asked.partition)
-                is_cold = _is_cold(entry.partition, entry.asked.fetch_offset)
+                entry.bucket = replica.catalogue.partition(known, entry.asked.partition)
+                is_cold = _is_cold(entry.bucket, entry.asked.fetch_offset)
             except TieredError as error:
                 entry.error = error.without_frames()
                 continue
             max_bytes = min(budget, entry.asked.partition_max_bytes)
             if is_cold and (max_bytes > 0 or first):
-                entry.max_bytes = max(1, max_bytes)
-                budget -= max(entry.max_bytes, LEAST_COLD_BYTES)
+                entry.cold_max_bytes = max(1, max_bytes)
+                budget -= max(entry.cold_max_bytes, LEAST_COLD_BYTES)
                 first = False
     return found
 
@@ -169,16 +144,17 @@ def _is_cold(partition: ColdPartition, offset: int) -> bool:
             return False
 
 
-async def _read(replica: ReadReplica, entry: _Entry, places: asyncio.Semaphore) -> None:
+async def _read(request: ReplicaRequest, entry: Entry, places: asyncio.Semaphore) -> None:
     """Fills in one partition, whose bounds may be other ones afterwards."""
-    assert entry.partition is not None
+    assert entry.bucket is not None
+    replica = request.context.broker
     try:
         async with places:
-            entry.partition, entry.records = await replica.read(
-                entry.partition, entry.asked.fetch_offset, entry.max_bytes
+            entry.bucket, entry.records = await replica.read(
+                entry.bucket, entry.asked.fetch_offset, entry.cold_max_bytes
             )
         if entry.records is None:
-            _is_cold(entry.partition, entry.asked.fetch_offset)  # Says what has become of the offset.
+            _is_cold(entry.bucket, entry.asked.fetch_offset)  # Says what has become of the offset.
         else:
             await replica.make_resident(entry.records)
     except TieredError as error:
@@ -186,55 +162,4 @@ async def _read(replica: ReadReplica, entry: _Entry, places: asyncio.Semaphore) 
         entry.error = error.without_frames()
     except OSError as error:
         replica.counters.cold_read_errors += 1
-        entry.error = _disk_error(replica, entry, error)
-
-
-def _disk_error(replica: ReadReplica, entry: _Entry, error: Exception) -> LogDirFailed:
-    name = entry.partition.name if entry.partition is not None else "a partition"
-    replica.counters.disk_errors += 1
-    log.error("%s cannot be read from the chunk cache: %s", name, error)
-    return LogDirFailed(f"{name} cannot be read from this broker's disk: {error}")
-
-
-def _keep_to_limits(entries: list[_Entry]) -> None:
-    """A batch above its partition's limit goes out only as the first one of an answer (KIP-74)."""
-    first = True
-    for entry in entries:
-        if isinstance(entry.records, FileSlice) and entry.records.length:
-            if not first and entry.records.length > entry.max_bytes:
-                entry.records = None
-            first = False
-
-
-def _result(replica: ReadReplica, entry: _Entry, asked: FetchRequest, version: int) -> FetchPartitionResult:
-    if entry.error is None and isinstance(entry.records, FileSlice):
-        try:
-            if version < FIRST_VERSION_WITH_ZSTD:
-                _refuse_zstd(entry.records)
-            replica.counters.fetched_bytes += entry.records.length
-            if entry.records.length <= COPY_BYTES:
-                entry.records = entry.records.read()
-        except (OSError, EOFError) as error:
-            entry.error = _disk_error(replica, entry, error)
-        except TieredError as error:
-            entry.error = error.without_frames()
-    if entry.error is not None:
-        entry.records = None
-    partition = entry.partition
-    end_offset = -1 if partition is None else partition.cold_end_offset
-    return FetchPartitionResult(
-        entry.asked.partition,
-        NONE if entry.error is None else error_code(entry.error),
-        end_offset,
-        end_offset,
-        -1 if partition is None else partition.log_start_offset,
-        entry.records,
-        [] if asked.isolation_level == READ_COMMITTED else None,
-    )
-
-
-def _refuse_zstd(records: FileSlice) -> None:
-    """Clients from before KIP-110 cannot read zstd; they are told, instead of being handed it."""
-    data = records.read()
-    if any(header.compression == ZSTD for _, header in record_batch.whole_batches(data, 0, len(data))):
-        raise UnsupportedCompression("zstd records need Fetch version 10 or later; upgrade the client")
+        entry.error = disk_error(request, entry.bucket, error)
