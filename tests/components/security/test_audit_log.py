@@ -17,7 +17,6 @@ from tiered.errors import InvalidConfig
 from tiered.server.http.door.rights import ON_BEHALF_OF
 from tiered.server.http.messages.origin import SENDER
 from tiered.server.kafka.apis import served_apis
-from tiered.server.kafka.audited import AUDITED
 
 READING = {
     "ApiVersions", "ConsumerGroupDescribe", "DescribeAcls", "DescribeClientQuotas", "DescribeCluster",
@@ -31,7 +30,8 @@ DATA = {
     "InitProducerId", "SaslHandshake", "SaslAuthenticate", "GetTelemetrySubscriptions",
     "PushTelemetry",
 }  # fmt: skip
-ADMIN = [row for row in ROWS if row.key in AUDITED and row.key in {api.key for api in served_apis()}]
+AUDITED = {api.key for api in served_apis() if api.audit is not None}
+ADMIN = [row for row in ROWS if row.key in AUDITED]
 EVERYTHING = [allow("ALL", kind, "*") for kind in ("TOPIC", "GROUP", "CLUSTER")]
 
 

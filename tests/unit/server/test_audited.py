@@ -10,9 +10,10 @@ import pytest
 
 from tests.properties.wire.kio_samples import kio_bytes, sample
 from tiered.server.kafka.apis import served_apis
-from tiered.server.kafka.audited import AUDITED, MAX_LINES_A_REQUEST, Entry, note
+from tiered.server.kafka.audited import MAX_LINES_A_REQUEST, Entry, note
 from tiered.wire import messages
 
+AUDITED = {api.key: api.audit for api in served_apis() if api.audit is not None}
 VERSIONS = [
     (api.key, version)
     for api in served_apis()
@@ -56,7 +57,7 @@ class Notes:
 def told(api_key: int, request: object, answer: object) -> list[dict[str, Any]]:
     audit: Any = Notes()
     connection: Any = SimpleNamespace(principal="User:mallory", host="10.0.0.7")
-    note(audit, connection, api_key, "A", request, answer)
+    note(audit, connection, AUDITED[api_key], "A", request, answer)
     return list(audit.lines)
 
 

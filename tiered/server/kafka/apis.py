@@ -118,7 +118,7 @@ def replica_apis() -> tuple[Api, ...]:
 
 def _on_replica(api: Api) -> Api:
     how: Any = _refusing(api.key, api.on_replica) if isinstance(api.on_replica, Refused) else api.on_replica
-    return replace(api, raw=how) if api.raw is not None else replace(api, handle=how)
+    return replace(api, raw=how) if api.raw is not None else replace(api, handle=how, audit=None)
 
 
 def _refusing(key: int, refused: Refused) -> ReplicaHandler:

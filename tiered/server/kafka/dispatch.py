@@ -108,8 +108,8 @@ class Api:
     Either `raw` handles the bytes, or `handle(context, request, reply)` takes kio's request object and the
     constructors of its reply, and gives the reply or Later; ApiVersions alone gets None, for a version that is not
     served. `refuse_below` names versions that are advertised for the sake of old clients (KAFKA-18659) and answered
-    by closing the connection. `on_replica` is what a read replica does instead of `handle` or `raw`; without it a read
-    replica does not serve the API.
+    by closing the connection. `audit` says what an administrative request was about. `on_replica` is what a read
+    replica does instead of `handle` or `raw`; without it a read replica does not serve the API.
     """
 
     key: int
@@ -119,6 +119,7 @@ class Api:
     handle: MessageHandler | None = None
     raw: RawHandler | None = None
     refuse_below: int = 0
+    audit: audited.Tell | None = None
     on_replica: ReplicaHandler | ReplicaRawHandler | Refused | None = None
 
 
@@ -132,7 +133,6 @@ class Dispatch:
         self._large_turns = asyncio.Semaphore(LARGE_AT_ONCE)
         self._turns = Turns(served.clock.monotonic_ms)
         self._large_bytes = 0
-        self._is_replica = isinstance(served, ReadReplica)
 
     def handle(self, connection: Connection, buffer: memoryview, position: int, end: int) -> Handled:
         """The answer to one frame's request; see `connection.FrameHandler`.
@@ -203,8 +203,8 @@ class Dispatch:
             message = await api.handle(context, request, messages.reply(api.key, context.api_version))
         finally:
             # Also when its client has gone: what was begun may be done all the same.
-            if not self._is_replica:
-                audited.note(self._broker.audit, context.connection, api.key, api.name, request, message)
+            if api.audit is not None:
+                audited.note(self._broker.audit, context.connection, api.audit, api.name, request, message)
         if isinstance(message, Later):
             return Overlapping(self._answer_later(api, context, correlation_id, message.reply, started_ms))
         return await self._framed(api, context, correlation_id, message, started_ms)

@@ -6,10 +6,12 @@ Where no authorizer is on all three are SECURITY_DISABLED. A host is an IP addre
 as a host, which could match nobody, is INVALID_REQUEST, and so are unknown codes, which end the connection there.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from tiered.errors import TieredError
 from tiered.rules.security.acl import AclFilter, Operation, PatternType, Permission, ResourceType, code
+from tiered.server.kafka.audited import Entry, aligned, word
 from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
@@ -136,6 +138,34 @@ def _filter(asked: Any) -> AclFilter:
     )
 
 
+def _created_acls(request: Any, answer: Any) -> Iterable[Entry]:
+    for each, answered in aligned(request.creations, answer and answer.results):
+        resource = f"{word(ResourceType, each.resource_type)}:{each.resource_name}"
+        rule = {
+            "pattern": word(PatternType, each.resource_pattern_type),
+            "for": each.principal[:300],
+            "from": each.host[:64],
+            "operation": word(Operation, each.operation),
+            "permission": word(Permission, each.permission_type),
+        }
+        yield Entry(resource, answered, {"rule": rule})
+
+
+def _deleted_acls(request: Any, answer: Any) -> Iterable[Entry]:
+    counts = [len(each.matching_acls) for each in answer.filter_results] if answer is not None else []
+    for number, (each, answered) in enumerate(aligned(request.filters, answer and answer.filter_results)):
+        wanted = {
+            "pattern": word(PatternType, each.pattern_type_filter),
+            "for": None if each.principal_filter is None else each.principal_filter[:300],
+            "from": None if each.host_filter is None else each.host_filter[:64],
+            "operation": word(Operation, each.operation),
+            "permission": word(Permission, each.permission_type),
+        }
+        resource = f"{word(ResourceType, each.resource_type_filter)}:{each.resource_name_filter or ''}"
+        found = {"deleted": counts[number]} if number < len(counts) else {}
+        yield Entry(resource, answered, {"filter": wanted, **found})
+
+
 DESCRIBE_API = Api(key=29, name="DescribeAcls", min_version=1, max_version=3, handle=describe)
-CREATE_API = Api(key=30, name="CreateAcls", min_version=1, max_version=3, handle=create)
-DELETE_API = Api(key=31, name="DeleteAcls", min_version=1, max_version=3, handle=delete)
+CREATE_API = Api(key=30, name="CreateAcls", min_version=1, max_version=3, handle=create, audit=_created_acls)
+DELETE_API = Api(key=31, name="DeleteAcls", min_version=1, max_version=3, handle=delete, audit=_deleted_acls)

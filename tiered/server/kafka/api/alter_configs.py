@@ -6,12 +6,13 @@ whole: one bad value changes nothing of it. `validate_only` changes nothing at a
 Which kinds of resources there are stands in `config_resources`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tiered.config import ConfigChange, ConfigOperation
 from tiered.errors import InvalidRequest, TieredError
 from tiered.rules.security.acl import Operation
+from tiered.server.kafka.audited import MAX_ITEMS, Entry, aligned
 from tiered.server.kafka.config_resources import Alteration, resource_for
 from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
@@ -72,7 +73,24 @@ def _steps(changes: Sequence[tuple[str, int, str | None]]) -> list[ConfigChange]
     return steps
 
 
-API = Api(key=33, name="AlterConfigs", min_version=0, max_version=2, handle=replace_all, on_replica=Refused())
+_CONFIGURED = {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
+
+
+def _told(request: Any, answer: Any) -> Iterable[Entry]:
+    for each, code in aligned(request.resources, answer and answer.responses):
+        resource = f"{_CONFIGURED.get(each.resource_type, each.resource_type)}:{each.resource_name}"
+        yield Entry(resource, code, {"configs": sorted(config.name[:100] for config in each.configs[:MAX_ITEMS])})
+
+
+API = Api(
+    key=33, name="AlterConfigs", min_version=0, max_version=2, handle=replace_all, on_replica=Refused(), audit=_told
+)
 INCREMENTAL_API = Api(
-    key=44, name="IncrementalAlterConfigs", min_version=0, max_version=1, handle=change_some, on_replica=Refused()
+    key=44,
+    name="IncrementalAlterConfigs",
+    min_version=0,
+    max_version=1,
+    handle=change_some,
+    on_replica=Refused(),
+    audit=_told,
 )

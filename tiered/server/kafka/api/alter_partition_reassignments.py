@@ -15,6 +15,7 @@ from tiered.broker.reassignments import Target
 from tiered.errors import InvalidRequest, TieredError
 from tiered.ids import TopicPartition
 from tiered.rules.security.acl import Operation
+from tiered.server.kafka.audited import MAX_ITEMS, Entry, codes_of, summed
 from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
@@ -90,4 +91,26 @@ def _answer(reply: Any, asked: Any, error: TieredError | None) -> Any:
     )
 
 
-API = Api(key=45, name="AlterPartitionReassignments", min_version=0, max_version=1, handle=handle, on_replica=Refused())
+def _told(request: Any, answer: Any) -> Iterable[Entry]:
+    whole = NONE if answer is None else int(answer.error_code)
+    codes: dict[str, list[int]] = {}
+    for each in () if answer is None else answer.responses:
+        codes.setdefault(each.name, []).extend(codes_of(each.partitions))
+    for topic in request.topics:
+        code, partly = summed([whole] if whole else codes.get(topic.name, []))
+        moved = {
+            str(each.partition_index): each.replicas and list(each.replicas[:MAX_ITEMS])
+            for each in topic.partitions[:MAX_ITEMS]
+        }
+        yield Entry(f"TOPIC:{topic.name}", None if answer is None else code, {"replicas": moved, **partly})
+
+
+API = Api(
+    key=45,
+    name="AlterPartitionReassignments",
+    min_version=0,
+    max_version=1,
+    handle=handle,
+    on_replica=Refused(),
+    audit=_told,
+)

@@ -4,11 +4,13 @@ To the directory where it is already nothing has to be done, and that succeeds, 
 LOG_DIR_NOT_FOUND. The directory is named as DescribeLogDirs names it.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from tiered.broker.broker import Broker
 from tiered.errors import NotLeader, ReplicaNotAvailable, TieredError
 from tiered.rules.security.acl import Operation
+from tiered.server.kafka.audited import MAX_ITEMS, Entry, codes_of, summed
 from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import error_code
@@ -52,4 +54,14 @@ def _outcome(broker: Broker, path: str, name: str, index: int) -> int:
     return NONE
 
 
-API = Api(key=34, name="AlterReplicaLogDirs", min_version=1, max_version=2, handle=handle)
+def _told(request: Any, answer: Any) -> Iterable[Entry]:
+    asked = sorted({topic.name for each in request.dirs for topic in each.topics})
+    results = () if answer is None else answer.results
+    codes = {each.topic_name: summed(codes_of(each.partitions)) for each in results}
+    paths = [each.path[:249] for each in request.dirs[:MAX_ITEMS]]
+    for name in asked:
+        code, partly = (None, {}) if answer is None else codes.get(name, (NONE, {}))
+        yield Entry(f"TOPIC:{name}", code, {"log_dirs": paths, **partly})
+
+
+API = Api(key=34, name="AlterReplicaLogDirs", min_version=1, max_version=2, handle=handle, audit=_told)

@@ -6,7 +6,7 @@ itself; those that are right are committed together, and count on this broker wh
 nothing. An address is given as it is, and no name of a host. A read replica has no quotas.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tiered.broker import client_quotas
@@ -14,6 +14,7 @@ from tiered.config.addresses import named_address
 from tiered.errors import InvalidRequest, TieredError, UnsupportedVersion
 from tiered.rules.security.acl import Operation
 from tiered.rules.security.quotas import DEFAULT, MatchType, QuotaChange, QuotaEntity, QuotaFilter
+from tiered.server.kafka.audited import MAX_ITEMS, Entry, aligned
 from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
@@ -143,5 +144,12 @@ def _address(text: str) -> str:
         raise InvalidRequest(f"{text[:80]!r} is no IP address") from None
 
 
+def _told(request: Any, answer: Any) -> Iterable[Entry]:
+    for each, code in aligned(request.entries, answer and answer.entries):
+        entity = ",".join(f"{part.entity_type}={part.entity_name or '<default>'}" for part in each.entity)
+        quotas = {change.key[:100]: None if change.remove else change.value for change in each.ops[:MAX_ITEMS]}
+        yield Entry(f"QUOTA:{entity}", code, {"quotas": quotas})
+
+
 DESCRIBE_API = Api(key=48, name="DescribeClientQuotas", min_version=0, max_version=1, handle=describe)
-ALTER_API = Api(key=49, name="AlterClientQuotas", min_version=0, max_version=1, handle=alter)
+ALTER_API = Api(key=49, name="AlterClientQuotas", min_version=0, max_version=1, handle=alter, audit=_told)

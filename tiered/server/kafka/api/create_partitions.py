@@ -1,11 +1,13 @@
 """CreatePartitions (key 37), versions 0 to 3: more partitions for a topic; never fewer."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from tiered.errors import TieredError
 from tiered.rules.security.acl import Operation
 from tiered.server.kafka import throttling
 from tiered.server.kafka.api.create_topics import check_partitions
+from tiered.server.kafka.audited import Entry, aligned
 from tiered.server.kafka.authorize import require_topic
 from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
@@ -32,4 +34,11 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     return reply.CreatePartitionsResponse(throttle_time=mutations.throttle(), results=results)
 
 
-API = Api(key=37, name="CreatePartitions", min_version=0, max_version=3, handle=handle, on_replica=Refused())
+def _told(request: Any, answer: Any) -> Iterable[Entry]:
+    for each, code in aligned(request.topics, answer and answer.results):
+        yield Entry(f"TOPIC:{each.name}", code, {"partitions": each.count})
+
+
+API = Api(
+    key=37, name="CreatePartitions", min_version=0, max_version=3, handle=handle, on_replica=Refused(), audit=_told
+)

@@ -1,9 +1,11 @@
 """DeleteGroups (key 42), versions 0 to 2: groups without members, and their offsets."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from tiered.errors import TieredError
 from tiered.rules.security.acl import Operation
+from tiered.server.kafka.audited import Entry, aligned
 from tiered.server.kafka.authorize import require_group
 from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
@@ -26,4 +28,9 @@ async def _delete(context: Context, group_id: str) -> int:
     return NONE
 
 
-API = Api(key=42, name="DeleteGroups", min_version=0, max_version=2, handle=handle, on_replica=Refused())
+def _told(request: Any, answer: Any) -> Iterable[Entry]:
+    for group_id, code in aligned(request.groups_names, answer and answer.results):
+        yield Entry(f"GROUP:{group_id}", code)
+
+
+API = Api(key=42, name="DeleteGroups", min_version=0, max_version=2, handle=handle, on_replica=Refused(), audit=_told)

@@ -5,10 +5,12 @@ new start, so a restart cannot take it back. Objects wholly below it are deleted
 pin holds them. POLICY_VIOLATION where a snapshot holds records that would go.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from tiered.errors import TieredError
 from tiered.rules.security.acl import Operation
+from tiered.server.kafka.audited import MAX_ITEMS, Entry, codes_of, summed
 from tiered.server.kafka.authorize import require_topic
 from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
@@ -36,4 +38,13 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     return reply.DeleteRecordsResponse(throttle_time=0, topics=topics)
 
 
-API = Api(key=21, name="DeleteRecords", min_version=0, max_version=2, handle=handle, on_replica=Refused())
+def _told(request: Any, answer: Any) -> Iterable[Entry]:
+    sums: list[tuple[int | None, dict[str, object]]] = [(None, {}) for _ in request.topics]
+    if answer is not None:
+        sums = [summed(codes_of(each.partitions)) for each in answer.topics]
+    for topic, (code, partly) in zip(request.topics, sums, strict=False):
+        before = {str(each.partition_index): each.offset for each in topic.partitions[:MAX_ITEMS]}
+        yield Entry(f"TOPIC:{topic.name}", code, {"before_offsets": before, **partly})
+
+
+API = Api(key=21, name="DeleteRecords", min_version=0, max_version=2, handle=handle, on_replica=Refused(), audit=_told)

@@ -12,7 +12,8 @@ from tiered.broker import reassignments
 from tiered.broker.broker import Broker
 from tiered.errors import ElectionNotNeeded, InvalidRequest, TieredError
 from tiered.ids import TopicPartition
-from tiered.rules.security.acl import Operation
+from tiered.rules.security.acl import CLUSTER_NAME, Operation
+from tiered.server.kafka.audited import MAX_ITEMS, Entry, codes_of, summed
 from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
@@ -100,4 +101,19 @@ def _answer(reply: Any, index: int, error: TieredError | None) -> Any:
     )
 
 
-API = Api(key=43, name="ElectLeaders", min_version=0, max_version=2, handle=handle, on_replica=Refused())
+def _told(request: Any, answer: Any) -> Iterable[Entry]:
+    code: int | None = None
+    partly: dict[str, object] = {}
+    if answer is not None:
+        found = [code for each in answer.replica_election_results for code in codes_of(each.partition_result)]
+        code, partly = summed(found or [int(getattr(answer, "error_code", NONE))])
+    topics = (
+        None
+        if request.topic_partitions is None
+        else [each.topic[:249] for each in request.topic_partitions[:MAX_ITEMS]]
+    )
+    kind = "unclean" if getattr(request, "election_type", 0) else "preferred"
+    yield Entry(f"CLUSTER:{CLUSTER_NAME}", code, {"election": kind, "topics": topics, **partly})
+
+
+API = Api(key=43, name="ElectLeaders", min_version=0, max_version=2, handle=handle, on_replica=Refused(), audit=_told)

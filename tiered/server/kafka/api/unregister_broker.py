@@ -4,10 +4,12 @@ Difference to Kafka: one that is in service, or that partitions still name, is r
 nothing would ever be moved away from it. It comes back when it is started again.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from tiered.errors import TieredError
 from tiered.rules.security.acl import Operation
+from tiered.server.kafka.audited import Entry
 from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, Refused
 from tiered.server.kafka.error_mapping import NONE, error_code
@@ -23,4 +25,10 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     return reply.UnregisterBrokerResponse(throttle_time=0, error_code=code, error_message=message)
 
 
-API = Api(key=64, name="UnregisterBroker", min_version=0, max_version=0, handle=handle, on_replica=Refused())
+def _told(request: Any, answer: Any) -> Iterable[Entry]:
+    yield Entry(f"BROKER:{request.broker_id}", None if answer is None else int(answer.error_code))
+
+
+API = Api(
+    key=64, name="UnregisterBroker", min_version=0, max_version=0, handle=handle, on_replica=Refused(), audit=_told
+)

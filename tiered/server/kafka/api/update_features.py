@@ -4,10 +4,12 @@ A feature at its own level is a success that does nothing, as in Kafka; any othe
 known, is INVALID_UPDATE_VERSION. As in Kafka, one that fails fails the whole request.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from tiered.errors import TieredError
-from tiered.rules.security.acl import Operation
+from tiered.rules.security.acl import CLUSTER_NAME, Operation
+from tiered.server.kafka.audited import MAX_ITEMS, Entry
 from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import error_code
@@ -44,4 +46,9 @@ def _refusal(update: Any) -> str | None:
     return None
 
 
-API = Api(key=57, name="UpdateFeatures", min_version=0, max_version=2, handle=handle)
+def _told(request: Any, answer: Any) -> Iterable[Entry]:
+    levels = {each.feature[:100]: each.max_version_level for each in request.feature_updates[:MAX_ITEMS]}
+    yield Entry(f"CLUSTER:{CLUSTER_NAME}", None if answer is None else int(answer.error_code), {"features": levels})
+
+
+API = Api(key=57, name="UpdateFeatures", min_version=0, max_version=2, handle=handle, audit=_told)
