@@ -10,21 +10,20 @@ from typing import Any
 
 from aiohttp import web
 
-from tiered import __version__
 from tiered.broker.process_facts import ProcessFacts, read_process_facts
 from tiered.broker.read_only.replica import ReadReplica
 from tiered.broker.record_reader import READ_BYTES
 from tiered.config import describe_topic
 from tiered.errors import OffsetOutOfRange, TieredError
 from tiered.file_slice import FileSlice
-from tiered.formats.checkpoint import CommittedSegment, TopicEntry
+from tiered.formats.checkpoint import TopicEntry
 from tiered.rules.partition import read_plan
 from tiered.rules.segments.cold_partition import ColdPartition
 from tiered.server.http.api import health as routes_health
 from tiered.server.http.api import records as routes_records
 from tiered.server.http.api import segments as routes_catalogue
 from tiered.server.http.api.records import FIELD_BYTES, PARTITION_ASKED, limits_of, send_page, start_of
-from tiered.server.http.api.segments import MAX_SEGMENTS, START_OFFSET
+from tiered.server.http.api.segments import MAX_SEGMENTS, SEGMENT, START_OFFSET
 from tiered.server.http.api.topics import CONFIG
 from tiered.server.http.app import HttpServer, guarded
 from tiered.server.http.door import browser_guard as security
@@ -36,7 +35,13 @@ from tiered.server.http.messages.parameters import PARTITION, TOPIC
 from tiered.server.http.messages.record_json import renderer
 from tiered.server.http.messages.route import Answer, Route, answers_json
 from tiered.server.http.metrics import route as routes_metrics
-from tiered.server.http.metrics.broker import calls, request_families
+from tiered.server.http.metrics.broker import (
+    cache_families,
+    counted,
+    process_families,
+    request_families,
+    store_families,
+)
 from tiered.server.http.metrics.prometheus import CONTENT_TYPE, Family, counter, exposition_of, gauge
 from tiered.server.http.routes import ROUTES as OF_A_BROKER
 
@@ -140,20 +145,9 @@ async def _segments(request: web.Request) -> web.StreamResponse:
         "high_watermark": end,
         "log_end_offset": end,
     }
-    return await json_with_list(fields, "segments", (_segment_fields(each) for each in found))
-
-
-def _segment_fields(segment: CommittedSegment) -> dict[str, Any]:
-    return {
-        "base_offset": segment.base_offset,
-        "end_offset": segment.end_offset,
-        "tier": "cold",
-        "state": "committed",
-        "size_bytes": segment.size_bytes,
-        "min_timestamp_ms": segment.min_timestamp_ms,
-        "max_timestamp_ms": segment.max_timestamp_ms,
-        "object_key": segment.object_key,
-    }
+    return await json_with_list(
+        fields, "segments", (SEGMENT.of(each, tier="cold", state="committed") for each in found)
+    )
 
 
 async def _records(request: web.Request) -> web.StreamResponse:
@@ -198,6 +192,8 @@ async def _records(request: web.Request) -> web.StreamResponse:
 
 # Metrics
 
+_COUNTED = ("produce_errors", "fetched_bytes", "fetched_cold_bytes", "cold_corruptions", "cold_read_errors")
+
 
 async def _metrics(request: web.Request) -> web.Response:
     replica = request.app[REPLICA]
@@ -207,9 +203,8 @@ async def _metrics(request: web.Request) -> web.Response:
 
 
 def _families(replica: ReadReplica, facts: ProcessFacts) -> Iterator[Family]:
-    counters, cache, catalogue = replica.counters, replica.cold_reader.cache_state, replica.catalogue
+    catalogue = replica.catalogue
     partitions = list(catalogue.partitions())
-    yield gauge("tiered_serving", "1 while the broker takes requests.", replica.serving)
     yield gauge(
         "tiered_read_replica_view_age_seconds",
         "How long ago the last look at the whole bucket began.",
@@ -235,36 +230,10 @@ def _families(replica: ReadReplica, facts: ProcessFacts) -> Iterator[Family]:
         "Bytes in the object store that can be read here.",
         sum(each.cold_bytes for each in partitions),
     )
-    yield counter("tiered_produce_errors_total", "Partitions of produce requests refused.", counters.produce_errors)
-    yield counter("tiered_fetched_bytes_total", "Bytes of record batches sent to consumers.", counters.fetched_bytes)
-    yield counter("tiered_fetched_cold_bytes_total", "Bytes read from the cold tier.", counters.fetched_cold_bytes)
-    yield counter(
-        "tiered_cold_corruptions_total", "Cold reads refused: object corrupt or missing.", counters.cold_corruptions
-    )
-    yield counter("tiered_cold_read_errors_total", "Cold reads that failed for any reason.", counters.cold_read_errors)
-    yield counter("tiered_cache_hits_total", "Cold chunks found in the cache.", cache.hits)
-    yield counter("tiered_cache_misses_total", "Cold chunks loaded from the store.", cache.loads)
-    yield counter("tiered_cache_loaded_bytes_total", "Bytes of chunks loaded from the store.", cache.loaded_bytes)
-    yield counter("tiered_cache_evictions_total", "Chunks that made room for others.", cache.evictions)
-    yield gauge("tiered_cache_bytes", "Disk that cached chunks take.", cache.held_bytes)
-    yield from calls(
-        replica.store.times,
-        "tiered_store",
-        "Time of one operation of the object store, its retries included.",
-        "Operations that failed because the object store was away or failed.",
-    )
-    yield counter("tiered_store_retries_total", "Requests to the store that were repeated.", replica.store.retries)
-    yield counter("tiered_store_slow_downs_total", "Times the store asked to slow down.", replica.store.slow_downs)
-    yield Family(
-        name="tiered_build_info",
-        kind="gauge",
-        documentation="1; the labels say what runs.",
-        samples=[({"version": __version__, "broker": replica.broker_id, "cluster_id": replica.cluster_id}, 1)],
-    )
-    yield counter("process_cpu_seconds_total", "CPU time of the process.", facts.cpu_s)
-    yield gauge("process_resident_memory_bytes", "Memory that the process holds.", facts.resident_bytes)
-    yield gauge("process_open_fds", "Open file descriptors.", facts.open_fds)
-    yield gauge("process_threads", "Threads of the process.", facts.threads)
+    yield from counted(replica.counters, *_COUNTED)
+    yield from cache_families(replica)
+    yield from store_families(replica)
+    yield from process_families(replica, facts)
 
 
 def _as(routes: tuple[Route, ...], path: str, **changes: Any) -> Route:

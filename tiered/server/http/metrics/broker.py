@@ -11,6 +11,7 @@ from tiered.broker.broker import Broker
 from tiered.broker.lag_history import GroupLag
 from tiered.broker.partition import Partition
 from tiered.broker.process_facts import ProcessFacts
+from tiered.broker.read_only.replica import ReadReplica
 from tiered.broker.topics import Topic
 from tiered.metrics import DESCRIBED, CallTimes, CountersState
 from tiered.rules.security.quotas import QuotaKey
@@ -33,7 +34,7 @@ def families(broker: Broker, view: ClusterView, facts: ProcessFacts, requests: R
     yield from _reconcile(broker)
     yield from _dependencies(broker)
     yield from _sizes(broker, view, facts)
-    yield from _process(broker, facts)
+    yield from process_families(broker, facts)
     yield from _by_name(broker)
 
 
@@ -105,18 +106,11 @@ def _replication(broker: Broker, view: ClusterView) -> Iterator[Family]:
 
 
 def _tiers(broker: Broker) -> Iterator[Family]:
-    cache = broker.cold_reader.cache_state
     backlog_bytes, backlog_age_ms = broker.upload_backlog()
     yield gauge("tiered_upload_backlog_bytes", "Bytes of closed segments that wait for their upload.", backlog_bytes)
     yield gauge("tiered_upload_backlog_age_ms", "Age of the oldest segment that waits for its upload.", backlog_age_ms)
     yield gauge("tiered_uploads_allowed", "Uploads that may run at once now.", broker.upload_pipeline.allowed)
-    yield counter("tiered_cache_hits_total", "Cold chunks found in the cache.", cache.hits)
-    yield counter("tiered_cache_misses_total", "Cold chunks loaded from the store.", cache.loads)
-    yield counter("tiered_cache_hit_bytes_total", "Bytes of chunks found in the cache.", cache.hit_bytes)
-    yield counter("tiered_cache_loaded_bytes_total", "Bytes of chunks loaded from the store.", cache.loaded_bytes)
-    yield counter("tiered_cache_evictions_total", "Chunks that made room for others.", cache.evictions)
-    yield counter("tiered_cache_load_failures_total", "Chunks that could not be loaded.", cache.failures)
-    yield gauge("tiered_cache_bytes", "Disk that cached chunks take.", cache.held_bytes)
+    yield from cache_families(broker)
     yield gauge(
         "tiered_cold_loads_allowed", "Loads from the store that may run at once now.", broker.cold_loads_allowed
     )
@@ -125,6 +119,18 @@ def _tiers(broker: Broker) -> Iterator[Family]:
         "The largest share of a compacted topic's log that was not compacted yet, at the last look.",
         broker.compaction.max_dirty_ratio,
     )
+
+
+def cache_families(broker: Broker | ReadReplica) -> Iterator[Family]:
+    """What the cache of cold chunks did."""
+    cache = broker.cold_reader.cache_state
+    yield counter("tiered_cache_hits_total", "Cold chunks found in the cache.", cache.hits)
+    yield counter("tiered_cache_misses_total", "Cold chunks loaded from the store.", cache.loads)
+    yield counter("tiered_cache_hit_bytes_total", "Bytes of chunks found in the cache.", cache.hit_bytes)
+    yield counter("tiered_cache_loaded_bytes_total", "Bytes of chunks loaded from the store.", cache.loaded_bytes)
+    yield counter("tiered_cache_evictions_total", "Chunks that made room for others.", cache.evictions)
+    yield counter("tiered_cache_load_failures_total", "Chunks that could not be loaded.", cache.failures)
+    yield gauge("tiered_cache_bytes", "Disk that cached chunks take.", cache.held_bytes)
 
 
 def _reconcile(broker: Broker) -> Iterator[Family]:
@@ -154,6 +160,11 @@ def _dependencies(broker: Broker) -> Iterator[Family]:
         "Time of one SQL transaction, its wait for a connection included.",
         "SQL transactions that failed because the database was away or late.",
     )
+    yield from store_families(broker)
+
+
+def store_families(broker: Broker | ReadReplica) -> Iterator[Family]:
+    """Calls of the object store."""
     yield from calls(
         broker.store.times,
         "tiered_store",
@@ -162,10 +173,6 @@ def _dependencies(broker: Broker) -> Iterator[Family]:
     )
     yield counter("tiered_store_retries_total", "Requests to the store that were repeated.", broker.store.retries)
     yield counter("tiered_store_slow_downs_total", "Times the store asked to slow down.", broker.store.slow_downs)
-    yield from _store_load(broker)
-
-
-def _store_load(broker: Broker) -> Iterator[Family]:
     yield counter("tiered_store_timeouts_total", "Requests that the store did not answer.", broker.store.timeouts)
     yield gauge("tiered_store_requests_allowed", "Requests that may run at once now.", broker.store.allowed_requests)
     yield Family(
@@ -205,7 +212,8 @@ def _sizes(broker: Broker, view: ClusterView, facts: ProcessFacts) -> Iterator[F
     yield gauge("tiered_disk_full", "1 while writes are refused to keep a reserve.", broker.reserve.is_low)
 
 
-def _process(broker: Broker, facts: ProcessFacts) -> Iterator[Family]:
+def process_families(broker: Broker | ReadReplica, facts: ProcessFacts) -> Iterator[Family]:
+    """What runs, and what it takes."""
     clock = broker.clock
     up_ms = clock.monotonic_ms() - broker.started_monotonic_ms
     yield Family(
