@@ -13,8 +13,9 @@ from typing import Protocol
 from tiered.broker.groups.coordinator import GroupCoordinator
 from tiered.broker.groups.offsets import OffsetEntry
 from tiered.broker.topics import Topic
-from tiered.errors import GroupNotEmpty, GroupNotFound, InvalidRequest, OffsetOutOfRange, UnknownTopicOrPartition
+from tiered.errors import GroupNotEmpty, GroupNotFound, InvalidRequest, UnknownTopicOrPartition
 from tiered.ids import TopicPartition
+from tiered.rules.groups.offset_reset import Bounds, NewOffset, Target, ToTimestamp, new_offset
 
 NO_MEMBER = ""
 NO_GENERATION = -1
@@ -22,47 +23,13 @@ PARTITIONS_AT_ONCE = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Earliest:
-    """The first offset of the log."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Latest:
-    """The end of the log."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToOffset:
-    """The same offset in every partition."""
-
-    offset: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToTimestamp:
-    """The first record that is not older; the end of the log when all are."""
-
-    timestamp_ms: int
-
-
-Target = Earliest | Latest | ToOffset | ToTimestamp
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetChange:
-    """One partition. `before` is None when the group had committed nothing there."""
+    """One partition. `before` is None when the group had committed nothing there; `asked` is that of NewOffset."""
 
     partition: int
     before: int | None
     after: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """What the log of one partition holds for readers: from `log_start_offset` up to `high_watermark`."""
-
-    log_start_offset: int
-    high_watermark: int
+    asked: int | None
 
 
 class LeadersLogs(Protocol):
@@ -87,7 +54,7 @@ async def reset_offsets(
 ) -> list[OffsetChange]:
     """What was changed (or would be), by partition; `numbers` None means all of them.
 
-    Raises GroupNotFound, GroupNotEmpty, OffsetOutOfRange, UnknownTopicOrPartition, CoordinatorNotAvailable, and what
+    Raises GroupNotFound, GroupNotEmpty, UnknownTopicOrPartition, CoordinatorNotAvailable, and what
     `logs` raises; then nothing was changed.
     """
     if topic.is_internal:
@@ -99,14 +66,15 @@ async def reset_offsets(
     after = await _offsets_after(topic, chosen, target, logs)
     stored = await groups.offsets.fetch(group_id, list(after))
     if not dry_run:
-        await _commit(groups, group_id, after)
+        await _commit(groups, group_id, {key: new.offset for key, new in after.items()})
     return [
         OffsetChange(
             partition=key.partition,
             before=stored[key].committed_offset if key in stored else None,
-            after=offset,
+            after=new.offset,
+            asked=new.asked,
         )
-        for key, offset in after.items()
+        for key, new in after.items()
     ]
 
 
@@ -117,9 +85,9 @@ def _require_partition(topic: Topic, number: int) -> None:
 
 async def _offsets_after(
     topic: Topic, chosen: Sequence[int], target: Target, logs: LeadersLogs
-) -> dict[TopicPartition, int]:
+) -> dict[TopicPartition, NewOffset]:
     """Where the group will stand, by partition."""
-    found: dict[TopicPartition, int] = {}
+    found: dict[TopicPartition, NewOffset] = {}
     for first in range(0, len(chosen), PARTITIONS_AT_ONCE):
         some = chosen[first : first + PARTITIONS_AT_ONCE]
         offsets = await asyncio.gather(*(_offset_of(topic, number, target, logs) for number in some))
@@ -146,20 +114,11 @@ async def _commit(groups: GroupCoordinator, group_id: str, after: dict[TopicPart
     await groups.offsets.commit(fence, entries)
 
 
-async def _offset_of(topic: Topic, number: int, target: Target, logs: LeadersLogs) -> int:
+async def _offset_of(topic: Topic, number: int, target: Target, logs: LeadersLogs) -> NewOffset:
     bounds = await logs.bounds(topic, number)
-    match target:
-        case Earliest():
-            return bounds.log_start_offset
-        case Latest():
-            return bounds.high_watermark
-        case ToTimestamp():
-            found = await logs.offset_for_timestamp(topic, number, target.timestamp_ms)
-            return bounds.high_watermark if found is None else min(found, bounds.high_watermark)
-        case ToOffset():
-            if not bounds.log_start_offset <= target.offset <= bounds.high_watermark:
-                raise OffsetOutOfRange(
-                    f"{topic.name}-{number} has offsets {bounds.log_start_offset} to {bounds.high_watermark}, not "
-                    f"{target.offset}: choose one of these, or reset some partitions at a time"
-                )
-            return target.offset
+    found = None
+    if isinstance(target, ToTimestamp):
+        found = await logs.offset_for_timestamp(topic, number, target.timestamp_ms)
+    new = new_offset(target, bounds, found=found)
+    assert new is not None, "nobody shifts offsets here"
+    return new

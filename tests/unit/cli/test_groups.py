@@ -1,17 +1,15 @@
 """What groups are shown as, where a reset goes, who gets which partitions, and what an aborted transaction hides."""
 
-import argparse
 from typing import Any
 
 import pytest
 
 from tiered.cli.failure import UsageError
-from tiered.cli.groups.commands import Bounds, hints, ranges, shortened, state_key
-from tiered.cli.groups.reset import Wanted, target, wanted_of
+from tiered.cli.groups.commands import hints, ranges, shortened, state_key
+from tiered.cli.groups.reset import Wanted, wanted_of
 from tiered.cli.names import nearest_names
 from tiered.cli.records.aborted import AbortedState
 from tiered.formats.record_batch import Record, encode_batch, read_header
-from tiered.peer.group_admin import CommittedOffset
 from tiered.peer.group_member import assign_range
 from tiered.wire.fetch import AbortedTransaction
 
@@ -24,34 +22,6 @@ def test_topics_with_and_without_partitions_are_read() -> None:
 def test_topics_that_make_no_sense_are_usage_errors(texts: list[str]) -> None:
     with pytest.raises(UsageError, match=r"it must be TOPIC|is given twice"):
         wanted_of(texts)
-
-
-@pytest.mark.parametrize(
-    ("options", "found", "expected"),
-    [
-        ({"to_earliest": True}, None, 10),
-        ({"to_latest": True}, None, 20),
-        ({"to_offset": 15}, None, 15),
-        ({"to_offset": 3}, None, 10),
-        ({"to_offset": 21}, None, 20),
-        ({"by": 3}, None, 15),
-        ({"by": -3}, None, 10),
-        ({"by": 0}, None, 12),
-        ({}, 14, 14),
-        ({}, 0, 10),
-    ],
-)
-def test_a_reset_never_leaves_the_log(options: dict[str, Any], found: int | None, expected: int) -> None:
-    arguments = argparse.Namespace(
-        **{"to_earliest": False, "to_latest": False, "to_offset": None, "by": None} | options
-    )
-    committed = CommittedOffset(offset=12, leader_epoch=-1, metadata="")
-    assert target(arguments, Bounds(start=10, end=20), committed, found) == expected
-
-
-def test_a_shift_needs_an_offset_to_count_from() -> None:
-    arguments = argparse.Namespace(to_earliest=False, to_latest=False, to_offset=None, by=1)
-    assert target(arguments, Bounds(start=0, end=9), None, None) is None
 
 
 def test_partitions_are_shown_as_ranges() -> None:

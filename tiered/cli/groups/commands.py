@@ -7,7 +7,6 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tiered.cli.client.cluster import EARLIEST, LATEST, Cluster, run_with_cluster
@@ -25,6 +24,7 @@ from tiered.peer.group_admin import (
     describe_group,
     list_groups,
 )
+from tiered.rules.groups.offset_reset import Bounds
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.wire.error_codes import GROUP_AUTHORIZATION_FAILED, GROUP_ID_NOT_FOUND, NONE, reason
 
@@ -135,14 +135,6 @@ async def missing_group(cluster: Cluster, group_id: str) -> str:
     """In words, that there is no such group, with names that are like it."""
     there = [each.group_id for each in await list_groups(cluster)]
     return f"there is no group {group_id}{nearest_names(group_id, there)}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """The first offset of a partition, and the one after its last."""
-
-    start: int
-    end: int
 
 
 async def bounds_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:

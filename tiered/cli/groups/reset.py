@@ -11,17 +11,27 @@ from dataclasses import dataclass
 
 from tiered.cli.client.cluster import Cluster, chosen_partitions, existing_topic, run_with_cluster
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
-from tiered.cli.groups.commands import SHOWS_GROUPS, Bounds, bounds_of, missing_group
+from tiered.cli.groups.commands import SHOWS_GROUPS, bounds_of, missing_group
 from tiered.cli.output import Column, counted, print_json, print_table, say
 from tiered.cli.times import moment_ms
 from tiered.errors import GroupNotFound
 from tiered.peer import BrokerError, TopicPartition
 from tiered.peer.group_admin import (
-    CommittedOffset,
     committed_offsets,
     delete_offsets,
     describe_group,
     move_offsets,
+)
+from tiered.rules.groups.offset_reset import (
+    Bounds,
+    Earliest,
+    Latest,
+    NewOffset,
+    ShiftBy,
+    Target,
+    ToOffset,
+    ToTimestamp,
+    new_offset,
 )
 from tiered.wire.error_codes import NONE, reason
 
@@ -36,12 +46,13 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """One partition's offset before and after; None is none."""
+    """One partition's offset before and after; None is none. `asked` is that of NewOffset."""
 
     topic: str
     partition: int
     before: int | None
     after: int | None
+    asked: int | None
 
 
 def wanted_of(texts: Sequence[str]) -> list[Wanted]:
@@ -61,11 +72,7 @@ def wanted_of(texts: Sequence[str]) -> list[Wanted]:
 def run(arguments: argparse.Namespace) -> int:
     """Shows where the offsets would go, and with `--execute` moves them."""
     wanted = None if arguments.all_topics else wanted_of(arguments.topics)
-    timestamp_ms = arguments.to_timestamp
-    if arguments.to_datetime is not None:
-        timestamp_ms = moment_ms(arguments.to_datetime)
-        if timestamp_ms is None:
-            raise UsageError(f"--to-datetime {arguments.to_datetime} is not allowed: write it as 2026-01-31T23:59:59Z")
+    target = None if arguments.delete else target_of(arguments)
 
     async def act(cluster: Cluster) -> int:
         missing = await _missing_or_empty(cluster, arguments.group, must_exist=wanted is None)
@@ -73,20 +80,25 @@ def run(arguments: argparse.Namespace) -> int:
         partitions = sorted(committed) if wanted is None else await _partitions(cluster, wanted)
         if not partitions:
             raise CommandFailed(f"group {arguments.group} has no offsets to move; name a topic with --topic")
-        if arguments.delete:
+        after: Mapping[TopicPartition, NewOffset | None] = {}
+        if target is None:
             partitions = [each for each in partitions if each in committed]
-            after: Mapping[TopicPartition, int | None] = dict.fromkeys(partitions)
         else:
             bounds = await bounds_of(cluster, partitions)
             _require_there(partitions, bounds)
-            found = await _found_by_time(cluster, bounds, timestamp_ms)
-            after = {each: target(arguments, bounds[each], committed.get(each), found.get(each)) for each in partitions}
+            found = await _found_by_time(cluster, bounds, target)
+            before = {each: at.offset for each, at in committed.items()}
+            after = {
+                each: new_offset(target, bounds[each], committed=before.get(each), found=found.get(each))
+                for each in partitions
+            }
         moves = [
             Move(
                 topic=each[0],
                 partition=each[1],
                 before=committed[each].offset if each in committed else None,
-                after=after[each],
+                after=new.offset if (new := after.get(each)) is not None else None,
+                asked=new.asked if new is not None else None,
             )
             for each in partitions
         ]
@@ -132,38 +144,32 @@ def _require_there(partitions: Sequence[TopicPartition], bounds: Mapping[TopicPa
 
 
 async def _found_by_time(
-    cluster: Cluster, bounds: Mapping[TopicPartition, Bounds], timestamp_ms: int | None
+    cluster: Cluster, bounds: Mapping[TopicPartition, Bounds], target: Target
 ) -> dict[TopicPartition, int]:
-    """The first offset since the time; the end where every record is older."""
-    if timestamp_ms is None:
-        return {}
+    """The first offset since the time, of partitions that have a record as young."""
     found: dict[TopicPartition, int] = {}
-    for topic in sorted({topic for topic, _ in bounds}):
-        numbers = [number for name, number in bounds if name == topic]
-        listed = await cluster.list_offsets(topic, dict.fromkeys(numbers, timestamp_ms))
-        for number in numbers:
-            offset = listed[number].offset
-            found[topic, number] = offset if offset >= 0 else bounds[topic, number].end
+    if isinstance(target, ToTimestamp):
+        for topic in sorted({topic for topic, _ in bounds}):
+            numbers = [number for name, number in bounds if name == topic]
+            listed = await cluster.list_offsets(topic, dict.fromkeys(numbers, target.timestamp_ms))
+            found |= {(topic, number): each.offset for number, each in listed.items() if each.offset >= 0}
     return found
 
 
-def target(
-    arguments: argparse.Namespace, bounds: Bounds, committed: CommittedOffset | None, found: int | None
-) -> int | None:
-    """The offset that the options mean in a partition with these bounds; None where `--by` has nothing to go by."""
+def target_of(arguments: argparse.Namespace) -> Target:
+    """What the options mean. Raises UsageError."""
     if arguments.to_earliest:
-        return bounds.start
+        return Earliest()
     if arguments.to_latest:
-        return bounds.end
-    if found is not None:
-        wanted = found
-    elif arguments.to_offset is not None:
-        wanted = arguments.to_offset
-    elif committed is not None:
-        wanted = committed.offset + arguments.by
-    else:
-        return None
-    return min(max(wanted, bounds.start), bounds.end)
+        return Latest()
+    if arguments.to_offset is not None:
+        return ToOffset(offset=arguments.to_offset)
+    if arguments.by is not None:
+        return ShiftBy(records=arguments.by)
+    timestamp_ms = arguments.to_timestamp if arguments.to_datetime is None else moment_ms(arguments.to_datetime)
+    if timestamp_ms is None:
+        raise UsageError(f"--to-datetime {arguments.to_datetime} is not allowed: write it as 2026-01-31T23:59:59Z")
+    return ToTimestamp(timestamp_ms=timestamp_ms)
 
 
 def _require_starts(arguments: argparse.Namespace, moves: Sequence[Move]) -> None:
@@ -202,6 +208,7 @@ def _tell(
                 "partition": each.partition,
                 "before": each.before,
                 "after": each.after,
+                "asked": each.asked,
                 "error": failures.get((each.topic, each.partition)),
             }
             for each in moves
@@ -219,6 +226,10 @@ def _tell(
         done = counted(len(moves) - len(failures), "offset")
         verb = "forgotten" if arguments.delete else "moved"
         say(f"\n{done} {verb}" if arguments.execute else "\nNothing was changed: this is the plan. --execute does it.")
+    for each in moves:
+        if each.asked is not None:
+            what = f"{each.topic}-{each.partition}: offset {each.asked} is outside the log; {each.after} is the nearest"
+            say(f"{arguments.parser.prog}: {what}", file=sys.stderr)
     for (topic, partition), message in failures.items():
         say(f"{arguments.parser.prog}: {topic}-{partition}: {message}", file=sys.stderr)
     return EXIT_FAILED if failures else EXIT_OK

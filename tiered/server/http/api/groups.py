@@ -13,10 +13,11 @@ from tiered.broker.broker import Broker
 from tiered.broker.groups.offsets import OffsetRow
 from tiered.broker.groups.values import GroupDescription, GroupSummary
 from tiered.broker.lag_history import SAMPLES, GroupLag
-from tiered.broker.offset_reset import Earliest, Latest, Target, ToOffset, ToTimestamp, reset_offsets
+from tiered.broker.offset_reset import reset_offsets
 from tiered.broker.positions import Position
 from tiered.errors import InvalidRequest
 from tiered.ids import TopicPartition
+from tiered.rules.groups.offset_reset import Earliest, Latest, Target, ToOffset, ToTimestamp
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.rights import may_see_group, may_see_topic, require
@@ -69,6 +70,9 @@ _CHANGES = schema.record(
                         schema.integer("Null when nothing was committed.", minimum=-1 - schema.LONG_MAX)
                     ),
                     "after": schema.integer(),
+                    "asked": schema.nullable(
+                        schema.integer("The offset that was asked for, where the log has it not.")
+                    ),
                 },
                 is_open=True,
             )
@@ -231,7 +235,7 @@ async def lag(request: web.Request) -> web.StreamResponse:
 async def reset(request: web.Request) -> web.Response:
     """Move the committed offsets of a group without members.
 
-    409 while the group has members.
+    An offset outside the log becomes the nearest inside it; `asked` says so. 409 while the group has members.
     """
     body = await json_of(request, _RESET)
     broker = request.app[BROKER]
@@ -250,7 +254,13 @@ async def reset(request: web.Request) -> web.Response:
     return web.json_response(
         {
             "offsets": [
-                {"topic": topic.name, "partition": each.partition, "before": each.before, "after": each.after}
+                {
+                    "topic": topic.name,
+                    "partition": each.partition,
+                    "before": each.before,
+                    "after": each.after,
+                    "asked": each.asked,
+                }
                 for each in changes
             ],
             "dry_run": dry_run,

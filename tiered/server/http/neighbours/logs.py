@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from tiered.broker.offset_reset import Bounds
 from tiered.broker.topics import Topic
+from tiered.rules.groups.offset_reset import Bounds
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.neighbours.elsewhere import leader_elsewhere
 from tiered.server.http.neighbours.forward import Neighbour, ask
@@ -29,9 +29,9 @@ class Logs:
         leader = leader_elsewhere(self._request, topic, number, only_to_ask=True)
         if leader is None:
             partition = topic.partition(number)
-            return Bounds(log_start_offset=partition.log_start_offset, high_watermark=partition.high_watermark)
+            return Bounds(start=partition.log_start_offset, end=partition.high_watermark)
         page = await self._page(leader, topic, number, "offset=latest")
-        return Bounds(log_start_offset=page["log_start_offset"], high_watermark=page["high_watermark"])
+        return Bounds(start=page["log_start_offset"], end=page["high_watermark"])
 
     async def offset_for_timestamp(self, topic: Topic, number: int, timestamp_ms: int) -> int | None:
         """The first offset whose record is not older; None when all are. Raises as `bounds`, and what a read of the

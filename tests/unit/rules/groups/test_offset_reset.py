@@ -1,0 +1,42 @@
+"""Where a reset puts the offset of a group: never outside the log, and whoever asked for that is told."""
+
+import pytest
+
+from tiered.rules.groups.offset_reset import (
+    Bounds,
+    Earliest,
+    Latest,
+    NewOffset,
+    ShiftBy,
+    Target,
+    ToOffset,
+    ToTimestamp,
+    new_offset,
+)
+
+
+@pytest.mark.parametrize(
+    ("target", "found", "expected", "asked"),
+    [
+        (Earliest(), None, 10, None),
+        (Latest(), None, 20, None),
+        (ToOffset(offset=15), None, 15, None),
+        (ToOffset(offset=20), None, 20, None),
+        (ToOffset(offset=3), None, 10, 3),
+        (ToOffset(offset=21), None, 20, 21),
+        (ShiftBy(records=3), None, 15, None),
+        (ShiftBy(records=-3), None, 10, 9),
+        (ShiftBy(records=0), None, 12, None),
+        (ToTimestamp(timestamp_ms=1), 14, 14, None),
+        (ToTimestamp(timestamp_ms=1), None, 20, None),
+    ],
+)
+def test_a_reset_never_leaves_the_log_and_says_what_was_asked(
+    target: Target, found: int | None, expected: int, asked: int | None
+) -> None:
+    new = new_offset(target, Bounds(start=10, end=20), committed=12, found=found)
+    assert new == NewOffset(offset=expected, asked=asked)
+
+
+def test_a_shift_needs_an_offset_to_count_from() -> None:
+    assert new_offset(ShiftBy(records=1), Bounds(start=0, end=9)) is None
