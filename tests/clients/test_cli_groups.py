@@ -135,9 +135,7 @@ def test_a_group_that_is_missing_is_said_with_names_that_are_like_it(tiered: Tie
         (["--to-earliest"], 0),
         (["--to-latest"], 100),
         (["--to-offset", "7"], 7),
-        (["--to-offset", "700"], 100),
         (["--by", "-10"], 40),
-        (["--by", "1000"], 100),
         (["--to-timestamp", "0"], 0),
         (["--to-datetime", "2999-01-01T00:00:00"], 100),
     ],
@@ -149,14 +147,28 @@ def test_a_reset_shows_its_plan_and_moves_only_when_told(
         filled(tiered, "moved")
     group = f"moved-{request.node.callspec.id}"
     committed_by(tiered, group, "moved", {0: 50})
-    asked = {"700": 700, "1000": 1050}.get(argv[-1])
-    planned = {"topic": "moved", "partition": 0, "before": 50, "after": after, "asked": asked, "error": None}
+    planned = {"topic": "moved", "partition": 0, "before": 50, "after": after, "asked": None, "error": None}
     expected = {"group": group, "executed": False, "offsets": [planned]}
     assert tiered.json("groups", "reset", group, "--all-topics", *argv) == expected
     assert "this is the plan" in tiered.out("groups", "reset", group, "--topic", "moved:0", *argv).decode()
     assert offsets_of(tiered, group) == {0: 50}
     tiered.out("groups", "reset", group, "--topic", "moved", *argv, "--execute")
     assert offsets_of(tiered, group) == {0: after}
+
+
+@pytest.mark.parametrize(("argv", "asked"), [(["--to-offset", "700"], 700), (["--by", "1000"], 1050)])
+def test_a_reset_to_outside_the_log_goes_to_the_nearest_offset_and_says_so(
+    tiered: Tiered, argv: list[str], asked: int
+) -> None:
+    if "moved" not in tiered.out("topics", "list", "-q").decode().split():
+        filled(tiered, "moved")
+    committed_by(tiered, f"beyond-{asked}", "moved", {0: 50})
+    done = tiered.run("groups", "reset", f"beyond-{asked}", "--all-topics", "--json", "--execute", *argv)
+    planned = {"topic": "moved", "partition": 0, "before": 50, "after": 100, "asked": asked, "error": None}
+    assert json.loads(done.stdout)["offsets"] == [planned]
+    said = f"tiered groups reset: moved-0: offset {asked} is outside the log; 100 is the nearest\n"
+    assert done.stderr.decode() == said
+    assert offsets_of(tiered, f"beyond-{asked}") == {0: 100}
 
 
 def test_a_group_that_does_not_exist_yet_is_made_by_a_reset(tiered: Tiered) -> None:
