@@ -19,7 +19,6 @@ from tests.components.read_replicas import ReplicaThread
 from tests.fuzz.hostile_bucket import BucketFuzz
 from tests.unit.cold.stored_segments import PARTITION, TOPIC, TOPIC_ID
 from tests.unit.cold.verified_store import verify
-from tiered.broker.read_only.catalogue import BucketCatalogue
 from tiered.cold import checkpoint_walk
 from tiered.cold.bucket_contents import read_bucket
 from tiered.cold.local import LocalStore
@@ -28,6 +27,7 @@ from tiered.errors import TieredError
 from tiered.formats.producer_snapshot import decode_producers
 from tiered.meta import restore
 from tiered.meta.engine import Database
+from tiered.read_replica.catalogue import BucketCatalogue
 from tiered.rules.segments.restore_plan import plan_restore
 from tiered.runtime import SystemClock
 

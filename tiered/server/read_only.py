@@ -6,8 +6,8 @@ Owns the order of start and stop. Must never decide anything about data.
 import asyncio
 
 from tiered.broker.parts import BrokerParts
-from tiered.broker.read_only.replica import ReadReplica
 from tiered.config import ServeOptions
+from tiered.read_replica.replica import ReadReplica
 from tiered.runtime import Clock, SystemClock
 from tiered.server.addresses import HTTP_OPTION, bind_or_explain
 from tiered.server.bound_listeners import bound_listeners

@@ -18,7 +18,7 @@ from tiered.tls import Reloaded, server_context
 
 if TYPE_CHECKING:
     from tiered.broker.broker import Broker
-    from tiered.broker.read_only.replica import ReadReplica
+    from tiered.read_replica.replica import ReadReplica
     from tiered.server.http.app import HttpServer
 
 log = logging.getLogger(__name__)

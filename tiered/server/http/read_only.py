@@ -11,12 +11,12 @@ from typing import Any
 from aiohttp import web
 
 from tiered.broker.process_facts import ProcessFacts, read_process_facts
-from tiered.broker.read_only.replica import ReadReplica
 from tiered.broker.record_reader import READ_BYTES
 from tiered.config import describe_topic
 from tiered.errors import OffsetOutOfRange, TieredError
 from tiered.file_slice import FileSlice
 from tiered.formats.checkpoint import TopicEntry
+from tiered.read_replica.replica import ReadReplica
 from tiered.rules.partition import read_plan
 from tiered.rules.segments.cold_partition import ColdPartition
 from tiered.server.http.api import health as routes_health

@@ -8,10 +8,9 @@ import asyncio
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 from tiered.broker.broker import Broker
-from tiered.broker.read_only.replica import ReadReplica
 from tiered.errors import MalformedRequest, Throttled
 from tiered.server.kafka import audited, throttling, unserved
 from tiered.server.kafka.transport.connection import Connection
@@ -19,6 +18,9 @@ from tiered.server.kafka.transport.frame_handler import Handled, Overlapping
 from tiered.server.kafka.transport.outbox import Parts
 from tiered.server.kafka.transport.turns import STEP_MS, Turns
 from tiered.wire import frames, messages
+
+if TYPE_CHECKING:
+    from tiered.read_replica.replica import ReadReplica  # A broker does not pay for it.
 
 API_VERSIONS_KEY = 18
 # Bodies above this size are decoded in a thread, few at once: their objects take thirty times the bytes, and one of
@@ -60,7 +62,7 @@ class ReplicaContext(Protocol):
     """What the handler of a read replica may use: that of `Context`, with the replica for a broker."""
 
     @property
-    def broker(self) -> ReadReplica: ...
+    def broker(self) -> "ReadReplica": ...
     @property
     def connection(self) -> Connection: ...
     @property
@@ -126,7 +128,7 @@ class Api:
 class Dispatch:
     """Turns frames into answers by the table of APIs."""
 
-    def __init__(self, served: Broker | ReadReplica, apis: Iterable[Api]) -> None:
+    def __init__(self, served: "Broker | ReadReplica", apis: Iterable[Api]) -> None:
         """`apis` are rows for a broker, or for a read replica: its handlers see that it is one."""
         self._broker = cast(Broker, served)
         self.apis = {api.key: api for api in apis}

@@ -6,8 +6,8 @@ from aiohttp import web
 
 from tiered.broker.authentication import Guarded
 from tiered.broker.broker import Broker
-from tiered.broker.read_only.replica import ReadReplica
 from tiered.config import ServeOptions
+from tiered.read_replica.replica import ReadReplica
 
 
 class Service(Guarded, Protocol):

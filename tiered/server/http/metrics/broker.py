@@ -11,9 +11,9 @@ from tiered.broker.broker import Broker
 from tiered.broker.lag_history import GroupLag
 from tiered.broker.partition import Partition
 from tiered.broker.process_facts import ProcessFacts
-from tiered.broker.read_only.replica import ReadReplica
 from tiered.broker.topics import Topic
 from tiered.metrics import DESCRIBED, CallTimes, CountersState
+from tiered.read_replica.replica import ReadReplica
 from tiered.rules.security.quotas import QuotaKey
 from tiered.server.http.door.limits import RequestsState
 from tiered.server.http.metrics.cluster_view import ClusterView, feed_lag, replica_lag

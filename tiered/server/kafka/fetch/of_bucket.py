@@ -11,10 +11,9 @@ Followers are refused.
 import asyncio
 import math
 from collections.abc import Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tiered.broker.fetch_wait import Watch
-from tiered.broker.read_only.replica import ReadReplica
 from tiered.errors import (
     OffsetNotAvailable,
     OffsetOutOfRange,
@@ -36,6 +35,9 @@ from tiered.server.kafka.transport.outbox import Parts
 from tiered.wire import fetch
 from tiered.wire.error_codes import INVALID_REQUEST, NONE
 from tiered.wire.fetch import FetchRequest
+
+if TYPE_CHECKING:
+    from tiered.read_replica.replica import ReadReplica
 
 
 def handle(request: ReplicaRequest) -> Parts | Coroutine[Any, Any, Parts | None]:
@@ -70,7 +72,7 @@ async def _answer(request: ReplicaRequest, asked: FetchRequest) -> Parts:
     )
 
 
-async def _wait(replica: ReadReplica, asked: FetchRequest, session_left_ms: float) -> Found:
+async def _wait(replica: "ReadReplica", asked: FetchRequest, session_left_ms: float) -> Found:
     """What there is to answer, once there is something, or when the client's patience, or its session, is over."""
     count = sum(len(topic.partitions) for topic in asked.topics)
     patience_ms = min(max(0, asked.max_wait_ms), MAX_WAIT_MS, session_left_ms)
@@ -98,7 +100,7 @@ def _is_enough(found: Found, asked: FetchRequest) -> bool:
     return any(entry.error is not None or entry.cold_max_bytes for entry in found.entries())
 
 
-def _look(replica: ReadReplica, asked: FetchRequest) -> Found:
+def _look(replica: "ReadReplica", asked: FetchRequest) -> Found:
     """Who gets how much of the request's budget. Reads nothing yet."""
     budget = min(max(0, asked.max_bytes), replica.settings.fetch_max_bytes)
     found = Found()

@@ -13,7 +13,6 @@ from tiered.broker.authentication import TokenLogins, check_http_logins
 from tiered.broker.client_quotas import ClientQuotas
 from tiered.broker.data_folder import DataFolder
 from tiered.broker.parts import BrokerParts
-from tiered.broker.read_only.catalogue import BucketCatalogue
 from tiered.broker.record_reader import RecordPages
 from tiered.broker.registration import WILDCARD_ADDRESSES
 from tiered.cold.chunk_cache import ChunkCache
@@ -28,6 +27,7 @@ from tiered.errors import Corrupt, InvalidConfig, ObjectMissing, ReadOnly, Store
 from tiered.file_slice import FileSlice
 from tiered.hot import resident
 from tiered.metrics import CountersState
+from tiered.read_replica.catalogue import BucketCatalogue
 from tiered.rules.partition import read_plan
 from tiered.rules.security.sasl.mechanism import Mechanism
 from tiered.rules.segments.cold_partition import ColdPartition
