@@ -3,9 +3,10 @@
 Owns the order of the steps, and which of them share the time, and nothing of what they check. Every step runs,
 whatever the one before found; the exit code is 0 only when all of them passed.
 
-Tests of processes wait: for brokers, sessions, time-outs. So what only computes (types, Terraform, tests within one
-process) gives way: it runs beside the others from the start, one step after another and with less right to a core, and
-takes the time that they leave.
+Tests of processes wait: for brokers, sessions, time-outs. So steps share the time in lanes, each lane one step after
+another, and cores are given by what a step can bear. Spark gives each Python process that it starts ten seconds: it
+has the first right to a core. What only computes (types, Terraform, tests within one process) takes what all others
+leave.
 
 No test is asked a second time: one that fails once is a defect of the test or of the product.
 """
@@ -40,8 +41,8 @@ SLOWEST_TOLD = 40
 DURATIONS = ROOT / "tests/durations.txt"
 LEAST_SECONDS = 2
 # A file, and with it its fixtures, stays on one worker; tests/conftest.py decides which file begins first.
-# Three workers for two cores: most tests wait for processes, disks and time-outs now and then.
-WORKERS = ("-n", "3", "--no-loadscope-reorder")
+# Five workers for two cores: a test waits for processes, disks and time-outs two thirds of its time.
+WORKERS = ("-n", "5", "--no-loadscope-reorder")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +51,8 @@ class Step:
     argv: tuple[str, ...]
     results: Path | None = None
     """Where pytest writes down how each test ended and how long it took."""
-    gives_way: bool = False
-    """Runs beside those that follow, after the earlier ones that give way."""
+    lane: str = ""
+    """Its steps run one after the other, beside those of other lanes. What the nameless one's say is read at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,31 +84,30 @@ def pytest(name: str, *argv: str) -> Step:
     return Step(name=name, argv=argv, results=results)
 
 
-def giving_way(step: Step) -> Step:
-    """A third of what the others have of a busy core: more would slow clusters down, less would starve its tests."""
-    return replace(step, argv=("nice", "-n", "5", *step.argv), gives_way=True)
+def giving_way(step: Step, *, nice: int, lane: str = "") -> Step:
+    """Each five is a third of a busy core: less would slow those before it down, more would starve its tests."""
+    return replace(step, argv=("nice", "-n", str(nice), *step.argv), lane=lane)
 
 
 def steps(target: str, extra: list[str]) -> list[Step]:
     """The steps of one make target in their order; `extra` goes to pytest."""
     match target:
         case "check":
-            unit_tests = pytest("unit tests", *present(), *WORKERS, "-m", f"not slow and {LONG_RUNS}", *extra)
-            return [LINT, STYLE, FLOORS, TYPES, replace(DEPENDENCIES, gives_way=True), unit_tests]
+            unit_tests = pytest("unit tests", *present(), "-n", "3", "-m", f"not slow and {LONG_RUNS}", *extra)
+            return [LINT, STYLE, FLOORS, TYPES, replace(DEPENDENCIES, lane="beside"), unit_tests]
         case "test":
             elsewhere = (f"--ignore={SPARK}", f"--ignore={TERRAFORM}")
-            # Alone in their process, not on the machine. Whoever looks for them leaves compiled tests behind: on a new
-            # checkout each worker of the next steps would compile all of them by itself.
+            # Alone in their process, not on the machine.
             alone = pytest("tests that are alone", *elsewhere, "-m", f"alone and {LONG_RUNS}", *extra)
             one_process = pytest(
                 "tests of one process", *present(), "-n", "2", "-m", f"not alone and {LONG_RUNS}", *extra
             )
-            # Spark gives each Python process that it starts ten seconds: no other processes beside it.
             spark = pytest("tests with Spark", SPARK, "-m", LONG_RUNS, *extra)
             not_these = (*elsewhere, *(f"--ignore={folder}" for folder in present()))
             others = pytest("tests", *WORKERS, *not_these, "-m", f"not alone and {LONG_RUNS}", *extra)
-            beside = [giving_way(each) for each in (TYPES, MODULES, one_process)]
-            return [LINT, STYLE, FLOORS, *beside, alone, spark, others]
+            in_a_hurry = [replace(each, lane="in a hurry") for each in (spark, alone)]
+            computing = [giving_way(each, nice=10, lane="computing") for each in (TYPES, MODULES, one_process)]
+            return [LINT, STYLE, FLOORS, *in_a_hurry, *computing, giving_way(others, nice=5)]
         case "soak" if not extra:
             # Whoever names tests wants those alone.
             drawn = ("tests/properties", "tests/unit", "tests/components/http/test_http_openapi.py")
@@ -182,13 +182,14 @@ def write_durations() -> None:
 
 
 def run_all(todo: Sequence[Step], environment: Mapping[str, str]) -> list[Result]:
-    """Runs each step. Those that give way speak when they have ended and nobody else speaks."""
-    with ThreadPoolExecutor(max_workers=1) as lane, ExitStack() as stack:
-        kept = [(step, stack.enter_context(tempfile.TemporaryFile())) for step in todo if step.gives_way]
-        beside = [lane.submit(run, step, environment, keep=output) for step, output in kept]
+    """Runs each step. Those of a lane with a name speak when they have ended and nobody else speaks."""
+    with ExitStack() as stack:
+        kept = [(step, stack.enter_context(tempfile.TemporaryFile())) for step in todo if step.lane]
+        lanes = {step.lane: stack.enter_context(ThreadPoolExecutor(max_workers=1)) for step, _ in kept}
+        beside = [lanes[step.lane].submit(run, step, environment, keep=output) for step, output in kept]
         results = []
         for step in todo:
-            if not step.gives_way:
+            if not step.lane:
                 print(f"--- {step.name}", flush=True)
                 results.append(run(step, environment, keep=None))
         for (step, output), future in zip(kept, beside, strict=True):

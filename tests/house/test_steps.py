@@ -62,24 +62,31 @@ def test_each_tests_seconds_are_kept(tmp_path: Path) -> None:
     assert any(word.startswith("--junitxml=") for step in steps("test", []) for word in step.argv)
 
 
-def test_what_gives_way_runs_beside_the_others_and_both_are_counted() -> None:
-    """Each waits until the other has begun: one after the other they would wait for ever."""
+def test_lanes_run_beside_one_another_and_all_steps_are_counted() -> None:
+    """Each waits until the others have begun: one after the other they would wait for ever."""
     with tempfile.TemporaryDirectory() as folder:
         meet = (
             "import pathlib, sys, time\n"
-            "here, there = sys.argv[1:]\n"
-            "pathlib.Path(here).touch()\n"
+            "here, *there = map(pathlib.Path, sys.argv[1:])\n"
+            "here.touch()\n"
             "end = time.monotonic() + 60\n"
-            "while not pathlib.Path(there).exists():\n"
+            "while not all(each.exists() for each in there):\n"
             "    assert time.monotonic() < end\n"
             "    time.sleep(0.01)\n"
             "print('2 passed in 0.01s')\n"
         )
-        one, two = f"{folder}/one", f"{folder}/two"
-        beside = giving_way(Step(name="beside", argv=(sys.executable, "-c", meet, one, two)))
-        in_turn = Step(name="in turn", argv=(sys.executable, "-c", meet, two, one))
-        results = run_all([beside, in_turn], os.environ)
-    assert [(each.name, each.code, each.passed) for each in results] == [("in turn", 0, 2), ("beside", 0, 2)]
+        one, two, three = (f"{folder}/{name}" for name in ("one", "two", "three"))
+        beside = giving_way(
+            Step(name="beside", argv=(sys.executable, "-c", meet, one, two, three)), nice=5, lane="beside"
+        )
+        besides = Step(name="besides", argv=(sys.executable, "-c", meet, two, three, one), lane="another")
+        in_turn = Step(name="in turn", argv=(sys.executable, "-c", meet, three, one, two))
+        results = run_all([beside, besides, in_turn], os.environ)
+    assert [(each.name, each.code, each.passed) for each in results] == [
+        ("in turn", 0, 2),
+        ("beside", 0, 2),
+        ("besides", 0, 2),
+    ]
 
 
 def test_every_test_folder_is_part_of_exactly_one_step_of_make_test() -> None:
