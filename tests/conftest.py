@@ -57,12 +57,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class FileOnOneWorker(LoadScopeScheduling):
-    """Keeps a file's tests on one worker, so that its fixtures start once; Spark's files, where somebody spreads them
-    too, share one worker and JVM."""
+    """Keeps a file's tests on one worker, so that its fixtures start once. The console's files share a browser and a
+    broker, Spark's, where somebody spreads them too, a JVM."""
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
-        return "spark" if path.startswith("tests/spark/") else path
+        folder = path.rpartition("/")[0]
+        return folder if folder in ("tests/browser", "tests/spark") else path
 
 
 @pytest.hookimpl(optionalhook=True)

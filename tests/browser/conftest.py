@@ -1,7 +1,8 @@
 """A headless Chromium and a broker with a story, for the console's tests.
 
-Chromium comes from the system (`make test` installs it where it may); Playwright only steers it, so no browser is
-downloaded. A missing Chromium fails the tests, it never skips them.
+All files share both, and so one worker: a test changes topics and groups of its own alone. Chromium comes from the
+system (`make test` installs it where it may); Playwright only steers it, so no browser is downloaded. A missing
+Chromium fails the tests, it never skips them.
 """
 
 import shutil
@@ -30,7 +31,7 @@ def find_chromium() -> str | None:
     return next((found for name in names if (found := shutil.which(name)) is not None), None)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser(chromium: str) -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
@@ -38,7 +39,7 @@ def browser(chromium: str) -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def staged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker with data in every place, and a member of `billing` that has read some of it."""
     broker = BrokerProcess(tmp_path_factory.mktemp("browser") / "data", settings=stage.SETTINGS).start()

@@ -128,6 +128,8 @@ class LaggingConsumer:
                 "client.id": "billing-1",
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
+                # It stays a member, however long nobody has it read.
+                "max.poll.interval.ms": 3_600_000,
                 "log_level": 0,
             }
         )
