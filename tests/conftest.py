@@ -63,6 +63,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    """At its end an interpreter frees what its libraries would otherwise call leaks."""
+    gc.unfreeze()
+
+
 class FileOnOneWorker(LoadScopeScheduling):
     """Keeps a file's tests on one worker, so that its fixtures start once. The console's files share a browser and a
     broker, Spark's, where somebody spreads them too, a JVM."""
