@@ -26,9 +26,8 @@ from tiered.server.addresses import address_of, bound_socket
 from tiered.server.kafka.transport.admission import Admission, RateOf
 from tiered.server.kafka.transport.buffers import BufferPool
 from tiered.server.kafka.transport.complaints import Complaints
-from tiered.server.kafka.transport.connection import Connection
+from tiered.server.kafka.transport.connection import HARMLESS_BYTES, Connection
 from tiered.server.kafka.transport.frame_handler import Handled
-from tiered.server.kafka.transport.receive_buffer import HARMLESS_BYTES
 from tiered.server.kafka.transport.sasl_session import SaslSession
 from tiered.server.kafka.transport.tls_door import TlsDoor, watched
 from tiered.server.kafka.transport.tls_stream import TlsStream
