@@ -1,6 +1,6 @@
 """A headless Chromium and a broker with a story, for the console's tests.
 
-All files share both, and so one worker: a test changes topics and groups of its own alone. Chromium comes from the
+All files share the broker, and so one worker: a test changes topics and groups of its own alone. Chromium comes from the
 system (`make test` installs it where it may); Playwright only steers it, so no browser is downloaded. A missing
 Chromium fails the tests, it never skips them.
 """
@@ -31,8 +31,9 @@ def find_chromium() -> str | None:
     return next((found for name in names if (found := shutil.which(name)) is not None), None)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(chromium: str) -> Iterator[Browser]:
+    """Ends with its file: as long as Playwright runs, no other event loop can run in this process."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         yield browser
