@@ -14,8 +14,8 @@ from pathlib import Path
 
 from tiered.broker.admin import NewTopic
 from tiered.broker.broker import Broker
-from tiered.broker.groups import offset_commits
-from tiered.broker.groups.offsets import OffsetEntry
+from tiered.broker.groups import commit_writer as offset_commits
+from tiered.broker.groups.committed_offsets import OffsetEntry
 from tiered.broker.groups.values import Fence
 from tiered.config import BrokerSettings, ServeOptions
 from tiered.ids import TopicPartition

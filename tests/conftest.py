@@ -69,8 +69,8 @@ def pytest_sessionfinish() -> None:
 
 
 class FileOnOneWorker(LoadScopeScheduling):
-    """Keeps a file's tests on one worker, so that its fixtures start once. The console's files share a
-    broker, Spark's, where somebody spreads them too, a JVM."""
+    """Keeps a file's tests on one worker, so that its fixtures start once. The console's files share a broker,
+    Spark's, where somebody spreads them too, a JVM."""
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]

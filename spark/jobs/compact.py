@@ -20,8 +20,8 @@ from pyspark_tiered import compaction
 from pyspark_tiered.cold_read import store_of
 from pyspark_tiered.compaction import ScannedSegment
 from pyspark_tiered.job_run import stages, watched
-from tiered.broker.cold_compaction import ColdCompaction, DuePartition, Found, Order
-from tiered.broker.committed_rows import committed_segment
+from tiered.broker.tiering.cold_compaction import ColdCompaction, DuePartition, Found, Order
+from tiered.broker.tiering.committed_rows import committed_segment
 from tiered.cli.arguments import Parser, positive
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
 from tiered.cli.main import ended

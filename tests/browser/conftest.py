@@ -1,7 +1,7 @@
 """A headless Chromium and a broker with a story, for the console's tests.
 
-All files share the broker, and so one worker: a test changes topics and groups of its own alone. Chromium comes from the
-system (`make test` installs it where it may); Playwright only steers it, so no browser is downloaded. A missing
+All files share the broker, and so one worker: a test changes topics and groups of its own alone. Chromium comes from
+the system (`make test` installs it where it may); Playwright only steers it, so no browser is downloaded. A missing
 Chromium fails the tests, it never skips them.
 """
 

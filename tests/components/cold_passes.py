@@ -4,8 +4,8 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
-from tiered.broker.cold_compaction import ColdCompaction, ColdCompactionState, DuePartition, Order
-from tiered.broker.committed_rows import committed_segment
+from tiered.broker.tiering.cold_compaction import ColdCompaction, ColdCompactionState, DuePartition, Order
+from tiered.broker.tiering.committed_rows import committed_segment
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.opening import open_store
 from tiered.cold.reader import load_tail

@@ -10,7 +10,7 @@ import pytest
 from tests.components.batches import batch
 from tiered.broker.admin import NewTopic
 from tiered.broker.broker import Broker
-from tiered.broker.partition import Partition
+from tiered.broker.partitions.partition import Partition
 from tiered.broker.reconcile.findings import Finding
 from tiered.config import BrokerSettings, ServeOptions
 from tiered.formats.checkpoint import CommittedSegment

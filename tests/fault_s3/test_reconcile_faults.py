@@ -15,7 +15,7 @@ from tests.fault_s3.tiering_broker import (
     tiering_broker,
 )
 from tiered.broker.broker import Broker
-from tiered.broker.partition import Partition
+from tiered.broker.partitions.partition import Partition
 from tiered.broker.reconcile.findings import Finding, FindingKind
 from tiered.config import BrokerSettings
 from tiered.config.setting import ConfigChange, ConfigOperation

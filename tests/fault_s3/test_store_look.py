@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.fault_s3.tiering_broker import tiering_broker
-from tiered.broker import store_look
+from tiered.broker.tiering import store_look
 from tiered.errors import StoreRefused
 from tiered.testing.faulty_s3 import FaultKind, FaultyS3
 

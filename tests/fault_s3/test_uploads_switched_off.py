@@ -14,9 +14,9 @@ from tests.fault_s3.tiering_broker import (
     tiering_broker,
     uploaded,
 )
-from tiered.broker import tier_plan
 from tiered.broker.broker import Broker
-from tiered.broker.partition import Partition
+from tiered.broker.partitions.partition import Partition
+from tiered.broker.tiering import tier_plan
 from tiered.config.setting import ConfigChange, ConfigOperation
 from tiered.testing.faulty_s3 import FaultKind, FaultyS3
 

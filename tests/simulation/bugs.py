@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
-from tiered.broker import tier_plan
-from tiered.broker.partition import Partition, Role
-from tiered.broker.registration import Marker, Registration
-from tiered.broker.replication import acknowledgements, answer, catch_up, fetcher, isr_changes
+from tiered.broker.control.registration import Marker, Registration
+from tiered.broker.partitions import acknowledgements
+from tiered.broker.partitions.partition import Partition, Role
+from tiered.broker.replication import answer, catch_up, fetcher, isr_changes
+from tiered.broker.tiering import tier_plan
 from tiered.errors import TieredError
 from tiered.meta import coordinator_slots, group_offsets, partitions, replica_sets, segments
 from tiered.meta.tables import segment

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from tests.simulation.books import Batch, Book, Entry, Replica, Row, Violation
 from tests.simulation.loop import Process
-from tiered.broker.partition import Partition
+from tiered.broker.partitions.partition import Partition
 from tiered.hot.log import Log
 from tiered.ids import TopicPartition
 

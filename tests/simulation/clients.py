@@ -14,7 +14,7 @@ from tests.simulation import produce
 from tests.simulation.books import Batch
 from tests.simulation.network import Unanswered
 from tiered.broker.broker import Broker
-from tiered.broker.partition import Partition
+from tiered.broker.partitions.partition import Partition
 from tiered.errors import NotLeader, OffsetNotAvailable, OffsetOutOfRange, TieredError, UnknownTopicOrPartition
 from tiered.formats import record_batch
 from tiered.formats.record_batch import Record, encode_batch

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from tests.simulation.clients import Client
 from tests.simulation.network import Unanswered
 from tiered.broker.broker import Broker
-from tiered.broker.groups.offsets import OffsetEntry
+from tiered.broker.groups.committed_offsets import OffsetEntry
 from tiered.errors import NotCoordinator, TieredError
 from tiered.ids import TopicPartition
 

@@ -17,8 +17,9 @@ from tests.simulation.books import Entry, Violation
 from tests.simulation.checker import Checker
 from tests.simulation.loop import PROCESS, SimTaskGroup
 from tiered import runtime
-from tiered.broker import disk_reserve, housekeeping
-from tiered.broker.partition import Partition
+from tiered.broker.host import disk_reserve
+from tiered.broker.partitions.partition import Partition
+from tiered.broker.rounds import housekeeping
 from tiered.hot.log import Log
 from tiered.meta import changes, group_offsets
 from tiered.meta.changes import ChangeSet

@@ -1,7 +1,7 @@
 """A produce request as a broker's door carries it out, without the door."""
 
-from tiered.broker.acknowledge import acknowledged, is_acknowledged
 from tiered.broker.broker import Broker
+from tiered.broker.partitions.acknowledge import acknowledged, is_acknowledged
 from tiered.errors import UnknownTopicOrPartition
 from tiered.ids import TopicPartition
 

@@ -13,15 +13,15 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from sqlalchemy import Connection
 
 from tiered.broker.applier import ChangeApplier
-from tiered.broker.changes import Changes
-from tiered.broker.client_metrics import check_client_metrics
 from tiered.broker.context import BrokerContext, BrokerState
-from tiered.broker.feed import ChangeFeed
-from tiered.broker.image import ClusterImage
-from tiered.broker.partition import Partition
-from tiered.broker.resource_configs import Kind, ResourceConfigs
-from tiered.broker.segment_lifecycle import SegmentLifecycle
-from tiered.broker.topics import Topic, Topics
+from tiered.broker.host.resource_configs import Kind, ResourceConfigs
+from tiered.broker.partitions.partition import Partition
+from tiered.broker.partitions.topics import Topic, Topics
+from tiered.broker.people.client_metrics import check_client_metrics
+from tiered.broker.tiering.segment_lifecycle import SegmentLifecycle
+from tiered.broker.view.changes import Changes
+from tiered.broker.view.feed import ChangeFeed
+from tiered.broker.view.image import ClusterImage
 from tiered.config import (
     CLIENT_METRICS_SETTINGS,
     GROUP_SETTINGS,

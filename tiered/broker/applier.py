@@ -10,20 +10,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from tiered.broker import committed_rows
-from tiered.broker.checkpoints import CheckpointWriter
-from tiered.broker.client_quotas import ClientQuotas
 from tiered.broker.context import BrokerContext, BrokerState
-from tiered.broker.controller import Controller
-from tiered.broker.credentials import Credentials
-from tiered.broker.failed_replicas import FailedReplicas
+from tiered.broker.control.controller import Controller
 from tiered.broker.groups.coordinator import GroupCoordinator
-from tiered.broker.image import ClusterImage
-from tiered.broker.partition import Partition
-from tiered.broker.partition_loader import PartitionLoader
+from tiered.broker.host.resource_configs import ResourceConfigs
+from tiered.broker.partitions.failed_replicas import FailedReplicas
+from tiered.broker.partitions.partition import Partition
+from tiered.broker.partitions.topics import Topic, Topics
 from tiered.broker.replication.replication import Replication
-from tiered.broker.resource_configs import ResourceConfigs
-from tiered.broker.topics import Topic, Topics
+from tiered.broker.security.client_quotas import ClientQuotas
+from tiered.broker.security.credentials import Credentials
+from tiered.broker.tiering import committed_rows
+from tiered.broker.tiering.checkpoints import CheckpointWriter
+from tiered.broker.tiering.partition_loader import PartitionLoader
+from tiered.broker.view.image import ClusterImage
 from tiered.config import TopicConfig
 from tiered.errors import InvalidConfig, TieredError
 from tiered.formats.checkpoint import CommittedSegment

@@ -12,50 +12,34 @@ from uuid import NAMESPACE_URL, uuid5
 
 from sqlalchemy import Connection
 
-from tiered.broker import tier_plan
-from tiered.broker.access import Access
-from tiered.broker.acls import Acls
 from tiered.broker.admin import Admin
 from tiered.broker.applier import ChangeApplier
-from tiered.broker.audit import AuditLog
-from tiered.broker.authentication import Authentication
-from tiered.broker.changes import Changes
-from tiered.broker.checkpoints import CheckpointWriter
-from tiered.broker.client_metrics import ClientMetrics
-from tiered.broker.client_quotas import ClientQuotas
-from tiered.broker.clock_watch import ClockWatch
-from tiered.broker.cold_pacing import ColdPacing
-from tiered.broker.compaction import CompactionRounds
 from tiered.broker.context import BrokerContext, BrokerState
-from tiered.broker.controller import Controller
-from tiered.broker.credentials import Credentials
-from tiered.broker.data_folder import DataFolder
-from tiered.broker.disk_reserve import DiskReserve
-from tiered.broker.failed_replicas import FailedReplicas
-from tiered.broker.feed import ChangeFeed
-from tiered.broker.group_checkpoints import GroupCheckpointWriter
+from tiered.broker.control.controller import Controller
+from tiered.broker.control.handover import hand_over
+from tiered.broker.control.heartbeats import Heartbeats
+from tiered.broker.control.reassignments import Reassignments
+from tiered.broker.control.registration import WILDCARD_ADDRESSES, Registration
+from tiered.broker.groups.checkpoints import GroupCheckpointWriter
 from tiered.broker.groups.composition import group_coordinator
 from tiered.broker.groups.slots import HeldSlots
-from tiered.broker.handover import hand_over
-from tiered.broker.heartbeats import Heartbeats
-from tiered.broker.housekeeping import Housekeeping, Tick
-from tiered.broker.image import ClusterImage
-from tiered.broker.lag_history import LagHistory
-from tiered.broker.leadership_check import LeadershipCheck
-from tiered.broker.lease import ControllerLease
-from tiered.broker.partition import Partition
-from tiered.broker.partition_loader import PartitionLoader
-from tiered.broker.partition_rounds import PartitionRounds
+from tiered.broker.host.data_folder import DataFolder
+from tiered.broker.host.disk_reserve import DiskReserve
+from tiered.broker.host.producer_ids import ProducerIds
+from tiered.broker.host.resource_configs import ResourceConfigs
+from tiered.broker.partitions.failed_replicas import FailedReplicas
+from tiered.broker.partitions.leadership_check import LeadershipCheck
+from tiered.broker.partitions.partition import Partition
+from tiered.broker.partitions.topics import OFFSETS_TOPIC, Topic, Topics
 from tiered.broker.parts import BrokerParts
-from tiered.broker.pins import Pins
-from tiered.broker.positions import Positions
-from tiered.broker.producer_ids import ProducerIds
-from tiered.broker.reassignments import Reassignments
+from tiered.broker.people.client_metrics import ClientMetrics
+from tiered.broker.people.lag_history import LagHistory
+from tiered.broker.people.positions import Positions
+from tiered.broker.people.record_reader import RecordReader
+from tiered.broker.people.record_writer import RecordWriter
+from tiered.broker.people.reports import Reports
 from tiered.broker.reconcile.composition import reconciler
 from tiered.broker.reconcile.findings import Findings
-from tiered.broker.record_reader import RecordReader
-from tiered.broker.record_writer import RecordWriter
-from tiered.broker.registration import WILDCARD_ADDRESSES, Registration
 from tiered.broker.replication.answer import FollowerAnswers
 from tiered.broker.replication.catch_up import CatchUp
 from tiered.broker.replication.channel import Channels
@@ -64,15 +48,31 @@ from tiered.broker.replication.isr_changes import IsrChanges
 from tiered.broker.replication.peer_channel import PeerChannels
 from tiered.broker.replication.replication import Replication
 from tiered.broker.replication.throttle import Throttle
-from tiered.broker.reports import Reports
-from tiered.broker.resource_configs import ResourceConfigs
-from tiered.broker.retention import RetentionRounds
-from tiered.broker.segment_lifecycle import SegmentLifecycle
-from tiered.broker.store_look import look_at_store
-from tiered.broker.sweeps import Sweeps
-from tiered.broker.tier_reader import TierReader
-from tiered.broker.topics import OFFSETS_TOPIC, Topic, Topics
-from tiered.broker.upload_pipeline import UploadPipeline
+from tiered.broker.rounds.housekeeping import Housekeeping, Tick
+from tiered.broker.rounds.partition_rounds import PartitionRounds
+from tiered.broker.rounds.sweeps import Sweeps
+from tiered.broker.security.access import Access
+from tiered.broker.security.acls import Acls
+from tiered.broker.security.audit import AuditLog
+from tiered.broker.security.authentication import Authentication
+from tiered.broker.security.client_quotas import ClientQuotas
+from tiered.broker.security.credentials import Credentials
+from tiered.broker.tiering import tier_plan
+from tiered.broker.tiering.checkpoints import CheckpointWriter
+from tiered.broker.tiering.clock_watch import ClockWatch
+from tiered.broker.tiering.cold_pacing import ColdPacing
+from tiered.broker.tiering.compaction import CompactionRounds
+from tiered.broker.tiering.partition_loader import PartitionLoader
+from tiered.broker.tiering.pins import Pins
+from tiered.broker.tiering.retention import RetentionRounds
+from tiered.broker.tiering.segment_lifecycle import SegmentLifecycle
+from tiered.broker.tiering.store_look import look_at_store
+from tiered.broker.tiering.tier_reader import TierReader
+from tiered.broker.tiering.upload_pipeline import UploadPipeline
+from tiered.broker.view.changes import Changes
+from tiered.broker.view.feed import ChangeFeed
+from tiered.broker.view.image import ClusterImage
+from tiered.broker.view.lease import ControllerLease
 from tiered.cold.byte_budget import ByteBudget
 from tiered.cold.chunk_cache import ChunkCache
 from tiered.cold.opening import open_store

@@ -6,8 +6,8 @@ Owns the two shapes. Must never hold a part that decides something: a part is ha
 
 from dataclasses import dataclass, field
 
-from tiered.broker.data_folder import DataFolder
-from tiered.broker.disk_reserve import DiskReserve
+from tiered.broker.host.data_folder import DataFolder
+from tiered.broker.host.disk_reserve import DiskReserve
 from tiered.cold.timed_store import TimedStore
 from tiered.config import BrokerSettings, ServeOptions
 from tiered.hot.file_system import FileSystem

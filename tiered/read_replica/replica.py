@@ -9,12 +9,12 @@ import logging
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from tiered.broker.authentication import TokenLogins, check_http_logins
-from tiered.broker.client_quotas import ClientQuotas
-from tiered.broker.data_folder import DataFolder
+from tiered.broker.control.registration import WILDCARD_ADDRESSES
+from tiered.broker.host.data_folder import DataFolder
 from tiered.broker.parts import BrokerParts
-from tiered.broker.record_reader import RecordPages
-from tiered.broker.registration import WILDCARD_ADDRESSES
+from tiered.broker.people.record_reader import RecordPages
+from tiered.broker.security.authentication import TokenLogins, check_http_logins
+from tiered.broker.security.client_quotas import ClientQuotas
 from tiered.cold.chunk_cache import ChunkCache
 from tiered.cold.opening import open_store
 from tiered.cold.read_only_store import ReadOnlyStore

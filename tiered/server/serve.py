@@ -12,8 +12,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from tiered.broker.broker import Broker
+from tiered.broker.control.registration import WILDCARD_ADDRESSES
 from tiered.broker.parts import BrokerParts
-from tiered.broker.registration import WILDCARD_ADDRESSES
 from tiered.config import ServeOptions
 from tiered.errors import InvalidConfig, TieredError
 from tiered.runtime import Clock, SystemClock

@@ -15,8 +15,8 @@ from tiered.broker.admin import NewTopic
 from tiered.broker.broker import Broker
 from tiered.broker.groups import patterns
 from tiered.broker.groups.classic_group import ClassicGroup
+from tiered.broker.groups.committed_offsets import OffsetEntry
 from tiered.broker.groups.consumer_group import ConsumerGroup
-from tiered.broker.groups.offsets import OffsetEntry
 from tiered.broker.groups.values import GroupKind, JoinRequest, LeavingMember, MemberProtocol
 from tiered.broker.parts import BrokerParts
 from tiered.config import BrokerSettings, ServeOptions

@@ -10,8 +10,8 @@ from sqlalchemy import Connection, text
 from tests.catalogue import NOW_MS, register
 from tiered.broker.admin import NewTopic
 from tiered.broker.broker import Broker
-from tiered.broker.groups.offset_commits import MAX_WAITING_ENTRIES
-from tiered.broker.groups.offsets import MAX_ENTRIES, OffsetEntry
+from tiered.broker.groups.commit_writer import MAX_WAITING_ENTRIES
+from tiered.broker.groups.committed_offsets import MAX_ENTRIES, OffsetEntry
 from tiered.broker.groups.values import Fence, GroupKind, StoredGroup
 from tiered.config import BrokerSettings, ServeOptions
 from tiered.errors import CoordinatorNotAvailable, InvalidRequest, NotCoordinator

@@ -12,7 +12,7 @@ from tests.clients.raw import RawConnection
 from tests.components.guarded_broker import GuardedBroker, allow
 from tests.components.rights_table import KNOWN, ROWS
 from tests.support.http_logins import ask
-from tiered.broker.audit import MAX_REFUSED_LINES
+from tiered.broker.security.audit import MAX_REFUSED_LINES
 from tiered.errors import InvalidConfig
 from tiered.server.http.door.rights import ON_BEHALF_OF
 from tiered.server.http.messages.origin import SENDER

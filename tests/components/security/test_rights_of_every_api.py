@@ -9,7 +9,7 @@ from tests.components.batches import batch
 from tests.components.guarded_broker import GuardedBroker, allow
 from tests.components.rights_table import ABSENT, KNOWN, ROWS, Right, Row
 from tests.components.security.rights_of_apis import ASKED, NEEDED, SERVED
-from tiered.broker.access import MAX_DECISIONS
+from tiered.broker.security.access import MAX_DECISIONS
 from tiered.meta.security import AclRow
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.rules.security.principal import Principal

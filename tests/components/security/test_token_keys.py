@@ -12,7 +12,7 @@ from aiohttp import web
 from joserfc.jwk import ECKey
 
 from tests.certificates import Authority
-from tiered.broker.token_keys import MAX_BYTES, TokenKeys
+from tiered.broker.security.token_keys import MAX_BYTES, TokenKeys
 from tiered.config import BrokerSettings
 from tiered.rules.security.sasl.failures import AuthenticationFailed
 from tiered.runtime import SystemClock

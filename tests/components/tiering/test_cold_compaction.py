@@ -20,7 +20,7 @@ from tests.support.cold_compaction import (
     is_purged,
 )
 from tests.support.compacted_topics import Read, expected, read_confluent, write
-from tiered.broker.cold_compaction import ColdCompaction
+from tiered.broker.tiering.cold_compaction import ColdCompaction
 from tiered.cli import main
 from tiered.cold.opening import open_store
 from tiered.errors import InvalidConfig

@@ -74,7 +74,7 @@ async def test_an_upload_that_ran_out_of_memory_is_told_and_tried_again(
     async with broker_with(store, clock, tmp_path) as broker:
         partition = await uploaded(broker)
         store.before.append(MemoryError())
-        with caplog.at_level(logging.ERROR, logger="tiered.broker.upload_pipeline"):
+        with caplog.at_level(logging.ERROR, logger="tiered.broker.tiering.upload_pipeline"):
             append(broker, partition, 1)
             await eventually(lambda: broker.counters.uploads_failed == 1)
         assert "orders-0: an upload failed in an unforeseen way" in caplog.text

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tiered.broker.context import BrokerContext, BrokerState
-from tiered.broker.data_folder import DataFolder
-from tiered.broker.disk_reserve import DiskReserve
+from tiered.broker.host.data_folder import DataFolder
+from tiered.broker.host.disk_reserve import DiskReserve
 from tiered.cold.opening import open_store
 from tiered.cold.timed_store import TimedStore
 from tiered.config import BrokerSettings, ServeOptions

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from tiered.broker.tail import Behind, Ended, Found
+from tiered.broker.people.tail import Behind, Ended, Found
 from tiered.errors import Retriable
 from tiered.server.http.api.topic_tail import events_of, positions_in
 from tiered.server.http.neighbours import event_stream

@@ -2,7 +2,7 @@
 
 import json
 
-from tiered.broker.record_reader import StoredRecord
+from tiered.broker.people.record_reader import StoredRecord
 from tiered.formats.record_batch import Record
 from tiered.server.http.messages.record_json import MAX_HEADERS, bytes_fields, record_fields, renderer
 

@@ -6,21 +6,21 @@ decide anything.
 
 from collections.abc import Iterable
 
-from tiered.broker.access import Access
 from tiered.broker.context import BrokerContext, BrokerState
-from tiered.broker.group_checkpoints import GroupCheckpointWriter
+from tiered.broker.groups.checkpoints import GroupCheckpointWriter
+from tiered.broker.groups.commit_writer import OffsetCommits
+from tiered.broker.groups.committed_offsets import Offsets
 from tiered.broker.groups.coordinator import GroupCoordinator
 from tiered.broker.groups.group import Group
 from tiered.broker.groups.memory import GroupMemory
-from tiered.broker.groups.offset_commits import OffsetCommits
 from tiered.broker.groups.offset_expiry import OffsetExpiry
-from tiered.broker.groups.offsets import Offsets
 from tiered.broker.groups.offsets_topic import OffsetsTopic
 from tiered.broker.groups.slot_balance import SlotBalance
 from tiered.broker.groups.slots import HeldSlots
-from tiered.broker.image import ClusterImage
-from tiered.broker.resource_configs import ResourceConfigs
-from tiered.broker.topics import Topics
+from tiered.broker.host.resource_configs import ResourceConfigs
+from tiered.broker.partitions.topics import Topics
+from tiered.broker.security.access import Access
+from tiered.broker.view.image import ClusterImage
 from tiered.meta.coordinator_slots import SlotRow
 
 

@@ -12,15 +12,14 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tiered.broker.access import Access
 from tiered.broker.context import BrokerContext, BrokerState
-from tiered.broker.group_checkpoints import GroupCheckpointWriter
+from tiered.broker.groups.checkpoints import GroupCheckpointWriter
 from tiered.broker.groups.classic import ClassicGroups
 from tiered.broker.groups.classic_group import ClassicGroup
+from tiered.broker.groups.committed_offsets import Offsets
 from tiered.broker.groups.consumer import ConsumerGroups
 from tiered.broker.groups.group import Group
 from tiered.broker.groups.memory import GroupMemory
-from tiered.broker.groups.offsets import Offsets
 from tiered.broker.groups.offsets_topic import TICK_INTERVAL_MS, OffsetsTopic
 from tiered.broker.groups.slot_balance import SlotBalance
 from tiered.broker.groups.slots import HeldSlots
@@ -32,9 +31,10 @@ from tiered.broker.groups.values import (
     GroupSummary,
     StoredGroup,
 )
-from tiered.broker.image import ClusterImage
-from tiered.broker.resource_configs import ResourceConfigs
-from tiered.broker.topics import Topics
+from tiered.broker.host.resource_configs import ResourceConfigs
+from tiered.broker.partitions.topics import Topics
+from tiered.broker.security.access import Access
+from tiered.broker.view.image import ClusterImage
 from tiered.errors import (
     CoordinatorLoading,
     CoordinatorNotAvailable,

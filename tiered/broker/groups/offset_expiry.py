@@ -17,10 +17,10 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.groups.commit_writer import OffsetCommits
 from tiered.broker.groups.group import Group
-from tiered.broker.groups.offset_commits import OffsetCommits
 from tiered.broker.groups.slots import HeldSlots
-from tiered.broker.topics import Topics
+from tiered.broker.partitions.topics import Topics
 from tiered.errors import TieredError
 from tiered.meta import group_offsets, groups
 from tiered.meta.groups import GroupRow

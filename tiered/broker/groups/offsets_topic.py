@@ -17,11 +17,11 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from tiered.broker.context import BrokerContext, BrokerState
-from tiered.broker.fetch_wait import Waiters
 from tiered.broker.groups.memory import GroupMemory
 from tiered.broker.groups.offset_log import OffsetLog, Written, cost
 from tiered.broker.groups.slots import HeldSlots
-from tiered.broker.topics import Topics
+from tiered.broker.partitions.fetch_wait import Waiters
+from tiered.broker.partitions.topics import Topics
 from tiered.errors import NotLeader, OffsetNotAvailable, OffsetOutOfRange, TieredError, UnknownTopicOrPartition
 from tiered.formats.offset_records import encode_offset_key, encode_offset_value
 from tiered.meta import slot_offsets

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tiered.broker.access import Access
 from tiered.broker.groups.memory import GroupMemory
+from tiered.broker.security.access import Access
 from tiered.errors import CoordinatorNotAvailable
 from tiered.rules.groups.consumer_member import Pattern
 from tiered.rules.security.acl import Operation, ResourceType

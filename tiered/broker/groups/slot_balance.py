@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tiered.broker.context import BrokerContext, BrokerState
-from tiered.broker.image import ClusterImage
+from tiered.broker.view.image import ClusterImage
 from tiered.errors import TieredError
 from tiered.meta import coordinator_slots
 from tiered.meta.coordinator_slots import Moved

@@ -6,14 +6,14 @@ Owns the names alone: with them the groups stand below the coordinator that make
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from tiered.broker.access import Access
 from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.groups.committed_offsets import Offsets
 from tiered.broker.groups.group import Group
 from tiered.broker.groups.memory import GroupMemory
-from tiered.broker.groups.offsets import Offsets
 from tiered.broker.groups.values import JoinRequest, JoinResult, LeavingMember, SyncRequest, SyncResult
-from tiered.broker.resource_configs import ResourceConfigs
-from tiered.broker.topics import Topics
+from tiered.broker.host.resource_configs import ResourceConfigs
+from tiered.broker.partitions.topics import Topics
+from tiered.broker.security.access import Access
 from tiered.rules.groups.assignors import Partitions
 from tiered.rules.groups.consumer_group import Catalogue, Matches
 from tiered.rules.groups.consumer_heartbeat import Heartbeat

@@ -12,12 +12,12 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from tiered.broker.committed_rows import committed_segment
 from tiered.broker.context import BrokerContext, BrokerState
-from tiered.broker.image import ClusterImage
-from tiered.broker.partition import Partition
+from tiered.broker.partitions.partition import Partition
+from tiered.broker.partitions.topics import Topics
 from tiered.broker.reconcile.findings import OF_COMPARISON, Finding, FindingKind, Findings
-from tiered.broker.topics import Topics
+from tiered.broker.tiering.committed_rows import committed_segment
+from tiered.broker.view.image import ClusterImage
 from tiered.formats import object_key
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.ids import TopicPartition

@@ -4,15 +4,15 @@ Owns the one thread that all comparisons share. Must never decide anything.
 """
 
 from tiered.broker.context import BrokerContext, BrokerState
-from tiered.broker.image import ClusterImage
-from tiered.broker.lease import ControllerLease
+from tiered.broker.partitions.topics import Topics
 from tiered.broker.reconcile.bucket import BucketComparison
 from tiered.broker.reconcile.disk import DiskComparison
 from tiered.broker.reconcile.findings import Findings
+from tiered.broker.reconcile.orphans import Strangers
 from tiered.broker.reconcile.rounds import Reconciler
 from tiered.broker.reconcile.scrub import Scrub
-from tiered.broker.reconcile.strangers import Strangers
-from tiered.broker.topics import Topics
+from tiered.broker.view.image import ClusterImage
+from tiered.broker.view.lease import ControllerLease
 from tiered.runtime import BlockingPool
 
 

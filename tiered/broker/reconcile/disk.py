@@ -8,11 +8,11 @@ import asyncio
 from pathlib import Path
 from uuid import UUID
 
-from tiered.broker import tier_plan
 from tiered.broker.context import BrokerContext, BrokerState
-from tiered.broker.partition import Partition
+from tiered.broker.partitions.partition import Partition
+from tiered.broker.partitions.topics import Topics
 from tiered.broker.reconcile.findings import OF_DISK, OF_UPLOADS, Finding, FindingKind, Findings
-from tiered.broker.topics import Topics
+from tiered.broker.tiering import tier_plan
 from tiered.ids import TopicPartition
 from tiered.rules.segments import reconcile
 from tiered.rules.segments.reconcile import Cursor, FileDifference

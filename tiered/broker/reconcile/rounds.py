@@ -10,13 +10,13 @@ import logging
 from functools import partial
 
 from tiered.broker.context import BrokerContext, BrokerState
-from tiered.broker.lease import ControllerLease
+from tiered.broker.partitions.topics import Topics
 from tiered.broker.reconcile.bucket import BucketComparison, Requests
 from tiered.broker.reconcile.disk import DiskComparison
 from tiered.broker.reconcile.findings import OF_DISK, OF_OBJECTS, Finding, FindingKind, Findings
+from tiered.broker.reconcile.orphans import Strangers, is_stranger
 from tiered.broker.reconcile.scrub import Scrub
-from tiered.broker.reconcile.strangers import Strangers, is_stranger
-from tiered.broker.topics import Topics
+from tiered.broker.view.lease import ControllerLease
 from tiered.errors import TieredError
 from tiered.runtime import BlockingPool, every
 

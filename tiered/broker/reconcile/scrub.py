@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from tiered.broker.context import BrokerContext, BrokerState
-from tiered.broker.partition import Partition
+from tiered.broker.partitions.partition import Partition
+from tiered.broker.partitions.topics import Topics
 from tiered.broker.reconcile.findings import OF_OBJECTS, Finding, FindingKind, Findings, kind_of
-from tiered.broker.topics import Topics
 from tiered.cold.segment_verifier import CheckedPart, Place, SegmentVerifier
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.segment_check import Fault

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tiered.broker.context import BrokerContext
-from tiered.broker.fetch_wait import Waiters, Watch
-from tiered.broker.image import ClusterImage
-from tiered.broker.partition import Partition
+from tiered.broker.partitions.fetch_wait import Waiters, Watch
+from tiered.broker.partitions.partition import Partition
+from tiered.broker.partitions.topics import Topics
 from tiered.broker.replication.isr_changes import IsrChanges
-from tiered.broker.topics import Topics
+from tiered.broker.view.image import ClusterImage
 from tiered.errors import (
     ClusterNotAuthorized,
     LogDirFailed,

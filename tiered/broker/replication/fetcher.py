@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from tiered.broker.context import BrokerContext, BrokerState
-from tiered.broker.feed import ChangeFeed
-from tiered.broker.image import ClusterImage
-from tiered.broker.partition import Partition, Role
+from tiered.broker.partitions.partition import Partition, Role
+from tiered.broker.partitions.replica_log import checked_runs
 from tiered.broker.replication.catch_up import CatchUp
 from tiered.broker.replication.channel import Channels, ReplicaChannel
-from tiered.broker.replication.replica_log import checked_runs
 from tiered.broker.replication.throttle import Throttle
+from tiered.broker.view.feed import ChangeFeed
+from tiered.broker.view.image import ClusterImage
 from tiered.errors import Corrupt, LogDirFailed, RequestTimedOut, TieredError
 from tiered.ids import TopicId, TopicPartition
 from tiered.rules.replication.divergence import Divergence, last_fetched_epoch

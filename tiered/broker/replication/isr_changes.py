@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from tiered.broker.context import BrokerContext, BrokerState
-from tiered.broker.feed import ChangeFeed
-from tiered.broker.image import ClusterImage
-from tiered.broker.partition import Partition
-from tiered.broker.replication.leadership import Leadership
-from tiered.broker.topics import Topics
+from tiered.broker.partitions.leadership import Leadership
+from tiered.broker.partitions.partition import Partition
+from tiered.broker.partitions.topics import Topics
+from tiered.broker.view.feed import ChangeFeed
+from tiered.broker.view.image import ClusterImage
 from tiered.errors import (
     CorruptMetadata,
     IneligibleReplica,

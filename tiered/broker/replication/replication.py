@@ -7,12 +7,12 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from tiered.broker.context import BrokerContext, BrokerState
-from tiered.broker.image import ClusterImage
-from tiered.broker.partition import Partition, Role
+from tiered.broker.partitions.partition import Partition, Role
+from tiered.broker.partitions.topics import Topics
 from tiered.broker.replication.answer import FollowerAnswers
 from tiered.broker.replication.fetcher import Fetcher
 from tiered.broker.replication.isr_changes import IsrChanges
-from tiered.broker.topics import Topics
+from tiered.broker.view.image import ClusterImage
 from tiered.ids import TopicPartition
 from tiered.meta.brokers import BrokerRow
 

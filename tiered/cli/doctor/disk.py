@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tiered.broker.data_folder import OWNER_FILE
-from tiered.broker.disk_reserve import RESERVE_BYTES
+from tiered.broker.host.data_folder import OWNER_FILE
+from tiered.broker.host.disk_reserve import RESERVE_BYTES
 from tiered.cli.doctor.findings import Finding, Situation, fail, ok, warn
 from tiered.cli.output import in_bytes
 from tiered.runtime import SystemClock, new_uuid

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from urllib.parse import quote
 
-from tiered.broker.data_folder import require_folder
+from tiered.broker.host.data_folder import require_folder
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.local_cluster.embedded_postgres import EmbeddedPostgres
 from tiered.cli.output import say

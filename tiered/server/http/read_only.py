@@ -10,8 +10,8 @@ from typing import Any
 
 from aiohttp import web
 
-from tiered.broker.process_facts import ProcessFacts, read_process_facts
-from tiered.broker.record_reader import READ_BYTES
+from tiered.broker.host.process_facts import ProcessFacts, read_process_facts
+from tiered.broker.people.record_reader import READ_BYTES
 from tiered.config import describe_topic
 from tiered.errors import OffsetOutOfRange, TieredError
 from tiered.file_slice import FileSlice

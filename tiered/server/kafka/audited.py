@@ -8,7 +8,7 @@ credentials only names are told.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from tiered.broker.audit import ALLOWED, DENIED, FAILED, MAX_NAME, UNKNOWN, AuditLog
+from tiered.broker.security.audit import ALLOWED, DENIED, FAILED, MAX_NAME, UNKNOWN, AuditLog
 from tiered.server.kafka.transport.connection import Connection
 from tiered.wire.error_codes import AUTHORIZATION_FAILED, NONE
 

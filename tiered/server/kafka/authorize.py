@@ -7,8 +7,8 @@ in docs/security-rights.md. `tests/components/security/test_rights_of_every_api.
 
 from uuid import UUID
 
-from tiered.broker.access import Rights
-from tiered.broker.topics import Topic
+from tiered.broker.partitions.topics import Topic
+from tiered.broker.security.access import Rights
 from tiered.errors import (
     ClusterNotAuthorized,
     GroupNotAuthorized,

@@ -7,10 +7,10 @@ value: `config` does.
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from tiered.broker import loggers
-from tiered.broker.client_metrics import check_client_metrics
 from tiered.broker.groups.values import MAX_GROUP_ID_BYTES
-from tiered.broker.resource_configs import Kind
+from tiered.broker.host import loggers
+from tiered.broker.host.resource_configs import Kind
+from tiered.broker.people.client_metrics import check_client_metrics
 from tiered.config import ConfigChange, ConfigEntry, describe_client_metrics, describe_group, for_clients
 from tiered.errors import InvalidRequest
 from tiered.rules.security.acl import CLUSTER_NAME, Operation, ResourceType

@@ -7,7 +7,7 @@ can never reach the wire as a wrong success.
 from typing import Final
 
 from tiered import errors
-from tiered.broker.client_metrics import Outcome
+from tiered.broker.people.client_metrics import Outcome
 from tiered.rules.security.sasl import failures
 from tiered.wire.error_codes import (
     CLUSTER_AUTHORIZATION_FAILED,

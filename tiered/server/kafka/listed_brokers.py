@@ -8,7 +8,7 @@ machine's. Must never ask SQL.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tiered.broker.image import BrokerRow
+from tiered.broker.view.image import BrokerRow
 from tiered.server.kafka.dispatch import Context, ReplicaContext
 
 

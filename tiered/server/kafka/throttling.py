@@ -15,7 +15,7 @@ from tiered.rules.security.quotas import QuotaKey
 
 if TYPE_CHECKING:
     from tiered.broker.broker import Broker
-    from tiered.broker.client_quotas import Buckets
+    from tiered.broker.security.client_quotas import Buckets
     from tiered.server.kafka.dispatch import Context
     from tiered.server.kafka.transport.connection import Connection
 

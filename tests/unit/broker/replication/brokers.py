@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.follower_questions import found_for
-from tiered.broker.acknowledge import acknowledged
 from tiered.broker.admin import NewTopic
 from tiered.broker.broker import Broker
-from tiered.broker.partition import Appended, Partition
+from tiered.broker.partitions.acknowledge import acknowledged
+from tiered.broker.partitions.partition import Appended, Partition
 from tiered.broker.parts import BrokerParts
 from tiered.config import BrokerSettings, ServeOptions
 from tiered.errors import RequestTimedOut

@@ -3,10 +3,10 @@
 from pathlib import Path
 from uuid import UUID
 
-from tiered.broker.data_folder import DataFolder
-from tiered.broker.disk_reserve import DiskReserve
-from tiered.broker.partition import Partition, log_config
-from tiered.broker.replication.replica_log import checked_runs
+from tiered.broker.host.data_folder import DataFolder
+from tiered.broker.host.disk_reserve import DiskReserve
+from tiered.broker.partitions.partition import Partition, log_config
+from tiered.broker.partitions.replica_log import checked_runs
 from tiered.config import TopicConfig
 from tiered.hot.file_system import RealFileSystem
 from tiered.hot.log import Log

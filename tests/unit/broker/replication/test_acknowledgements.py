@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tiered.broker.replication.acknowledgements import COMPACT_FROM, Acknowledgements, Commit
+from tiered.broker.partitions.acknowledgements import COMPACT_FROM, Acknowledgements, Commit
 from tiered.errors import NotLeader
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tiered.broker.replication.replica_log import checked_runs
+from tiered.broker.partitions.replica_log import checked_runs
 from tiered.errors import CorruptBatch
 from tiered.formats.batch_filter import the_hole
 from tiered.formats.record_batch import Record, encode_batch

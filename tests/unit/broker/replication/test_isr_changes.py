@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from tests.unit.broker.replication.brokers import Cluster, append, batch, cluster, eventually, produce
 from tiered.broker.broker import Broker
-from tiered.broker.partition import Partition
+from tiered.broker.partitions.partition import Partition
 from tiered.errors import MetadataOutcomeUnknown, MetadataUnavailable
 from tiered.meta import partitions
 from tiered.meta.engine import Database

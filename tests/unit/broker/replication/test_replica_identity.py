@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 
 from tests.unit.broker.replication.brokers import Cluster, append, batch, cluster, eventually, produce
-from tiered.broker.acknowledge import acknowledged
-from tiered.broker.partition import Partition
+from tiered.broker.partitions.acknowledge import acknowledged
+from tiered.broker.partitions.partition import Partition
 from tiered.errors import RequestTimedOut
 from tiered.ids import InSyncReplica
 from tiered.meta import brokers

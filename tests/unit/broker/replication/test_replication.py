@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.broker.replication.brokers import Cluster, append, batch, bytes_of, cluster, eventually, produce
-from tiered.broker.acknowledge import acknowledged
 from tiered.broker.broker import Broker
-from tiered.broker.partition import Partition
+from tiered.broker.partitions.acknowledge import acknowledged
+from tiered.broker.partitions.partition import Partition
 from tiered.config import ConfigChange, ConfigOperation
 from tiered.errors import NotEnoughReplicas, NotEnoughReplicasAfterAppend, NotLeader, RequestTimedOut
 from tiered.wire.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -213,7 +213,7 @@ async def test_the_next_leader_goes_on_uploading_where_the_last_one_stopped(tmp_
 
 
 async def test_consumers_in_a_rack_are_sent_to_the_follower_there(tmp_path: Path) -> None:
-    from tiered.broker.replication.nearest import nearest_replica
+    from tiered.broker.replication.nearest_replica import nearest_replica
 
     async with cluster(tmp_path, count=0) as made:
         for broker_id, rack in ((1, "a"), (2, "b"), (3, "c")):

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from tests.unit.broker.replication.brokers import append, batch
 from tests.unit.broker.replication.replicas import EPOCHS, replica, row, tell
-from tiered.broker.disk_reserve import DiskReserve
-from tiered.broker.partition import Partition, log_config
+from tiered.broker.host.disk_reserve import DiskReserve
+from tiered.broker.partitions.partition import Partition, log_config
 from tiered.hot.file_system import RealFileSystem
 from tiered.hot.log import Log
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from tests.unit.broker.replication.brokers import append, batch, cluster, eventually, produce
 from tiered.broker.broker import Broker
-from tiered.broker.record_reader import StoredRecord
-from tiered.broker.tail import Event, Found, Tail
+from tiered.broker.people.record_reader import StoredRecord
+from tiered.broker.people.tail import Event, Found, Tail
 
 
 def follow(broker: Broker, offset: int) -> Tail:

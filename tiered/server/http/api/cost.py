@@ -5,7 +5,7 @@ Asks SQL, so it answers 503 while that is away.
 
 from aiohttp import web
 
-from tiered.broker.cost import cost
+from tiered.broker.people.cost import cost
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages import schema
 from tiered.server.http.messages.form import Form

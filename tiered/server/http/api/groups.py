@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 from tiered.broker.broker import Broker
-from tiered.broker.groups.offsets import OffsetRow
+from tiered.broker.groups.committed_offsets import OffsetRow
 from tiered.broker.groups.values import GroupDescription, GroupSummary
-from tiered.broker.lag_history import SAMPLES, GroupLag
-from tiered.broker.offset_reset import reset_offsets
-from tiered.broker.positions import Position
+from tiered.broker.people.lag_history import SAMPLES, GroupLag
+from tiered.broker.people.offset_reset import reset_offsets
+from tiered.broker.people.positions import Position
 from tiered.errors import InvalidRequest
 from tiered.ids import TopicPartition
 from tiered.rules.groups.offset_reset import Earliest, Latest, Target, ToOffset, ToTimestamp

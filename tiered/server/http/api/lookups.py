@@ -5,7 +5,7 @@ Owns the few lookups that several routes share. Must never change anything.
 
 from aiohttp import web
 
-from tiered.broker.topics import Topic
+from tiered.broker.partitions.topics import Topic
 from tiered.errors import InvalidRequest
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages.parameters import TOPIC

@@ -11,8 +11,8 @@ from urllib.parse import quote
 from aiohttp import web
 
 from tiered.broker.broker import Broker
-from tiered.broker.partition import Partition
-from tiered.broker.topics import Topic
+from tiered.broker.partitions.partition import Partition
+from tiered.broker.partitions.topics import Topic
 from tiered.ids import TopicPartition
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages import schema

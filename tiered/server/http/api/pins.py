@@ -9,8 +9,8 @@ from uuid import UUID
 
 from aiohttp import web
 
-from tiered.broker.pins import MAX_SNAPSHOT_TTL_MS, AskedRange, PinRow, no_pin, no_snapshot
-from tiered.broker.topics import Topic
+from tiered.broker.partitions.topics import Topic
+from tiered.broker.tiering.pins import MAX_SNAPSHOT_TTL_MS, AskedRange, PinRow, no_pin, no_snapshot
 from tiered.errors import InvalidRequest, PinNotFound, TopicNotAuthorized
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.server.http.api.partition_facts import facts_of

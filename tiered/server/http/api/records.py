@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tiered.broker.record_reader import Limits, Page
+from tiered.broker.people.record_reader import Limits, Page
 from tiered.errors import InvalidRequest
 from tiered.rules.security.quotas import QuotaKey
 from tiered.server.http.api.lookups import topic_with_records

@@ -6,7 +6,7 @@ that is away.
 
 from aiohttp import web
 
-from tiered.broker.clock_watch import reason_to_doubt
+from tiered.broker.tiering.clock_watch import reason_to_doubt
 from tiered.rules.segments.retention import Verdict, Why
 from tiered.rules.segments.retention_runs import runs_of
 from tiered.server.http.api.lookups import topic_with_records

@@ -6,7 +6,7 @@ leads, a replica here tells of its own.
 
 from aiohttp import web
 
-from tiered.broker.catalogue import segments_of
+from tiered.broker.people.segment_listing import segments_of
 from tiered.server.http.api.lookups import topic_of
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages import schema

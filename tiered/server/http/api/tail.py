@@ -14,9 +14,9 @@ from typing import Any, assert_never
 from aiohttp import web
 
 from tiered.broker.broker import Broker
-from tiered.broker.record_reader import Render, Wanted
-from tiered.broker.tail import Behind, Ended, Found, Missed, Tail, check_count
-from tiered.broker.topics import Topic
+from tiered.broker.partitions.topics import Topic
+from tiered.broker.people.record_reader import Render, Wanted
+from tiered.broker.people.tail import Behind, Ended, Found, Missed, Tail, check_count
 from tiered.errors import InvalidRequest, NotAuthorized, NotLeader, UnknownTopicOrPartition
 from tiered.formats.record_batch import Record
 from tiered.rules.security.acl import Operation, ResourceType

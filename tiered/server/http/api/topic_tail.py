@@ -17,8 +17,8 @@ from urllib.parse import quote, urlencode
 
 from aiohttp import web
 
-from tiered.broker.tail import LOOK_MS, MAX_PARTITIONS, REST_MS, Behind, Ended, Event, Found, Missed, Tail, ended
-from tiered.broker.topics import Topic
+from tiered.broker.partitions.topics import Topic
+from tiered.broker.people.tail import LOOK_MS, MAX_PARTITIONS, REST_MS, Behind, Ended, Event, Found, Missed, Tail, ended
 from tiered.errors import TieredError
 from tiered.ids import TopicPartition
 from tiered.server.http.api.partition_facts import facts_of

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from tiered.broker.admin import DEFAULT, MAX_PARTITIONS_A_TOPIC, NewTopic
 from tiered.broker.broker import Broker
-from tiered.broker.topics import Topic
+from tiered.broker.partitions.topics import Topic
 from tiered.config import ConfigChange, ConfigOperation
 from tiered.errors import InvalidRequest
 from tiered.rules.security.acl import Operation, ResourceType

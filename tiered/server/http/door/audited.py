@@ -6,7 +6,7 @@ data. Must never tell a body or a query, for either may hold what is nobody's bu
 
 from aiohttp import web
 
-from tiered.broker.audit import ALLOWED, DENIED, FAILED, UNKNOWN
+from tiered.broker.security.audit import ALLOWED, DENIED, FAILED, UNKNOWN
 from tiered.errors import NotAuthorized
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.rights import ON_BEHALF_OF, Handler, asked_for, principal_of, rights_of

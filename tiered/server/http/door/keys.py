@@ -4,8 +4,8 @@ from typing import Protocol
 
 from aiohttp import web
 
-from tiered.broker.authentication import Guarded
 from tiered.broker.broker import Broker
+from tiered.broker.security.authentication import Guarded
 from tiered.config import ServeOptions
 from tiered.read_replica.replica import ReadReplica
 

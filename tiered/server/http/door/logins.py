@@ -11,7 +11,7 @@ import binascii
 
 from aiohttp import web
 
-from tiered.broker.authentication import Guarded, Login
+from tiered.broker.security.authentication import Guarded, Login
 from tiered.errors import Throttled
 from tiered.rules.security.sasl.failures import AuthenticationFailed
 from tiered.server.http.door.keys import SERVICE

@@ -21,7 +21,7 @@ from tiered.server.http.messages.failures import OverQuota
 from tiered.server.http.messages.origin import is_forwarded
 
 if TYPE_CHECKING:
-    from tiered.broker.client_quotas import Buckets, ClientQuotas
+    from tiered.broker.security.client_quotas import Buckets, ClientQuotas
 
 _NO_CLIENT_ID = ""
 _KINDS: dict[QuotaKey, tuple[Callable[["ClientQuotas"], bool], Callable[["Buckets"], TokenBucketState | None]]] = {

@@ -14,8 +14,8 @@ from urllib.parse import quote, unquote
 
 from aiohttp import web
 
-from tiered.broker.access import Rights
-from tiered.broker.authentication import Login
+from tiered.broker.security.access import Rights
+from tiered.broker.security.authentication import Login
 from tiered.errors import ClusterNotAuthorized, InvalidConfig
 from tiered.rules.security.acl import CLUSTER_NAME, Operation, ResourceType
 from tiered.rules.security.principal import ANONYMOUS, Principal, parse_principal

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tiered.broker.record_reader import Render, StoredRecord
+from tiered.broker.people.record_reader import Render, StoredRecord
 
 DEFAULT_FIELD_BYTES = 64 << 10
 MAX_FIELD_BYTES = 1 << 20

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 
 from tiered import __version__
 from tiered.broker.broker import Broker
-from tiered.broker.lag_history import GroupLag
-from tiered.broker.partition import Partition
-from tiered.broker.process_facts import ProcessFacts
-from tiered.broker.topics import Topic
+from tiered.broker.host.process_facts import ProcessFacts
+from tiered.broker.partitions.partition import Partition
+from tiered.broker.partitions.topics import Topic
+from tiered.broker.people.lag_history import GroupLag
 from tiered.metrics import DESCRIBED, CallTimes, CountersState
 from tiered.read_replica.replica import ReadReplica
 from tiered.rules.security.quotas import QuotaKey

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tiered.broker.broker import Broker
-from tiered.broker.client_metrics import WHO, Outcome, Series
+from tiered.broker.people.client_metrics import WHO, Outcome, Series
 from tiered.server.http.metrics.prometheus import Family, Labels, counter, gauge
 
 

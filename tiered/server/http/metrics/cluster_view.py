@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from tiered.broker.broker import Broker
-from tiered.broker.partition import Partition
+from tiered.broker.partitions.partition import Partition
 from tiered.ids import TopicPartition
 
 MAX_NAMES = 100

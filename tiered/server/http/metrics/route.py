@@ -7,7 +7,7 @@ from itertools import chain
 
 from aiohttp import web
 
-from tiered.broker.process_facts import read_process_facts
+from tiered.broker.host.process_facts import read_process_facts
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.limits import REQUESTS
 from tiered.server.http.messages.route import Answer, route, tagged

@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from tiered.broker.broker import Broker
-from tiered.broker.topics import Topic
+from tiered.broker.partitions.topics import Topic
 from tiered.errors import NotLeader
 from tiered.ids import TopicPartition
 from tiered.server.http.door.keys import BROKER

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from tiered.broker.topics import Topic
+from tiered.broker.partitions.topics import Topic
 from tiered.rules.groups.offset_reset import Bounds
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.neighbours.elsewhere import leader_elsewhere

@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from tiered.broker.record_writer import NewRecord, Written
-from tiered.broker.topics import Topic
+from tiered.broker.partitions.topics import Topic
+from tiered.broker.people.record_writer import NewRecord, Written
 from tiered.errors import NotLeader, TieredError
 from tiered.ids import TopicPartition
 from tiered.rules.partition.partitioner import next_partition, partition_for_key

@@ -17,7 +17,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.web_protocol import RequestPayloadError
 
-from tiered.broker.record_writer import NewRecord, Written
+from tiered.broker.people.record_writer import NewRecord, Written
 from tiered.errors import InvalidRequest, InvalidTopic, RequestTimedOut, TieredError
 from tiered.ids import TopicId
 from tiered.rules.security.acl import Operation, ResourceType

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from tiered.broker.admin import DEFAULT, MAX_PARTITIONS_A_TOPIC, NewTopic
 from tiered.broker.broker import Broker
-from tiered.broker.topics import Topic
+from tiered.broker.partitions.topics import Topic
 from tiered.errors import InvalidRequest, UnknownTopicOrPartition
 from tiered.ids import TopicPartition
 from tiered.server.http.door.quotas import take_mutations

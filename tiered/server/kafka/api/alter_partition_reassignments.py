@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from tiered.broker import reassignments
-from tiered.broker.reassignments import Target
+from tiered.broker.control import reassignments
+from tiered.broker.control.reassignments import Target
 from tiered.errors import InvalidRequest, TieredError
 from tiered.ids import TopicPartition
 from tiered.rules.security.acl import Operation

@@ -9,7 +9,7 @@ nothing. An address is given as it is, and no name of a host. A read replica has
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tiered.broker import client_quotas
+from tiered.broker.security import client_quotas
 from tiered.config.addresses import named_address
 from tiered.errors import InvalidRequest, TieredError, UnsupportedVersion
 from tiered.rules.security.acl import Operation

@@ -5,7 +5,7 @@ Sizes count the local tier; what the object store holds is in the catalogue (`ti
 
 from typing import Any
 
-from tiered.broker.partition import Partition
+from tiered.broker.partitions.partition import Partition
 from tiered.errors import TieredError
 from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_cluster

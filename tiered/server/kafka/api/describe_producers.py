@@ -6,7 +6,7 @@ are those above the broker's bound. A partition is answered once, however often 
 
 from typing import Any
 
-from tiered.broker.partition import Partition
+from tiered.broker.partitions.partition import Partition
 from tiered.errors import PolicyViolation, TieredError
 from tiered.formats.producer_snapshot import ProducerEntry
 from tiered.rules.security.acl import Operation

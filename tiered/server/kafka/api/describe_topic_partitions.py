@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from tiered.broker.topics import Topic
+from tiered.broker.partitions.topics import Topic
 from tiered.errors import InvalidRequest, TieredError
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.server.kafka.api.metadata import described_partitions

@@ -8,8 +8,8 @@ in Kafka. An unclean election loses acknowledged records. Difference to Kafka: i
 from collections.abc import Iterable
 from typing import Any
 
-from tiered.broker import reassignments
 from tiered.broker.broker import Broker
+from tiered.broker.control import reassignments
 from tiered.errors import ElectionNotNeeded, InvalidRequest, TieredError
 from tiered.ids import TopicPartition
 from tiered.rules.security.acl import CLUSTER_NAME, Operation

@@ -13,10 +13,10 @@ import asyncio
 import math
 from collections.abc import Iterator
 
-from tiered.broker.fetch_wait import Waiters, Watch
 from tiered.broker.groups.offsets_topic import OffsetsPartition
-from tiered.broker.partition import Partition
-from tiered.broker.replication.nearest import nearest_replica
+from tiered.broker.partitions.fetch_wait import Waiters, Watch
+from tiered.broker.partitions.partition import Partition
+from tiered.broker.replication.nearest_replica import nearest_replica
 from tiered.errors import NotLeader, OffsetNotAvailable, OffsetOutOfRange, TieredError
 from tiered.file_slice import FileSlice
 from tiered.rules.partition import read_plan

@@ -5,7 +5,7 @@ Null topics mean all of them. What is not being moved, or does not exist, is lef
 
 from typing import Any
 
-from tiered.broker.image import PartitionRow
+from tiered.broker.view.image import PartitionRow
 from tiered.errors import TieredError
 from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_cluster

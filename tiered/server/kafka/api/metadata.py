@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tiered.broker.broker import Broker
-from tiered.broker.image import PartitionRow
-from tiered.broker.topics import Topic
+from tiered.broker.partitions.topics import Topic
+from tiered.broker.view.image import PartitionRow
 from tiered.errors import InvalidRequest, TieredError, UnknownTopicId, UnknownTopicOrPartition
 from tiered.formats.checkpoint import TopicEntry
 from tiered.ids import NO_TOPIC_ID, InSyncReplica

@@ -15,7 +15,7 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from tiered.broker.groups.offsets import MAX_ENTRIES, OffsetEntry
+from tiered.broker.groups.committed_offsets import MAX_ENTRIES, OffsetEntry
 from tiered.errors import InvalidRequest, OffsetMetadataTooLarge, TieredError, UnknownTopicOrPartition
 from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_group, require_topic, require_topic_by_id

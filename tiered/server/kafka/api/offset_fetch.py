@@ -11,9 +11,9 @@ Gap: `require_stable` waits for nothing, because no transaction writes offsets y
 from collections.abc import Mapping
 from typing import Any
 
-from tiered.broker.groups.offsets import MAX_OFFSETS, OffsetRow
+from tiered.broker.groups.committed_offsets import MAX_OFFSETS, OffsetRow
 from tiered.broker.groups.values import GroupKind
-from tiered.broker.topics import Topic
+from tiered.broker.partitions.topics import Topic
 from tiered.errors import CoordinatorLoading, CoordinatorNotAvailable, InvalidRequest, TieredError, UnknownTopicId
 from tiered.ids import TopicPartition
 from tiered.rules.security.acl import Operation, ResourceType

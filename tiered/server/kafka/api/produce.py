@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from tiered.broker.access import Rights
-from tiered.broker.acknowledge import acknowledged, is_acknowledged, not_in_time
-from tiered.broker.batch_checks import RecordsWithoutKey
-from tiered.broker.partition import Appended, Partition
-from tiered.broker.replication.acknowledgements import Commit
-from tiered.broker.topics import Topic
+from tiered.broker.partitions.acknowledge import acknowledged, is_acknowledged, not_in_time
+from tiered.broker.partitions.acknowledgements import Commit
+from tiered.broker.partitions.batch_checks import RecordsWithoutKey
+from tiered.broker.partitions.partition import Appended, Partition
+from tiered.broker.partitions.topics import Topic
+from tiered.broker.security.access import Rights
 from tiered.errors import (
     InvalidRecord,
     InvalidRequiredAcks,

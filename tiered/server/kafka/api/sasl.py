@@ -10,7 +10,7 @@ the answer says for how long that is good.
 import asyncio
 from typing import Any
 
-from tiered.broker.authentication import Guarded
+from tiered.broker.security.authentication import Guarded
 from tiered.errors import TieredError, UnsupportedVersion
 from tiered.rules.security.sasl.failures import AuthenticationFailed, IllegalSaslState, UnsupportedSaslMechanism
 from tiered.server.kafka.dispatch import Api, Context, ReplicaContext

@@ -6,7 +6,7 @@ in Kafka. Sums are asked for as totals, not as differences: a client may change 
 
 from typing import Any
 
-from tiered.broker.client_metrics import COMPRESSIONS, MAX_BYTES
+from tiered.broker.people.client_metrics import COMPRESSIONS, MAX_BYTES
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import TELEMETRY_CODES
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tiered.broker.groups.offsets_topic import OffsetsPartition
-from tiered.broker.partition import Partition
+from tiered.broker.partitions.partition import Partition
 from tiered.errors import LogDirFailed, TieredError, UnsupportedCompression
 from tiered.file_slice import FileSlice
 from tiered.formats import record_batch

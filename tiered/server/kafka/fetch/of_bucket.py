@@ -13,7 +13,7 @@ import math
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from tiered.broker.fetch_wait import Watch
+from tiered.broker.partitions.fetch_wait import Watch
 from tiered.errors import (
     OffsetNotAvailable,
     OffsetOutOfRange,

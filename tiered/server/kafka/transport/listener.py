@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tiered.broker.authentication import Login
+from tiered.broker.security.authentication import Login
 from tiered.config import BrokerSettings
 from tiered.config.listeners import ListenerOptions
 from tiered.config.setting import INT_MAX

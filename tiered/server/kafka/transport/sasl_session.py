@@ -9,7 +9,7 @@ import math
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from tiered.broker.authentication import Conversation, Login
+from tiered.broker.security.authentication import Conversation, Login
 from tiered.config import BrokerSettings
 from tiered.rules.security.principal import Principal
 from tiered.rules.security.sasl.failures import AuthenticationFailed, IllegalSaslState

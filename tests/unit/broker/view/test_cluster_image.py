@@ -1,0 +1,60 @@
+"""What a broker's view of the cluster says of brokers that come and go."""
+
+from dataclasses import replace
+
+from tiered.broker.view.image import NAMED_AFTERWARDS_MS, ClusterImage
+from tiered.meta.brokers import BrokerRow
+
+NOW_MS = 1_000_000.0
+
+
+def row(broker_id: int, *, fenced: bool = False) -> BrokerRow:
+    return BrokerRow(
+        broker_id=broker_id,
+        broker_epoch=7,
+        boot_id="boot",
+        fenced=fenced,
+        heartbeat_at_ms=0,
+        host="127.0.0.1",
+        port=9092,
+        http_host=None,
+        http_port=None,
+        rack=None,
+        incarnation_id=None,
+        change_number=1,
+    )
+
+
+def ids(rows: tuple[BrokerRow, ...]) -> list[int]:
+    return [each.broker_id for each in rows]
+
+
+def test_a_broker_that_leaves_is_named_until_clients_have_heard_who_leads_instead() -> None:
+    image = ClusterImage()
+    image.put_brokers([row(1), row(2)], NOW_MS)
+    image.put_brokers([row(2, fenced=True)], NOW_MS)
+    assert ids(image.live()) == [1]
+    assert ids(image.named(NOW_MS + NAMED_AFTERWARDS_MS - 1)) == [1, 2]
+    assert ids(image.named(NOW_MS + NAMED_AFTERWARDS_MS)) == [1]
+
+
+def test_a_broker_that_was_out_of_service_before_is_not_named() -> None:
+    image = ClusterImage()
+    image.put_brokers([row(1), row(2, fenced=True)], NOW_MS)
+    assert ids(image.named(NOW_MS)) == [1]
+
+
+def test_news_of_a_broker_that_has_left_do_not_name_it_longer() -> None:
+    image = ClusterImage()
+    image.put_brokers([row(1)], NOW_MS)
+    image.put_brokers([row(1, fenced=True)], NOW_MS)
+    image.put_brokers([replace(row(1, fenced=True), heartbeat_at_ms=5)], NOW_MS + 4_000)
+    assert ids(image.named(NOW_MS + NAMED_AFTERWARDS_MS)) == []
+
+
+def test_a_broker_that_is_unregistered_is_named_no_more() -> None:
+    image = ClusterImage()
+    image.put_brokers([row(1), row(2)], NOW_MS)
+    image.put_brokers([row(2, fenced=True)], NOW_MS)
+    image.keep_brokers({1})
+    assert ids(image.named(NOW_MS)) == [1]

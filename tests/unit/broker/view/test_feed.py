@@ -1,0 +1,76 @@
+"""Whoever commits a change goes on when this broker has applied it, and no sooner."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.unit.broker.context import surroundings
+from tiered.broker.view.changes import Changes
+from tiered.broker.view.feed import ChangeFeed
+from tiered.broker.view.image import ClusterImage
+from tiered.errors import InvalidTopic, MetadataOutcomeUnknown, MetadataUnavailable
+from tiered.meta import cluster
+from tiered.meta.changes import ChangeSet
+
+
+async def test_a_commit_returns_once_its_change_was_applied(tmp_path: Path) -> None:
+    async with surroundings(tmp_path) as made, asyncio.TaskGroup() as group:
+        image, may_apply = ClusterImage(), asyncio.Event()
+
+        async def apply(found: ChangeSet) -> None:
+            await may_apply.wait()
+            image.change_number = found.number
+
+        feed = ChangeFeed(context=made.context, image=image)
+        feed.apply = apply
+        feed.start(group)
+        committing = group.create_task(feed.commit(cluster.take_number))
+        done, _ = await asyncio.wait([committing], timeout=0.05)
+        assert not done
+        may_apply.set()
+        assert await committing == image.change_number
+        await feed.stop()
+
+
+async def test_who_waits_for_a_change_when_the_feed_stops_is_told_that_it_was_committed(tmp_path: Path) -> None:
+    async with surroundings(tmp_path) as made:
+        feed = ChangeFeed(context=made.context, image=ClusterImage())
+        waiting = asyncio.ensure_future(feed.caught_up(7))
+        await asyncio.sleep(0)
+        await feed.stop()
+        with pytest.raises(MetadataUnavailable, match="change 7 was committed"):
+            await waiting
+
+
+async def test_the_next_change_settles_an_unknown_outcome_first(tmp_path: Path) -> None:
+    async with surroundings(tmp_path) as made, asyncio.TaskGroup() as group:
+        image = ClusterImage()
+
+        async def apply(found: ChangeSet) -> None:
+            image.change_number = found.number
+
+        async def loses_its_answer() -> None:
+            raise MetadataOutcomeUnknown("the connection went with the answer")
+
+        async def number() -> int:
+            return image.change_number
+
+        async def refused() -> None:
+            raise InvalidTopic("no")
+
+        feed = ChangeFeed(context=made.context, image=image)
+        feed.apply = apply
+        feed.start(group)
+        changes = Changes(feed=feed)
+        changes.start(group)
+        before = await feed.commit(cluster.take_number)
+        with pytest.raises(MetadataOutcomeUnknown):
+            await changes.run(loses_its_answer)
+        unknown = [changes.outcome_unknown]
+        assert await changes.run(number) == before + 1, "a number was taken behind whatever might still commit"
+        unknown.append(changes.outcome_unknown)
+        with pytest.raises(InvalidTopic):
+            await changes.run(refused)
+        assert [*unknown, changes.outcome_unknown] == [True, False, False], "what was refused is known"
+        await feed.stop()

@@ -1,0 +1,1 @@
+"""A broker among brokers: its registration and heartbeats, and what the controller decides."""

@@ -1,0 +1,126 @@
+"""This broker's heartbeat: it says that it lives, and looks who else does.
+
+Owns the rhythm, the watch over all others, and the end of a process that was replaced. Every broker watches, so that
+whoever takes the controller's lease knows already who has fallen silent. Must never fence or elect: the controller
+does. While SQL is away nobody's silence counts, and nobody is fenced for it afterwards.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.control.controller import Controller
+from tiered.broker.view.feed import ChangeFeed
+from tiered.broker.view.image import ClusterImage
+from tiered.config import BrokerSettings
+from tiered.errors import StaleBrokerEpoch, TieredError
+from tiered.ids import InSyncReplica
+from tiered.meta import liveness
+from tiered.meta.liveness import Pulse
+from tiered.rules.replication.heartbeat_watch import HeartbeatWatchState
+from tiered.runtime import every
+
+log = logging.getLogger(__name__)
+
+ALONE_INTERVAL_MS = 2_000
+"""Nobody waits for the heartbeat of a broker that has its catalogue for itself, and each is a write to the disk."""
+SHORTEST_DEADLINE_MS = 500
+
+
+def interval_ms(settings: BrokerSettings, *, is_alone: bool) -> float:
+    """How often a broker with these settings beats."""
+    given_ms = float(settings.broker_heartbeat_interval_ms)
+    return max(given_ms, ALONE_INTERVAL_MS) if is_alone else given_ms
+
+
+class Heartbeats:
+    """Beats between `start` and `stop`."""
+
+    def __init__(
+        self,
+        *,
+        context: BrokerContext,
+        state: BrokerState,
+        controller: Controller,
+        feed: ChangeFeed,
+        image: ClusterImage,
+        was_replaced: Callable[[StaleBrokerEpoch], None],
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._controller = controller
+        self._feed = feed
+        self._image = image
+        self._was_replaced = was_replaced
+        settings = self._state.settings
+        session_ms = float(settings.broker_session_timeout_ms)
+        self._interval_ms = interval_ms(settings, is_alone=self._context.is_alone)
+        self._lease_ms = int(max(2.0 * self._interval_ms, session_ms - self._interval_ms))
+        # As late as it may still prevent that this broker is fenced.
+        self._deadline_ms = int(max(SHORTEST_DEADLINE_MS, self._interval_ms, session_ms))
+        self._watch = HeartbeatWatchState(
+            session_timeout_ms=session_ms,
+            interval_ms=self._interval_ms,
+            recovery_ms=self._context.database.slowest_connect_ms,
+        )
+        self._task: asyncio.Task[None] | None = None
+        self._is_failing = False
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        self._task = group.create_task(every(self._interval_ms, self.beat, name="heartbeat"))
+
+    async def stop(self) -> None:
+        """No heartbeat is under way any more, and none follows."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def beat(self) -> None:
+        """One heartbeat, and what it saw."""
+        try:
+            pulse = await self._context.database.run(
+                lambda conn: liveness.beat(
+                    conn,
+                    broker_id=self._context.broker_id,
+                    broker_epoch=self._state.broker_epoch,
+                    lease_ms=self._lease_ms,
+                ),
+                deadline_ms=self._deadline_ms,
+                ahead=True,
+            )
+        except StaleBrokerEpoch as error:
+            self._was_replaced(error)
+        except TieredError as error:
+            self._watch.missed()
+            self._controller.resign()
+            self._context.counters.heartbeat_failures += 1
+            if not self._is_failing:
+                self._is_failing = True
+                log.warning("heartbeat failed and is tried again and again: %s", error)
+        else:
+            if self._is_failing:
+                self._is_failing = False
+                log.warning("heartbeat: works again")
+            self._took(pulse)
+
+    def _took(self, pulse: Pulse) -> None:
+        if pulse.was_fenced:
+            log.warning("this broker was silent for too long, and others took over; it serves again")
+        self._image.controller_id = pulse.controller_id
+        self._context.counters.newest_change_number = max(
+            self._context.counters.newest_change_number, pulse.change_number
+        )
+        if pulse.change_number > self._image.change_number:
+            self._feed.wake()
+        in_service = [
+            (InSyncReplica(each.broker_id, each.broker_epoch), each.heartbeat_at_ms)
+            for each in pulse.beats
+            if not each.fenced and each.broker_id != self._context.broker_id
+        ]
+        self._watch.look(in_service, self._context.clock.monotonic_ms())
+        if pulse.is_controller:
+            self._controller.lead(self._watch.silent())
+        else:
+            self._controller.resign()

@@ -1,0 +1,409 @@
+"""The one writer of group rows: gathers commits of all groups, and writes them in one transaction after another.
+
+Owns the queue, and the knowledge that a COMMIT's answer is missing. Must never have two transactions under way:
+their order is the order of commits. Must never decide who may commit.
+
+A transaction that failed, or whose outcome is unknown, fails its commits with `CoordinatorNotAvailable`: their
+clients commit again, under a higher commit number. After an unknown outcome the slots are taken again before
+anything else is read or written, which waits for the old transaction and ends its right to write.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DataError, IntegrityError
+
+from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.groups.checkpoints import GroupCheckpointWriter
+from tiered.broker.groups.offsets_topic import OffsetsTopic
+from tiered.broker.groups.slots import HeldSlots
+from tiered.errors import (
+    CoordinatorNotAvailable,
+    MetadataOutcomeUnknown,
+    MetadataUnavailable,
+    NotCoordinator,
+    Throttled,
+    TieredError,
+)
+from tiered.meta import coordinator_slots, group_offsets, groups
+from tiered.meta.coordinator_slots import Moved, SlotRow
+from tiered.meta.group_offsets import Coordinator, GroupCommit
+from tiered.meta.groups import GroupRow
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+MAX_BATCH_ENTRIES = 5_000
+MAX_WAITING_ENTRIES = 100_000
+MAX_WAITING_CHARS = 32 << 20
+"""Of metadata, which clients may fill as they like."""
+DEADLINE_MS = 5_000
+"""Kafka's `offsets.commit.timeout.ms`."""
+RETRY_MS = 1_000.0
+LAST_WORDS_MS = 5_000
+INDIGESTIBLE = (DataError, IntegrityError, ValueError)
+"""Errors of SQL about a value that no retry will make it take."""
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class _WaitingState:
+    """A commit on its way to SQL."""
+
+    commit: GroupCommit
+    done: "asyncio.Future[None]"
+    chars: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.chars = sum(len(entry.metadata) for entry in self.commit.entries)
+        self.done.add_done_callback(_retrieve)
+
+
+class OffsetCommits:
+    """Between `start` and `stop` one task writes; `submit`, `exclusively` and `settled` are for many callers."""
+
+    def __init__(
+        self,
+        *,
+        context: BrokerContext,
+        state: BrokerState,
+        group_checkpoints: GroupCheckpointWriter,
+        offsets_topic: OffsetsTopic,
+        slots_learned: Callable[[Iterable[SlotRow]], None],
+        slots: HeldSlots,
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._group_checkpoints = group_checkpoints
+        self._offsets_topic = offsets_topic
+        self._slots_learned = slots_learned
+        self._slots = slots
+        self._turn = asyncio.Lock()
+        self._something = asyncio.Event()
+        self._waiting: deque[_WaitingState] = deque()
+        self._waiting_entries = 0
+        self._waiting_chars = 0
+        self._last: dict[str, asyncio.Future[None]] = {}
+        self._changed: dict[str, GroupRow] = {}
+        self._being_written: Mapping[str, GroupRow] = {}
+        self._commit_number = 0
+        self._task: asyncio.Task[None] | None = None
+        self._stopped = False
+        self._one_by_one = False
+        """SQL could not digest something of a batch: what it was shows when each is written alone."""
+        self.outcome_unknown = False
+        """A transaction may still be committed: the slots have to be taken again first."""
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        self._task = tasks.create_task(self._write_for_ever())
+
+    async def stop(self) -> None:
+        """Writes what waits, if SQL does it at once; what is left fails with NotCoordinator."""
+        self._stopped = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        try:
+            async with asyncio.timeout(LAST_WORDS_MS / 1000.0), self._turn:
+                while self._waiting or self._changed:
+                    try:
+                        await self._write_batch()
+                    except INDIGESTIBLE:
+                        log.exception("at shutdown: something of groups' state cannot be stored")
+        except TimeoutError:
+            log.warning("at shutdown: SQL did not take %d groups' state in time", len(self._changed))
+        except TieredError as error:
+            log.warning("at shutdown: %s", error)
+        self.slots_lost({waiting.commit.slot for waiting in self._waiting})
+
+    def slots_lost(self, slots: Collection[int]) -> None:
+        """Nothing is written for them any more: who waits hears NotCoordinator. What is in SQL's hands it judges."""
+        self._changed = _of_others(self._changed, slots)
+        self._being_written = _of_others(self._being_written, slots)
+        waiting, self._waiting = self._waiting, deque()
+        for each in waiting:
+            if each.commit.slot not in slots:
+                self._waiting.append(each)
+                continue
+            self._waiting_entries -= len(each.commit.entries)
+            self._waiting_chars -= each.chars
+            _fail(each, NotCoordinator("the group has another coordinator now: find it again"))
+
+    async def hand_over(self) -> Moved:
+        """Other brokers coordinate this one's groups from now on, if there are any; what waited is written.
+
+        Raises CoordinatorNotAvailable.
+        """
+        async with self._turn:
+            await self._write_what_waits()
+            await self._settle()
+            return await self._run(
+                lambda conn: coordinator_slots.hand_over(
+                    conn,
+                    broker_id=self._context.broker_id,
+                    broker_epoch=self._state.broker_epoch,
+                    slot_count=self._state.settings.offsets_topic_num_partitions,
+                    now_ms=self._context.clock.now_ms(),
+                )
+            )
+
+    # What callers do
+
+    def submit(self, commit: GroupCommit) -> "asyncio.Future[None]":
+        """Done once the offsets are stored; the commit has its place among the others at once.
+
+        Whoever cancels the future does not take the commit back. Raises CoordinatorNotAvailable when too much waits,
+        and NotCoordinator; the future CoordinatorNotAvailable (SQL is away), NotCoordinator or IllegalGeneration.
+        """
+        if self._stopped:
+            raise NotCoordinator("the broker is stopping: find the group's coordinator again")
+        waiting = _WaitingState(commit=commit, done=asyncio.get_running_loop().create_future())
+        if self._waiting and (
+            self._waiting_entries + len(commit.entries) > MAX_WAITING_ENTRIES
+            or self._waiting_chars + waiting.chars > MAX_WAITING_CHARS
+        ):
+            raise CoordinatorNotAvailable("too many offset commits wait for SQL; try again later")
+        self._waiting.append(waiting)
+        self._waiting_entries += len(commit.entries)
+        self._waiting_chars += waiting.chars
+        self._last[commit.group_id] = waiting.done
+        waiting.done.add_done_callback(lambda done: self._forget_last(commit.group_id, done))
+        self._something.set()
+        stored = asyncio.shield(waiting.done)
+        stored.add_done_callback(_retrieve)
+        return stored
+
+    def changed(self, group: GroupRow) -> None:
+        """The group's row is due: it is written with the next batch, and again until SQL takes it."""
+        self._changed[group.group_id] = group
+        self._something.set()
+
+    def due(self, group_id: str) -> GroupRow | None:
+        """The group's row where SQL does not have it yet, for all this broker knows."""
+        return self._changed.get(group_id) or self._being_written.get(group_id)
+
+    async def remove_group(self, slot: int, group_id: str, *, check: Callable[[], None] | None = None) -> None:
+        """Deletes the group, its offsets, and what was due of it, unless `check` raises at the last moment.
+
+        Raises CoordinatorNotAvailable or NotCoordinator.
+        """
+        due: GroupRow | None = None
+
+        def look() -> None:
+            nonlocal due
+            if check is not None:
+                check()
+            due = self._changed.get(group_id)
+
+        await self.exclusively([slot], lambda conn: groups.remove(conn, group_id), check=look)
+        if self._changed.get(group_id) is due:
+            self._changed.pop(group_id, None)
+
+    async def settled(self, group_id: str) -> None:
+        """Returns when every commit of the group before now is stored, or never will be.
+
+        Raises CoordinatorNotAvailable while that cannot be told.
+        """
+        last = self._last.get(group_id)
+        if last is not None:
+            await asyncio.wait([last])
+        if self.outcome_unknown:
+            async with self._turn:
+                await self._settle()
+
+    async def exclusively(
+        self, slots: Collection[int], change: Callable[[Connection], T], *, check: Callable[[], None] | None = None
+    ) -> T:
+        """What `change(conn)` returns, after every commit before now and before every one after it.
+
+        It runs in one transaction that holds the slots. `check` is called when nothing is waited for any more: it
+        decides by what is true then, and may raise. Raises CoordinatorNotAvailable or NotCoordinator.
+        """
+        async with self._turn:
+            # A group's row that is still due would bring back what `change` deletes.
+            await self._write_what_waits()
+            await self._settle()
+            if check is not None:
+                check()
+            by = self._coordinator()
+
+            def fenced(conn: Connection) -> T:
+                group_offsets.require_slots(conn, slots, by)
+                return change(conn)
+
+            value = await self._run(fenced)
+            self._slots_changed(slots)
+            return value
+
+    # The writer
+
+    async def _write_for_ever(self) -> None:
+        while True:
+            await self._something.wait()
+            # Whoever commits in these milliseconds shares the transaction.
+            await asyncio.sleep(self._state.settings.tiered_offset_commit_linger_ms / 1000.0)
+            async with self._turn:
+                try:
+                    await self._write_batch()
+                except TieredError as error:
+                    log.warning("the states of %d groups are not stored yet: %s", len(self._changed), error)
+                except Exception:
+                    # A tick boundary: one commit that SQL cannot digest must not end all others.
+                    log.exception("a batch of offset commits failed in an unforeseen way")
+
+    async def _write_what_waits(self) -> None:
+        """Returns when all commits and groups' states before now are written. Needs the turn."""
+        last = self._waiting[-1].done if self._waiting else None
+        due = list(self._changed.values())
+        while (last is not None and not last.done()) or any(self._changed.get(row.group_id) is row for row in due):
+            await self._write_batch()
+
+    async def _write_batch(self) -> None:
+        """Writes one batch and answers its commits. Needs the turn. Raises what groups' states met."""
+        unsettled: TieredError | None = None
+        try:
+            await self._settle()
+        except TieredError as error:
+            unsettled = error
+        # Slots may be lost as long as something is awaited: what is taken now is written under today's epochs.
+        batch, changed = self._take_batch()
+        if not batch and not changed:
+            return
+        self._being_written = changed
+        by = self._coordinator()
+        commits = [waiting.commit for waiting in batch]
+        try:
+            if unsettled is not None:
+                raise unsettled
+            written = await self._run(lambda conn: group_offsets.write(conn, commits, list(changed.values()), by))
+        except TieredError as error:
+            self._give_back(self._being_written)
+            for waiting in batch:
+                _fail(waiting, error)
+            if not batch:
+                raise
+        except BaseException as error:
+            indigestible = isinstance(error, INDIGESTIBLE)
+            self._one_by_one = indigestible and len(batch) + len(changed) > 1
+            if self._one_by_one or not indigestible:
+                self._give_back(self._being_written)
+            for waiting in batch:
+                _fail(waiting, CoordinatorNotAvailable("the commit was interrupted; commit again"))
+            raise
+        else:
+            for number, waiting in enumerate(batch):
+                error_of_one = written.refused.get(number)
+                if error_of_one is not None:
+                    self.outcome_unknown = self.outcome_unknown or isinstance(error_of_one, CoordinatorNotAvailable)
+                    _fail(waiting, error_of_one)
+                elif not waiting.done.done():
+                    waiting.done.set_result(None)
+            written_slots = {*(each.slot for each in commits), *(each.slot for each in changed.values())}
+            self._slots_changed(written_slots)
+        finally:
+            self._being_written = {}
+
+    def _take_batch(self) -> tuple[list[_WaitingState], dict[str, GroupRow]]:
+        changed: dict[str, GroupRow] = {}
+        if self._one_by_one and self._changed:
+            changed = dict([self._changed.popitem()])
+            batch = []
+        else:
+            batch = self._take_commits(1 if self._one_by_one else MAX_BATCH_ENTRIES)
+            # A group's new generation ends the right of the commits before it: they go first.
+            if not self._waiting:
+                changed, self._changed = self._changed, {}
+        if not self._waiting and not self._changed:
+            self._something.clear()
+            self._one_by_one = False
+        return batch, changed
+
+    def _take_commits(self, most_entries: int) -> list[_WaitingState]:
+        """The first ones, with so many entries together; one in any case."""
+        batch: list[_WaitingState] = []
+        entries = 0
+        while self._waiting and (not batch or entries + len(self._waiting[0].commit.entries) <= most_entries):
+            waiting = self._waiting.popleft()
+            batch.append(waiting)
+            entries += len(waiting.commit.entries)
+            self._waiting_chars -= waiting.chars
+        self._waiting_entries -= entries
+        return batch
+
+    def _give_back(self, changed: Mapping[str, GroupRow]) -> None:
+        """They are written with the next commits, or else after a while."""
+        self._changed = {**changed, **self._changed}
+        if self._changed:
+            asyncio.get_running_loop().call_later(RETRY_MS / 1000.0, self._something.set)
+
+    async def _settle(self) -> None:
+        """Makes sure that no older transaction can still be committed. Needs the turn."""
+        if not self.outcome_unknown:
+            return
+        rows = await self._run(
+            lambda conn: coordinator_slots.retake_own(
+                conn, broker_id=self._context.broker_id, broker_epoch=self._state.broker_epoch
+            )
+        )
+        self.outcome_unknown = False
+        self._slots_learned(rows)
+        log.info("settled an unknown outcome: the group slots were taken again")
+
+    async def _run(self, change: Callable[[Connection], T]) -> T:
+        """One transaction. Raises CoordinatorNotAvailable, and notes whether it may have been committed."""
+        unknown = True
+        try:
+            value = await self._context.database.run(change, deadline_ms=DEADLINE_MS)
+            unknown = False
+        except MetadataOutcomeUnknown as error:
+            raise CoordinatorNotAvailable(str(error)) from error
+        except (MetadataUnavailable, Throttled) as error:
+            unknown = False
+            raise CoordinatorNotAvailable(str(error)) from error
+        except CoordinatorNotAvailable:
+            raise  # the slots have an epoch that this broker does not know: they are taken again
+        except TieredError:
+            unknown = False
+            raise
+        finally:
+            # Also where this task was cancelled: the call goes on without it.
+            self.outcome_unknown = self.outcome_unknown or unknown
+        return value
+
+    def _slots_changed(self, slots: Collection[int]) -> None:
+        self._group_checkpoints.slots_changed(slots)
+        self._offsets_topic.slots_changed(slots)
+
+    def _coordinator(self) -> Coordinator:
+        """Who writes next."""
+        self._commit_number += 1
+        return Coordinator(
+            broker_id=self._context.broker_id,
+            broker_epoch=self._state.broker_epoch,
+            slot_epochs=self._slots.epochs,
+            commit_number=self._commit_number,
+        )
+
+    def _forget_last(self, group_id: str, done: "asyncio.Future[None]") -> None:
+        if self._last.get(group_id) is done:
+            del self._last[group_id]
+
+
+def _of_others(rows: Mapping[str, GroupRow], slots: Collection[int]) -> dict[str, GroupRow]:
+    return {group_id: row for group_id, row in rows.items() if row.slot not in slots}
+
+
+def _fail(waiting: _WaitingState, error: TieredError) -> None:
+    if not waiting.done.done():
+        # Each waiter raises an error of its own: a shared one would gather everybody's traceback.
+        waiting.done.set_exception(type(error)(*error.args))
+
+
+def _retrieve(done: "asyncio.Future[None]") -> None:
+    """A failure whose waiter went away is no bug to complain of."""
+    if not done.cancelled():
+        done.exception()

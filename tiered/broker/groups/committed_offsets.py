@@ -1,0 +1,194 @@
+"""Committed offsets and groups' generations: what the coordinator and the doors ask of SQL.
+
+Owns the bounds of one question. Reading waits for the group's commits that are on their way, so that whoever
+takes over a partition starts where its last owner committed. Must never decide who may commit: a `Fence` says
+that the coordinator did. Must never keep offsets in memory: SQL alone knows them.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.groups.commit_writer import OffsetCommits
+from tiered.broker.groups.offset_expiry import OffsetExpiry
+from tiered.broker.groups.slots import HeldSlots
+from tiered.broker.groups.values import Fence, GroupKind, StoredGroup
+from tiered.errors import CoordinatorNotAvailable, InvalidRequest, MetadataUnavailable, NotCoordinator, Throttled
+from tiered.ids import TopicId, TopicPartition
+from tiered.meta import group_offsets, groups
+from tiered.meta.group_offsets import GroupCommit, OffsetEntry, OffsetRow
+from tiered.meta.groups import GroupRow
+from tiered.rules.groups.coordinator_slot import coordinator_slot
+
+__all__ = ["MAX_ENTRIES", "MAX_OFFSETS", "OffsetEntry", "OffsetRow", "Offsets"]
+T = TypeVar("T")
+
+MAX_ENTRIES = 50_000
+"""Partitions in one commit."""
+MAX_OFFSETS = 200_000
+"""Offsets in one answer."""
+GROUPS_AT_ONCE = 10_000
+READ_DEADLINE_MS = 5_000
+
+
+class Offsets:
+    """Part of the group coordinator, and started and stopped by it."""
+
+    def __init__(
+        self,
+        *,
+        context: BrokerContext,
+        state: BrokerState,
+        slots: HeldSlots,
+        commits: OffsetCommits,
+        expiry: OffsetExpiry,
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._slots = slots
+        self.commits = commits
+        self._expiry = expiry
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Commits are written, and expired offsets looked for, from now on."""
+        self.commits.start(tasks)
+        self._expiry.start(tasks)
+
+    async def stop(self) -> None:
+        """Writes what is due."""
+        await self._expiry.stop()
+        await self.commits.stop()
+
+    # Offsets
+
+    async def commit(self, fence: Fence, entries: Sequence[OffsetEntry]) -> None:
+        """Returns once the offsets are stored, all of them or (when it raises) none. Raises as `submit` does."""
+        await self.submit(fence, entries)
+
+    def submit(self, fence: Fence, entries: Sequence[OffsetEntry]) -> "asyncio.Future[None]":
+        """Done once the offsets are stored; they have their place among all commits when this returns.
+
+        Topics and partitions must exist. Raises, or has the future raise, CoordinatorNotAvailable, NotCoordinator,
+        IllegalGeneration, and InvalidRequest for more than `MAX_ENTRIES`. After any of these an older offset is still
+        what counts.
+        """
+        if len(entries) > MAX_ENTRIES:
+            raise InvalidRequest(f"{len(entries)} offsets in one commit are too many: send at most {MAX_ENTRIES}")
+        if not entries:
+            nothing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            nothing.set_result(None)
+            return nothing
+        if fence.tenure is None or fence.tenure != self._slots.tenure(fence.slot):
+            raise NotCoordinator(f"group {fence.group_id} has another coordinator now: find it again")
+        return self.commits.submit(
+            GroupCommit(
+                group_id=fence.group_id,
+                slot=fence.slot,
+                generation=fence.generation,
+                entries=tuple(entries),
+                committed_at_ms=self._context.clock.now_ms(),
+            )
+        )
+
+    async def fetch(
+        self, group_id: str, wanted: Collection[TopicPartition] | None = None, *, limit: int = MAX_OFFSETS
+    ) -> Mapping[TopicPartition, OffsetRow]:
+        """The group's committed offsets: those of `wanted` that it has, or all of them.
+
+        Raises CoordinatorNotAvailable while SQL is away, InvalidRequest when there are more than `limit`.
+        """
+        await self.commits.settled(group_id)
+        topic_ids = None if wanted is None else {each.topic_id for each in wanted}
+        rows = await self._read(
+            lambda conn: group_offsets.load(conn, group_id, topic_ids=topic_ids, limit=MAX_OFFSETS + 1)
+        )
+        found = {TopicPartition(TopicId(row.topic_id), row.partition): row for row in rows}
+        if wanted is not None:
+            found = {key: found[key] for key in wanted if key in found}
+        if len(found) > limit:
+            raise InvalidRequest(f"group {group_id} has more than {limit} offsets: ask for some partitions at a time")
+        return found
+
+    async def delete(
+        self, group_id: str, partitions: Collection[TopicPartition], *, check: Callable[[], None] | None = None
+    ) -> None:
+        """The group has no offset for these partitions any more, unless `check` raises at the last moment.
+
+        Raises CoordinatorNotAvailable, NotCoordinator.
+        """
+        keys = [(each.topic_id, each.partition) for each in partitions]
+        await self.commits.exclusively(
+            [self._slot(group_id)], lambda conn: group_offsets.remove(conn, group_id, keys), check=check
+        )
+
+    # Groups
+
+    async def load_group(self, group_id: str) -> StoredGroup | None:
+        """What SQL knows of the group, or is about to. Raises CoordinatorNotAvailable."""
+        await self.commits.settled(group_id)
+        due = self.commits.due(group_id)
+        if due is not None:
+            return _stored(due)
+        row = await self._read(lambda conn: groups.load(conn, group_id))
+        return None if row is None else _stored(row)
+
+    async def list_groups(self) -> list[StoredGroup]:
+        """Every group of this broker's slots that has a row. Raises CoordinatorNotAvailable."""
+        found: list[StoredGroup] = []
+        after = ""
+        ours = self._slots.epochs.keys()
+        while True:
+            rows = await self._read(partial(groups.load_some, after=after, limit=GROUPS_AT_ONCE, slots=ours))
+            found += map(_stored, rows)
+            if len(rows) < GROUPS_AT_ONCE:
+                return found
+            after = rows[-1].group_id
+
+    def note_generation(
+        self, group_id: str, *, kind: GroupKind, protocol_type: str, generation: int, is_empty: bool
+    ) -> None:
+        """Marks the group's row as due; it is written along with the next batch. Waits for nothing."""
+        self.commits.changed(
+            GroupRow(
+                group_id=group_id,
+                slot=self._slot(group_id),
+                kind=kind.value,
+                protocol_type=protocol_type,
+                generation=generation,
+                empty_since_ms=self._context.clock.now_ms() if is_empty else None,
+            )
+        )
+
+    async def delete_group(self, group_id: str, *, check: Callable[[], None] | None = None) -> None:
+        """Deletes the group's row and its offsets, unless `check` raises at the last moment.
+
+        Raises CoordinatorNotAvailable, NotCoordinator.
+        """
+        await self.commits.remove_group(self._slot(group_id), group_id, check=check)
+
+    async def expire(self) -> None:
+        """Deletes what has expired, now. Raises CoordinatorNotAvailable, NotCoordinator."""
+        await self._expiry.expire()
+
+    def _slot(self, group_id: str) -> int:
+        return coordinator_slot(group_id, self._state.settings.offsets_topic_num_partitions)
+
+    async def _read(self, question: Callable[[Connection], T]) -> T:
+        try:
+            return await self._context.database.read(question, deadline_ms=READ_DEADLINE_MS)
+        except (MetadataUnavailable, Throttled) as error:
+            raise CoordinatorNotAvailable(str(error)) from error
+
+
+def _stored(row: GroupRow) -> StoredGroup:
+    return StoredGroup(
+        group_id=row.group_id,
+        kind=GroupKind(row.kind),
+        protocol_type=row.protocol_type,
+        generation=row.generation,
+        empty_since_ms=row.empty_since_ms,
+    )

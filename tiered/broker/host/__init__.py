@@ -1,0 +1,1 @@
+"""What is of this process and its disk alone."""

@@ -1,0 +1,1 @@
+"""The replicas on this broker: their logs, roles and waits."""

@@ -1,0 +1,117 @@
+"""The topics this broker knows, by name and by id: what Metadata answers from memory.
+
+Owns the image and nothing else. Must never ask SQL: `feed` applies here what SQL has committed.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from tiered.broker.partitions.partition import Partition
+from tiered.config import TopicConfig
+from tiered.errors import InvalidTopic, NotLeader, UnknownTopicId, UnknownTopicOrPartition
+from tiered.ids import TopicId, is_legal_topic_name
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """One topic as it is now. `overrides` are the configs set on it, `config` the effective ones.
+
+    `partition_count` is the true one; `partitions` are those that this broker holds a replica of, by number: all of
+    them where it is alone. An internal topic's records live in SQL, so it
+    has no log: what reads it asks the group coordinator.
+    """
+
+    name: str
+    topic_id: TopicId
+    partition_count: int
+    config: TopicConfig
+    overrides: Mapping[str, str]
+    partitions: tuple[Partition, ...]
+    replication_factor: int = 1
+    is_internal: bool = False
+    _by_number: Mapping[int, Partition] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        by_number = {each.topic_partition.partition: each for each in self.partitions}
+        object.__setattr__(self, "_by_number", by_number)
+
+    def partition(self, index: int) -> Partition:
+        """The partition. Raises NotLeader when only others hold it, UnknownTopicOrPartition when there is none."""
+        found = self._by_number.get(index)
+        if found is not None:
+            return found
+        if 0 <= index < self.partition_count and not self.is_internal:
+            raise NotLeader(f"{self.name}-{index} is not held by this broker; refresh metadata")
+        raise UnknownTopicOrPartition(f"{self.name} has no partition {index}; refresh metadata")
+
+    def hosted(self, index: int) -> Partition | None:
+        """The partition if this broker holds a replica of it."""
+        return self._by_number.get(index)
+
+
+class Topics:
+    """The image: replaced topic by topic, read by every request."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        """Another one after each topic that was created, deleted or given more partitions."""
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[UUID, Topic] = {}
+        self._with_codec: set[UUID] = set()
+
+    @property
+    def have_codecs(self) -> bool:
+        """Whether any topic has a codec of its own, so that batches may have to be compressed anew."""
+        return bool(self._with_codec)
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(list(self._by_name.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def put(self, topic: Topic) -> None:
+        before = self._by_name.get(topic.name)
+        if before is None or (before.topic_id, before.partition_count) != (topic.topic_id, topic.partition_count):
+            self.version += 1
+        self._by_name[topic.name] = topic
+        self._by_id[topic.topic_id] = topic
+        if topic.config.compression_type == "producer":
+            self._with_codec.discard(topic.topic_id)
+        else:
+            self._with_codec.add(topic.topic_id)
+
+    def remove(self, topic: Topic) -> None:
+        self.version += 1
+        self._by_name.pop(topic.name, None)
+        self._by_id.pop(topic.topic_id, None)
+        self._with_codec.discard(topic.topic_id)
+
+    def find(self, name: str) -> Topic | None:
+        return self._by_name.get(name)
+
+    def find_id(self, topic_id: UUID) -> Topic | None:
+        return self._by_id.get(topic_id)
+
+    def by_name(self, name: str) -> Topic:
+        """The topic; InvalidTopic for an illegal name, UnknownTopicOrPartition for one that is not there."""
+        topic = self._by_name.get(name)
+        if topic is not None:
+            return topic
+        if not is_legal_topic_name(name):
+            raise InvalidTopic(f"{name[:80]!r} is no topic name: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'")
+        raise UnknownTopicOrPartition(f"topic {name} does not exist")
+
+    def by_id(self, topic_id: UUID) -> Topic:
+        """The topic, or UnknownTopicId: deleted, or recreated with another id."""
+        topic = self._by_id.get(topic_id)
+        if topic is None:
+            raise UnknownTopicId(f"no topic has the id {topic_id}; refresh metadata")
+        return topic
+
+    def partitions(self) -> Iterator[Partition]:
+        for topic in self:
+            yield from topic.partitions

@@ -1,0 +1,242 @@
+"""Reads single records of a partition from both tiers, for people: the pages of the HTTP door and its tails.
+
+Owns the bounds of such a read (records, bytes, time, decompressed size) and the threads that decode. Must never
+decode on the event loop, nor serve anything above what the caller may see. A consumer of Kafka's protocol never
+comes here: it gets batches, unread.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from tiered.broker.partitions.partition import Partition
+from tiered.broker.tiering.tier_reader import TierReader
+from tiered.errors import CorruptBatch, LogDirFailed, OffsetOutOfRange, StoreUnavailable
+from tiered.file_slice import FileSlice
+from tiered.formats import record_batch
+from tiered.formats.record_batch import BatchHeader, Record
+from tiered.rules.partition import read_plan
+from tiered.runtime import BlockingPool, Clock
+
+DECODE_THREADS = 2
+MAX_WAITING_READS = 200
+# What one read of a tier asks for. A batch that is larger is read whole.
+READ_BYTES = 256 << 10
+MAX_DECOMPRESSED_BYTES = 32 << 20
+# How often the clock is looked at within a batch.
+LOOK_EVERY_RECORDS = 1024
+# Retention may take a segment between the plan and the read, over and over again.
+TRIES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRecord:
+    """A record as it lies in the log. `is_log_append_time`: its time is the broker's, not the producer's."""
+
+    record: Record
+    is_log_append_time: bool
+
+
+Wanted = Callable[[Record], bool]
+Render = Callable[[StoredRecord], bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When a read ends. `max_bytes` are rendered ones; the first record is given whatever its size."""
+
+    max_records: int
+    max_bytes: int
+    max_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Records from one offset on: (offset, what `render` made of it). `next_offset` is where the next page begins.
+
+    `is_end` when nothing follows now; otherwise a limit ended the page, which may have no records then.
+    """
+
+    records: tuple[tuple[int, bytes], ...]
+    next_offset: int
+    is_end: bool
+
+
+class Undecodable(CorruptBatch):
+    """The records of one batch cannot be shown: damaged, or larger than the bound. `end_offset` is after it."""
+
+    def __init__(self, message: str, *, base_offset: int, end_offset: int) -> None:
+        super().__init__(message)
+        self.base_offset = base_offset
+        self.end_offset = end_offset
+
+
+Ranges = Callable[[int], Awaitable[FileSlice | None]]
+"""Whole batches from the one that holds an offset; None when nothing may be read there yet."""
+
+
+class RecordPages:
+    """Pages of decoded records, from whatever gives their batches. Control batches are left out."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._pool = BlockingPool("decode", threads=DECODE_THREADS, max_waiting=MAX_WAITING_READS)
+
+    def close(self) -> None:
+        self._pool.close()
+
+    async def page(
+        self, name: str, ranges: Ranges, offset: int, *, limits: Limits, render: Render, wanted: Wanted | None = None
+    ) -> Page:
+        """The records from `offset` on that are `wanted`, rendered, within the limits. `name` is for people.
+
+        Raises Undecodable for a batch at the page's beginning, Throttled when too many wait, LogDirFailed, and what
+        `ranges` raises.
+        """
+        found: list[tuple[int, bytes]] = []
+        left_bytes = limits.max_bytes
+        deadline_ms = self._clock.monotonic_ms() + limits.max_ms
+        while len(found) < limits.max_records and left_bytes > 0:
+            decoding = _Decoding(
+                offset=offset,
+                max_records=limits.max_records - len(found),
+                max_bytes=left_bytes,
+                keeps_first=not found,
+                render=render,
+                wanted=wanted,
+                is_late=lambda: self._clock.monotonic_ms() >= deadline_ms,
+            )
+            try:
+                data = await ranges(offset)
+                if data is None:
+                    return Page(records=tuple(found), next_offset=offset, is_end=True)
+                await self._pool.run(decoding.run, data)
+            except Undecodable:
+                if not found:
+                    raise
+                return Page(records=tuple(found), next_offset=offset, is_end=False)
+            except (OSError, EOFError) as error:
+                raise LogDirFailed(f"{name} cannot be read from the broker's disk: {error}") from error
+            found += decoding.found
+            left_bytes -= sum(len(rendered) for _, rendered in decoding.found)
+            offset = decoding.offset
+            if decoding.is_full:
+                break
+        return Page(records=tuple(found), next_offset=offset, is_end=False)
+
+
+class RecordReader:
+    """Pages of a partition of this broker, from both tiers; read_committed ends at the last stable offset."""
+
+    def __init__(self, tiers: TierReader, clock: Clock) -> None:
+        self._tiers = tiers
+        self._pages = RecordPages(clock)
+
+    def close(self) -> None:
+        self._pages.close()
+
+    async def read(
+        self,
+        partition: Partition,
+        offset: int,
+        *,
+        limits: Limits,
+        committed_only: bool,
+        render: Render,
+        wanted: Wanted | None = None,
+    ) -> Page:
+        """As `RecordPages.page`. Also raises OffsetOutOfRange, CorruptObject, StoreUnavailable."""
+
+        def ranges(start: int) -> Awaitable[FileSlice | None]:
+            return self._range(partition, start, committed_only)
+
+        return await self._pages.page(partition.name, ranges, offset, limits=limits, render=render, wanted=wanted)
+
+    async def _range(self, partition: Partition, offset: int, committed_only: bool) -> FileSlice | None:
+        """Whole batches from the one that holds `offset`; None when nothing may be read there yet."""
+        for _ in range(TRIES):
+            match partition.plan_read(offset, committed_only=committed_only):
+                case read_plan.Hot():
+                    return partition.read_hot(offset, READ_BYTES, committed_only=committed_only, at_least_one=True)
+                case read_plan.Cold():
+                    found = await self._tiers.read_cold(partition, offset, READ_BYTES)
+                    if found is not None:
+                        return found
+                case read_plan.CaughtUp():
+                    return None
+                case read_plan.OutOfRange() as outside:
+                    raise OffsetOutOfRange(
+                        f"{partition.name}: offset {offset} is not in {outside.log_start_offset} to "
+                        f"{outside.log_end_offset}; ask for one of these, or for earliest or latest"
+                    )
+        raise StoreUnavailable(f"{partition.name}: offset {offset} moves between the tiers; try again")
+
+
+class _Decoding:
+    """One range of batches becoming records, on a thread. `offset` is how far it came."""
+
+    def __init__(
+        self,
+        *,
+        offset: int,
+        max_records: int,
+        max_bytes: int,
+        keeps_first: bool,
+        render: Render,
+        wanted: Wanted | None,
+        is_late: Callable[[], bool],
+    ) -> None:
+        self.offset = offset
+        self.found: list[tuple[int, bytes]] = []
+        self.is_full = False
+        self._max_records = max_records
+        self._left_bytes = max_bytes
+        self._keeps_first = keeps_first
+        self._render = render
+        self._wanted = wanted
+        self._is_late = is_late
+
+    def run(self, part: FileSlice) -> None:
+        """Raises Undecodable for the first batch; a later one ends the page before it."""
+        data = part.read()
+        start_offset = self.offset
+        for position, header in record_batch.whole_batches(data, 0, len(data)):
+            if header.end_offset <= self.offset:
+                continue
+            try:
+                if not header.is_control:
+                    self._take_batch(data, position, header)
+            except CorruptBatch as error:
+                if self.found or self.offset > start_offset:
+                    return
+                raise Undecodable(
+                    f"offsets {header.base_offset} to {header.last_offset} cannot be shown: {error}. Go on with offset "
+                    f"{header.end_offset}, or read them with a consumer",
+                    base_offset=header.base_offset,
+                    end_offset=header.end_offset,
+                ) from error
+            if self.is_full:
+                return
+            self.offset = header.end_offset
+            if self._is_late():
+                self.is_full = True
+                return
+
+    def _take_batch(self, data: bytes, position: int, header: BatchHeader) -> None:
+        record_batch.verify_crc(data, position, header.size_bytes)
+        by_broker = header.is_log_append_time
+        packed = record_batch.records(data, position, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES)
+        for number, record in enumerate(packed, start=1):
+            if record.offset < self.offset:
+                continue
+            if self._wanted is None or self._wanted(record):
+                rendered = self._render(StoredRecord(record=record, is_log_append_time=by_broker))
+                if len(rendered) > self._left_bytes and (self.found or not self._keeps_first):
+                    self.is_full = True
+                    return
+                self.found.append((record.offset, rendered))
+                self._left_bytes -= len(rendered)
+            self.offset = record.offset + 1
+            is_enough = len(self.found) >= self._max_records or self._left_bytes <= 0
+            if is_enough or (number % LOOK_EVERY_RECORDS == 0 and self._is_late()):
+                self.is_full = True
+                return

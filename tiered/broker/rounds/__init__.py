@@ -1,0 +1,1 @@
+"""What a broker looks at again and again."""

@@ -1,0 +1,38 @@
+"""Sweeps of the object store: what failed uploads and deleted topics left behind.
+
+Owns when a broker sweeps for itself, and when for all of them. How an object goes is the work of `segment_lifecycle`.
+"""
+
+from tiered.broker.context import BrokerContext
+from tiered.broker.tiering.segment_lifecycle import SegmentLifecycle
+from tiered.broker.view.lease import ControllerLease
+
+FORGET_INTERVAL_MS = 3_600_000
+
+
+class Sweeps:
+    """The sweeps of one broker."""
+
+    def __init__(self, *, context: BrokerContext, lease: ControllerLease, lifecycle: SegmentLifecycle) -> None:
+        self._context = context
+        self._lease = lease
+        self._lifecycle = lifecycle
+        self._swept = False
+        self._forgot_ms: float | None = None
+
+    async def own(self) -> None:
+        """The first round takes everything that an earlier process left; it does not hold up the start."""
+        await self._lifecycle.sweep(at_start=not self._swept)
+        self._swept = True
+
+    async def for_all(self) -> None:
+        """What one broker does for all: the controller."""
+        if not self._lease.is_held:
+            return
+        await self._lifecycle.forget_deleted_topics()
+        await self._lifecycle.sweep_of_the_dead()
+        now_ms = self._context.clock.monotonic_ms()
+        if self._forgot_ms is None or now_ms - self._forgot_ms >= FORGET_INTERVAL_MS:
+            self._forgot_ms = now_ms
+            await self._lifecycle.forget_purged()
+            await self._lifecycle.abort_abandoned_uploads()

@@ -1,0 +1,1 @@
+"""Segments on their way to the object store, and out of both tiers."""

@@ -1,0 +1,237 @@
+"""Keeps the bucket's checkpoints up with SQL, so that the bucket is enough by itself.
+
+Owns which checkpoints are stale and what was written last. A partition's is its leader's to write, the cluster's is
+the controller's. Must never hold up an upload or a request: what
+cannot be written now stays stale and is written on a later tick. SQL decides, a checkpoint follows.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import partial
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.host.resource_configs import ResourceConfigs
+from tiered.broker.partitions.partition import Partition
+from tiered.broker.partitions.topics import Topics
+from tiered.broker.view.image import ClusterImage
+from tiered.broker.view.lease import ControllerLease
+from tiered.cold import checkpoints
+from tiered.errors import TieredError
+from tiered.formats.acl_entries import AclEntry
+from tiered.formats.checkpoint import ClusterCheckpoint, PageRef, PartitionCheckpoint, TopicEntry
+from tiered.formats.pin_entries import PinEntry, PinnedOffsets
+from tiered.meta import pins
+from tiered.meta.pins import PinRow
+from tiered.runtime import crash_point
+
+log = logging.getLogger(__name__)
+
+MAX_WRITES_A_ROUND = 200
+
+
+class CheckpointWriter:
+    """Writes stale checkpoints, a bounded number a round, one at a time."""
+
+    def __init__(
+        self,
+        *,
+        context: BrokerContext,
+        state: BrokerState,
+        image: ClusterImage,
+        lease: ControllerLease,
+        resource_configs: ResourceConfigs,
+        topics: Topics,
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._image = image
+        self._lease = lease
+        self._resource_configs = resource_configs
+        self._topics = topics
+        self._stale: dict[tuple[UUID, int], Partition] = {}
+        self._cluster_is_stale = True
+        self._cluster_changes = 0
+        self._settings: dict[str, dict[str, str]] = {}
+        self._pins: frozenset[UUID] = frozenset()
+        self._pages: dict[tuple[UUID, int], frozenset[PageRef]] = {}
+        """Of each partition that is led here, the pages that hold what SQL says: it costs much to compare them."""
+        self._turn = asyncio.Lock()
+        self._is_failing = False
+
+    def opened(self, partition: Partition) -> None:
+        """Nobody knows whether the bucket was told of the last commit or retirement, here or by another leader: it
+        is told again."""
+        if partition.cold_end_offset > 0:
+            self.partition_changed(partition)
+
+    def partition_changed(self, partition: Partition) -> None:
+        where = partition.topic_partition
+        self._stale[where.topic_id, where.partition] = partition
+
+    def cluster_changed(self) -> None:
+        """Topics or their configs are other than the bucket's checkpoint says, or may be."""
+        self._cluster_is_stale = True
+        self._cluster_changes += 1
+
+    def settings_changed(self, stored: Mapping[int | None, Mapping[str, str]]) -> None:
+        """The settings that were altered at run time, by broker id; None is for all."""
+        self._settings = {
+            "" if broker_id is None else str(broker_id): dict(values) for broker_id, values in stored.items() if values
+        }
+        self.cluster_changed()
+
+    async def look_at_pins(self) -> None:
+        """Pins and snapshots are taken and given up by any broker, past the feed: the controller asks for them now and
+        then. Raises MetadataUnavailable."""
+        if self._lease.is_held and await self._context.database.read(pins.list_ids) != self._pins:
+            self.cluster_changed()
+
+    def is_stale(self, topic_id: UUID, partition: int) -> bool:
+        """True while the bucket's checkpoints may still name objects that SQL has retired."""
+        if self._topics.find_id(topic_id) is None:
+            return self._cluster_is_stale  # Deleted: readers who plan from the bucket must not find the topic.
+        return (topic_id, partition) in self._stale
+
+    @property
+    def cluster_is_stale(self) -> bool:
+        """True while the bucket may still list topics that are gone, and this broker is the one to write it."""
+        return self._cluster_is_stale and self._lease.is_held
+
+    @property
+    def stale_count(self) -> int:
+        return len(self._stale) + self.cluster_is_stale
+
+    async def write_stale(self) -> None:
+        """Writes what is stale. A failure leaves it stale, is counted, and raises nothing."""
+        async with self._turn:
+            failures = self._context.counters.checkpoint_failures
+            was_stale = self.stale_count > 0
+            if self.cluster_is_stale:
+                await self._write_cluster()
+            for key, partition in list(self._stale.items()):
+                if partition.leadership is None:
+                    del self._stale[key]  # Its leader writes it, and begins with that when it is elected.
+                    self._pages.pop(key, None)
+            for key, partition in list(self._stale.items())[:MAX_WRITES_A_ROUND]:
+                # Stale until it is written: whoever is about to delete an object asks meanwhile.
+                segments, log_start_offset = partition.committed, partition.log_start_offset
+                if not await self._write_partition(partition):
+                    del self._stale[key]
+                    self._stale[key] = partition  # Behind the others, so that they have their turn.
+                elif (segments, log_start_offset) == (partition.committed, partition.log_start_offset):
+                    self._stale.pop(key, None)
+            if self._is_failing and was_stale and failures == self._context.counters.checkpoint_failures:
+                self._is_failing = False
+                log.warning("checkpoints are written again")
+
+    async def remove(self, topic_id: UUID, partition_count: int) -> None:
+        """Removes the checkpoints of a deleted topic, whose objects are gone. Raises StoreUnavailable."""
+        async with self._turn:
+            for partition in range(partition_count):
+                self._stale.pop((topic_id, partition), None)
+                self._pages.pop((topic_id, partition), None)
+                await self._context.uploads.run(
+                    checkpoints.delete_partition_checkpoint, self._context.store, topic_id, partition
+                )
+
+    async def _write_cluster(self) -> None:
+        changes = self._cluster_changes
+        try:
+            held = await self._context.database.read(_list_pins)
+        except TieredError as error:
+            self._failed("the cluster", error)
+            return
+        checkpoint = ClusterCheckpoint(
+            version=self._image.change_number,
+            cluster_id=self._state.cluster_id,
+            topics=tuple(
+                TopicEntry(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partition_count=topic.partition_count,
+                    configs=dict(topic.overrides),
+                    replication_factor=self._image.replication_factor(topic.topic_id) or topic.replication_factor,
+                )
+                for topic in self._topics
+                if not topic.is_internal
+            ),
+            settings=self._settings,
+            pins=tuple(_entry(each) for each in held),
+            acls=tuple(AclEntry(**asdict(each)) for each in self._state.security.acls),
+            resource_configs={
+                f"{kind}:{name}": dict(configs) for (kind, name), configs in self._resource_configs.stored.items()
+            },
+        )
+        try:
+            await self._context.uploads.run(checkpoints.write_cluster_checkpoint, self._context.store, checkpoint)
+        except TieredError as error:
+            self._failed("the cluster", error)
+        else:
+            self._cluster_is_stale = changes != self._cluster_changes
+            self._pins = frozenset(each.pin_id for each in held)
+
+    async def _write_partition(self, partition: Partition) -> bool:
+        """True when the bucket has it."""
+        where = partition.topic_partition
+        topic = self._topics.find_id(where.topic_id)
+        if topic is None:
+            return True  # Deleted: the topic is gone from the cluster's checkpoint.
+        checkpoint = PartitionCheckpoint(
+            version=0,
+            cluster_id=self._state.cluster_id,
+            topic=partition.topic,
+            topic_id=where.topic_id,
+            partition=where.partition,
+            partition_count=topic.partition_count,
+            log_start_offset=partition.log_start_offset,
+            cold_end_offset=partition.cold_end_offset,
+            leader_epoch=partition.leader_epoch,
+            pages=(),
+            segments=partition.committed,
+            high_watermark=partition.high_watermark,
+        )
+        key = where.topic_id, where.partition
+        write = partial(checkpoints.write_partition_checkpoint, known=self._pages.get(key, frozenset()))
+        try:
+            crash_point("checkpoint.before")
+            written = await self._context.uploads.run(write, self._context.store, checkpoint)
+            crash_point("checkpoint.written")
+        except TieredError as error:
+            self._failed(partition.name, error)
+            return False
+        if written.pages:
+            self._pages[key] = frozenset(written.pages)
+        return True
+
+    def _failed(self, name: str, error: TieredError) -> None:
+        """The store being away is no bug: one line when it begins, however many are stale, and one when it ends."""
+        self._context.counters.checkpoint_failures += 1
+        if not self._is_failing:
+            self._is_failing = True
+            log.warning(
+                "the checkpoint of %s could not be written; stale ones are tried again and again: %s", name, error
+            )
+
+
+def _list_pins(conn: Connection) -> tuple[PinRow, ...]:
+    return (*pins.list_live(conn, named=True), *pins.list_live(conn, named=False))
+
+
+def _entry(row: PinRow) -> PinEntry:
+    return PinEntry(
+        pin_id=row.pin_id,
+        name=row.name,
+        topic_id=row.topic_id,
+        owner=row.owner,
+        created_at_ms=row.created_at_ms,
+        expires_at_ms=row.expires_at_ms,
+        ranges=tuple(
+            PinnedOffsets(partition=each.partition, start_offset=each.start_offset, end_offset=each.end_offset)
+            for each in row.ranges
+        ),
+    )

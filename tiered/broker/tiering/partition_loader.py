@@ -1,0 +1,221 @@
+"""Brings partitions from rows and files to life, and lets them go again.
+
+Owns how a local log is fitted to what SQL says of the partition after a crash, a power loss or a lost disk.
+Must never change SQL.
+"""
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
+
+from tiered.broker.context import BrokerContext
+from tiered.broker.partitions.partition import Partition, Role, log_config
+from tiered.broker.partitions.topics import Topic, Topics
+from tiered.broker.tiering.committed_rows import committed_segment
+from tiered.broker.view.image import ClusterImage
+from tiered.cold.reader import ColdReader
+from tiered.errors import LogDirFailed, TieredError
+from tiered.formats.checkpoint import CommittedSegment
+from tiered.formats.producer_snapshot import decode_producers
+from tiered.hot.log import Log
+from tiered.hot.side_files import FULL
+from tiered.ids import TopicId, TopicPartition
+from tiered.meta import segments
+from tiered.meta.partitions import PartitionRow
+
+log = logging.getLogger(__name__)
+
+TRUNCATION_POLL_S = 0.02
+
+
+class PartitionLoader:
+    """Opens and closes the local logs of one broker, several at a time."""
+
+    def __init__(
+        self,
+        *,
+        context: BrokerContext,
+        cold_reader: ColdReader,
+        image: ClusterImage,
+        log_failed: Callable[[], None],
+        topics: Topics,
+    ) -> None:
+        self._context = context
+        self._cold_reader = cold_reader
+        self._image = image
+        self._log_failed = log_failed
+        self._topics = topics
+
+    async def open(self, topic: Topic, row: PartitionRow, committed: Sequence[CommittedSegment] | None) -> Partition:
+        """The partition of `row`, without a role yet. `committed` are its segments in the store; None where they
+        have to be asked for. Raises LogDirFailed, MetadataUnavailable, and CorruptFile or CorruptMetadata when data
+        is missing.
+        """
+        key = row.topic_partition
+        if committed is None:
+            committed = await self._load_committed(row) if row.cold_end_offset > row.log_start_offset else ()
+        local = await self._context.disk.run(self._open_log, topic, key, row)
+        partition = Partition(
+            topic=topic.name,
+            topic_partition=key,
+            config=topic.config,
+            log=local,
+            producers={entry.producer_id: entry for entry in local.recovery.producers},
+            broker_id=self._context.broker_id,
+            is_current=self._image.is_current,
+            log_start_offset=row.log_start_offset,
+            cold_end_offset=row.cold_end_offset,
+            committed=committed,
+            reserve=self._context.reserve,
+        )
+        if committed and self._must_be_whole(row) and _begins_anew(local, row.cold_end_offset):
+            await self._continue_after_cold(partition)
+        return partition
+
+    async def _load_committed(self, row: PartitionRow) -> list[CommittedSegment]:
+        rows = await self._context.database.run(
+            lambda conn: segments.list_committed(conn, row.topic_id, row.partition, from_offset=row.log_start_offset)
+        )
+        # What was committed after the row comes with the feed.
+        return [committed_segment(each) for each in rows if each.end_offset <= row.cold_end_offset]
+
+    def _must_be_whole(self, row: PartitionRow) -> bool:
+        """Whether nobody else could bring what is missing here: a follower gets it from its leader."""
+        return row.leader == self._context.broker_id
+
+    def _open_log(self, topic: Topic, key: TopicPartition, row: PartitionRow) -> Log:
+        """A leader's log that ends before what the store holds begins anew there: a lost disk, or a power loss that
+        took records which were uploaded but not flushed."""
+        try:
+            opened = Log.open(
+                self._context.data.log_of(key),
+                self._context.files,
+                config=log_config(topic.config),
+                log_start_offset=row.log_start_offset,
+                # A follower's log may begin anywhere below what the store holds, and end there: it fetches the rest.
+                first_needed_offset=row.cold_end_offset if self._must_be_whole(row) else None,
+                now_ms=self._context.clock.now_ms(),
+            )
+        except LogDirFailed as error:
+            if not (isinstance(error.__cause__, OSError) and error.__cause__.errno in FULL):
+                self._log_failed()
+            raise
+        opened.on_failure = self._log_failed
+        return opened
+
+    async def _continue_after_cold(self, partition: Partition) -> None:
+        """Producers and leader epochs that only the newest object still knows."""
+        try:
+            tail = await self._cold_reader.tail(
+                partition.committed[-1], topic=partition.topic, partition=partition.topic_partition.partition
+            )
+        except TieredError as error:
+            raise type(error)(
+                f"{partition.name}: its local log is lost, and what the newest object knows of its producers cannot "
+                f"be read: {error}"
+            ) from error
+        partition.restart_from_cold(
+            producers=decode_producers(tail.producer_snapshot), leader_epochs=tail.leader_epochs
+        )
+        # Kept before the first append: a crash must not forget what a later start could not find again.
+        await self._context.disk.run(partition.log.keep_leader_epochs)
+        await self._context.disk.run(
+            partition.log.write_snapshot, partition.log.log_end_offset, tuple(partition.producers.values())
+        )
+        log.warning(
+            "%s: the local log begins anew where the store ends, at %d", partition.name, partition.cold_end_offset
+        )
+
+    async def begin_at_cold_end(self, partition: Partition) -> None:
+        """Begins a log anew where the store ends, without knowing more of its past than the catalogue does.
+
+        For an unclean election that gave the lead to a log which ends before that: what is in the store counts.
+        Raises LogDirFailed.
+        """
+        while partition.is_truncating:
+            await asyncio.sleep(TRUNCATION_POLL_S)
+        end_offset = partition.cold_end_offset
+        newest = partition.committed_segment_at(end_offset - 1)
+        log.warning(
+            "%s: an unclean election chose a log that ends at %d; it begins anew where the store ends, at %d",
+            partition.name, partition.log.log_end_offset, end_offset,
+        )  # fmt: skip
+        is_follower = partition.role is Role.FOLLOWER
+        if is_follower:
+            partition.begin_truncation()
+        try:
+            await self._context.disk.run(partition.log.truncate_fully_and_start_at, end_offset)
+        finally:
+            if is_follower:
+                partition.log_truncated(())
+        epochs = () if newest is None else ((newest.leader_epoch, newest.base_offset),)
+        partition.restart_from_cold(producers=(), leader_epochs=epochs)
+        await self._context.disk.run(partition.log.keep_leader_epochs)
+
+    async def remove(self, topic: Topic) -> None:
+        """Ends the partitions of a deleted topic and removes their local files."""
+        self._end(topic.partitions)
+        await self._context.disk.run(self._remove_files, topic.partitions)
+        await self._context.disk.run(
+            partial(shutil.rmtree, self._context.data.log_root / str(topic.topic_id), ignore_errors=True)
+        )
+
+    async def remove_partitions(self, partitions: Sequence[Partition]) -> None:
+        """Ends partitions that other brokers hold from now on, and removes their local files."""
+        self._end(partitions)
+        await self._context.disk.run(self._remove_files, partitions)
+
+    def _end(self, partitions: Sequence[Partition]) -> None:
+        for partition in partitions:
+            partition.stop()
+
+    def _remove_files(self, partitions: Sequence[Partition]) -> None:
+        for partition in partitions:
+            partition.log.discard()
+            shutil.rmtree(self._context.data.log_of(partition.topic_partition), ignore_errors=True)
+
+    async def remove_strays(self, deleted: Collection[TopicId], rows: Iterable[PartitionRow]) -> None:
+        """Removes what an earlier process left of deleted topics, and of partitions that others hold by now.
+
+        A topic that the catalogue never heard of stays: the catalogue may be the one that is wrong.
+        """
+        here = await self._context.disk.run(self._context.data.topics_on_disk)
+        root = self._context.data.log_root
+        strays = [root / str(topic_id) for topic_id in set(here) & set(deleted)]
+        strays += [
+            self._context.data.log_of(row.topic_partition)
+            for row in rows
+            if row.topic_id in here and self._context.broker_id not in row.replicas
+        ]
+        for path in strays:
+            if await self._context.disk.run(path.exists):
+                log.info("removing local files that nobody asks for any more: %s", path)
+                await self._context.disk.run(partial(shutil.rmtree, path, ignore_errors=True))
+
+    async def close_all(self) -> bool:
+        """Flushes every log and marks it clean, several at a time; one that fails is logged and recovered later.
+
+        Whether everything is on the disk.
+        """
+        found = list(self._topics.partitions())
+        return all(await asyncio.gather(*(self._close(partition) for partition in found)))
+
+    async def _close(self, partition: Partition) -> bool:
+        partition.stop()
+        try:
+            await self._context.disk.run(partition.log.close, tuple(partition.producers.values()))
+        except OSError as error:
+            log.error("%s: not closed cleanly, the next start will recover it: %s", partition.name, error)
+            return False
+        return partition.log.failed is None
+
+
+def _begins_anew(local: Log, cold_end_offset: int) -> bool:
+    """True when nothing local says who had written before `cold_end_offset`: a lost disk, or a tail that was torn
+    off below it. After an ordinary roll the closed segment's snapshot does."""
+    if local.log_end_offset != cold_end_offset or len(local.segments) != 1:
+        return False
+    snapshot = local.latest_snapshot(cold_end_offset)
+    return not local.leader_epochs.entries or snapshot is None or snapshot[0] != cold_end_offset

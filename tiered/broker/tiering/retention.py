@@ -1,0 +1,166 @@
+"""Total retention of the partitions that this broker leads: carried out in rounds, and explained beforehand.
+
+Owns the rounds and the watch on the clock. What goes is decided by `rules.segments.retention`, of values that are
+gathered in one place for both: so an explanation is what the next round does, if nothing changes until then. Must never
+delete by age while the clock is not trusted, nor anything at all while SQL cannot say what is pinned.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.partitions.partition import Partition
+from tiered.broker.partitions.topics import Topics
+from tiered.broker.tiering import tier_plan
+from tiered.broker.tiering.clock_watch import ClockWatch
+from tiered.broker.tiering.segment_lifecycle import SegmentLifecycle
+from tiered.errors import TieredError
+from tiered.meta import pins, retired
+from tiered.meta.pins import Held
+from tiered.meta.retired import RetiredObject
+from tiered.rules.segments.clock_watch import Judgement
+from tiered.rules.segments.retention import Pin, Retention
+
+__all__ = ["Explanation", "RetentionRounds", "RetiredObject"]
+
+log = logging.getLogger(__name__)
+
+YIELD_EVERY_PARTITIONS = 500
+MAX_RETIRED_TOLD = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What the next round would do to one partition, and why. `local` is about this broker's own copies. `retired` is
+    what retention has given up before and the store still holds, the first to go first and 1,000 at the most."""
+
+    now_ms: int
+    clock: Judgement
+    pins: tuple[Pin, ...]
+    decided: Retention
+    local: Retention
+    retired: tuple[RetiredObject, ...]
+
+
+class RetentionRounds:
+    """Retention of one broker."""
+
+    def __init__(
+        self,
+        *,
+        context: BrokerContext,
+        state: BrokerState,
+        topics: Topics,
+        lifecycle: SegmentLifecycle,
+        clock_watch: ClockWatch,
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._lifecycle = lifecycle
+        self._topics = topics
+        self._clock_watch = clock_watch
+
+    # Rounds
+
+    async def round(self) -> None:
+        """Retires what every partition led here has too much of, then deletes local segments that may go."""
+        partitions = list(self._topics.partitions())
+        try:
+            due = await self._due(partitions)
+            if due:
+                await self._retire(due)
+        finally:
+            for partition in partitions:
+                try:
+                    await self._lifecycle.delete_local(partition)
+                except (TieredError, OSError) as error:
+                    _failed(partition, error)
+
+    async def _due(self, partitions: Iterable[Partition]) -> list[Partition]:
+        """Those of which something would go if nothing were pinned: mostly none, and SQL need not be asked."""
+        due = []
+        clock = self._clock_watch.look()
+        for number, partition in enumerate(partitions):
+            if number % YIELD_EVERY_PARTITIONS == YIELD_EVERY_PARTITIONS - 1:
+                await asyncio.sleep(0)
+            if partition.leadership is None or not tier_plan.has_retention(partition):
+                continue
+            now_ms = self._context.clock.now_ms()
+            try:
+                if clock.is_trusted:
+                    tier_plan.roll_if_expired(partition, now_ms)
+            except (TieredError, OSError) as error:
+                _failed(partition, error)
+                continue
+            if self._decide(partition, (), clock, now_ms).delete_before_offset > partition.log_start_offset:
+                due.append(partition)
+        return due
+
+    async def _retire(self, due: Sequence[Partition]) -> None:
+        """Raises MetadataUnavailable when SQL does not say what is pinned; then nothing was retired."""
+        topic_ids = {partition.topic_partition.topic_id for partition in due}
+        held = await self._context.database.read(lambda conn: pins.held(conn, topic_ids))
+        clock = self._clock_watch.look(held.at_ms)
+        for partition in due:
+            now_ms = self._context.clock.now_ms()
+            wanted = self._decide(partition, pins_of(partition, held, now_ms), clock, now_ms).delete_before_offset
+            if wanted <= partition.log_start_offset or partition.leadership is None:
+                continue
+            log.info("%s: retention moves the log start to %d", partition.name, wanted)
+            try:
+                # Asks once more what is pinned, in the transaction that retires.
+                await self._lifecycle.move_log_start(partition, wanted)
+            except (TieredError, OSError) as error:
+                _failed(partition, error)
+
+    def _decide(self, partition: Partition, held: Sequence[Pin], clock: Judgement, now_ms: int) -> Retention:
+        return tier_plan.total_retention(
+            partition,
+            now_ms,
+            pins=held,
+            clock_is_trusted=clock.is_trusted,
+            max_segments=self._state.settings.tiered_retention_max_segments,
+        )
+
+    # Explaining
+
+    async def explain(self, partition: Partition) -> Explanation:
+        """What the next round would do to a partition that this broker leads. Changes nothing.
+
+        The active segment is not closed for it, which a round does once it is too old as a whole. Raises
+        MetadataUnavailable.
+        """
+        where = partition.topic_partition
+
+        def ask(conn: Connection) -> tuple[Held, tuple[RetiredObject, ...]]:
+            found = retired.list_retired(conn, where.topic_id, where.partition, limit=MAX_RETIRED_TOLD)
+            return pins.held(conn, [where.topic_id]), found
+
+        held, gone = await self._context.database.read(ask)
+        clock, now_ms = self._clock_watch.look(held.at_ms), self._context.clock.now_ms()
+        found = pins_of(partition, held, now_ms)
+        decided = self._decide(partition, found, clock, now_ms)
+        local = tier_plan.local_retention(partition, now_ms)
+        return Explanation(now_ms=now_ms, clock=clock, pins=found, decided=decided, local=local, retired=gone)
+
+
+def pins_of(partition: Partition, held: Held, now_ms: int) -> tuple[Pin, ...]:
+    """The pins of one partition, whose ends the database's clock tells, as this broker's clock would tell them."""
+    where = partition.topic_partition
+    return tuple(
+        Pin(
+            name=each.label,
+            start_offset=each.start_offset,
+            end_offset=each.end_offset,
+            expires_at_ms=None if each.expires_in_ms is None else now_ms + each.expires_in_ms,
+        )
+        for each in held.ranges.get((where.topic_id, where.partition), ())
+    )
+
+
+def _failed(partition: Partition, error: TieredError | OSError) -> None:
+    log.warning("%s: retention could not be applied, it is tried again: %s", partition.name, error)

@@ -1,0 +1,97 @@
+"""Reads that may need the object store or the disk: cold ranges, and lookups by time over both tiers.
+
+Owns no state of its own. Must never serve an offset below `log_start_offset`, nor anything above what the
+caller may see: callers bound the answer by the high watermark or the last stable offset.
+"""
+
+from tiered.broker.partitions.partition import Partition
+from tiered.cold.reader import ColdReader
+from tiered.errors import Corrupt, StoreUnavailable, Throttled
+from tiered.file_slice import FileSlice
+from tiered.formats.checkpoint import CommittedSegment
+from tiered.hot import resident
+from tiered.metrics import CountersState
+from tiered.runtime import BlockingPool
+
+LOOKUP_THREADS = 2
+
+
+class TierReader:
+    """Asynchronous reads of a partition."""
+
+    def __init__(self, cold: ColdReader, disk: BlockingPool, counters: CountersState) -> None:
+        self._cold = cold
+        self._disk = disk
+        # Apart from the disk's threads: a hostile batch of a million records takes seconds to look through, and
+        # flushes must not wait for that.
+        self._lookups = BlockingPool("lookup", threads=LOOKUP_THREADS, max_waiting=1000)
+        self._counters = counters
+
+    async def read_cold(self, partition: Partition, offset: int, max_bytes: int) -> FileSlice | None:
+        """Whole batches from the one that holds `offset`, at least one; None when retention was faster.
+
+        Raises CorruptObject, which names topic, partition, offsets and key, and StoreUnavailable.
+        """
+        segment = partition.committed_segment_at(offset)
+        if segment is None:
+            return None
+        try:
+            found = await self._cold.read(
+                segment,
+                topic=partition.topic,
+                partition=partition.topic_partition.partition,
+                offset=offset,
+                max_bytes=max_bytes,
+                following=partition.committed_segment_at(segment.end_offset),
+            )
+        except Corrupt:
+            self._counters.cold_corruptions += 1
+            raise
+        except Throttled as error:
+            # Java's consumer ends on the code for quotas in a Fetch answer, and tries again on this one.
+            raise StoreUnavailable(f"{partition.name}: {error}") from error
+        self._counters.fetched_cold_bytes += found.length
+        return found
+
+    def is_resident(self, part: FileSlice) -> bool:
+        """True when sending the bytes now would not wait for the disk."""
+        return resident.is_resident(part)
+
+    async def make_resident(self, part: FileSlice) -> None:
+        """Returns once the bytes are in memory, so that sending them does not stop the event loop."""
+        if not resident.is_resident(part):
+            await self._disk.run(resident.make_resident, part)
+
+    async def offset_for_timestamp(self, partition: Partition, timestamp_ms: int) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first record at or after `timestamp_ms`; None when there is none."""
+        local_start = partition.log.local_log_start_offset
+        for segment in partition.committed:
+            if segment.base_offset >= local_start or segment.max_timestamp_ms < timestamp_ms:
+                continue
+            found = await self._in_cold(partition, segment, timestamp_ms)
+            if found is not None:
+                return found
+        return await self._lookups.run(partition.log.offset_for_timestamp, timestamp_ms, partition.high_watermark)
+
+    async def _in_cold(
+        self, partition: Partition, segment: CommittedSegment, timestamp_ms: int
+    ) -> tuple[int, int] | None:
+        return await self._cold.offset_for_timestamp(
+            segment,
+            topic=partition.topic,
+            partition=partition.topic_partition.partition,
+            timestamp_ms=timestamp_ms,
+            start_offset=partition.log_start_offset,
+        )
+
+    async def max_timestamp(self, partition: Partition) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first record with the greatest timestamp; None for an empty partition."""
+        local_start = partition.log.local_log_start_offset
+        cold = [each for each in partition.committed if each.base_offset < local_start]
+        hot = await self._lookups.run(partition.log.max_timestamp_offset)
+        best = max(cold, key=lambda segment: (segment.max_timestamp_ms, -segment.base_offset), default=None)
+        if best is not None and (hot is None or best.max_timestamp_ms >= hot[1]):
+            found = await self._in_cold(partition, best, best.max_timestamp_ms)
+            if found is not None:
+                return found
+        return hot

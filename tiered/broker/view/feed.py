@@ -1,0 +1,154 @@
+"""How this broker learns of every change of the control plane, its own included: in one order, from SQL.
+
+Owns the one task that reads the feed, and who waits for a change. Woken by the database's notifications, by heartbeats
+that saw a higher number, and by whoever made a change; polling is the floor. Must never hand on a change that SQL did
+not commit, nor two sets at the same time.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from tiered.broker.context import BrokerContext
+from tiered.broker.view.image import ClusterImage
+from tiered.errors import MetadataUnavailable, TieredError
+from tiered.meta import changes, cluster
+from tiered.meta.changes import ChangeSet
+from tiered.meta.listener import Listener
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+POLL_MS = 2_000
+RETRY_MS = 200
+CATCH_UP_DEADLINE_MS = 10_000
+
+
+class ChangeFeed:
+    """One broker's view of the feed. It follows from `start` on, from where the image is then."""
+
+    def __init__(self, *, context: BrokerContext, image: ClusterImage) -> None:
+        self._context = context
+        self._image = image
+        self._something = asyncio.Event()
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._listener: Listener | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._is_failing = False
+        self.apply: Callable[[ChangeSet], Awaitable[None]] | None = None
+        """Makes what a set says so on this broker. It stands above all that commit through the feed: given last."""
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        """Follows the feed until `stop`."""
+        assert self.apply is not None
+        loop = asyncio.get_running_loop()
+
+        def wake() -> None:  # Called from the listener's thread.
+            with suppress(RuntimeError):  # The loop is closed: nobody listens any more.
+                loop.call_soon_threadsafe(self.wake)
+
+        self._listener = self._context.database.listen(wake)
+        self._task = group.create_task(self._follow())
+
+    async def stop(self) -> None:
+        """Applies nothing more; who waits for a change is told that it is not known."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._listener is not None:
+            await asyncio.to_thread(self._listener.close)
+            self._listener = None
+        waiting, self._waiting = self._waiting, []
+        for number, future in waiting:
+            if not future.done():
+                future.set_exception(MetadataUnavailable(f"the broker is stopping; change {number} was committed"))
+
+    # What others wait for
+
+    def wake(self) -> None:
+        """There may be something new."""
+        self._something.set()
+
+    async def commit(self, change: Callable[[Connection], T]) -> T:
+        """What `change` returns, once its transaction was committed and this broker has applied it.
+
+        `change` takes a number. Raises what it raises, and what `Database.run` and `caught_up` raise.
+        """
+
+        def carry_out(conn: Connection) -> tuple[T, int]:
+            value = change(conn)
+            # The number's lock is held until the transaction ends: this is still ours.
+            return value, cluster.load(conn).change_number
+
+        value, number = await self._context.database.run(carry_out)
+        await self.caught_up(number)
+        return value
+
+    async def caught_up(self, number: int) -> None:
+        """Returns when this broker has applied every change up to `number`. Raises MetadataUnavailable when that
+        takes too long; the changes are committed all the same, and will be applied."""
+        if self._image.change_number >= number:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((number, future))
+        self.wake()
+        try:
+            async with asyncio.timeout(CATCH_UP_DEADLINE_MS / 1000.0):
+                await future
+        except TimeoutError:
+            raise MetadataUnavailable(
+                f"change {number} was committed, and this broker could not read it yet; look again later"
+            ) from None
+
+    async def refresh(self) -> None:
+        """Returns when this broker has applied every change that was committed before the call."""
+        row = await self._context.database.read(cluster.load)
+        await self.caught_up(row.change_number)
+
+    # The task
+
+    async def _follow(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(POLL_MS / 1000.0):
+                    await self._something.wait()
+            self._something.clear()
+            try:
+                await self._catch_up()
+            except TieredError as error:
+                self._context.counters.feed_failures += 1
+                if not self._is_failing:
+                    self._is_failing = True
+                    log.warning("changes of the cluster cannot be read; tried again and again: %s", error)
+            except Exception:
+                # A tick boundary: what it was is asked for again, and a bug must not end a broker that serves.
+                log.exception("a change of the cluster could not be applied; it is tried again")
+            else:
+                if self._is_failing:
+                    self._is_failing = False
+                    log.warning("changes of the cluster are read again")
+                continue
+            await asyncio.sleep(RETRY_MS / 1000.0)
+            if self._waiting:
+                self._something.set()
+
+    async def _catch_up(self) -> None:
+        image = self._image
+        since = image.change_number
+        found = await self._context.database.read(lambda conn: changes.since(conn, since))
+        assert self.apply is not None
+        await self.apply(found)
+        self._tell_waiters()
+
+    def _tell_waiters(self) -> None:
+        number = self._image.change_number
+        waiting, self._waiting = self._waiting, []
+        for wanted, future in waiting:
+            if wanted > number:
+                self._waiting.append((wanted, future))
+            elif not future.done():
+                future.set_result(None)
