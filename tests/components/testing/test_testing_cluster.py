@@ -216,12 +216,12 @@ def test_signals_collector_and_limits_are_left_as_they_were() -> None:
         import resource
 
         handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-        collector = (gc.get_threshold(), gc.get_freeze_count())
-        return [*handlers, collector, resource.getrlimit(resource.RLIMIT_NOFILE), dict(os.environ)]
+        return [*handlers, gc.get_threshold(), resource.getrlimit(resource.RLIMIT_NOFILE), dict(os.environ)]
 
-    before = seen()
+    before, frozen_before = seen(), gc.get_freeze_count()
     with cluster(s3="moto"):
         assert seen() == before
+        assert gc.get_freeze_count() <= frozen_before, "a cluster froze objects of the process that it lives in"
     assert seen() == before
 
 
