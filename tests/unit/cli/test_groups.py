@@ -8,7 +8,7 @@ from tiered.cli.failure import UsageError
 from tiered.cli.groups.commands import hints, ranges, shortened, state_key
 from tiered.cli.groups.reset import Wanted, wanted_of
 from tiered.cli.names import nearest_names
-from tiered.cli.records.aborted import AbortedState
+from tiered.cli.records.consume import AbortedState
 from tiered.formats.record_batch import Record, encode_batch, read_header
 from tiered.peer.group_member import assign_range
 from tiered.wire.fetch import AbortedTransaction

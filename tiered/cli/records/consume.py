@@ -8,13 +8,12 @@ import argparse
 import asyncio
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tiered.cli.client.cluster import Cluster, all_topics, chosen_partitions, existing_topic, run_with_cluster
 from tiered.cli.client.refusals import read_replica
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.output import say
-from tiered.cli.records.aborted import AbortedState
 from tiered.cli.records.offset_range import End, Start, end_positions, range_of, start_positions
 from tiered.cli.records.record_text import LineFormat, Template, json_line_of, line_format_of
 from tiered.errors import CorruptBatch, RequestTimedOut, Retriable
@@ -22,7 +21,7 @@ from tiered.formats.record_batch import BatchHeader, Record, records, verify_crc
 from tiered.peer import READ_COMMITTED, READ_UNCOMMITTED, BrokerError, ConnectionLost, TopicMetadata, TopicPartition
 from tiered.runtime import Clock, SystemClock
 from tiered.wire.error_codes import NONE, OFFSET_OUT_OF_RANGE, is_retriable, reason
-from tiered.wire.fetch import FetchPartitionResult
+from tiered.wire.fetch import AbortedTransaction, FetchPartitionResult
 
 PATIENCE_S = 60.0
 """So long brokers may have nothing of what they said is there."""
@@ -171,6 +170,24 @@ class Lines:
 
     def flush(self) -> None:
         self._out.flush()
+
+
+class AbortedState:
+    """What one fetch said of aborted transactions, for batches in the order of their offsets; made anew for each."""
+
+    def __init__(self, transactions: Iterable[AbortedTransaction]) -> None:
+        self._waiting = sorted(transactions, key=lambda each: each.first_offset, reverse=True)
+        self._aborted: set[int] = set()
+
+    def hides(self, header: BatchHeader) -> bool:
+        """True for a batch of records whose transaction was aborted. A marker ends its producer's transaction."""
+        while self._waiting and self._waiting[-1].first_offset <= header.last_offset:
+            self._aborted.add(self._waiting.pop().producer_id)
+        if header.is_control:
+            # A commit marker can be that of an earlier transaction only when the abort has not begun yet.
+            self._aborted.discard(header.producer_id)
+            return False
+        return header.is_transactional and header.producer_id in self._aborted
 
 
 class Consumption:

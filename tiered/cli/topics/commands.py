@@ -24,7 +24,6 @@ from tiered.cli.client.cluster import (
 from tiered.cli.client.refusals import none_to_see
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.output import Column, counted, in_bytes, print_json, print_table, say
-from tiered.cli.topics.warnings import MIN_IN_SYNC, min_in_sync_warning
 from tiered.config.quantity import in_plain_units
 from tiered.errors import TieredError
 from tiered.peer import CorruptAnswer, TopicMetadata, TopicPartition
@@ -33,6 +32,7 @@ from tiered.peer.topic_admin import BROKERS_DEFAULT, alter_configs, create_topic
 from tiered.wire.error_codes import NONE, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION, reason
 
 TIMEOUT_MS = 30_000
+MIN_IN_SYNC = "min.insync.replicas"
 _DELETE_TOPICS, _DESCRIBE_CONFIGS, _CREATE_PARTITIONS = 20, 32, 37
 _TOPIC_RESOURCE = 2
 _DEFAULT_SOURCE = 5
@@ -73,6 +73,17 @@ def run_list(arguments: argparse.Namespace) -> int:
         return EXIT_OK
 
     return run_with_cluster(arguments, act)
+
+
+def min_in_sync_warning(configs: Mapping[str, str | None], replicas: int) -> str | None:
+    """Why more replicas must be in sync than there are; None where that is not so."""
+    wanted = configs.get(MIN_IN_SYNC) or ""
+    if not (wanted.isascii() and wanted.isdigit()) or not 0 < replicas < int(wanted):
+        return None
+    return (
+        f"{MIN_IN_SYNC} is {wanted}, and each partition has {counted(replicas, 'replica')}: it counts as {replicas}, "
+        "and acks=all is refused as soon as one is missing"
+    )
 
 
 async def _listed(cluster: Cluster, topics: Sequence[TopicMetadata]) -> list[dict[str, Any]]:
