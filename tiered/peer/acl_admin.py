@@ -32,19 +32,7 @@ async def describe_acls(cluster: Cluster, wanted: AclFilter) -> list[Acl]:
     answer = await cluster.request(DESCRIBE_ACLS, lambda make: make.DescribeAclsRequest(**_words(wanted)))
     if answer.error_code:
         raise broker_error(answer.error_code, answer.error_message or "the rules were not described")
-    return sorted(
-        Acl(
-            resource_type=_name(ResourceType, resource.resource_type),
-            resource_name=resource.resource_name,
-            pattern_type=_name(PatternType, resource.pattern_type),
-            principal=each.principal,
-            host=each.host,
-            operation=_name(Operation, each.operation),
-            permission=_name(Permission, each.permission_type),
-        )
-        for resource in answer.resources
-        for each in resource.acls
-    )
+    return sorted(_told(resource, each) for resource in answer.resources for each in resource.acls)
 
 
 async def create_acls(cluster: Cluster, rules: Sequence[Acl]) -> None:
@@ -79,17 +67,19 @@ async def delete_acls(cluster: Cluster, wanted: AclFilter) -> list[Acl]:
     found = the_only(answer.filter_results, "filter")
     if found.error_code:
         raise broker_error(found.error_code, found.error_message or "the rules were not deleted")
-    return sorted(
-        Acl(
-            resource_type=_name(ResourceType, each.resource_type),
-            resource_name=each.resource_name,
-            pattern_type=_name(PatternType, each.pattern_type),
-            principal=each.principal,
-            host=each.host,
-            operation=_name(Operation, each.operation),
-            permission=_name(Permission, each.permission_type),
-        )
-        for each in found.matching_acls
+    return sorted(_told(each, each) for each in found.matching_acls)
+
+
+def _told(resource: Any, rule: Any) -> Acl:
+    """One rule of an answer: DescribeAcls tells of a resource once for all of its rules, DeleteAcls with each."""
+    return Acl(
+        resource_type=_name(ResourceType, resource.resource_type),
+        resource_name=resource.resource_name,
+        pattern_type=_name(PatternType, resource.pattern_type),
+        principal=rule.principal,
+        host=rule.host,
+        operation=_name(Operation, rule.operation),
+        permission=_name(Permission, rule.permission_type),
     )
 
 

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 
 from tiered.peer.answers import broker_error, the_only
 from tiered.peer.cluster import Cluster
+from tiered.peer.topic_admin import BROKER_RESOURCE, alter_configs, describe_configs
 from tiered.peer.topology import TopicPartition
 from tiered.rules.replication.placement import Place, place_of
 
-DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS, ELECT_LEADERS, INCREMENTAL_ALTER_CONFIGS = 32, 35, 43, 44
+DESCRIBE_LOG_DIRS, ELECT_LEADERS = 35, 43
 ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS, DESCRIBE_CLUSTER, UNREGISTER_BROKER = 45, 46, 60, 64
 PREFERRED, UNCLEAN = 0, 1
 TIMEOUT_MS = 30_000
 THROTTLES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 
-_BROKERS, _BROKER_RESOURCE = 1, 4
-_SET, _DELETE = 0, 1
+_BROKERS = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,45 +220,24 @@ async def alter_settings(
     cluster: Cluster, broker_id: int | None, values: Mapping[str, str | None], *, validate_only: bool = False
 ) -> Refusal | None:
     """Sets settings of one broker, or of all (`None`), while they run; a None as value takes one back."""
-    answer = await cluster.request(
-        INCREMENTAL_ALTER_CONFIGS,
-        lambda make: make.IncrementalAlterConfigsRequest(
-            resources=[
-                make.AlterConfigsResource(
-                    resource_type=_BROKER_RESOURCE,
-                    resource_name=_resource_name(broker_id),
-                    configs=[
-                        make.AlterableConfig(
-                            name=name, config_operation=_DELETE if value is None else _SET, value=value
-                        )
-                        for name, value in values.items()
-                    ],
-                )
-            ],
-            validate_only=validate_only,
-        ),
+    results = await alter_configs(
+        cluster,
+        _resource_name(broker_id),
+        values,
+        resource_type=BROKER_RESOURCE,
+        validate_only=validate_only,
         broker_id=broker_id,
     )
-    found = the_only(answer.responses, "resource")
+    found = the_only(results, "resource")
     return _refusal(found.error_code, found.error_message)
 
 
 async def describe_settings(cluster: Cluster, broker_id: int | None) -> Sequence[DescribedSetting] | Refusal:
     """All settings of one broker by name, or those that were set for all (`None`) while they run."""
-    answer = await cluster.request(
-        DESCRIBE_CONFIGS,
-        lambda make: make.DescribeConfigsRequest(
-            resources=[
-                make.DescribeConfigsResource(
-                    resource_type=_BROKER_RESOURCE, resource_name=_resource_name(broker_id), configuration_keys=None
-                )
-            ],
-            include_synonyms=False,
-            include_documentation=True,
-        ),
-        broker_id=broker_id,
+    results = await describe_configs(
+        cluster, [_resource_name(broker_id)], resource_type=BROKER_RESOURCE, documented=True, broker_id=broker_id
     )
-    found = the_only(answer.results, "resource")
+    found = the_only(results, "resource")
     return _refusal(found.error_code, found.error_message) or sorted(
         (
             DescribedSetting(

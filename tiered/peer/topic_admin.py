@@ -1,4 +1,4 @@
-"""Requests about topics, as commands and tests send them: create, change configs, delete records.
+"""Requests about topics, and about configs of topics, brokers and groups, as commands and tests send them.
 
 Owns how each is put. Must never judge an answer: the results go back as they came, one for each topic.
 """
@@ -8,8 +8,8 @@ from typing import Any
 
 from tiered.peer.cluster import Cluster
 
-_CREATE_TOPICS, _DELETE_RECORDS, _INCREMENTAL_ALTER_CONFIGS = 19, 21, 44
-TOPIC_RESOURCE, GROUP_RESOURCE = 2, 32
+_CREATE_TOPICS, _DELETE_RECORDS, _DESCRIBE_CONFIGS, _INCREMENTAL_ALTER_CONFIGS = 19, 21, 32, 44
+TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32
 _SET, _DELETE = 0, 1
 BROKERS_DEFAULT = -1
 TIMEOUT_MS = 30_000
@@ -47,10 +47,18 @@ async def create_topics(
 
 
 async def alter_configs(
-    cluster: Cluster, name: str, configs: Mapping[str, str | None], *, resource_type: int = TOPIC_RESOURCE
+    cluster: Cluster,
+    name: str,
+    configs: Mapping[str, str | None],
+    *,
+    resource_type: int = TOPIC_RESOURCE,
+    validate_only: bool = False,
+    broker_id: int | None = None,
 ) -> Sequence[Any]:
-    """The results, one of them. Sets configs of a topic or a group; None takes one back to its default."""
-    changes = [(config, _DELETE if value is None else _SET, value) for config, value in configs.items()]
+    """The results, one of them. Sets configs of a resource; None takes one back to its default.
+
+    The broker `broker_id` is asked, or any.
+    """
     answer = await cluster.request(
         _INCREMENTAL_ALTER_CONFIGS,
         lambda make: make.IncrementalAlterConfigsRequest(
@@ -59,15 +67,47 @@ async def alter_configs(
                     resource_type=resource_type,
                     resource_name=name,
                     configs=tuple(
-                        make.AlterableConfig(name=config, config_operation=operation, value=value)
-                        for config, operation, value in changes
+                        make.AlterableConfig(
+                            name=config, config_operation=_DELETE if value is None else _SET, value=value
+                        )
+                        for config, value in configs.items()
                     ),
                 ),
             ),
-            validate_only=False,
+            validate_only=validate_only,
         ),
+        broker_id=broker_id,
     )
     results: Sequence[Any] = answer.responses
+    return results
+
+
+async def describe_configs(
+    cluster: Cluster,
+    names: Sequence[str],
+    *,
+    keys: Sequence[str] | None = None,
+    resource_type: int = TOPIC_RESOURCE,
+    documented: bool = False,
+    broker_id: int | None = None,
+) -> Sequence[Any]:
+    """A result for each name, with its `configs`; `keys` None means all of them.
+
+    The broker `broker_id` is asked, or any.
+    """
+    answer = await cluster.request(
+        _DESCRIBE_CONFIGS,
+        lambda make: make.DescribeConfigsRequest(
+            resources=tuple(
+                make.DescribeConfigsResource(resource_type=resource_type, resource_name=name, configuration_keys=keys)
+                for name in names
+            ),
+            include_synonyms=False,
+            include_documentation=documented,
+        ),
+        broker_id=broker_id,
+    )
+    results: Sequence[Any] = answer.results
     return results
 
 

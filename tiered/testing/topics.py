@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tiered.peer import Cluster, broker_error, parse_bootstrap
-from tiered.peer.topic_admin import BROKERS_DEFAULT, alter_configs, create_topics
+from tiered.peer.topic_admin import BROKERS_DEFAULT, alter_configs, create_topics, describe_configs
 from tiered.runtime import SystemClock
 
 T = TypeVar("T")
 
 TIMEOUT_MS = 10_000
 POLL_S = 0.01
-_DESCRIBE_CONFIGS = 32
-_TOPIC_RESOURCE = 2
 _TOPIC_SOURCE = 1
 _LATEST, _EARLIEST_LOCAL, _EARLIEST_PENDING_UPLOAD = -1, -4, -6
 
@@ -122,19 +120,7 @@ async def _where(cluster: Cluster, topic: str, numbers: list[int]) -> dict[int, 
 
 async def _own_configs(cluster: Cluster, topic: str) -> dict[str, str | None]:
     """The configs that the topic has for itself."""
-    answer = await cluster.request(
-        _DESCRIBE_CONFIGS,
-        lambda make: make.DescribeConfigsRequest(
-            resources=(
-                make.DescribeConfigsResource(
-                    resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
-                ),
-            ),
-            include_synonyms=False,
-            include_documentation=False,
-        ),
-    )
-    (found,) = answer.results
+    (found,) = await describe_configs(cluster, [topic])
     return {each.name: each.value for each in found.configs if each.config_source == _TOPIC_SOURCE}
 
 

@@ -8,10 +8,9 @@ from tiered.cli.output import Column, print_json, print_table
 from tiered.cli.topics.commands import config_pairs
 from tiered.peer.answers import the_only
 from tiered.peer.cluster import Cluster
-from tiered.peer.topic_admin import GROUP_RESOURCE, alter_configs
+from tiered.peer.topic_admin import GROUP_RESOURCE, alter_configs, describe_configs
 from tiered.wire.error_codes import NONE, reason
 
-_DESCRIBE_CONFIGS = 32
 _SOURCES = {8: "group", 2: "broker", 3: "cluster", 4: "broker's start", 5: "default"}
 
 
@@ -39,19 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _configs(cluster: Cluster, group: str) -> list[dict[str, str]]:
-    answer = await cluster.request(
-        _DESCRIBE_CONFIGS,
-        lambda make: make.DescribeConfigsRequest(
-            resources=(
-                make.DescribeConfigsResource(
-                    resource_type=GROUP_RESOURCE, resource_name=group, configuration_keys=None
-                ),
-            ),
-            include_synonyms=False,
-            include_documentation=False,
-        ),
-    )
-    result = the_only(answer.results, "group")
+    result = the_only(await describe_configs(cluster, [group], resource_type=GROUP_RESOURCE), "group")
     if result.error_code != NONE:
         raise CommandFailed(f"{group}: {reason(result.error_code, result.error_message)}")
     return [

@@ -28,13 +28,12 @@ from tiered.config.quantity import in_plain_units
 from tiered.errors import TieredError
 from tiered.peer import CorruptAnswer, TopicMetadata, TopicPartition
 from tiered.peer.broker_admin import local_disk
-from tiered.peer.topic_admin import BROKERS_DEFAULT, alter_configs, create_topics
+from tiered.peer.topic_admin import BROKERS_DEFAULT, alter_configs, create_topics, describe_configs
 from tiered.wire.error_codes import NONE, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION, reason
 
 TIMEOUT_MS = 30_000
 MIN_IN_SYNC = "min.insync.replicas"
-_DELETE_TOPICS, _DESCRIBE_CONFIGS, _CREATE_PARTITIONS = 20, 32, 37
-_TOPIC_RESOURCE = 2
+_DELETE_TOPICS, _CREATE_PARTITIONS = 20, 37
 _DEFAULT_SOURCE = 5
 _SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "broker's start", 5: "default"}
 
@@ -90,7 +89,7 @@ async def _listed(cluster: Cluster, topics: Sequence[TopicMetadata]) -> list[dic
     """The topics with their policies and the bytes on their leaders' disks; None for what is not known."""
     leaders = {each.leader_id for topic in topics for each in topic.partitions if each.leader_id >= 0}
     disks = dict(zip(leaders, await asyncio.gather(*(_replica_bytes(cluster, each) for each in leaders)), strict=True))
-    answer = await _configs_of(cluster, [each.name for each in topics], ("cleanup.policy",)) if topics else ()
+    answer = await describe_configs(cluster, [each.name for each in topics], keys=("cleanup.policy",)) if topics else ()
     policies = {each.resource_name: config.value for each in answer for config in each.configs or ()}
     found = []
     for topic in topics:
@@ -260,28 +259,9 @@ async def _description(cluster: Cluster, topic: TopicMetadata, *, everything: bo
     }
 
 
-async def _configs_of(cluster: Cluster, topics: Sequence[str], names: Sequence[str] | None) -> Sequence[Any]:
-    """What DescribeConfigs answers for each topic; about all configs where `names` is None."""
-    answer = await cluster.request(
-        _DESCRIBE_CONFIGS,
-        lambda make: make.DescribeConfigsRequest(
-            resources=tuple(
-                make.DescribeConfigsResource(
-                    resource_type=_TOPIC_RESOURCE, resource_name=each, configuration_keys=names
-                )
-                for each in topics
-            ),
-            include_synonyms=False,
-            include_documentation=False,
-        ),
-    )
-    found: Sequence[Any] = answer.results
-    return found
-
-
 async def _configs(cluster: Cluster, topic: str, *, everything: bool) -> list[dict[str, Any]]:
     """What was set for the topic or its broker; with `everything`, defaults as well."""
-    results = await _configs_of(cluster, [topic], None)
+    results = await describe_configs(cluster, [topic])
     _require_success(topic, results)
     return [
         {"name": each.name, "value": each.value, "source": _SOURCES.get(each.config_source, str(each.config_source))}
