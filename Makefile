@@ -30,10 +30,10 @@ run: $(BASE_STAMP) ## set up what is needed and start a broker; ARGS="--kafka 12
 install: $(FULL_STAMP) $(KERNEL) ## set up everything that tests, demo and benchmarks need
 	@:
 
-test: install kcat chromium ## lint, types, floors and every test: some 13 minutes on two cores, the first time with five more
+test: install kcat chromium ## lint, types, floors and every test: under eight minutes on two quiet cores, the first time with five more
 	@$(PY) tests/steps.py test $(TEST_ARGS)
 
-check: install ## lint, types, floors, dependencies, secrets and unit tests, under 30 seconds
+check: install ## lint, types, floors, dependencies, secrets and unit tests: half a minute
 	@$(PY) tests/steps.py check $(TEST_ARGS)
 
 fix: install ## let ruff format and repair what it can

@@ -28,7 +28,8 @@ from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
-OF_ONE_PROCESS = ("tests/unit", "tests/properties", "tests/house", "tests/golden")
+PROPERTIES = "tests/properties"
+OF_ONE_PROCESS = ("tests/unit", PROPERTIES, "tests/house", "tests/golden")
 LONG_RUNS = "not soak and not interop and not fuzz and not terraform and not localstack"
 SPARK = "tests/spark"
 TERRAFORM = "tests/terraform"
@@ -42,7 +43,8 @@ DURATIONS = ROOT / "tests/durations.txt"
 LEAST_SECONDS = 2
 # A file, and with it its fixtures, stays on one worker; tests/conftest.py decides which file begins first.
 # Five workers for two cores: a test waits for processes, disks and time-outs two thirds of its time.
-WORKERS = ("-n", "5", "--no-loadscope-reorder")
+IN_ORDER = ("--no-loadscope-reorder",)
+WORKERS = ("-n", "5", *IN_ORDER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,14 +95,16 @@ def steps(target: str, extra: list[str]) -> list[Step]:
     """The steps of one make target in their order; `extra` goes to pytest."""
     match target:
         case "check":
-            unit_tests = pytest("unit tests", *present(), "-n", "3", "-m", f"not slow and {LONG_RUNS}", *extra)
+            # Examples that are drawn take twenty seconds, and `make test` draws them.
+            soon = [folder for folder in present() if folder != PROPERTIES]
+            unit_tests = pytest("unit tests", *soon, *IN_ORDER, "-n", "3", "-m", f"not slow and {LONG_RUNS}", *extra)
             return [LINT, STYLE, FLOORS, TYPES, replace(DEPENDENCIES, lane="beside"), unit_tests]
         case "test":
             elsewhere = (f"--ignore={SPARK}", f"--ignore={TERRAFORM}")
             # Alone in their process, not on the machine.
             alone = pytest("tests that are alone", *elsewhere, "-m", f"alone and {LONG_RUNS}", *extra)
             one_process = pytest(
-                "tests of one process", *present(), "-n", "2", "-m", f"not alone and {LONG_RUNS}", *extra
+                "tests of one process", *present(), *IN_ORDER, "-n", "2", "-m", f"not alone and {LONG_RUNS}", *extra
             )
             spark = pytest("tests with Spark", SPARK, "-m", LONG_RUNS, *extra)
             not_these = (*elsewhere, *(f"--ignore={folder}" for folder in present()))
@@ -110,7 +114,7 @@ def steps(target: str, extra: list[str]) -> list[Step]:
             return [LINT, STYLE, FLOORS, *in_a_hurry, *computing, giving_way(others, nice=5)]
         case "soak" if not extra:
             # Whoever names tests wants those alone.
-            drawn = ("tests/properties", "tests/unit", "tests/components/http/test_http_openapi.py")
+            drawn = (PROPERTIES, "tests/unit", "tests/components/http/test_http_openapi.py")
             return [pytest("soak", "-m", "soak", "-o", "timeout=0"), pytest("properties", *drawn, "-o", "timeout=0")]
         case "terraform":
             modules = replace(MODULES, argv=(*MODULES.argv, "--all", *extra))

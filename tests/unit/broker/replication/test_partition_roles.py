@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.broker.replication.brokers import append, batch, bytes_of
+from tests.support.partition_appends import append, batch, bytes_of
 from tests.unit.broker.replication.replicas import EPOCHS, fetch, replica, row, tell
 from tiered.broker.partitions.partition import Partition, Role
 from tiered.broker.partitions.replica_log import checked_runs

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.unit.broker.replication.brokers import append, batch
+from tests.support.partition_appends import append, batch
 from tests.unit.broker.replication.replicas import EPOCHS, replica, row, tell
 from tiered.broker.host.disk_reserve import DiskReserve
 from tiered.broker.partitions.partition import Partition, log_config

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.follower_questions import found_for
+from tests.support.partition_appends import append, batch
 from tiered.broker.admin import NewTopic
 from tiered.broker.broker import Broker
 from tiered.broker.partitions.acknowledge import acknowledged
@@ -15,13 +16,11 @@ from tiered.broker.partitions.partition import Appended, Partition
 from tiered.broker.parts import BrokerParts
 from tiered.config import BrokerSettings, ServeOptions
 from tiered.errors import RequestTimedOut
-from tiered.formats.record_batch import Record, encode_batch
 from tiered.meta.brokers import BrokerRow
 from tiered.meta.engine import Database
 from tiered.runtime import SystemClock
 from tiered.wire.fetch import FetchPartitionResult, FetchRequest, FetchResponse, FetchTopicResult
 
-NOW_MS = SystemClock().now_ms()
 QUICK = {
     "broker.heartbeat.interval.ms": "200",
     # Long enough for a machine that other tests use too: they run beside them, with less right to a core.
@@ -241,19 +240,6 @@ async def cluster(
                 await made.kill(broker_id)
 
 
-def batch(*values: str, producer_id: int = -1, sequence: int = -1) -> bytearray:
-    """One batch as a producer sends it."""
-    records = [
-        Record(offset=index, timestamp_ms=NOW_MS, key=None, value=value.encode()) for index, value in enumerate(values)
-    ]
-    epoch = 0 if producer_id >= 0 else -1
-    return bytearray(encode_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence))
-
-
-def append(partition: Partition, data: bytearray, *, acks: int = -1) -> Appended:
-    return partition.append(memoryview(data), 0, len(data), acks=acks, now_ms=NOW_MS)
-
-
 async def produce(cluster: Cluster, name: str, *values: str, timeout_ms: float = 5_000) -> Appended:
     """Appends one batch at the leader and waits until it is committed."""
     broker = await cluster.leader(name)
@@ -261,25 +247,6 @@ async def produce(cluster: Cluster, name: str, *values: str, timeout_ms: float =
     appended = append(partition, batch(*values))
     await acknowledged(broker.context, partition, appended, acks=-1, timeout_ms=timeout_ms)
     return appended
-
-
-def bytes_of(partition: Partition) -> bytes:
-    """Everything that the replica has on its disk."""
-    out = b""
-    offset = partition.log.local_log_start_offset
-    while offset < partition.log.log_end_offset:
-        found = partition.log.read(offset, 1 << 20, end_offset=partition.log.log_end_offset)
-        assert found is not None
-        data = found.read()
-        out += data
-        offset = _end_of(data)
-    return out
-
-
-def _end_of(data: bytes) -> int:
-    from tiered.formats.record_batch import whole_batches
-
-    return [header.end_offset for _, header in whole_batches(data, 0, len(data))][-1]
 
 
 async def eventually(is_so: Callable[[], bool], *, within_s: float = 10.0) -> None:

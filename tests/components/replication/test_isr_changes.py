@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from tests.unit.broker.replication.brokers import Cluster, append, batch, cluster, eventually, produce
+from tests.components.replication.brokers import Cluster, cluster, eventually, produce
+from tests.support.partition_appends import append, batch
 from tiered.broker.broker import Broker
 from tiered.broker.partitions.partition import Partition
 from tiered.errors import MetadataOutcomeUnknown, MetadataUnavailable

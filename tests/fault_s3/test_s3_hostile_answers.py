@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.unit.cold.hostile_s3 import Answer, HostileS3, hostile_s3, listing, uploads, whole
+from tests.fault_s3.hostile_s3 import Answer, HostileS3, hostile_s3, listing, uploads, whole
 from tiered.cold.s3 import S3Store
 from tiered.errors import StoreUnavailable
 

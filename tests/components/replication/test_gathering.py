@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.broker.replication.brokers import Cluster, cluster, produce
+from tests.components.replication.brokers import Cluster, cluster, produce
 from tiered.ids import InSyncReplica
 from tiered.server.kafka.dispatch import Context, RawRequest
 from tiered.server.kafka.fetch import followers as follower_fetch

@@ -3,7 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from tests.unit.broker.replication.brokers import append, batch, cluster, eventually, produce
+from tests.components.replication.brokers import cluster, eventually, produce
+from tests.support.partition_appends import append, batch
 from tiered.broker.broker import Broker
 from tiered.broker.people.record_reader import StoredRecord
 from tiered.broker.people.tail import Event, Found, Tail

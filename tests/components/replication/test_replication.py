@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.broker.replication.brokers import Cluster, append, batch, bytes_of, cluster, eventually, produce
+from tests.components.replication.brokers import Cluster, cluster, eventually, produce
+from tests.support.partition_appends import append, batch, bytes_of
 from tiered.broker.broker import Broker
 from tiered.broker.partitions.acknowledge import acknowledged
 from tiered.broker.partitions.partition import Partition

@@ -6,7 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from tests.unit.broker.replication.brokers import Cluster, append, batch, cluster, eventually, produce
+from tests.components.replication.brokers import Cluster, cluster, eventually, produce
+from tests.support.partition_appends import append, batch
 from tiered.broker.partitions.acknowledge import acknowledged
 from tiered.broker.partitions.partition import Partition
 from tiered.errors import RequestTimedOut
