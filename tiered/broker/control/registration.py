@@ -46,7 +46,8 @@ MARKER_FILE = "registration.json"
 """`{"version": 1, "broker_epoch": number, "boot_id": text, "flushed": boolean}`"""
 MAX_MARKER_BYTES = 4096
 ANSWER_TRIES = 3
-READ_DEADLINE_MS = 60_000
+READ_DEADLINE_MS = 30_000
+"""Several times what the largest catalogue takes. A start whose question was lost on its way waits no longer."""
 WILDCARD_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - compared with, never bound
 BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 
