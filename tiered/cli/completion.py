@@ -14,7 +14,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tiered.cli.failure import EXIT_OK
 from tiered.cli.parser import build_parser
 from tiered.config.broker import BROKER_SETTINGS
 from tiered.config.topic import TOPIC_SETTINGS
@@ -54,12 +53,11 @@ class State:
     """What a bare word may be, whichever of them it is: few commands of ours name more than one kind of thing."""
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """Prints the script."""
     states = list(states_of(build_parser()))
     scripts = {"bash": bash_script, "zsh": zsh_script, "fish": fish_script}
     sys.stdout.write(scripts[arguments.shell](states))
-    return EXIT_OK
 
 
 def states_of(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> Iterator[State]:

@@ -32,10 +32,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     return ended(arguments.parser.prog, lambda: run(arguments))
 
 
-def ended(name: str, run: Callable[[], int]) -> int:
-    """The exit code of `run`: its own, or that of the error it raised, which is told on stderr after `name`."""
+def ended(name: str, run: Callable[[], int | None]) -> int:
+    """The exit code of `run`: its own, 0 for None, or that of the error it raised, which is told on stderr."""
     try:
-        code = run()
+        code = run() or EXIT_OK
         sys.stdout.flush()
     except BrokenPipeError:
         _stop_writing()

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from tiered.cli.acls.arguments import RESOURCES
 from tiered.cli.client.cluster import Cluster, run_with_cluster
-from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
+from tiered.cli.failure import CommandFailed, UsageError
 from tiered.cli.output import Column, print_json, print_table, say
 from tiered.config.addresses import is_address
 from tiered.errors import TieredError
@@ -36,9 +36,8 @@ def run_list(arguments: argparse.Namespace) -> int:
     """`acls list`."""
     wanted = _filter(arguments)
 
-    async def act(cluster: Cluster) -> int:
+    async def act(cluster: Cluster) -> None:
         _show(arguments, await _asked(describe_acls(cluster, wanted)), "no rules; `tiered acls add` makes one")
-        return EXIT_OK
 
     return run_with_cluster(arguments, act)
 
@@ -47,10 +46,9 @@ def run_add(arguments: argparse.Namespace) -> int:
     """`acls add`."""
     rules = list(_rules(arguments))
 
-    async def act(cluster: Cluster) -> int:
+    async def act(cluster: Cluster) -> None:
         await _asked(create_acls(cluster, rules))
         _show(arguments, sorted(rules), "")
-        return EXIT_OK
 
     return run_with_cluster(arguments, act)
 
@@ -61,10 +59,9 @@ def run_remove(arguments: argparse.Namespace) -> int:
     if wanted == AclFilter() and not arguments.all:
         raise UsageError("say which rules go, or --all for every one")
 
-    async def act(cluster: Cluster) -> int:
+    async def act(cluster: Cluster) -> None:
         ask = describe_acls if arguments.dry_run else delete_acls
         _show(arguments, await _asked(ask(cluster, wanted)), "no rule is meant; `tiered acls list` shows them")
-        return EXIT_OK
 
     return run_with_cluster(arguments, act)
 

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from tiered.cli.client.cluster import Cluster, all_topics, run_with_cluster
-from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
+from tiered.cli.client.cluster import Cluster, all_topics, with_cluster
+from tiered.cli.failure import CommandFailed, UsageError
 from tiered.cli.moves.following import carry_out, replicas_of
 from tiered.cli.output import Column, counted, in_bytes, print_json, print_table, say
 from tiered.errors import InvalidReplicationFactor, TieredError
@@ -28,132 +28,114 @@ from tiered.wire.error_codes import reason
 COUNTS = ("replicas", "leaders", "preferred_leaders", "not_in_sync")
 
 
-def run_list(arguments: argparse.Namespace) -> int:
+@with_cluster
+async def run_list(arguments: argparse.Namespace, cluster: Cluster) -> None:
     """`brokers list`."""
-
-    async def act(cluster: Cluster) -> int:
-        described = await describe_cluster(cluster)
-        visible = await all_topics(cluster)
-        found = [_summary(each, described, _with_replicas(visible)) for each in described.brokers.values()]
-        if not visible:
-            # There is always one, of the offsets. A 0 would say that all is in sync.
-            found = [each | dict.fromkeys(COUNTS) for each in found]
-            say(
-                f"{arguments.parser.prog}: you may see no topic, so nothing is counted: give the --command-config of "
-                "an operator",
-                file=sys.stderr,
-            )
-        if arguments.json:
-            print_json(found)
-        elif arguments.quiet:
-            for each in found:
-                say(str(each["broker"]))
-        else:
-            _show_list(found)
-        return EXIT_OK
-
-    return run_with_cluster(arguments, act)
+    described = await describe_cluster(cluster)
+    visible = await all_topics(cluster)
+    found = [_summary(each, described, _with_replicas(visible)) for each in described.brokers.values()]
+    if not visible:
+        # There is always one, of the offsets. A 0 would say that all is in sync.
+        found = [each | dict.fromkeys(COUNTS) for each in found]
+        say(
+            f"{arguments.parser.prog}: you may see no topic, so nothing is counted: give the --command-config of "
+            "an operator",
+            file=sys.stderr,
+        )
+    if arguments.json:
+        print_json(found)
+    elif arguments.quiet:
+        for each in found:
+            say(str(each["broker"]))
+    else:
+        _show_list(found)
 
 
-def run_describe(arguments: argparse.Namespace) -> int:
+@with_cluster
+async def run_describe(arguments: argparse.Namespace, cluster: Cluster) -> None:
     """`brokers describe`."""
-
-    async def act(cluster: Cluster) -> int:
-        described = await describe_cluster(cluster)
-        topics = _with_replicas(await all_topics(cluster))
-        chosen = _chosen(described, arguments.brokers)
-        found = [await _description(cluster, each, described, topics) for each in chosen]
-        if arguments.json:
-            print_json(found)
-        else:
-            for index, each in enumerate(found):
-                say("" if index == 0 else "\n", end="")
-                _show(each)
-        return EXIT_OK
-
-    return run_with_cluster(arguments, act)
+    described = await describe_cluster(cluster)
+    topics = _with_replicas(await all_topics(cluster))
+    chosen = _chosen(described, arguments.brokers)
+    found = [await _description(cluster, each, described, topics) for each in chosen]
+    if arguments.json:
+        print_json(found)
+    else:
+        for index, each in enumerate(found):
+            say("" if index == 0 else "\n", end="")
+            _show(each)
 
 
-def run_drain(arguments: argparse.Namespace) -> int:
+@with_cluster
+async def run_drain(arguments: argparse.Namespace, cluster: Cluster) -> int:
     """`brokers drain`: every replica goes to brokers that stay."""
-
-    async def act(cluster: Cluster) -> int:
-        described = await describe_cluster(cluster)
-        held = replicas_of(_with_replicas(await all_topics(cluster)))
-        leaving = set(arguments.brokers)
-        # One that is registered no more can still be named by partitions.
-        _require_known(leaving, {*described.brokers, *(each for replicas in held.values() for each in replicas)})
-        _require_known(arguments.to or (), described.brokers)
-        if both := leaving & set(arguments.to or ()):
-            raise UsageError(f"broker {min(both)} cannot be drained and be given replicas at once")
-        known = described.brokers.values()
-        taking = {each.broker_id for each in known if not each.is_fenced} - leaving
-        if arguments.to is not None:
-            taking &= set(arguments.to)
-        if not taking:
-            raise CommandFailed("no broker in service would be left to take the replicas; start another one first")
-        try:
-            targets = emptied(
-                held,
-                [each.place for each in known],
-                leaving,
-                closed=described.brokers.keys() - taking,
-            )
-        except InvalidReplicationFactor as error:
-            (topic, _), replicas = max(held.items(), key=lambda each: len(each[1]))
-            raise CommandFailed(
-                f"{topic} has {len(replicas)} replicas, and only {counted(len(taking), 'broker')} would be left to "
-                f"hold them: start another broker, or give it fewer with `tiered topics reassign {topic} --to N,... "
-                "--replication-factor N`"
-            ) from error
-        names = ", ".join(map(str, sorted(leaving)))
-        words = f"broker {names}" if len(leaving) == 1 else f"brokers {names}"
-        return await carry_out(
-            arguments,
-            cluster,
+    described = await describe_cluster(cluster)
+    held = replicas_of(_with_replicas(await all_topics(cluster)))
+    leaving = set(arguments.brokers)
+    # One that is registered no more can still be named by partitions.
+    _require_known(leaving, {*described.brokers, *(each for replicas in held.values() for each in replicas)})
+    _require_known(arguments.to or (), described.brokers)
+    if both := leaving & set(arguments.to or ()):
+        raise UsageError(f"broker {min(both)} cannot be drained and be given replicas at once")
+    known = described.brokers.values()
+    taking = {each.broker_id for each in known if not each.is_fenced} - leaving
+    if arguments.to is not None:
+        taking &= set(arguments.to)
+    if not taking:
+        raise CommandFailed("no broker in service would be left to take the replicas; start another one first")
+    try:
+        targets = emptied(
             held,
-            targets,
-            done=f"{words} drained: {counted(len(targets), 'partition')} moved",
-            nothing=f"{words}: no replica left to move",
+            [each.place for each in known],
+            leaving,
+            closed=described.brokers.keys() - taking,
         )
+    except InvalidReplicationFactor as error:
+        (topic, _), replicas = max(held.items(), key=lambda each: len(each[1]))
+        raise CommandFailed(
+            f"{topic} has {len(replicas)} replicas, and only {counted(len(taking), 'broker')} would be left to "
+            f"hold them: start another broker, or give it fewer with `tiered topics reassign {topic} --to N,... "
+            "--replication-factor N`"
+        ) from error
+    names = ", ".join(map(str, sorted(leaving)))
+    words = f"broker {names}" if len(leaving) == 1 else f"brokers {names}"
+    return await carry_out(
+        arguments,
+        cluster,
+        held,
+        targets,
+        done=f"{words} drained: {counted(len(targets), 'partition')} moved",
+        nothing=f"{words}: no replica left to move",
+    )
 
-    return run_with_cluster(arguments, act)
 
-
-def run_balance(arguments: argparse.Namespace) -> int:
+@with_cluster
+async def run_balance(arguments: argparse.Namespace, cluster: Cluster) -> int:
     """`brokers balance`: every broker in service carries as many replicas as any other."""
-
-    async def act(cluster: Cluster) -> int:
-        described = await describe_cluster(cluster)
-        held = replicas_of(_with_replicas(await all_topics(cluster)))
-        live = [each for each in described.brokers.values() if not each.is_fenced]
-        targets = evened_out(held, [each.place for each in live])
-        return await carry_out(
-            arguments,
-            cluster,
-            held,
-            targets,
-            done=f"balanced: {counted(len(targets), 'partition')} moved",
-            nothing="the brokers carry alike: nothing to move",
-        )
-
-    return run_with_cluster(arguments, act)
+    described = await describe_cluster(cluster)
+    held = replicas_of(_with_replicas(await all_topics(cluster)))
+    live = [each for each in described.brokers.values() if not each.is_fenced]
+    targets = evened_out(held, [each.place for each in live])
+    return await carry_out(
+        arguments,
+        cluster,
+        held,
+        targets,
+        done=f"balanced: {counted(len(targets), 'partition')} moved",
+        nothing="the brokers carry alike: nothing to move",
+    )
 
 
-def run_remove(arguments: argparse.Namespace) -> int:
+@with_cluster
+async def run_remove(arguments: argparse.Namespace, cluster: Cluster) -> None:
     """`brokers remove`: forgets a broker that holds nothing any more and was stopped."""
-
-    async def act(cluster: Cluster) -> int:
-        refusal = await unregister_broker(cluster, arguments.broker)
-        if refusal is not None:
-            raise CommandFailed(f"broker {arguments.broker}: {reason(refusal.code, refusal.message)}")
-        if arguments.json:
-            print_json({"broker": arguments.broker, "error": None})
-        else:
-            say(f"broker {arguments.broker} removed")
-        return EXIT_OK
-
-    return run_with_cluster(arguments, act)
+    refusal = await unregister_broker(cluster, arguments.broker)
+    if refusal is not None:
+        raise CommandFailed(f"broker {arguments.broker}: {reason(refusal.code, refusal.message)}")
+    if arguments.json:
+        print_json({"broker": arguments.broker, "error": None})
+    else:
+        say(f"broker {arguments.broker} removed")
 
 
 def _with_replicas(topics: Sequence[TopicMetadata]) -> list[TopicMetadata]:

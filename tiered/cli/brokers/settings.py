@@ -8,8 +8,8 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tiered.cli.client.cluster import Cluster, run_with_cluster
-from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
+from tiered.cli.client.cluster import Cluster, run_with_cluster, with_cluster
+from tiered.cli.failure import CommandFailed, UsageError
 from tiered.cli.names import nearest_names
 from tiered.cli.output import Column, print_json, print_table, say
 from tiered.config.describe import NO_EFFECT
@@ -23,31 +23,27 @@ _OF_ONE, _OF_ALL = 2, 3
 _PREFIX = "listener.name."
 
 
-def run_show(arguments: argparse.Namespace) -> int:
+@with_cluster
+async def run_show(arguments: argparse.Namespace, cluster: Cluster) -> None:
     """`brokers config show`."""
-
-    async def act(cluster: Cluster) -> int:
-        by_broker = {each: await _settings(cluster, each) for each in await _brokers(cluster, arguments.broker)}
-        for settings in by_broker.values():
-            _require_known(arguments.names, settings)
-        chosen = _chosen(arguments)
-        found = [(broker, each) for broker, settings in by_broker.items() for each in settings if chosen(each)]
-        if arguments.json:
-            print_json([{"broker": broker, **_fields(each)} for broker, each in found])
-        elif found:
-            _show(found, len(by_broker))
-        else:
-            say("every setting has its default; --all-configs shows them")
-        return EXIT_OK
-
-    return run_with_cluster(arguments, act)
+    by_broker = {each: await _settings(cluster, each) for each in await _brokers(cluster, arguments.broker)}
+    for settings in by_broker.values():
+        _require_known(arguments.names, settings)
+    chosen = _chosen(arguments)
+    found = [(broker, each) for broker, settings in by_broker.items() for each in settings if chosen(each)]
+    if arguments.json:
+        print_json([{"broker": broker, **_fields(each)} for broker, each in found])
+    elif found:
+        _show(found, len(by_broker))
+    else:
+        say("every setting has its default; --all-configs shows them")
 
 
 def run_set(arguments: argparse.Namespace) -> int:
     """`brokers config set`."""
     values = _pairs(arguments.settings)
 
-    async def act(cluster: Cluster) -> int:
+    async def act(cluster: Cluster) -> None:
         (one, *_) = await _brokers(cluster, arguments.broker)
         known = await _settings(cluster, one)
         if not arguments.unknown:
@@ -56,7 +52,6 @@ def run_set(arguments: argparse.Namespace) -> int:
         done = "could be set" if arguments.validate_only else "set"
         inert = {each.name for each in known if NO_EFFECT in each.documentation}
         _report(arguments, values, done, inert)
-        return EXIT_OK
 
     return run_with_cluster(arguments, act)
 
@@ -65,7 +60,7 @@ def run_delete(arguments: argparse.Namespace) -> int:
     """`brokers config delete`."""
     values: dict[str, str | None] = dict.fromkeys(arguments.names)
 
-    async def act(cluster: Cluster) -> int:
+    async def act(cluster: Cluster) -> None:
         of = _OF_ALL if arguments.broker is None else _OF_ONE
         there = [each.name for each in await _settings(cluster, arguments.broker) if each.source == of]
         for name in values:
@@ -76,7 +71,6 @@ def run_delete(arguments: argparse.Namespace) -> int:
                 )
         await _alter(cluster, arguments.broker, values)
         _report(arguments, values, "taken back", ())
-        return EXIT_OK
 
     return run_with_cluster(arguments, act)
 

@@ -6,11 +6,12 @@ Owns the words for a broker that cannot be reached. Must never know a command.
 import argparse
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 from tiered.cli.client.command_config import command_security
 from tiered.cli.client.refusals import explained, lacks
 from tiered.cli.client.wrong_port import wanted_login, what_listens, without_address
-from tiered.cli.failure import CommandFailed, UsageError
+from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.names import nearest_names
 from tiered.errors import InvalidConfig, RequestTimedOut, TieredError
 from tiered.peer import (
@@ -37,7 +38,7 @@ from tiered.wire.error_codes import (
 
 __all__ = [
     "EARLIEST", "EARLIEST_LOCAL", "LATEST", "Cluster", "all_topics", "chosen_partitions", "created_topic",
-    "existing_topic", "missing_topic", "offsets", "run_with_cluster",
+    "existing_topic", "missing_topic", "offsets", "run_with_cluster", "with_cluster",
 ]  # fmt: skip
 
 EARLIEST_LOCAL = -4
@@ -45,7 +46,8 @@ REACH_TIMEOUT_S = 10.0
 CREATE_TIMEOUT_MS = 15_000.0
 CREATE_RETRY_MS = 100.0
 
-Act = Callable[[Cluster], Awaitable[int]]
+Act = Callable[[Cluster], Awaitable[int | None]]
+"""What a command does with the cluster; gives its exit code, None where it is done."""
 
 
 def chosen_partitions(topic: TopicMetadata, numbers: Sequence[int] | None) -> list[int]:
@@ -58,6 +60,13 @@ def chosen_partitions(topic: TopicMetadata, numbers: Sequence[int] | None) -> li
     return there if numbers is None else sorted(set(numbers))
 
 
+def with_cluster(
+    command: Callable[[argparse.Namespace, Cluster], Awaitable[int | None]],
+) -> Callable[[argparse.Namespace], int]:
+    """The command for `main`: one that has nothing to refuse before it asks the cluster at `--bootstrap`."""
+    return lambda arguments: run_with_cluster(arguments, partial(command, arguments))
+
+
 def run_with_cluster(arguments: argparse.Namespace, act: Act) -> int:
     """What `act` gives for the cluster at `--bootstrap`. Raises CommandFailed when no broker there can be reached."""
     bootstrap: str = arguments.bootstrap
@@ -65,12 +74,12 @@ def run_with_cluster(arguments: argparse.Namespace, act: Act) -> int:
         addresses = parse_bootstrap(bootstrap)
     except InvalidConfig as error:
         raise UsageError(f"--bootstrap {bootstrap} is not allowed: {error}") from error
-    return asyncio.run(_run(arguments, addresses, act, command_security(arguments.command_config)))
+    return asyncio.run(_run(arguments, addresses, act, command_security(arguments.command_config))) or EXIT_OK
 
 
 async def _run(
     arguments: argparse.Namespace, addresses: Sequence[tuple[str, int]], act: Act, security: PeerSecurity
-) -> int:
+) -> int | None:
     bootstrap = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses)
     async with Cluster(addresses, security=security) as cluster:
         # Asked by itself, for later calls are patient: a broker that is not there should be said at once.

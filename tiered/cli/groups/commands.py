@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tiered.cli.client.cluster import EARLIEST, LATEST, Cluster, run_with_cluster
+from tiered.cli.client.cluster import EARLIEST, LATEST, Cluster, with_cluster
 from tiered.cli.client.refusals import lacks, none_to_see
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
 from tiered.cli.names import nearest_names
@@ -38,38 +38,34 @@ def state_key(state: str) -> str:
     return "".join(f"-{each.lower()}" if each.isupper() and at else each.lower() for at, each in enumerate(state))
 
 
-def run_list(arguments: argparse.Namespace) -> int:
+@with_cluster
+async def run_list(arguments: argparse.Namespace, cluster: Cluster) -> None:
     """`groups list`."""
-
-    async def act(cluster: Cluster) -> int:
-        found = [each for each in await list_groups(cluster) if _is_wanted(each, arguments.state, arguments.kind)]
-        if arguments.quiet and not arguments.json:
-            for each in found:
-                say(on_one_line(each.group_id))
-            return EXIT_OK
-        lags = await _lags(cluster, [each.group_id for each in found])
-        if arguments.json:
-            print_json(
-                [
-                    {
-                        "group": each.group_id,
-                        "kind": each.kind,
-                        "state": each.state,
-                        "protocol_type": each.protocol_type,
-                        "lag": lags[each.group_id],
-                    }
-                    for each in found
-                ]
-            )
-        elif not found:
-            what = "such group" if arguments.state or arguments.kind else "group"
-            say(await none_to_see(cluster, what, "a group is there once it has a member or a committed offset"))
-        else:
-            columns = (Column("GROUP"), Column("KIND"), Column("STATE"), Column("LAG", True), Column("PROTOCOL"))
-            print_table(columns, [_listed_row(each, lags[each.group_id]) for each in found])
-        return EXIT_OK
-
-    return run_with_cluster(arguments, act)
+    found = [each for each in await list_groups(cluster) if _is_wanted(each, arguments.state, arguments.kind)]
+    if arguments.quiet and not arguments.json:
+        for each in found:
+            say(on_one_line(each.group_id))
+        return
+    lags = await _lags(cluster, [each.group_id for each in found])
+    if arguments.json:
+        print_json(
+            [
+                {
+                    "group": each.group_id,
+                    "kind": each.kind,
+                    "state": each.state,
+                    "protocol_type": each.protocol_type,
+                    "lag": lags[each.group_id],
+                }
+                for each in found
+            ]
+        )
+    elif not found:
+        what = "such group" if arguments.state or arguments.kind else "group"
+        say(await none_to_see(cluster, what, "a group is there once it has a member or a committed offset"))
+    else:
+        columns = (Column("GROUP"), Column("KIND"), Column("STATE"), Column("LAG", True), Column("PROTOCOL"))
+        print_table(columns, [_listed_row(each, lags[each.group_id]) for each in found])
 
 
 def _listed_row(group: ListedGroup, lag: int | None) -> list[str]:
@@ -105,20 +101,16 @@ def _is_wanted(group: ListedGroup, states: Sequence[str] | None, kinds: Sequence
     return (states is None or state_key(group.state) in states) and (kinds is None or group.kind in kinds)
 
 
-def run_describe(arguments: argparse.Namespace) -> int:
+@with_cluster
+async def run_describe(arguments: argparse.Namespace, cluster: Cluster) -> None:
     """`groups describe`."""
-
-    async def act(cluster: Cluster) -> int:
-        found = [await _description(cluster, group_id) for group_id in arguments.groups]
-        if arguments.json:
-            print_json(found)
-        else:
-            for index, each in enumerate(found):
-                say("" if index == 0 else "\n", end="")
-                _show(each)
-        return EXIT_OK
-
-    return run_with_cluster(arguments, act)
+    found = [await _description(cluster, group_id) for group_id in arguments.groups]
+    if arguments.json:
+        print_json(found)
+    else:
+        for index, each in enumerate(found):
+            say("" if index == 0 else "\n", end="")
+            _show(each)
 
 
 async def existing_group(cluster: Cluster, group_id: str) -> DescribedGroup:
@@ -295,29 +287,26 @@ def hints(group: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def run_delete(arguments: argparse.Namespace) -> int:
+@with_cluster
+async def run_delete(arguments: argparse.Namespace, cluster: Cluster) -> int:
     """`groups delete`."""
-
-    async def act(cluster: Cluster) -> int:
-        outcomes = []
-        for group_id in dict.fromkeys(arguments.groups):
-            code = await _deleted(cluster, group_id)
-            missing_is_fine = arguments.if_exists and code == GROUP_ID_NOT_FOUND
-            told = f"{await missing_group(cluster, group_id)}; {SHOWS_GROUPS}" if code == GROUP_ID_NOT_FOUND else None
-            if code == GROUP_AUTHORIZATION_FAILED:
-                told = lacks(cluster, Operation.DELETE, ResourceType.GROUP, group_id)
-            message = None if code == NONE or missing_is_fine else reason(code, told)
-            outcomes.append((group_id, code == NONE, message))
-        if arguments.json:
-            print_json([{"group": name, "changed": changed, "error": error} for name, changed, error in outcomes])
-        for name, changed, error in outcomes:
-            if error is not None:
-                say(f"{arguments.parser.prog}: {name}: {error}", file=sys.stderr)
-            elif not arguments.json:
-                say(f"{name} deleted" if changed else f"{name} needs no change")
-        return EXIT_FAILED if any(error is not None for _, _, error in outcomes) else EXIT_OK
-
-    return run_with_cluster(arguments, act)
+    outcomes = []
+    for group_id in dict.fromkeys(arguments.groups):
+        code = await _deleted(cluster, group_id)
+        missing_is_fine = arguments.if_exists and code == GROUP_ID_NOT_FOUND
+        told = f"{await missing_group(cluster, group_id)}; {SHOWS_GROUPS}" if code == GROUP_ID_NOT_FOUND else None
+        if code == GROUP_AUTHORIZATION_FAILED:
+            told = lacks(cluster, Operation.DELETE, ResourceType.GROUP, group_id)
+        message = None if code == NONE or missing_is_fine else reason(code, told)
+        outcomes.append((group_id, code == NONE, message))
+    if arguments.json:
+        print_json([{"group": name, "changed": changed, "error": error} for name, changed, error in outcomes])
+    for name, changed, error in outcomes:
+        if error is not None:
+            say(f"{arguments.parser.prog}: {name}: {error}", file=sys.stderr)
+        elif not arguments.json:
+            say(f"{name} deleted" if changed else f"{name} needs no change")
+    return EXIT_FAILED if any(error is not None for _, _, error in outcomes) else EXIT_OK
 
 
 async def _deleted(cluster: Cluster, group_id: str) -> int:

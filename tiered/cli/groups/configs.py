@@ -3,7 +3,7 @@
 import argparse
 
 from tiered.cli.client.cluster import run_with_cluster
-from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
+from tiered.cli.failure import CommandFailed, UsageError
 from tiered.cli.output import Column, print_json, print_table
 from tiered.cli.topics.commands import config_pairs
 from tiered.peer.answers import the_only
@@ -20,7 +20,7 @@ def run(arguments: argparse.Namespace) -> int:
     if both := configs.keys() & set(arguments.delete_config):
         raise UsageError(f"{sorted(both)[0]} cannot be set and deleted at once")
 
-    async def act(cluster: Cluster) -> int:
+    async def act(cluster: Cluster) -> None:
         changes = configs | dict.fromkeys(arguments.delete_config)
         if changes:
             altered = the_only(await alter_configs(cluster, group, changes, resource_type=GROUP_RESOURCE), "group")
@@ -32,7 +32,6 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             columns = (Column("CONFIG"), Column("VALUE"), Column("SET-BY"))
             print_table(columns, [[each["name"], each["value"], each["source"]] for each in found])
-        return EXIT_OK
 
     return run_with_cluster(arguments, act)
 

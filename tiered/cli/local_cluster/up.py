@@ -20,7 +20,7 @@ from types import FrameType
 from urllib.parse import quote
 
 from tiered.broker.host.data_folder import require_folder
-from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
+from tiered.cli.failure import CommandFailed, UsageError
 from tiered.cli.local_cluster.embedded_postgres import EmbeddedPostgres
 from tiered.cli.output import say
 
@@ -37,7 +37,7 @@ class Planned:
     log: Path
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """Runs the cluster until Ctrl-C or SIGTERM. Raises CommandFailed and UsageError."""
     data = Path(arguments.data).expanduser().absolute()
     if arguments.meta is not None and not arguments.meta.startswith("postgres"):
@@ -61,7 +61,6 @@ def run(arguments: argparse.Namespace) -> int:
         _say(f"catalogue {meta}")
         _say(f"logs {data}/broker-*.log; Ctrl-C stops all")
         brokers.watch(must_end)
-    return EXIT_OK
 
 
 def planned_brokers(arguments: argparse.Namespace, data: Path, meta: str) -> list[Planned]:

@@ -11,7 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tiered.cli.client.cluster import Cluster, all_topics, chosen_partitions, existing_topic, run_with_cluster
+from tiered.cli.client.cluster import (
+    Cluster,
+    all_topics,
+    chosen_partitions,
+    existing_topic,
+    run_with_cluster,
+    with_cluster,
+)
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.groups.reset import Wanted, wanted_of
 from tiered.cli.moves.following import Replicas, begin, carry_out, progress, replicas_of
@@ -69,33 +76,29 @@ def run_reassign(arguments: argparse.Namespace) -> int:
     return run_with_cluster(arguments, act)
 
 
-def run_reassignments(arguments: argparse.Namespace) -> int:
+@with_cluster
+async def run_reassignments(arguments: argparse.Namespace, cluster: Cluster) -> None:
     """`topics reassignments`: what is being moved now."""
-
-    async def act(cluster: Cluster) -> int:
-        moving = await list_reassignments(cluster)
-        copied = await progress(cluster, moving) if moving else {}
-        found = [
-            {
-                "topic": topic,
-                "partition": number,
-                "replicas": list(move.replicas),
-                "adding_replicas": list(move.adding_replicas),
-                "removing_replicas": list(move.removing_replicas),
-                "copied_bytes": copied[topic, number].done_bytes,
-                "leader_bytes": copied[topic, number].all_bytes,
-            }
-            for (topic, number), move in sorted(moving.items(), key=lambda each: each[0])
-        ]
-        if arguments.json:
-            print_json(found)
-        elif not found:
-            say("nothing is being moved")
-        else:
-            _show_moving(sorted(moving.items(), key=lambda each: each[0]), found)
-        return EXIT_OK
-
-    return run_with_cluster(arguments, act)
+    moving = await list_reassignments(cluster)
+    copied = await progress(cluster, moving) if moving else {}
+    found = [
+        {
+            "topic": topic,
+            "partition": number,
+            "replicas": list(move.replicas),
+            "adding_replicas": list(move.adding_replicas),
+            "removing_replicas": list(move.removing_replicas),
+            "copied_bytes": copied[topic, number].done_bytes,
+            "leader_bytes": copied[topic, number].all_bytes,
+        }
+        for (topic, number), move in sorted(moving.items(), key=lambda each: each[0])
+    ]
+    if arguments.json:
+        print_json(found)
+    elif not found:
+        say("nothing is being moved")
+    else:
+        _show_moving(sorted(moving.items(), key=lambda each: each[0]), found)
 
 
 def run_elect(arguments: argparse.Namespace) -> int:

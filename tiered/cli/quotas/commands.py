@@ -6,8 +6,8 @@ Owns these commands' words. Everything is asked over the Kafka protocol, so it w
 import argparse
 from collections.abc import Mapping
 
-from tiered.cli.client.cluster import Cluster, run_with_cluster
-from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
+from tiered.cli.client.cluster import Cluster, run_with_cluster, with_cluster
+from tiered.cli.failure import CommandFailed, UsageError
 from tiered.cli.output import Column, print_json, print_table, say
 from tiered.cli.quotas.arguments import KINDS
 from tiered.errors import TieredError
@@ -16,27 +16,23 @@ from tiered.peer.quota_admin import Entity, alter_quotas, describe_quotas
 _DEFAULT = "<default>"
 
 
-def run_list(arguments: argparse.Namespace) -> int:
+@with_cluster
+async def run_list(arguments: argparse.Namespace, cluster: Cluster) -> None:
     """`quotas list`."""
-
-    async def act(cluster: Cluster) -> int:
-        found = await describe_quotas(cluster, _entity(arguments))
-        if arguments.json:
-            print_json([{"entity": dict(entity), "quotas": dict(values)} for entity, values in found])
-            return EXIT_OK
-        columns = (Column("USER"), Column("CLIENT-ID"), Column("IP"), Column("QUOTA"), Column("VALUE", True))
-        rows = [
-            [*(_name(entity, kind) for kind in KINDS), name, _number(value)]
-            for entity, values in found
-            for name, value in sorted(values.items())
-        ]
-        if rows:
-            print_table(columns, sorted(rows))
-        else:
-            say("no quotas; `tiered quotas set` makes one")
-        return EXIT_OK
-
-    return run_with_cluster(arguments, act)
+    found = await describe_quotas(cluster, _entity(arguments))
+    if arguments.json:
+        print_json([{"entity": dict(entity), "quotas": dict(values)} for entity, values in found])
+        return
+    columns = (Column("USER"), Column("CLIENT-ID"), Column("IP"), Column("QUOTA"), Column("VALUE", True))
+    rows = [
+        [*(_name(entity, kind) for kind in KINDS), name, _number(value)]
+        for entity, values in found
+        for name, value in sorted(values.items())
+    ]
+    if rows:
+        print_table(columns, sorted(rows))
+    else:
+        say("no quotas; `tiered quotas set` makes one")
 
 
 def run_set(arguments: argparse.Namespace) -> int:
@@ -57,7 +53,7 @@ def _alter(arguments: argparse.Namespace, values: Mapping[str, float | None], do
     if not entity:
         raise UsageError("say whose quotas: --user, --client-id, --ip, or the default of one of them")
 
-    async def act(cluster: Cluster) -> int:
+    async def act(cluster: Cluster) -> None:
         try:
             await alter_quotas(cluster, entity, values, validate_only=validate_only)
         except TieredError as error:
@@ -67,7 +63,6 @@ def _alter(arguments: argparse.Namespace, values: Mapping[str, float | None], do
         else:
             of_whom = ", ".join(f"{kind} {_name(entity, kind)}" for kind in entity)
             say(f"{', '.join(values)} of {of_whom} {done}")
-        return EXIT_OK
 
     return run_with_cluster(arguments, act)
 

@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.group == "":
         raise UsageError("--group must not be empty")
 
-    async def act(cluster: Cluster) -> int:
+    async def act(cluster: Cluster) -> None:
         topics = await chosen_topics(cluster, arguments.topics)
         if sys.stderr.isatty() and (replica := await read_replica(cluster)) is not None:
             say(f"{arguments.parser.prog}: {replica}", file=sys.stderr)
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
             from tiered.cli.records.consume_group import consume_as_member
 
             await consume_as_member(cluster, topics, fetcher, arguments, start=start, follow=follow, lines=lines)
-            return EXIT_OK
+            return
         positions: dict[TopicPartition, int] = {}
         ends: dict[TopicPartition, int] = {}
         for topic in topics:
@@ -67,7 +67,6 @@ def run(arguments: argparse.Namespace) -> int:
                 last = await end_positions(cluster, topic, numbers, end or End(), isolation_level)
                 ends |= of_topic(topic, last)
         await Consumption(fetcher, positions, None if follow else ends, arguments.count, lines).run()
-        return EXIT_OK
 
     try:
         return run_with_cluster(arguments, act)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 
 from tiered.cli.client.cluster import Cluster, chosen_partitions, created_topic, run_with_cluster
-from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
+from tiered.cli.failure import CommandFailed, UsageError
 from tiered.cli.output import counted, print_json, say
 from tiered.cli.progress import Report, progress_of
 from tiered.cli.records.line_reader import LineReader
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     read = _record_of_json(headers) if arguments.format == "json" else _record_of_text(line_format, headers)
     with _input(arguments.file) as fd:
 
-        async def act(cluster: Cluster) -> int:
+        async def act(cluster: Cluster) -> None:
             described = (await cluster.metadata([arguments.topic])).topics.get(arguments.topic)
             topic = await created_topic(cluster, arguments.topic)
             if described is None or described.error_code:
@@ -61,7 +61,6 @@ def run(arguments: argparse.Namespace) -> int:
             except CommandFailed as error:
                 raise CommandFailed(f"{error} ({counted(sender.records, 'record')} sent before)") from error
             _tell(arguments, sender)
-            return EXIT_OK
 
         return run_with_cluster(arguments, act)
 

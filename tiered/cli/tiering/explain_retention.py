@@ -7,7 +7,6 @@ import argparse
 from typing import Any
 
 from tiered.cli.client.http_api import HttpApi
-from tiered.cli.failure import EXIT_OK
 from tiered.cli.output import Column, counted, in_bytes, in_utc, print_json, print_table, say
 from tiered.cli.tiering.segments import partitions_of
 
@@ -22,7 +21,7 @@ _COLUMNS = (
 )
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """Explains one partition or all. Raises CommandFailed and UsageError."""
     api = HttpApi(arguments.http, arguments.command_config)
     topic = arguments.topic
@@ -30,13 +29,12 @@ def run(arguments: argparse.Namespace) -> int:
     found = [api.retention(topic, number) for number in numbers]
     if arguments.json:
         print_json({"topic": topic, "partitions": [_without_topic(each) for each in found]})
-        return EXIT_OK
+        return
     _show(found, "runs", "delete", "keep")
     if arguments.local:
         say("\nLocal copies, of each leader:")
         _show(found, "local_runs", "remove", "keep")
     say("\n" + "\n".join(_summary(found)))
-    return EXIT_OK
 
 
 def _without_topic(partition: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ _COLUMNS = (
 _OBJECT = Column("OBJECT")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """Shows the segments of one partition or of all. Raises CommandFailed and UsageError."""
     api = HttpApi(arguments.http, arguments.command_config)
     numbers = [arguments.partition] if arguments.partition is not None else partitions_of(api, arguments.topic)
@@ -32,7 +32,6 @@ def run(arguments: argparse.Namespace) -> int:
         print_json({"topic": arguments.topic, "partitions": found})
     else:
         _show(found, with_objects=arguments.objects)
-    return 0
 
 
 def partitions_of(api: HttpApi, topic: str) -> list[int]:

@@ -22,7 +22,7 @@ _COLUMNS = (
 )
 
 
-def run_create(arguments: argparse.Namespace) -> int:
+def run_create(arguments: argparse.Namespace) -> None:
     """Makes one of all that a topic has now. Raises CommandFailed."""
     api = HttpApi(arguments.http, arguments.command_config)
     made = api.create_snapshot(arguments.name, arguments.topic, owner=arguments.owner, ttl_ms=arguments.ttl)
@@ -33,10 +33,9 @@ def run_create(arguments: argparse.Namespace) -> int:
         until = "until it is deleted" if ends is None else f"until {in_utc(ends)}"
         offsets = counted(_offsets(made), "offset")
         say(f"snapshot {made['name']} holds {offsets} of {made['topic']} {until}")
-    return EXIT_OK
 
 
-def run_list(arguments: argparse.Namespace) -> int:
+def run_list(arguments: argparse.Namespace) -> None:
     """Shows them all, or those of one topic. Raises CommandFailed."""
     found = HttpApi(arguments.http, arguments.command_config).snapshots(arguments.topic)
     if arguments.quiet:
@@ -47,7 +46,6 @@ def run_list(arguments: argparse.Namespace) -> int:
         print_table(_COLUMNS, [_row(each) for each in found])
     else:
         say("no snapshots; `tiered snapshot create NAME TOPIC` makes one")
-    return EXIT_OK
 
 
 def run_delete(arguments: argparse.Namespace) -> int:

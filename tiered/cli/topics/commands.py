@@ -20,6 +20,7 @@ from tiered.cli.client.cluster import (
     missing_topic,
     offsets,
     run_with_cluster,
+    with_cluster,
 )
 from tiered.cli.client.refusals import none_to_see
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
@@ -51,27 +52,23 @@ def config_pairs(texts: Sequence[str]) -> dict[str, str]:
     return pairs
 
 
-def run_list(arguments: argparse.Namespace) -> int:
+@with_cluster
+async def run_list(arguments: argparse.Namespace, cluster: Cluster) -> None:
     """`topics list`."""
-
-    async def act(cluster: Cluster) -> int:
-        found = [each for each in await all_topics(cluster) if arguments.internal or not each.is_internal]
-        if arguments.quiet and not arguments.json:
-            for each in found:
-                say(each.name)
-            return EXIT_OK
-        listed = await _listed(cluster, found)
-        if arguments.json:
-            print_json(listed)
-        elif not found:
-            say(await none_to_see(cluster, "topic", "`tiered topics create NAME` makes one"))
-        else:
-            numeric = ("PARTITIONS", "REPLICAS", "LOCAL")
-            columns = [Column(each, each in numeric) for each in ("TOPIC", *numeric, "POLICY", "ID")]
-            print_table(columns, [_listed_row(each) for each in listed])
-        return EXIT_OK
-
-    return run_with_cluster(arguments, act)
+    found = [each for each in await all_topics(cluster) if arguments.internal or not each.is_internal]
+    if arguments.quiet and not arguments.json:
+        for each in found:
+            say(each.name)
+        return
+    listed = await _listed(cluster, found)
+    if arguments.json:
+        print_json(listed)
+    elif not found:
+        say(await none_to_see(cluster, "topic", "`tiered topics create NAME` makes one"))
+    else:
+        numeric = ("PARTITIONS", "REPLICAS", "LOCAL")
+        columns = [Column(each, each in numeric) for each in ("TOPIC", *numeric, "POLICY", "ID")]
+        print_table(columns, [_listed_row(each) for each in listed])
 
 
 def min_in_sync_warning(configs: Mapping[str, str | None], replicas: int) -> str | None:
@@ -145,27 +142,24 @@ def run_create(arguments: argparse.Namespace) -> int:
     return run_with_cluster(arguments, act)
 
 
-def run_delete(arguments: argparse.Namespace) -> int:
+@with_cluster
+async def run_delete(arguments: argparse.Namespace, cluster: Cluster) -> int:
     """`topics delete`."""
-
-    async def act(cluster: Cluster) -> int:
-        names = tuple(arguments.topics)
-        answer = await cluster.request(
-            _DELETE_TOPICS,
-            lambda make: make.DeleteTopicsRequest(
-                topics=tuple(make.DeleteTopicState(name=name, topic_id=None) for name in names),
-                topic_names=names,
-                timeout=TIMEOUT_MS,
-            ),
-        )
-        if any(each.name not in names for each in answer.responses):
-            raise CorruptAnswer("a broker answers about a topic that it was not asked to delete")
-        fine = {NONE, UNKNOWN_TOPIC_OR_PARTITION} if arguments.if_exists else {NONE}
-        missing = [each.name for each in answer.responses if each.error_code == UNKNOWN_TOPIC_OR_PARTITION]
-        told = {} if arguments.if_exists else {name: await missing_topic(cluster, name) for name in missing}
-        return _report(arguments, answer.responses, fine=fine, done="deleted", told=told)
-
-    return run_with_cluster(arguments, act)
+    names = tuple(arguments.topics)
+    answer = await cluster.request(
+        _DELETE_TOPICS,
+        lambda make: make.DeleteTopicsRequest(
+            topics=tuple(make.DeleteTopicState(name=name, topic_id=None) for name in names),
+            topic_names=names,
+            timeout=TIMEOUT_MS,
+        ),
+    )
+    if any(each.name not in names for each in answer.responses):
+        raise CorruptAnswer("a broker answers about a topic that it was not asked to delete")
+    fine = {NONE, UNKNOWN_TOPIC_OR_PARTITION} if arguments.if_exists else {NONE}
+    missing = [each.name for each in answer.responses if each.error_code == UNKNOWN_TOPIC_OR_PARTITION]
+    told = {} if arguments.if_exists else {name: await missing_topic(cluster, name) for name in missing}
+    return _report(arguments, answer.responses, fine=fine, done="deleted", told=told)
 
 
 def run_alter(arguments: argparse.Namespace) -> int:
@@ -176,7 +170,7 @@ def run_alter(arguments: argparse.Namespace) -> int:
     if not configs and not arguments.delete_config and arguments.partitions is None:
         raise UsageError("nothing to alter: give --config, --delete-config or --partitions")
 
-    async def act(cluster: Cluster) -> int:
+    async def act(cluster: Cluster) -> None:
         topic = await existing_topic(cluster, arguments.topic)
         if configs or arguments.delete_config:
             changes = configs | dict.fromkeys(arguments.delete_config)
@@ -189,7 +183,6 @@ def run_alter(arguments: argparse.Namespace) -> int:
             say(f"{arguments.topic} altered")
         if MIN_IN_SYNC in configs:
             _warn(arguments, arguments.topic, configs, topic.replication_factor)
-        return EXIT_OK
 
     return run_with_cluster(arguments, act)
 
@@ -211,23 +204,19 @@ async def _grow(cluster: Cluster, topic: str, partition_count: int) -> None:
     _require_success(topic, answer.results)
 
 
-def run_describe(arguments: argparse.Namespace) -> int:
+@with_cluster
+async def run_describe(arguments: argparse.Namespace, cluster: Cluster) -> None:
     """`topics describe`."""
-
-    async def act(cluster: Cluster) -> int:
-        found = []
-        for name in arguments.topics:
-            topic = await existing_topic(cluster, name)
-            found.append(await _description(cluster, topic, everything=arguments.all_configs))
-        if arguments.json:
-            print_json(found)
-        else:
-            for index, each in enumerate(found):
-                say("" if index == 0 else "\n", end="")
-                _show(each)
-        return EXIT_OK
-
-    return run_with_cluster(arguments, act)
+    found = []
+    for name in arguments.topics:
+        topic = await existing_topic(cluster, name)
+        found.append(await _description(cluster, topic, everything=arguments.all_configs))
+    if arguments.json:
+        print_json(found)
+    else:
+        for index, each in enumerate(found):
+            say("" if index == 0 else "\n", end="")
+            _show(each)
 
 
 async def _description(cluster: Cluster, topic: TopicMetadata, *, everything: bool) -> dict[str, Any]:
