@@ -9,8 +9,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TextIO
 
@@ -22,12 +21,7 @@ _NOT_IN_JSON = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """What a terminal takes for a command, or for the other direction, and JSON leaves as it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column's title; numbers are set to the right."""
-
-    title: str
-    numeric: bool = False
+Cell = str | int | None
 
 
 def print_json(value: object) -> None:
@@ -53,45 +47,53 @@ def on_one_line(text: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
-def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    """A table on stdout. An empty cell is shown as `-`, so that every row has all its words."""
+def print_table(titles: str, rows: Iterable[Sequence[Cell]]) -> None:
+    """A table on stdout. `titles` are words, one for each column; `>` before one sets its column to the right.
+
+    An empty cell is shown as `-`, so that every row has all its words.
+    """
     # rich takes a dumb terminal for one of 80 columns, whatever it is told, and drops columns that do not fit.
     if sys.stdout.isatty() and os.environ.get("TERM") not in {"dumb", "unknown"}:
-        _draw(columns, rows)
+        _draw(titles, rows)
     else:
-        print("\n".join(plain_lines(columns, rows)))
+        print("\n".join(plain_lines(titles, rows)))
 
 
-def plain_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:
+def plain_lines(titles: str, rows: Iterable[Sequence[Cell]]) -> list[str]:
     """The table as lines of aligned text, titles first and no space at any line's end."""
-    table = [[column.title for column in columns], *([on_one_line(cell) or "-" for cell in row] for row in rows)]
-    widths = [max(len(row[index]) for row in table) for index in range(len(columns))]
+    columns = titles.split()
+    table = [[title.removeprefix(">") for title in columns], *map(_shown, rows)]
+    widths = [max(map(len, cells)) for cells in zip(*table, strict=True)]
     return [
         _COLUMN_GAP.join(
-            cell.rjust(width) if column.numeric else cell.ljust(width)
-            for cell, width, column in zip(row, widths, columns, strict=True)
+            cell.rjust(width) if title.startswith(">") else cell.ljust(width)
+            for cell, width, title in zip(row, widths, columns, strict=True)
         ).rstrip()
         for row in table
     ]
 
 
-def _draw(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+def _shown(row: Sequence[Cell]) -> list[str]:
+    return ["-" if cell is None else on_one_line(str(cell)) or "-" for cell in row]
+
+
+def _draw(titles: str, rows: Iterable[Sequence[Cell]]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, len(_COLUMN_GAP), 0, 0), header_style="bold cyan")
-    for column in columns:
-        table.add_column(column.title, justify="right" if column.numeric else "left", no_wrap=True)
+    for title in titles.split():
+        table.add_column(title.removeprefix(">"), justify="right" if title.startswith(">") else "left", no_wrap=True)
     for row in rows:
-        table.add_row(*(Text(on_one_line(cell) or "-") for cell in row))  # A Text's brackets are brackets, not markup.
+        table.add_row(*map(Text, _shown(row)))  # A Text's brackets are brackets, not markup.
     # A row that is too long continues on the next line, as text does: cells that are cut or folded cannot be copied.
     Console(width=_WIDEST, soft_wrap=True).print(table)
 
 
-def in_bytes(size_bytes: int) -> str:
-    """`0 B`, `1.5 MiB`: three digits are enough to read. Negative (unknown) sizes give an empty text."""
-    if size_bytes < 0:
+def in_bytes(size_bytes: int | None) -> str:
+    """`0 B`, `1.5 MiB`: three digits are enough to read. Unknown sizes (None, negative) give an empty text."""
+    if size_bytes is None or size_bytes < 0:
         return ""
     size, unit = float(size_bytes), 0
     while size >= 1023.95 and unit < len(_UNITS) - 1:
@@ -99,9 +101,9 @@ def in_bytes(size_bytes: int) -> str:
     return f"{size_bytes} B" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
 
 
-def in_utc(timestamp_ms: int) -> str:
-    """`2026-01-31T23:59:59Z`; an empty text for -1 (unknown) and for times that no calendar has."""
-    if not 0 <= timestamp_ms < _LAST_YEAR_MS:
+def in_utc(timestamp_ms: int | None) -> str:
+    """`2026-01-31T23:59:59Z`; an empty text for what is unknown (None, -1) and for times that no calendar has."""
+    if timestamp_ms is None or not 0 <= timestamp_ms < _LAST_YEAR_MS:
         return ""
     return datetime.fromtimestamp(timestamp_ms // 1000, UTC).isoformat().replace("+00:00", "Z")
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 from tiered.cli.acls.arguments import RESOURCES
 from tiered.cli.client.cluster import Cluster, run_with_cluster
 from tiered.cli.failure import CommandFailed, UsageError
-from tiered.cli.output import Column, print_json, print_table, say
+from tiered.cli.output import print_json, print_table, say
 from tiered.config.addresses import is_address
 from tiered.errors import TieredError
 from tiered.peer.acl_admin import Acl, create_acls, delete_acls, describe_acls
@@ -79,11 +79,7 @@ def _show(arguments: argparse.Namespace, rules: Sequence[Acl], none: str) -> Non
     if arguments.json:
         print_json([asdict(each) for each in rules])
     elif rules:
-        names = ("RESOURCE", "NAME", "PATTERN", "PRINCIPAL", "HOST", "OPERATION", "PERMISSION")
-        print_table(
-            [Column(name) for name in names],
-            [list(astuple(each)) for each in rules],
-        )
+        print_table("RESOURCE NAME PATTERN PRINCIPAL HOST OPERATION PERMISSION", map(astuple, rules))
     else:
         say(none)
 

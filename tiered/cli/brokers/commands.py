@@ -11,7 +11,7 @@ from typing import Any
 from tiered.cli.client.cluster import Cluster, all_topics, with_cluster
 from tiered.cli.failure import CommandFailed, UsageError
 from tiered.cli.moves.following import carry_out, replicas_of
-from tiered.cli.output import Column, counted, in_bytes, print_json, print_table, say
+from tiered.cli.output import counted, in_bytes, print_json, print_table, say
 from tiered.errors import InvalidReplicationFactor, TieredError
 from tiered.peer import TopicMetadata
 from tiered.peer.broker_admin import (
@@ -204,26 +204,17 @@ def _state(broker: Mapping[str, Any]) -> str:
 
 
 def _show_list(found: Sequence[Mapping[str, Any]]) -> None:
-    columns = (
-        Column("BROKER", True),
-        Column("ADDRESS"),
-        Column("RACK"),
-        Column("STATE"),
-        Column("LEADS", True),
-        Column("REPLICAS", True),
-        Column("NOT-IN-SYNC", True),
-    )
     rows = [
         [
-            str(each["broker"]),
+            each["broker"],
             f"{each['host']}:{each['port']}",
-            each["rack"] or "",
+            each["rack"],
             _state(each),
-            *("" if each[count] is None else str(each[count]) for count in ("leaders", "replicas", "not_in_sync")),
+            *(each[count] for count in ("leaders", "replicas", "not_in_sync")),
         ]
         for each in found
     ]
-    print_table(columns, rows)
+    print_table(">BROKER ADDRESS RACK STATE >LEADS >REPLICAS >NOT-IN-SYNC", rows)
 
 
 def _show(broker: Mapping[str, Any]) -> None:
@@ -234,17 +225,14 @@ def _show(broker: Mapping[str, Any]) -> None:
     say(f"broker {broker['broker']}  {', '.join(words)}")
     if not broker["partitions"]:
         return
-    columns = (Column("TOPIC"), Column("PARTITION", True), Column("ROLE"), Column("IN-SYNC"), Column("LOCAL", True))
-    print_table(
-        columns,
+    rows = [
         [
-            [
-                each["topic"],
-                str(each["partition"]),
-                each["role"],
-                "yes" if each["in_sync"] else "no",
-                "" if each["local_bytes"] is None else in_bytes(each["local_bytes"]),
-            ]
-            for each in broker["partitions"]
-        ],
-    )
+            each["topic"],
+            each["partition"],
+            each["role"],
+            "yes" if each["in_sync"] else "no",
+            in_bytes(each["local_bytes"]),
+        ]
+        for each in broker["partitions"]
+    ]
+    print_table("TOPIC >PARTITION ROLE IN-SYNC >LOCAL", rows)

@@ -11,7 +11,7 @@ from typing import Any
 from tiered.cli.client.cluster import Cluster, run_with_cluster, with_cluster
 from tiered.cli.failure import CommandFailed, UsageError
 from tiered.cli.names import nearest_names
-from tiered.cli.output import Column, print_json, print_table, say
+from tiered.cli.output import print_json, print_table, say
 from tiered.config.describe import NO_EFFECT
 from tiered.config.quantity import in_plain_units
 from tiered.peer.broker_admin import DescribedSetting, Refusal, alter_settings, describe_cluster, describe_settings
@@ -146,12 +146,11 @@ def _show(found: Sequence[tuple[int, DescribedSetting]], broker_count: int) -> N
         if each.is_read_only:
             notes.append("read at start")
         alike.setdefault((each.name, value, fields["source"], ", ".join(notes)), []).append(broker)
-    columns = (Column("KEY"), Column("VALUE"), Column("FROM"), Column("BROKER"), Column("NOTE"))
     rows = [
         [name, value, source, "all" if len(brokers) == broker_count else ",".join(map(str, brokers)), note]
         for (name, value, source, note), brokers in sorted(alike.items())
     ]
-    print_table(columns, rows)
+    print_table("KEY VALUE FROM BROKER NOTE", rows)
 
 
 def _report(

@@ -13,7 +13,7 @@ from tiered.cli.client.cluster import EARLIEST, LATEST, Cluster, with_cluster
 from tiered.cli.client.refusals import lacks, none_to_see
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
 from tiered.cli.names import nearest_names
-from tiered.cli.output import Column, counted, on_one_line, print_json, print_table, say
+from tiered.cli.output import Cell, counted, on_one_line, print_json, print_table, say
 from tiered.errors import GroupNotFound, TieredError
 from tiered.peer import BrokerError, TopicPartition
 from tiered.peer.group_admin import (
@@ -64,12 +64,8 @@ async def run_list(arguments: argparse.Namespace, cluster: Cluster) -> None:
         what = "such group" if arguments.state or arguments.kind else "group"
         say(await none_to_see(cluster, what, "a group is there once it has a member or a committed offset"))
     else:
-        columns = (Column("GROUP"), Column("KIND"), Column("STATE"), Column("LAG", True), Column("PROTOCOL"))
-        print_table(columns, [_listed_row(each, lags[each.group_id]) for each in found])
-
-
-def _listed_row(group: ListedGroup, lag: int | None) -> list[str]:
-    return [group.group_id, group.kind, group.state, "" if lag is None else str(lag), group.protocol_type]
+        rows = [[each.group_id, each.kind, each.state, lags[each.group_id], each.protocol_type] for each in found]
+        print_table("GROUP KIND STATE >LAG PROTOCOL", rows)
 
 
 async def _lags(cluster: Cluster, group_ids: Sequence[str]) -> dict[str, int | None]:
@@ -210,33 +206,21 @@ def _show(group: dict[str, Any]) -> None:
     about = [group["kind"], group["state"], counted(len(members), "member")]
     say("  ".join([group["group"], ", ".join(each for each in [*about, group["assignor"]] if each)]))
     if offsets:
-        print_table(_OFFSET_COLUMNS, [_offset_row(each) for each in offsets])
+        print_table("TOPIC >PARTITION >OFFSET >END >LAG MEMBER", map(_offset_row, offsets))
         if any(each["lag"] is not None for each in offsets):
             lagging = sum(bool(each["lag"]) for each in offsets)
             where = f", in {counted(lagging, 'partition')}" if lagging else ""
             say(f"\n{counted(group['lag'], 'record')} behind{where}")
     if members:
         say()
-        print_table(_MEMBER_COLUMNS, [_member_row(each) for each in members])
+        print_table("MEMBER CLIENT HOST ASSIGNED", map(_member_row, members))
     for hint in hints(group):
         say(hint)
 
 
-_OFFSET_COLUMNS = (
-    Column("TOPIC"),
-    Column("PARTITION", numeric=True),
-    Column("OFFSET", numeric=True),
-    Column("END", numeric=True),
-    Column("LAG", numeric=True),
-    Column("MEMBER"),
-)
-_MEMBER_COLUMNS = (Column("MEMBER"), Column("CLIENT"), Column("HOST"), Column("ASSIGNED"))
-
-
-def _offset_row(each: Mapping[str, Any]) -> list[str]:
-    numbers = (each["committed_offset"], each["high_watermark"], each["lag"])
-    shown = ["" if number is None else str(number) for number in numbers]
-    return [each["topic"], str(each["partition"]), *shown, shortened(each["member_id"] or "")]
+def _offset_row(each: Mapping[str, Any]) -> list[Cell]:
+    numbers = (each["partition"], each["committed_offset"], each["high_watermark"], each["lag"])
+    return [each["topic"], *numbers, shortened(each["member_id"] or "")]
 
 
 def _member_row(each: Mapping[str, Any]) -> list[str]:

@@ -4,7 +4,7 @@ import argparse
 
 from tiered.cli.client.cluster import run_with_cluster
 from tiered.cli.failure import CommandFailed, UsageError
-from tiered.cli.output import Column, print_json, print_table
+from tiered.cli.output import print_json, print_table
 from tiered.cli.topics.commands import config_pairs
 from tiered.peer.answers import the_only
 from tiered.peer.cluster import Cluster
@@ -30,8 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.json:
             print_json({"group": group, "configs": found})
         else:
-            columns = (Column("CONFIG"), Column("VALUE"), Column("SET-BY"))
-            print_table(columns, [[each["name"], each["value"], each["source"]] for each in found])
+            print_table("CONFIG VALUE SET-BY", [list(each.values()) for each in found])
 
     return run_with_cluster(arguments, act)
 

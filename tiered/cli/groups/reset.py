@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tiered.cli.client.cluster import Cluster, chosen_partitions, existing_topic, run_with_cluster
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.groups.commands import SHOWS_GROUPS, bounds_of, missing_group
-from tiered.cli.output import Column, counted, print_json, print_table, say
+from tiered.cli.output import Cell, counted, print_json, print_table, say
 from tiered.cli.times import moment_ms
 from tiered.errors import GroupNotFound
 from tiered.peer import BrokerError, TopicPartition
@@ -215,11 +215,7 @@ def _tell(
         ]
         print_json({"group": arguments.group, "executed": arguments.execute, "offsets": offsets})
     else:
-        columns = (
-            Column("TOPIC"),
-            *(Column(each, numeric=True) for each in ("PARTITION", "BEFORE", "AFTER", "CHANGE")),
-        )
-        print_table(columns, [_row(each) for each in moves])
+        print_table("TOPIC >PARTITION >BEFORE >AFTER >CHANGE", map(_row, moves))
         if missing is not None and not arguments.delete:
             # Kafka's tool makes it too: whoever mistyped the name should hear of it.
             say(f"\nThis makes a new group: {missing}.")
@@ -235,10 +231,8 @@ def _tell(
     return EXIT_FAILED if failures else EXIT_OK
 
 
-def _row(move: Move) -> list[str]:
-    before = "" if move.before is None else str(move.before)
-    after = "" if move.after is None else str(move.after)
+def _row(move: Move) -> list[Cell]:
     change = ""
     if move.before is not None and move.after is not None:
         change = f"{move.after - move.before:+d}" if move.after != move.before else "0"
-    return [move.topic, str(move.partition), before, after, change]
+    return [move.topic, move.partition, move.before, move.after, change]

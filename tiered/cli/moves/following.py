@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from tiered.cli.client.cluster import Cluster
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
-from tiered.cli.output import Column, counted, in_bytes, print_json, print_table, say
+from tiered.cli.output import Cell, counted, in_bytes, print_json, print_table, say
 from tiered.errors import TieredError
 from tiered.peer import TopicMetadata, TopicPartition
 from tiered.peer.broker_admin import (
@@ -173,12 +173,11 @@ def _show_plan(arguments: argparse.Namespace, before: Targets, targets: Targets,
     if not targets:
         say(nothing)
         return
-    columns = (Column("TOPIC"), Column("PARTITION", True), Column("REPLICAS"), Column("TARGET"))
-    rows = [
-        [topic, str(number), ",".join(map(str, before[topic, number])), ",".join(map(str, target))]
+    rows: list[list[Cell]] = [
+        [topic, number, ",".join(map(str, before[topic, number])), ",".join(map(str, target))]
         for (topic, number), target in targets.items()
     ]
-    print_table(columns, rows)
+    print_table("TOPIC >PARTITION REPLICAS TARGET", rows)
     say(f"\n{counted(len(targets), 'partition')} would move; without --plan they do")
 
 

@@ -22,13 +22,12 @@ from tiered.cli.client.cluster import (
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.groups.reset import Wanted, wanted_of
 from tiered.cli.moves.following import Replicas, begin, carry_out, progress, replicas_of
-from tiered.cli.output import Column, counted, in_bytes, print_json, print_table, say
+from tiered.cli.output import counted, in_bytes, print_json, print_table, say
 from tiered.errors import InvalidReplicationFactor
 from tiered.peer import TopicMetadata, TopicPartition
 from tiered.peer.broker_admin import (
     PREFERRED,
     UNCLEAN,
-    Reassignment,
     Refusal,
     describe_cluster,
     elect_leaders,
@@ -98,7 +97,7 @@ async def run_reassignments(arguments: argparse.Namespace, cluster: Cluster) -> 
     elif not found:
         say("nothing is being moved")
     else:
-        _show_moving(sorted(moving.items(), key=lambda each: each[0]), found)
+        _show_moving(found)
 
 
 def run_elect(arguments: argparse.Namespace) -> int:
@@ -212,26 +211,15 @@ def _report(
     return EXIT_FAILED if failed else EXIT_OK
 
 
-def _show_moving(moving: Sequence[tuple[TopicPartition, Reassignment]], found: Sequence[dict[str, Any]]) -> None:
-    columns = (
-        Column("TOPIC"),
-        Column("PARTITION", True),
-        Column("REPLICAS"),
-        Column("ADDING"),
-        Column("REMOVING"),
-        Column("COPIED", True),
-        Column("OF", True),
-    )
+def _show_moving(found: Sequence[dict[str, Any]]) -> None:
     rows = [
         [
-            topic,
-            str(number),
-            ",".join(map(str, move.replicas)),
-            ",".join(map(str, move.adding_replicas)),
-            ",".join(map(str, move.removing_replicas)),
+            each["topic"],
+            each["partition"],
+            *(",".join(map(str, each[which])) for which in ("replicas", "adding_replicas", "removing_replicas")),
             in_bytes(each["copied_bytes"]),
             in_bytes(each["leader_bytes"]),
         ]
-        for ((topic, number), move), each in zip(moving, found, strict=True)
+        for each in found
     ]
-    print_table(columns, rows)
+    print_table("TOPIC >PARTITION REPLICAS ADDING REMOVING >COPIED >OF", rows)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from tiered.cli.client.cluster import Cluster, run_with_cluster, with_cluster
 from tiered.cli.failure import CommandFailed, UsageError
-from tiered.cli.output import Column, print_json, print_table, say
+from tiered.cli.output import print_json, print_table, say
 from tiered.cli.quotas.arguments import KINDS
 from tiered.errors import TieredError
 from tiered.peer.quota_admin import Entity, alter_quotas, describe_quotas
@@ -23,14 +23,13 @@ async def run_list(arguments: argparse.Namespace, cluster: Cluster) -> None:
     if arguments.json:
         print_json([{"entity": dict(entity), "quotas": dict(values)} for entity, values in found])
         return
-    columns = (Column("USER"), Column("CLIENT-ID"), Column("IP"), Column("QUOTA"), Column("VALUE", True))
     rows = [
         [*(_name(entity, kind) for kind in KINDS), name, _number(value)]
         for entity, values in found
         for name, value in sorted(values.items())
     ]
     if rows:
-        print_table(columns, sorted(rows))
+        print_table("USER CLIENT-ID IP QUOTA >VALUE", sorted(rows))
     else:
         say("no quotas; `tiered quotas set` makes one")
 

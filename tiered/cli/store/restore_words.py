@@ -8,20 +8,11 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from tiered.cli.output import Column, counted, in_bytes, plain_lines
+from tiered.cli.output import Cell, counted, in_bytes, plain_lines
 from tiered.rules.segments.restore_plan import MovedOffset, RestoredPartition, RestoredTopic, RestorePlan
 
 MAX_SHOWN = 50
 MAX_PROBLEMS = 20
-
-_COLUMNS = (
-    Column("PARTITION"),
-    Column("OFFSETS"),
-    Column("SEGMENTS", numeric=True),
-    Column("SIZE", numeric=True),
-    Column("BROKERS"),
-    Column("LOST"),
-)
 
 
 def lines(plan: RestorePlan, *, target_holds: str | None) -> Iterator[str]:
@@ -37,7 +28,7 @@ def lines(plan: RestorePlan, *, target_holds: str | None) -> Iterator[str]:
     if plan.topics:
         rows = [_row(topic, its) for topic in plan.topics for its in topic.partitions]
         yield ""
-        yield from plain_lines(_COLUMNS, rows)
+        yield from plain_lines("PARTITION OFFSETS >SEGMENTS >SIZE BROKERS LOST", rows)
     yield ""
     yield from _lost(plan)
     for title, found in (("warnings", plan.warnings), ("problems, with which nothing is restored", problems(plan))):
@@ -130,15 +121,15 @@ def _topic_json(topic: RestoredTopic) -> dict[str, Any]:
     }
 
 
-def _row(topic: RestoredTopic, its: RestoredPartition) -> list[str]:
+def _row(topic: RestoredTopic, its: RestoredPartition) -> list[Cell]:
     start, end = its.log_start_offset, its.cold_end_offset
     return [
         f"{topic.name}-{its.partition}",
         f"{start}..{end - 1}" if end > start else f"none, the next is {end}",
-        str(len(its.segments)),
+        len(its.segments),
         in_bytes(sum(each.size_bytes for each in its.segments)),
         ",".join(map(str, its.replicas)),
-        f"{end}..{its.lost_before - 1}" if its.lost_before is not None else "",
+        None if its.lost_before is None else f"{end}..{its.lost_before - 1}",
     ]
 
 

@@ -7,18 +7,8 @@ import argparse
 from typing import Any
 
 from tiered.cli.client.http_api import HttpApi
-from tiered.cli.output import Column, counted, in_bytes, in_utc, print_json, print_table, say
-from tiered.cli.tiering.segments import partitions_of
-
-_COLUMNS = (
-    Column("PARTITION", numeric=True),
-    Column("OFFSETS"),
-    Column("SEGMENTS", numeric=True),
-    Column("SIZE", numeric=True),
-    Column("NEWEST"),
-    Column("VERDICT"),
-    Column("WHY"),
-)
+from tiered.cli.output import Cell, counted, in_bytes, in_utc, print_json, print_table, say
+from tiered.cli.tiering.segments import offsets_of, partitions_of
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -43,15 +33,14 @@ def _without_topic(partition: dict[str, Any]) -> dict[str, Any]:
 
 def _show(partitions: list[dict[str, Any]], runs: str, delete: str, keep: str) -> None:
     rows = [_row(each["partition"], run, delete, keep) for each in partitions for run in each[runs]]
-    print_table(_COLUMNS, rows)
+    print_table(">PARTITION OFFSETS >SEGMENTS >SIZE NEWEST VERDICT WHY", rows)
 
 
-def _row(partition: int, run: dict[str, Any], delete: str, keep: str) -> list[str]:
-    base_offset, end_offset = run["base_offset"], run["end_offset"]
+def _row(partition: int, run: dict[str, Any], delete: str, keep: str) -> list[Cell]:
     return [
-        str(partition),
-        f"{base_offset}..{end_offset - 1}" if end_offset > base_offset else f"{base_offset}..",
-        str(run["segments"]),
+        partition,
+        offsets_of(run),
+        run["segments"],
         in_bytes(run["size_bytes"]),
         in_utc(run["newest_ms"]),
         delete if run["deletes"] else keep,

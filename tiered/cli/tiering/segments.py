@@ -9,18 +9,9 @@ from typing import Any
 from tiered.cli.client.http_api import HttpApi
 from tiered.cli.failure import CommandFailed
 from tiered.cli.names import nearest_names
-from tiered.cli.output import Column, counted, in_bytes, in_utc, print_json, print_table, say
+from tiered.cli.output import Cell, counted, in_bytes, in_utc, print_json, print_table, say
 
-_COLUMNS = (
-    Column("PARTITION", numeric=True),
-    Column("OFFSETS"),
-    Column("TIER"),
-    Column("STATE"),
-    Column("SIZE", numeric=True),
-    Column("FROM"),
-    Column("TO"),
-)
-_OBJECT = Column("OBJECT")
+_TITLES = ">PARTITION OFFSETS TIER STATE >SIZE FROM TO"
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -57,9 +48,11 @@ def _whole_partition(api: HttpApi, topic: str, number: int) -> dict[str, Any]:
 
 
 def _show(partitions: list[dict[str, Any]], *, with_objects: bool) -> None:
-    columns = (*_COLUMNS, _OBJECT) if with_objects else _COLUMNS
     rows = [_row(each["partition"], segment) for each in partitions for segment in each["segments"]]
-    print_table(columns, [row[: len(columns)] for row in rows])
+    if with_objects:
+        print_table(f"{_TITLES} OBJECT", rows)
+    else:
+        print_table(_TITLES, [row[:-1] for row in rows])
     segments = [segment for each in partitions for segment in each["segments"]]
     totals = []
     for tier in ("hot", "both", "cold"):
@@ -69,15 +62,20 @@ def _show(partitions: list[dict[str, Any]], *, with_objects: bool) -> None:
     say("\n" + ("; ".join(totals) or "no segments: nothing was produced yet, or all of it was deleted"))
 
 
-def _row(partition: int, segment: dict[str, Any]) -> list[str]:
-    base_offset, end_offset = segment["base_offset"], segment["end_offset"]
+def offsets_of(found: dict[str, Any]) -> str:
+    """The offsets of a segment, or of a run of them: `0..9`, and `10..` for one that has none yet."""
+    base_offset, end_offset = found["base_offset"], found["end_offset"]
+    return f"{base_offset}..{end_offset - 1}" if end_offset > base_offset else f"{base_offset}.."
+
+
+def _row(partition: int, segment: dict[str, Any]) -> list[Cell]:
     return [
-        str(partition),
-        f"{base_offset}..{end_offset - 1}" if end_offset > base_offset else f"{base_offset}..",
+        partition,
+        offsets_of(segment),
         segment["tier"],
         segment["state"],
         in_bytes(segment["size_bytes"]),
         in_utc(segment["min_timestamp_ms"]),
         in_utc(segment["max_timestamp_ms"]),
-        segment["object_key"] or "",
+        segment["object_key"],
     ]

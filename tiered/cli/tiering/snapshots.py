@@ -9,17 +9,7 @@ from typing import Any
 
 from tiered.cli.client.http_api import HttpApi
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
-from tiered.cli.output import Column, counted, in_utc, print_json, print_table, say
-
-_COLUMNS = (
-    Column("SNAPSHOT"),
-    Column("TOPIC"),
-    Column("PARTITIONS", numeric=True),
-    Column("OFFSETS", numeric=True),
-    Column("CREATED"),
-    Column("ENDS"),
-    Column("OWNER"),
-)
+from tiered.cli.output import Cell, counted, in_utc, print_json, print_table, say
 
 
 def run_create(arguments: argparse.Namespace) -> None:
@@ -43,7 +33,7 @@ def run_list(arguments: argparse.Namespace) -> None:
     elif arguments.json:
         print_json(found)
     elif found:
-        print_table(_COLUMNS, [_row(each) for each in found])
+        print_table("SNAPSHOT TOPIC >PARTITIONS >OFFSETS CREATED ENDS OWNER", map(_row, found))
     else:
         say("no snapshots; `tiered snapshot create NAME TOPIC` makes one")
 
@@ -75,14 +65,13 @@ def _offsets(snapshot: dict[str, Any]) -> int:
     return sum(each["end_offset"] - each["start_offset"] for each in snapshot["partitions"])
 
 
-def _row(snapshot: dict[str, Any]) -> list[str]:
-    ends = snapshot["expires_at_ms"]
+def _row(snapshot: dict[str, Any]) -> list[Cell]:
     return [
         snapshot["name"],
         snapshot["topic"],
-        str(len(snapshot["partitions"])),
+        len(snapshot["partitions"]),
         f"{_offsets(snapshot):,}",
         in_utc(snapshot["created_at_ms"]),
-        "" if ends is None else in_utc(ends),
+        in_utc(snapshot["expires_at_ms"]),
         snapshot["owner"],
     ]

@@ -24,7 +24,7 @@ from tiered.cli.client.cluster import (
 )
 from tiered.cli.client.refusals import none_to_see
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
-from tiered.cli.output import Column, counted, in_bytes, print_json, print_table, say
+from tiered.cli.output import Cell, counted, in_bytes, print_json, print_table, say
 from tiered.config.quantity import in_plain_units
 from tiered.errors import TieredError
 from tiered.peer import CorruptAnswer, TopicMetadata, TopicPartition
@@ -66,9 +66,7 @@ async def run_list(arguments: argparse.Namespace, cluster: Cluster) -> None:
     elif not found:
         say(await none_to_see(cluster, "topic", "`tiered topics create NAME` makes one"))
     else:
-        numeric = ("PARTITIONS", "REPLICAS", "LOCAL")
-        columns = [Column(each, each in numeric) for each in ("TOPIC", *numeric, "POLICY", "ID")]
-        print_table(columns, [_listed_row(each) for each in listed])
+        print_table("TOPIC >PARTITIONS >REPLICAS >LOCAL POLICY ID", map(_listed_row, listed))
 
 
 def min_in_sync_warning(configs: Mapping[str, str | None], replicas: int) -> str | None:
@@ -109,10 +107,10 @@ async def _replica_bytes(cluster: Cluster, broker_id: int) -> Mapping[TopicParti
         return {}  # It may not be asked, or has just gone away: the topics are listed all the same.
 
 
-def _listed_row(topic: Mapping[str, Any]) -> list[str]:
-    local = "" if topic["local_bytes"] is None else in_bytes(topic["local_bytes"])
-    counts = (str(topic["partition_count"]), str(topic["replicas"]))
-    return [topic["topic"], *counts, local, topic["cleanup_policy"] or "", topic["topic_id"]]
+def _listed_row(topic: Mapping[str, Any]) -> list[Cell]:
+    local = in_bytes(topic["local_bytes"])
+    counts = (topic["partition_count"], topic["replicas"])
+    return [topic["topic"], *counts, local, topic["cleanup_policy"], topic["topic_id"]]
 
 
 def run_create(arguments: argparse.Namespace) -> int:
@@ -263,44 +261,27 @@ def _show(topic: dict[str, Any]) -> None:
     partitions = topic["partitions"]
     shape = f"{counted(len(partitions), 'partition')}, {counted(topic['replicas'], 'replica')}"
     say(f"{topic['topic']}  id {topic['topic_id']}  {shape}")
-    columns = (
-        Column("PARTITION", True),
-        Column("LEADER", True),
-        Column("EPOCH", True),
-        Column("REPLICAS"),
-        Column("IN-SYNC"),
-        Column("START", True),
-        Column("LOCAL-START", True),
-        Column("END", True),
-    )
     print_table(
-        columns,
+        ">PARTITION >LEADER >EPOCH REPLICAS IN-SYNC >START >LOCAL-START >END",
         [
             [
-                str(each["partition"]),
-                str(each["leader"]) if each["leader"] >= 0 else "none",
-                str(each["leader_epoch"]),
+                each["partition"],
+                each["leader"] if each["leader"] >= 0 else "none",
+                each["leader_epoch"],
                 ",".join(map(str, each["replicas"])),
                 ",".join(map(str, each["in_sync_replicas"])),
-                _offset(each["log_start_offset"]),
-                _offset(each["local_log_start_offset"]),
-                _offset(each["high_watermark"]),
+                each["log_start_offset"],
+                each["local_log_start_offset"],
+                each["high_watermark"],
             ]
             for each in partitions
         ],
     )
     if topic["configs"]:
         say()
-        print_table(
-            (Column("CONFIG"), Column("VALUE"), Column("SET-BY")),
-            [[each["name"], each["value"] or "", each["source"]] for each in topic["configs"]],
-        )
+        print_table("CONFIG VALUE SET-BY", [list(each.values()) for each in topic["configs"]])
     for warning in topic["warnings"]:
         say(f"\nwarning: {warning}")
-
-
-def _offset(offset: int | None) -> str:
-    return "" if offset is None else str(offset)
 
 
 def _summary(topic: TopicMetadata) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from tiered.cli.client.cluster import (
 )
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.groups.reset import wanted_of
-from tiered.cli.output import Column, counted, print_json, print_table, say
+from tiered.cli.output import counted, print_json, print_table, say
 from tiered.cli.times import point_ms
 from tiered.peer import CorruptAnswer, TopicMetadata
 from tiered.peer.topic_admin import delete_records
@@ -126,11 +126,8 @@ def _tell(arguments: argparse.Namespace, topic: str, cuts: Sequence[Cut], failur
         ]
         print_json({"topic": topic, "executed": arguments.execute, "partitions": partitions})
     else:
-        names = ("PARTITION", "START", "NEW-START", "OFFSETS")
-        rows = [
-            [str(each.partition), str(each.before), str(each.after), str(each.after - each.before)] for each in cuts
-        ]
-        print_table([Column(name, numeric=True) for name in names], rows)
+        rows = [[each.partition, each.before, each.after, each.after - each.before] for each in cuts]
+        print_table(">PARTITION >START >NEW-START >OFFSETS", rows)
         gone = [each for each in cuts if each.after > each.before and each.partition not in failures]
         count = f"{counted(sum(each.after - each.before for each in gone), 'offset')} of {topic}"
         if arguments.execute:

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from tiered.cli.client.cluster import Cluster, run_with_cluster
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
-from tiered.cli.output import Column, print_json, print_table, say
+from tiered.cli.output import Cell, print_json, print_table, say
 from tiered.errors import TieredError
 from tiered.meta import cluster as cluster_row
 from tiered.meta import scram_credentials, security
@@ -46,8 +46,8 @@ def run_list(arguments: argparse.Namespace) -> int:
                 ]
             )
         elif users:
-            columns = (Column("USER"), Column("MECHANISM"), Column("ITERATIONS", True))
-            print_table(columns, [[name, how, str(users[name][how])] for name in sorted(users) for how in users[name]])
+            rows: list[list[Cell]] = [[name, how, users[name][how]] for name in sorted(users) for how in users[name]]
+            print_table("USER MECHANISM >ITERATIONS", rows)
         else:
             say("no users; `tiered users create NAME` makes one")
         return EXIT_OK
