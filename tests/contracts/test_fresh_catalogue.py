@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from tiered.meta import migrations
 from tiered.meta.engine import Database
 from tiered.meta.migrations import run_revisions
-from tiered.testing.fresh_catalogue import fresh_catalogue
+from tiered.testing.local_cluster import fresh_catalogue
 
 Found = dict[str, object]
 

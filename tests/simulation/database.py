@@ -27,7 +27,7 @@ from tests.simulation.network import SQL, Network
 from tiered.errors import MetadataOutcomeUnknown, MetadataUnavailable
 from tiered.meta.call import Call
 from tiered.meta.engine import Database
-from tiered.testing.fresh_catalogue import fresh_catalogue
+from tiered.testing.local_cluster import fresh_catalogue
 
 T = TypeVar("T")
 

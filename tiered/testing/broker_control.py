@@ -1,11 +1,34 @@
 """`c.broker`, `c.brokers`: stop, kill and start a broker of a test cluster, always on the same ports and data.
 
-Owns which life the broker is in. Must never change what is on disk.
+Owns which life the broker is in. Must never change what is on disk, nor know whether the broker lives in a thread of
+this process or in one of its own.
 """
 
 from collections.abc import Callable
+from typing import Any, Protocol
 
-from tiered.testing.lives import BrokerEndedError, Life
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
+
+
+class Life(Protocol):
+    """One broker from its start to its end; it is begun once. Both implementations are in the modules beside this."""
+
+    def start(self) -> None:
+        """Returns when it serves. Raises TieredError or OSError with a message that says what to do."""
+
+    def stop(self) -> None:
+        """A controlled shutdown. Raises what ended the broker before, if something did."""
+
+    def kill(self) -> None:
+        """Ends it without a goodbye."""
+
+    def health(self) -> dict[str, Any]:
+        """What `/readyz` says."""
+
+
+class BrokerEndedError(RuntimeError):
+    """The broker ended though nobody had asked it to."""
 
 
 class BrokerControl:

@@ -51,10 +51,20 @@ class Told:
     inter_broker_listener: str | None = None
     http_scheme: str = "http"
 
-    @property
-    def http(self) -> str:
-        """As --http has it."""
-        return f"{self.http_scheme}://127.0.0.1:{self.http_port}".removeprefix("http://")
+    def as_serve_takes_it(self) -> dict[str, object]:
+        """The options of `tiered serve` by name, with `_` for `-`: a list for one that is repeated."""
+        return {
+            "data": self.data,
+            "kafka": f"127.0.0.1:{self.kafka_port}",
+            "http": f"{self.http_scheme}://127.0.0.1:{self.http_port}".removeprefix("http://"),
+            "meta": self.sql_url,
+            "store": self.store_url,
+            "broker_id": self.broker_id,
+            "rack": self.rack,
+            "listener": list(self.listeners) or None,
+            "inter_broker_listener": self.inter_broker_listener,
+            "set": [f"{name}={value}" for name, value in self.settings.items()],
+        }
 
     def serve_options(self) -> "ServeOptions":
         """The same for a broker. Raises InvalidConfig for a setting that is unknown or not allowed."""
@@ -64,19 +74,7 @@ class Told:
         from tiered.config.broker_changes import start_warnings
         from tiered.errors import InvalidConfig
 
-        told = SimpleNamespace(
-            kafka=f"127.0.0.1:{self.kafka_port}",
-            http=self.http,
-            listener=self.listeners or None,
-            inter_broker_listener=self.inter_broker_listener,
-            data=self.data,
-            meta=self.sql_url,
-            store=self.store_url,
-            broker_id=self.broker_id,
-            rack=self.rack,
-            set=[f"{name}={value}" for name, value in self.settings.items()],
-        )
-        options = load_serve_options(told, environ={}, toml={})
+        options = load_serve_options(SimpleNamespace(**self.as_serve_takes_it()), environ={}, toml={})
         # A broker warns and starts; nobody reads the log of a test that passes.
         for warning in start_warnings(options.settings.static, (each.name for each in options.listeners)):
             raise InvalidConfig(warning)

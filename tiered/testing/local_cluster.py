@@ -5,112 +5,82 @@ import the broker before one is started, and never touch the caller's event loop
 """
 
 import socket
+import sqlite3
 import tempfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import quote
 
-from tiered.testing.broker_control import BrokerControl
+from tiered.testing.broker_control import BrokerControl, Life
 from tiered.testing.cluster_options import Told, settings_of, text_of
 
 if TYPE_CHECKING:
     from tiered.testing.faulty_s3 import FaultyS3
-    from tiered.testing.lives import Life
     from tiered.testing.shared_catalogue import SharedDatabase
 
 CATALOGUE = "meta.db"
 MAX_BROKERS = 16
 
 
-def cluster(
-    brokers: int = 1,
-    *,
-    topics: Mapping[str, int] | None = None,
-    topic_defaults: Mapping[str, object] | None = None,
-    settings: Mapping[str, object] | None = None,
-    listeners: Mapping[str, str] | None = None,
-    inter_broker_listener: str | None = None,
-    https: bool = False,
-    s3: Literal["moto"] | None = None,
-    store: str | None = None,
-    sql: str | None = None,
-    data: Path | str | None = None,
-    in_process: bool = True,
-) -> "LocalCluster":
-    """A cluster that starts at `with` (or `async with`, or `.start()`) and is gone afterwards.
-
-    - `brokers`: how many. Several share one catalogue; topics have three replicas then, where there are as many.
-    - `topics`: {name: partitions} to create at once.
-    - `topic_defaults`: topic configs, such as {"retention.ms": 1000}, for topics that do not say.
-    - `settings`: broker settings under Kafka's names, over those of `QUICK_SETTINGS`.
-    - `listeners`: {name: protocol} beside the plaintext one, such as {"SECURE": "SSL"}; see `bootstrap_at`.
-    - `inter_broker_listener`: the one that brokers use among themselves, unless it is the plaintext one.
-    - `https`: the HTTP doors speak TLS, with the certificate of `ssl.keystore.location` in `settings`.
-    - `s3="moto"`: objects go to an S3 server in this process, whose faults are `c.s3`. Needs `moto[s3,server]`.
-    - `store`, `sql`: the URL of another object store (a local folder is the default) or catalogue (SQLite).
-    - `data`: a folder to keep; without it a temporary one is made and removed.
-    - `in_process=False`: each broker is a process of its own, and `kill()` is SIGKILL. Several need `sql`.
-    """
-    if not 1 <= brokers <= MAX_BROKERS:
-        raise ValueError(f"brokers={brokers} is not possible: 1 to {MAX_BROKERS} are")
-    if brokers > 1 and not in_process and sql is None:
-        raise ValueError(
-            "in_process=False with several brokers needs PostgreSQL, for SQLite is one process's alone: give "
-            'sql="postgresql://USER@HOST/DB", or let them live in this process'
-        )
-    if s3 not in (None, "moto"):
-        raise ValueError(f's3={s3!r} is not known: use s3="moto", or store="s3://…" for a server of your own')
-    if s3 is not None and store is not None:
-        raise ValueError('s3="moto" makes a store of its own: leave store away')
-    return LocalCluster(
-        brokers=brokers,
-        topics=dict(topics or {}),
-        topic_defaults=dict(topic_defaults or {}),
-        settings=dict(settings or {}),
-        listeners=dict(listeners or {}),
-        inter_broker_listener=inter_broker_listener,
-        http_scheme="https" if https else "http",
-        with_s3=s3 is not None,
-        store=store,
-        sql=sql,
-        data=None if data is None else Path(data),
-        in_process=in_process,
-    )
-
-
 class LocalCluster:
-    """What `cluster()` gives. `with` starts it and ends it; `start` and `stop` do so by hand, in a notebook."""
+    """Starts at `with` (or `async with`, or `.start()`) and is gone afterwards. Tests call it `cluster(...)`."""
 
     def __init__(
         self,
+        brokers: int = 1,
         *,
-        brokers: int,
-        topics: dict[str, int],
-        topic_defaults: dict[str, object],
-        settings: dict[str, object],
-        listeners: dict[str, str],
-        inter_broker_listener: str | None,
-        http_scheme: str,
-        with_s3: bool,
-        store: str | None,
-        sql: str | None,
-        data: Path | None,
-        in_process: bool,
+        topics: Mapping[str, int] | None = None,
+        topic_defaults: Mapping[str, object] | None = None,
+        settings: Mapping[str, object] | None = None,
+        listeners: Mapping[str, str] | None = None,
+        inter_broker_listener: str | None = None,
+        https: bool = False,
+        s3: Literal["moto"] | None = None,
+        store: str | None = None,
+        sql: str | None = None,
+        data: Path | str | None = None,
+        in_process: bool = True,
     ) -> None:
-        self._topics = topics
-        self._topic_defaults = topic_defaults
-        self._settings = settings
-        self._listeners = listeners
+        """Makes nothing yet.
+
+        - `brokers`: how many. Several share one catalogue; topics have three replicas then, where there are as many.
+        - `topics`: {name: partitions} to create at once.
+        - `topic_defaults`: topic configs, such as {"retention.ms": 1000}, for topics that do not say.
+        - `settings`: broker settings under Kafka's names, over those of `QUICK_SETTINGS`.
+        - `listeners`: {name: protocol} beside the plaintext one, such as {"SECURE": "SSL"}; see `bootstrap_at`.
+        - `inter_broker_listener`: the one that brokers use among themselves, unless it is the plaintext one.
+        - `https`: the HTTP doors speak TLS, with the certificate of `ssl.keystore.location` in `settings`.
+        - `s3="moto"`: objects go to an S3 server in this process, whose faults are `c.s3`. Needs `moto[s3,server]`.
+        - `store`, `sql`: the URL of another object store (a local folder is the default) or catalogue (SQLite).
+        - `data`: a folder to keep; without it a temporary one is made and removed.
+        - `in_process=False`: each broker is a process of its own, and `kill()` is SIGKILL. Several need `sql`.
+        """
+        if not 1 <= brokers <= MAX_BROKERS:
+            raise ValueError(f"brokers={brokers} is not possible: 1 to {MAX_BROKERS} are")
+        if brokers > 1 and not in_process and sql is None:
+            raise ValueError(
+                "in_process=False with several brokers needs PostgreSQL, for SQLite is one process's alone: give "
+                'sql="postgresql://USER@HOST/DB", or let them live in this process'
+            )
+        if s3 not in (None, "moto"):
+            raise ValueError(f's3={s3!r} is not known: use s3="moto", or store="s3://…" for a server of your own')
+        if s3 is not None and store is not None:
+            raise ValueError('s3="moto" makes a store of its own: leave store away')
+        self._topics = dict(topics or {})
+        self._topic_defaults = dict(topic_defaults or {})
+        self._settings = dict(settings or {})
+        self._listeners = dict(listeners or {})
         self._inter_broker_listener = inter_broker_listener
-        self._http_scheme = http_scheme
+        self._http_scheme = "https" if https else "http"
         self._listener_ports: dict[str, tuple[int, ...]] = {}
-        self._with_s3 = with_s3
+        self._with_s3 = s3 is not None
         self._store = store
         self._sql = sql
-        self._given_data = data
+        self._given_data = None if data is None else Path(data)
         self._in_process = in_process
         self._stack = ExitStack()
         self._s3: FaultyS3 | None = None
@@ -153,7 +123,7 @@ class LocalCluster:
         with ExitStack() as stack:
             self._told = self._prepare(stack)
             stack.callback(self._forget)
-            stack.callback(self._stop_brokers)
+            stack.callback(self._at_once, BrokerControl.stop)
             self._at_once(BrokerControl.start)
             if len(self.brokers) > 1:
                 from tiered.testing import topics
@@ -169,9 +139,6 @@ class LocalCluster:
     def stop(self) -> None:
         """Ends everything, whatever state the test has left it in. Harmless twice."""
         self._stack.close()
-
-    def _stop_brokers(self) -> None:
-        self._at_once(BrokerControl.stop)
 
     def _at_once(self, step: Callable[[BrokerControl], None]) -> None:
         """The step for every broker, also where it fails for one; raises what failed first."""
@@ -192,8 +159,6 @@ class LocalCluster:
         data = data.absolute()
         data.mkdir(parents=True, exist_ok=True)
         if self._sql is None and not (data / CATALOGUE).exists():
-            from tiered.testing.fresh_catalogue import fresh_catalogue
-
             (data / CATALOGUE).write_bytes(fresh_catalogue())
         in_url = quote(str(data))
         sql_url = self._sql or f"sqlite:///{in_url}/{CATALOGUE}"
@@ -234,7 +199,7 @@ class LocalCluster:
         self._s3 = stack.enter_context(faulty_s3(stack.enter_context(moto_s3(bucket))))
         return f"s3://{bucket}/test?region={REGION}&endpoint_url={self._s3.url}"
 
-    def _begin(self, broker_id: int) -> "Life":
+    def _begin(self, broker_id: int) -> Life:
         told = self._running[broker_id - 1]
         told.data.mkdir(exist_ok=True)
         if self._in_process:
@@ -374,6 +339,28 @@ class LocalCluster:
     def health(self) -> dict[str, Any]:
         """What `/readyz` says of the broker, or of the first of several."""
         return self.broker.life.health()
+
+
+cluster = LocalCluster
+
+
+@cache
+def fresh_catalogue() -> bytes:
+    """The SQLite catalogue of a broker that has just been installed: made once, later brokers have a copy."""
+    from sqlalchemy import create_engine
+
+    from tiered.meta import migrations
+
+    engine = create_engine("sqlite://")
+    try:
+        with engine.begin() as conn:
+            migrations.create(conn)
+        with engine.connect() as conn:
+            driver = conn.connection.driver_connection
+            assert isinstance(driver, sqlite3.Connection)
+            return driver.serialize()
+    finally:
+        engine.dispose()
 
 
 def _kept_port(stack: ExitStack) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tiered.testing.lives import START_TIMEOUT_S, STOP_TIMEOUT_S, BrokerEndedError
+from tiered.testing.broker_control import START_TIMEOUT_S, STOP_TIMEOUT_S, BrokerEndedError
 
 if TYPE_CHECKING:
     from tiered.testing.cluster_options import Told
@@ -88,17 +88,10 @@ class ProcessLife:
                 process.stdout.close()
 
     def _command(self) -> list[str]:
-        told = self._told
-        command = [sys.executable, "-m", "tiered.cli", "serve", "--data", str(told.data)]
-        command += ["--kafka", f"127.0.0.1:{told.kafka_port}", "--http", told.http]
-        command += ["--meta", told.sql_url, "--store", told.store_url]
-        command += ["--broker-id", str(told.broker_id), "--rack", told.rack]
-        for text in told.listeners:
-            command += ["--listener", text]
-        if told.inter_broker_listener is not None:
-            command += ["--inter-broker-listener", told.inter_broker_listener]
-        for name, value in told.settings.items():
-            command += ["--set", f"{name}={value}"]
+        command = [sys.executable, "-m", "tiered.cli", "serve"]
+        for name, value in self._told.as_serve_takes_it().items():
+            for each in value if isinstance(value, list) else [value]:
+                command += [] if each is None else [f"--{name.replace('_', '-')}", str(each)]
         return command
 
     def _log_tail(self) -> str:

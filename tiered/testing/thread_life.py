@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from tiered.testing.lives import START_TIMEOUT_S, STOP_TIMEOUT_S, BrokerEndedError
+from tiered.testing.broker_control import START_TIMEOUT_S, STOP_TIMEOUT_S, BrokerEndedError
 
 if TYPE_CHECKING:
     from tiered.broker.parts import BrokerParts

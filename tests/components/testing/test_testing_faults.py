@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from tests.support.local_clusters import produce, read
 from tiered.testing import LocalCluster, cluster
-from tiered.testing.lives import BrokerEndedError
+from tiered.testing.broker_control import BrokerEndedError
 from tiered.testing.moto_s3 import moto_s3, s3_client
 
 
