@@ -26,7 +26,7 @@ class ReadOnlyServer:
         self._options = options
         self.replica = ReadReplica(options, clock or SystemClock(), parts)
         self._kafka = KafkaListener(
-            Dispatch(self.replica, replica_apis()),
+            Dispatch(self.replica, replica_apis()).handle,
             clock=self.replica.clock,
             counters=self.replica.counters,
             settings=lambda: self.replica.settings,

@@ -39,7 +39,7 @@ class Server:
         self._options = options
         self.broker = Broker(options, clock or SystemClock(), parts)
         self._kafka = KafkaListener(
-            Dispatch(self.broker, served_apis()),
+            Dispatch(self.broker, served_apis()).handle,
             clock=self.broker.clock,
             counters=self.broker.counters,
             settings=lambda: self.broker.settings,

@@ -11,7 +11,7 @@ from tiered.ids import InSyncReplica
 from tiered.server.kafka.dispatch import Context, RawRequest
 from tiered.server.kafka.fetch import followers as follower_fetch
 from tiered.server.kafka.fetch.followers import GATHER_MS
-from tiered.server.kafka.transport.frame_handler import Waiting
+from tiered.server.kafka.transport.requests import Waiting
 from tiered.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 
 MAX_WAIT_MS = 400

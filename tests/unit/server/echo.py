@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from tiered.server.kafka.transport.connection import Connection
-from tiered.server.kafka.transport.frame_handler import Answer, Overlapping, Waiting
 from tiered.server.kafka.transport.outbox import Parts
+from tiered.server.kafka.transport.requests import Answer, Overlapping, Waiting
 
 
 def framed(frame: bytes) -> Parts:

@@ -14,8 +14,8 @@ from tiered.broker.broker import Broker
 from tiered.errors import MalformedRequest, Throttled
 from tiered.server.kafka import audited, throttling, unserved
 from tiered.server.kafka.transport.connection import Connection
-from tiered.server.kafka.transport.frame_handler import Handled, Overlapping
 from tiered.server.kafka.transport.outbox import Parts
+from tiered.server.kafka.transport.requests import Handled, Overlapping
 from tiered.server.kafka.transport.turns import STEP_MS, Turns
 from tiered.wire import frames, messages
 

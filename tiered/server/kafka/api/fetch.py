@@ -43,8 +43,8 @@ from tiered.server.kafka.fetch.bounds import (
     too_many_partitions,
 )
 from tiered.server.kafka.fetch.sessions import NO_SESSION, session_error
-from tiered.server.kafka.transport.frame_handler import Answer
 from tiered.server.kafka.transport.outbox import Parts
+from tiered.server.kafka.transport.requests import Answer
 from tiered.wire import fetch
 from tiered.wire.error_codes import CLUSTER_AUTHORIZATION_FAILED, NONE
 from tiered.wire.fetch import FetchRequest

@@ -36,8 +36,8 @@ from tiered.server.kafka.authorize import refusal, rights_of, topic_refusal
 from tiered.server.kafka.dispatch import Api, RawRequest, ReplicaRequest, framed, in_turns
 from tiered.server.kafka.error_mapping import error_code
 from tiered.server.kafka.leader_hints import CODES, LeaderHints
-from tiered.server.kafka.transport.frame_handler import Handled, Held, Overlapping, Waiting
 from tiered.server.kafka.transport.outbox import Parts
+from tiered.server.kafka.transport.requests import Handled, Held, Overlapping, Waiting
 from tiered.wire import produce
 from tiered.wire.primitives import NodeEndpoint
 from tiered.wire.produce import PartitionResult, ProduceRequest, ProduceTopic, RecordError, TopicResult

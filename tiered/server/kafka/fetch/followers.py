@@ -13,8 +13,8 @@ from tiered.errors import LogDirFailed, OffsetOutOfRange, UnsupportedVersion
 from tiered.file_slice import FileSlice
 from tiered.server.kafka.dispatch import RawRequest
 from tiered.server.kafka.error_mapping import NONE, error_code
-from tiered.server.kafka.transport.frame_handler import Waiting
 from tiered.server.kafka.transport.outbox import Parts
+from tiered.server.kafka.transport.requests import Waiting
 from tiered.wire import fetch
 from tiered.wire.fetch import FetchPartitionResult, FetchRequest, FetchTopicResult
 

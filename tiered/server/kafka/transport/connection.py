@@ -11,6 +11,8 @@ import asyncio
 import logging
 import socket
 import struct
+from collections.abc import Coroutine
+from typing import Any, Protocol
 
 from tiered.config.listeners import ListenerOptions
 from tiered.errors import MalformedRequest, Throttled, TieredError
@@ -18,9 +20,8 @@ from tiered.file_slice import FileSlice
 from tiered.rules.security.principal import ANONYMOUS, Principal
 from tiered.server.kafka.transport.buffers import SMALLEST_BYTES, BufferPool
 from tiered.server.kafka.transport.foreign import foreign_protocol
-from tiered.server.kafka.transport.frame_handler import FrameHandler, Held
 from tiered.server.kafka.transport.outbox import Outbox, Parts
-from tiered.server.kafka.transport.requests import Requests
+from tiered.server.kafka.transport.requests import Handled, Held, Requests
 from tiered.server.kafka.transport.sasl_session import SaslSession
 from tiered.server.kafka.transport.tls_stream import TlsStream
 
@@ -48,6 +49,45 @@ NO_ROOM = "unfinished requests hold all the memory they may (queued.max.request.
 length_at = struct.Struct(">i").unpack_from
 _api_key_at = struct.Struct(">h").unpack_from
 PRODUCE_KEY = 0
+
+
+class FrameHandler(Protocol):
+    """What a connection hands its frames to. The listener implements it."""
+
+    max_frame_bytes: int
+    max_other_frame_bytes: int
+    """The limit of every request but Produce, whose size alone follows from what is stored."""
+    unfinished_bytes: int
+    """What has arrived of unfinished requests in the smallest buffers; connections keep the count."""
+    unsent_bytes: int
+    """Bytes of answers in memory that clients have not taken; connections keep the count."""
+
+    def handle(self, connection: "Connection", buffer: memoryview, position: int, end: int) -> Handled:
+        """The answer, now or later; or Held.BACK.
+
+        The coroutine must not touch `buffer`. Raises TieredError when the connection must end.
+        """
+
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Runs `work` as a task with an owner."""
+
+    def closed(self, connection: "Connection") -> None:
+        """`connection` is no more."""
+
+    def identified(self, connection: "Connection", before: Principal | None) -> None:
+        """`connection` has said who it is, or has become somebody else."""
+
+    def may_grow(self, size_bytes: int) -> bool:
+        """Whether all connections together may hold `size_bytes` more in unfinished frames."""
+
+    def make_room(self) -> None:
+        """Ends connections that do not read, when all answers together take too much memory."""
+
+    def complain(self, text: str, *arguments: object) -> None:
+        """Logs why a connection ended, unless the log is full of such lines."""
+
+    def complain_once(self, subject: tuple[object, ...], text: str, *arguments: object) -> None:
+        """As `complain`, but of the same subject once a minute."""
 
 
 class Connection:
@@ -120,7 +160,7 @@ class Connection:
         self._reading = False
         self._writing = False
         self._muted: asyncio.TimerHandle | None = None
-        self._requests = Requests(self, handler)
+        self._requests = Requests(self, handler.run)
         self.closed = False
         self.client_id: str | None = None
         self.client_software = ""
@@ -280,14 +320,17 @@ class Connection:
                 if self.closed:
                     return
             self._keep_rest(buffer)
-        except TieredError as error:
+        except Exception as error:
+            self.explain(error)
+            self.close()
+
+    def explain(self, error: Exception) -> None:
+        """Says in the log why the connection ends."""
+        if isinstance(error, TieredError):
             self._handler.complain("connection from %s closed: %s", self.host, error)
-            self.close()
-            return
-        except Exception:
-            log.exception("connection from %s closed: a request failed in an unforeseen way", self.host)
-            self.close()
-            return
+        else:
+            unforeseen = "connection from %s closed: a request failed in an unforeseen way"
+            log.error(unforeseen, self.host, exc_info=error)
 
     def _handle_one(self, buffer: memoryview, position: int, end: int) -> None:
         self.partial_since_ms = None
@@ -301,6 +344,10 @@ class Connection:
             self.send(answer)
         else:
             self._requests.take(answer)
+
+    def complain(self, text: str, *arguments: object) -> None:
+        """Logs a line about this client, unless the log is full of such lines."""
+        self._handler.complain(text, *arguments)
 
     def complain_once(self, subject: object, text: str, *arguments: object) -> None:
         """Logs what this client asked for, once a minute for the subject, however often it connects; `text` begins

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from tiered.broker.security.authentication import Login
 from tiered.config import BrokerSettings
@@ -27,7 +27,7 @@ from tiered.server.kafka.transport.admission import Admission, RateOf
 from tiered.server.kafka.transport.buffers import BufferPool
 from tiered.server.kafka.transport.complaints import Complaints
 from tiered.server.kafka.transport.connection import HARMLESS_BYTES, Connection
-from tiered.server.kafka.transport.frame_handler import Handled
+from tiered.server.kafka.transport.requests import Handled
 from tiered.server.kafka.transport.sasl_session import SaslSession
 from tiered.server.kafka.transport.tls_door import TlsDoor, watched
 from tiered.server.kafka.transport.tls_stream import TlsStream
@@ -53,13 +53,6 @@ LOOK_PAUSE_MS = 50.0
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
-class Dispatches(Protocol):
-    """What knows the meaning of frames: a broker's dispatch, or a read replica's."""
-
-    def handle(self, connection: Connection, buffer: memoryview, position: int, end: int) -> Handled:
-        """See `FrameHandler`."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Bound:
     """One listener's socket; with TLS also what every connection passes through first."""
@@ -74,20 +67,21 @@ class KafkaListener:
 
     def __init__(
         self,
-        dispatch: Dispatches,
+        handle: Callable[[Connection, memoryview, int, int], Handled],
         *,
         clock: Clock,
         counters: CountersState,
         settings: Callable[[], BrokerSettings],
         rate_of: RateOf = lambda _: None,
     ) -> None:
+        """`handle` knows what frames mean: see `FrameHandler`."""
         self.max_frame_bytes = settings().socket_request_max_bytes
         self.max_other_frame_bytes = min(settings().tiered_request_max_bytes, self.max_frame_bytes)
         self.unsent_bytes = 0
         self.unfinished_bytes = 0
         most = _descriptors_for_connections()
         self._admission = Admission(clock=clock, settings=settings, most_descriptors=most, rate_of=rate_of)
-        self._dispatch = dispatch
+        self._handle = handle
         self._clock = clock
         self._counters = counters
         self._settings = settings
@@ -166,7 +160,7 @@ class KafkaListener:
         if connection.sasl is not None:
             # Here, so that no table of APIs can forget it.
             connection.sasl.check(int.from_bytes(buffer[position : min(end, position + 2)], "big", signed=True))
-        return self._dispatch.handle(connection, buffer, position, end)
+        return self._handle(connection, buffer, position, end)
 
     def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         assert self._tasks is not None
@@ -345,7 +339,7 @@ class KafkaListener:
             return None
         self._connections.add(connection)
         if connection.listener.protocol.uses_sasl:
-            connection.sasl = SaslSession(connection, self, self._settings())
+            connection.sasl = SaslSession(connection, self._settings())
         return connection
 
     async def _sweep(self) -> None:

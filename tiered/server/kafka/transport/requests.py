@@ -1,31 +1,92 @@
 """The requests of one connection that are in progress, and the order in which their answers go out.
 
-Owns the tasks that make answers, and one timer for those that wait without a task. At most one of them holds up the
-requests behind it; others only wait, beside it and beside each other. Must never send an answer before those of earlier
-requests.
+Owns the shapes that an answer may have, the tasks that make answers, and one timer for those that wait without a task.
+At most one request holds up those behind it; others only wait, beside it and beside each other. Must never send an
+answer before those of earlier requests.
 """
 
 import asyncio
-import logging
 import math
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine
+from enum import Enum
+from typing import Any, NamedTuple, Protocol
 
-from tiered.errors import TieredError
 from tiered.file_slice import FileSlice
-from tiered.server.kafka.transport.frame_handler import Answer, FrameHandler, Overlapping, Waiting
 from tiered.server.kafka.transport.outbox import Parts
-
-if TYPE_CHECKING:
-    from tiered.server.kafka.transport.connection import Connection
-
-log = logging.getLogger(__name__)
 
 # Answers of one connection that wait for others; with so many, or so large ones, no further request is begun.
 MAX_OVERLAPPING = 128
 MAX_WAITING_BYTES = 1 << 20
-UNFORESEEN = "connection from %s closed: a request failed in an unforeseen way"
+
+
+class Waiting(ABC):
+    """An answer that others bring about: no task waits for it, for a task costs more than most answers do."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def patience_ms(self) -> float:
+        """How long it may wait."""
+
+    @abstractmethod
+    def begin(self, wake: Callable[[], None]) -> None:
+        """From now on `wake` is called, any number of times, when there may be an answer; it only sees to it that
+        `answer` is asked for soon."""
+
+    @abstractmethod
+    def answer(self, *, is_last: bool) -> Parts | Coroutine[Any, Any, Parts] | None:
+        """The answer, or what still has to be done for it; None when there is none yet. `is_last` when its patience
+        is over: then there is one. Raises TieredError when the connection must end."""
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """Nobody wants the answer any more; `wake` is not called again."""
+
+
+class Overlapping(NamedTuple):
+    """An answer that only waits for others: the connection's next requests may be handled meanwhile.
+
+    Answers go out in the order of the requests all the same. For work whose effect on everybody else is over:
+    Produce, once its batches are in the log, and OffsetCommit, once its offsets have their place among what is written.
+    """
+
+    work: Coroutine[Any, Any, Parts | None] | Waiting
+
+
+Answer = Parts | Coroutine[Any, Any, Parts | Overlapping | None] | Waiting | Overlapping | None
+"""An answer, a coroutine or a wait that gives it and holds up the connection's next requests, or None for no answer.
+
+What the coroutine gives may be Overlapping: then it held them up for its first part alone.
+"""
+
+
+class Held(Enum):
+    """No answer, and nothing was done: the frame is handed over once more."""
+
+    BACK = "its client rests first; the connection is muted already"
+
+
+Handled = Answer | Held
+
+
+class Client(Protocol):
+    """A connection, as far as its requests know it."""
+
+    closed: bool
+
+    def send(self, parts: Parts) -> None:
+        """Sends `parts` after everything sent before."""
+
+    def resume(self) -> None:
+        """Handles what has waited behind requests in progress."""
+
+    def explain(self, error: Exception) -> None:
+        """Says in the log why the connection ends."""
+
+    def close(self) -> None: ...
 
 
 class _Turn:
@@ -61,11 +122,11 @@ class _Turn:
 class Requests:
     """In progress on one connection."""
 
-    __slots__ = ("_connection", "_handler", "_task", "_timer", "_waiting_bytes", "hold_up", "waiting")
+    __slots__ = ("_client", "_run_task", "_task", "_timer", "_waiting_bytes", "hold_up", "waiting")
 
-    def __init__(self, connection: "Connection", handler: FrameHandler) -> None:
-        self._connection = connection
-        self._handler = handler
+    def __init__(self, client: Client, run: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
+        self._client = client
+        self._run_task = run
         self._task: asyncio.Task[None] | None = None
         """That of the one request which holds up those behind it."""
         self.hold_up = False
@@ -159,21 +220,14 @@ class Requests:
         wait = turn.wait
         if wait is None:
             return
-        answer: Parts | Coroutine[Any, Any, Parts] | None = None
-        is_asked = False
         try:
             answer = wait.answer(is_last=is_last)
             assert answer is not None or not is_last, f"{type(wait).__name__} gives no answer at its end"
-            is_asked = True
-        except TieredError as error:
-            self._handler.complain("connection from %s closed: %s", self._connection.host, error)
-        except Exception:
-            # A connection's boundary: whatever a request raises ends its own connection and no other.
-            log.exception(UNFORESEEN, self._connection.host)
-        finally:
-            if not is_asked:
-                self._connection.close()
-        if not is_asked or answer is None:
+        except Exception as error:  # noqa: BLE001 - a connection's boundary: no other one ends
+            self._client.explain(error)
+            self._client.close()
+            return
+        if answer is None:
             return
         turn.wait = None
         if isinstance(answer, list):
@@ -183,7 +237,7 @@ class Requests:
             turn.task = self._run(self._answer_in_turn(turn, answer), answer)
 
     def _run(self, work: Coroutine[Any, Any, None], inner: Coroutine[Any, Any, object]) -> asyncio.Task[None]:
-        task = self._handler.run(work)
+        task = self._run_task(work)
         # The task may be cancelled before its first step: then nobody has awaited the work, which would complain.
         task.add_done_callback(lambda _: inner.close())
         return task
@@ -195,7 +249,7 @@ class Requests:
             self.waiting.append(turn)
             self._learn(turn, parts)
         else:
-            self._connection.send(parts)
+            self._client.send(parts)
 
     def _learn(self, turn: _Turn, parts: Parts | None) -> None:
         turn.is_known, turn.parts = True, parts
@@ -208,16 +262,13 @@ class Requests:
         try:
             answer = await work
             is_made = True
-        except TieredError as error:
-            self._handler.complain("connection from %s closed: %s", self._connection.host, error)
-        except Exception:
-            # A connection's boundary: whatever a request raises ends its own connection and no other.
-            log.exception(UNFORESEEN, self._connection.host)
+        except Exception as error:  # noqa: BLE001 - a connection's boundary: no other one ends
+            self._client.explain(error)
         finally:
             self._task = None  # From here on `cancel` has nobody to cancel here.
             if not is_made:
-                self._connection.close()
-        if self._connection.closed:
+                self._client.close()
+        if self._client.closed:
             if isinstance(answer, Overlapping) and not isinstance(answer.work, Waiting):
                 answer.work.close()
             return
@@ -230,28 +281,25 @@ class Requests:
     async def _answer_in_turn(self, turn: _Turn, work: Coroutine[Any, Any, Parts | None]) -> None:
         try:
             self._learn(turn, await work)
-        except TieredError as error:
-            self._handler.complain("connection from %s closed: %s", self._connection.host, error)
-        except Exception:
-            # A connection's boundary: whatever a request raises ends its own connection and no other.
-            log.exception(UNFORESEEN, self._connection.host)
+        except Exception as error:  # noqa: BLE001 - a connection's boundary: no other one ends
+            self._client.explain(error)
         finally:
             turn.task = None
             if not turn.is_known:
-                self._connection.close()
+                self._client.close()
         self._send_known()
 
     def _send_known(self) -> None:
         """Sends what is known and next in order; then there may be room for another request."""
-        while self.waiting and self.waiting[0].is_known and not self._connection.closed:
+        while self.waiting and self.waiting[0].is_known and not self._client.closed:
             sent = self.waiting.popleft()
             self._waiting_bytes -= sent.held_bytes
             if sent.parts is not None:
-                self._connection.send(sent.parts)
-        if self.hold_up and self._task is None and not self._connection.closed:
+                self._client.send(sent.parts)
+        if self.hold_up and self._task is None and not self._client.closed:
             self._go_on()
 
     def _go_on(self) -> None:
         self.hold_up = self._is_full()
         if not self.hold_up:
-            self._connection.resume()
+            self._client.resume()

@@ -7,16 +7,13 @@ Before a login there is room for small requests alone, few of them, and little t
 import asyncio
 import math
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tiered.broker.security.authentication import Conversation, Login
 from tiered.config import BrokerSettings
+from tiered.config.listeners import ListenerOptions
 from tiered.rules.security.principal import Principal
 from tiered.rules.security.sasl.failures import AuthenticationFailed, IllegalSaslState
-from tiered.server.kafka.transport.frame_handler import FrameHandler
-
-if TYPE_CHECKING:
-    from tiered.server.kafka.transport.connection import Connection
 
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 _ALLOWED = (SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE)
@@ -34,13 +31,28 @@ class Phase(Enum):
     OVER = "the last answer is on its way"
 
 
+class Client(Protocol):
+    """A connection, as far as its login knows it."""
+
+    host: str
+    listener: ListenerOptions
+    principal: Principal | None
+    frame_limit: int
+    """What a request may have, but for Produce."""
+
+    @property
+    def busy(self) -> bool: ...
+    def complain(self, text: str, *arguments: object) -> None: ...
+    def close(self) -> None: ...
+
+
 class SaslSession:
     """The login of one connection. While it is not open, frames are small and soon there is an end."""
 
     __slots__ = (
         "_connection",
         "_conversation",
-        "_handler",
+        "_frame_limit",
         "_requests_left",
         "_settings",
         "deadline_s",
@@ -50,9 +62,10 @@ class SaslSession:
         "phase",
     )
 
-    def __init__(self, connection: "Connection", handler: FrameHandler, settings: BrokerSettings) -> None:
+    def __init__(self, connection: Client, settings: BrokerSettings) -> None:
         self._connection = connection
-        self._handler = handler
+        self._frame_limit = connection.frame_limit
+        """Once the client has logged in."""
         self._settings = settings
         self._conversation: Conversation | None = None
         self.phase = Phase.NEW
@@ -126,22 +139,20 @@ class SaslSession:
         self._conversation = None
         self.login = login
         self._connection.principal = login.principal
-        self._connection.frame_limit = self._handler.max_other_frame_bytes
+        self._connection.frame_limit = self._frame_limit
         return lifetime_ms
 
     def fail(self, why: Exception) -> None:
         """As `end`; and the log says why, unless it is full of such lines."""
         connection = self._connection
-        self._handler.complain(
-            "a login from %s to listener %s failed: %s", connection.host, connection.listener.name, why
-        )
+        connection.complain("a login from %s to listener %s failed: %s", connection.host, connection.listener.name, why)
         self.end()
 
     def revoke(self) -> None:
         """What the login was proved by is no more. The connection ends now; a request that is under way has a moment
         to be answered, for it may be the one that has changed the user."""
         connection = self._connection
-        self._handler.complain("connection of %s from %s closed: the user was changed", self.principal, connection.host)
+        connection.complain("connection of %s from %s closed: the user was changed", self.principal, connection.host)
         if not connection.busy:
             connection.close()
             return
@@ -161,6 +172,4 @@ class SaslSession:
         self._requests_left = MAX_REQUESTS
         timeout_ms = self._settings.tiered_authentication_timeout_ms
         self.deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000.0
-        self._connection.frame_limit = min(
-            self._settings.sasl_server_max_receive_size, self._handler.max_other_frame_bytes
-        )
+        self._connection.frame_limit = min(self._settings.sasl_server_max_receive_size, self._frame_limit)
