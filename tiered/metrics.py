@@ -10,7 +10,8 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from operator import attrgetter
+from typing import Any, Literal
 
 LATENCY_BUCKETS_MS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 5000.0)
 LONG_BUCKETS_MS = (50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10_000.0, 30_000.0, 60_000.0, 300_000.0)
@@ -76,23 +77,33 @@ class TrafficState:
     fetched_bytes: int = 0
 
 
+Kind = Literal["counter", "gauge", "histogram"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """How `/metrics` shows a field of `CountersState`: a number, a histogram, or a mapping of either by its labels."""
+    """One metric of `/metrics`: its name, what people are told of it, and how it is read off whoever has it.
+
+    `read` gives a number or a `Histogram`; where there are labels, a mapping of either by the labels' values.
+    """
 
     name: str
+    kind: Kind
     documentation: str
     labels: tuple[str, ...]
+    read: Callable[[Any], Any]
 
 
 def metric(name: str, documentation: str, *labels: str, of: Callable[[], object] = int) -> Any:
-    """A field that `/metrics` shows under `name`. It begins as `of` makes it."""
-    return field(default_factory=of, metadata={Metric: Metric(name=name, documentation=documentation, labels=labels)})
+    """A field of `CountersState` that `/metrics` shows under `name`. It begins as `of` makes it."""
+    kind: Kind = "histogram" if name.endswith("_seconds") else "counter" if name.endswith("_total") else "gauge"
+    told = {"name": name, "kind": kind, "documentation": documentation, "labels": labels}
+    return field(default_factory=of, metadata={Metric: told})
 
 
 @dataclass(slots=True)
 class CountersState:
-    """What has happened since the process started. A new counter is one field here and one row of docs/metrics.md."""
+    """What has happened since the process started. A new counter is one field here."""
 
     connections_opened: int = metric("tiered_connections_opened_total", "Connections accepted.")
     connections_open: int = metric("tiered_connections", "Open connections of Kafka clients.")
@@ -223,6 +234,8 @@ class CountersState:
 
 
 DESCRIBED: Mapping[str, Metric] = {
-    each.name: each.metadata[Metric] for each in fields(CountersState) if Metric in each.metadata
+    each.name: Metric(**each.metadata[Metric], read=attrgetter(each.name))
+    for each in fields(CountersState)
+    if Metric in each.metadata
 }
 """The metrics of `CountersState`, by the name of their field."""

@@ -6,8 +6,7 @@ import threading
 from prometheus_client.parser import text_string_to_metric_families
 
 from tiered.metrics import DESCRIBED, CallTimes, CountersState, Histogram
-from tiered.server.http.metrics.broker import counted
-from tiered.server.http.metrics.prometheus import Family, exposition_of
+from tiered.server.http.metrics.prometheus import Family, exposition_of, families_of
 
 
 def parsed(*families: Family) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
@@ -17,6 +16,10 @@ def parsed(*families: Family) -> dict[str, dict[tuple[tuple[str, str], ...], flo
         for sample in family.samples:
             found.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
     return found
+
+
+def counted(counters: CountersState, *names: str) -> list[Family]:
+    return list(families_of([DESCRIBED[each] for each in names], counters))
 
 
 def test_a_counter_is_shown_under_the_name_that_its_field_gives() -> None:
@@ -44,7 +47,7 @@ def test_a_histogram_is_told_in_seconds() -> None:
 
 
 def test_every_field_that_describes_itself_can_be_shown_and_no_two_share_a_name() -> None:
-    families = list(counted(CountersState(), *DESCRIBED))
+    families = counted(CountersState(), *DESCRIBED)
     assert len({each.name for each in families}) == len(families) == len(DESCRIBED)
     assert all(each.documentation.endswith(".") for each in families)
 
@@ -82,7 +85,7 @@ def test_call_times_written_by_many_threads_lose_nothing() -> None:
 def test_an_exposition_gives_others_their_turn_within_a_family_too() -> None:
     """Seventy routes' histograms are one family, and were three milliseconds in one step."""
     histograms = [({"route": f"/{number}"}, Histogram()) for number in range(100)]
-    family = Family(name="x", kind="histogram", documentation="y", histograms=histograms)
+    family = Family(name="x", kind="histogram", documentation="y", samples=histograms)
 
     async def turns() -> int:
         made = asyncio.create_task(exposition_of([family]))

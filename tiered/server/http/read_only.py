@@ -4,18 +4,19 @@ Owns these routes, which answer in the broker's own forms where a broker has the
 of it is read from the replica's view of the bucket.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from aiohttp import web
 
-from tiered.broker.host.process_facts import ProcessFacts, read_process_facts
+from tiered.broker.host.process_facts import read_process_facts
 from tiered.broker.people.record_reader import READ_BYTES
 from tiered.config import describe_topic
 from tiered.errors import OffsetOutOfRange, TieredError
 from tiered.file_slice import FileSlice
 from tiered.formats.checkpoint import TopicEntry
+from tiered.metrics import DESCRIBED
 from tiered.read_replica.replica import ReadReplica
 from tiered.rules.partition import read_plan
 from tiered.rules.segments.cold_partition import ColdPartition
@@ -34,15 +35,8 @@ from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.parameters import PARTITION, TOPIC
 from tiered.server.http.messages.record_json import renderer
 from tiered.server.http.messages.route import Answer, Route, answers_json
-from tiered.server.http.metrics import route as routes_metrics
-from tiered.server.http.metrics.broker import (
-    cache_families,
-    counted,
-    process_families,
-    request_families,
-    store_families,
-)
-from tiered.server.http.metrics.prometheus import CONTENT_TYPE, Family, counter, exposition_of, gauge
+from tiered.server.http.metrics import broker as broker_metrics
+from tiered.server.http.metrics.prometheus import CONTENT_TYPE, counter, exposition_of, families_of, gauge
 from tiered.server.http.routes import ROUTES as OF_A_BROKER
 
 __all__ = ["HttpServer", "application"]
@@ -192,48 +186,53 @@ async def _records(request: web.Request) -> web.StreamResponse:
 
 # Metrics
 
-_COUNTED = ("produce_errors", "fetched_bytes", "fetched_cold_bytes", "cold_corruptions", "cold_read_errors")
+_COUNTED = [
+    DESCRIBED[each]
+    for each in ("produce_errors", "fetched_bytes", "fetched_cold_bytes", "cold_corruptions", "cold_read_errors")
+]
+_OF_CATALOGUE = (
+    gauge(
+        "tiered_read_replica_view_age_seconds",
+        "How long ago the last look at the whole bucket began.",
+        lambda catalogue: catalogue.age_ms / 1000,
+    ),
+    counter("tiered_read_replica_refreshes_total", "Looks at the whole bucket that succeeded.", "state.refreshes"),
+    counter(
+        "tiered_read_replica_refresh_failures_total",
+        "Looks at the bucket for which the store did not answer everything.",
+        "state.failures",
+    ),
+    gauge(
+        "tiered_read_replica_unreadable_partitions",
+        "Partitions whose checkpoints are damaged.",
+        lambda catalogue: len(catalogue.unreadable),
+    ),
+    gauge("tiered_topics", "Topics.", len),
+    gauge(
+        "tiered_partitions",
+        "Partitions that have been seen.",
+        lambda catalogue: sum(1 for _ in catalogue.partitions()),
+    ),
+    gauge(
+        "tiered_cold_bytes",
+        "Bytes in the object store that can be read here.",
+        lambda catalogue: sum(each.cold_bytes for each in catalogue.partitions()),
+    ),
+)
+METRICS = (*_COUNTED, *_OF_CATALOGUE)
+"""What a read replica tells besides what it has in common with every broker."""
 
 
 async def _metrics(request: web.Request) -> web.Response:
     replica = request.app[REPLICA]
     facts = await replica.disk.run(read_process_facts, replica.data.root)
-    families = [*_families(replica, facts), *request_families(replica.counters, request.app[REQUESTS])]
+    families = chain(
+        families_of(_OF_CATALOGUE, replica.catalogue),
+        families_of(_COUNTED, replica.counters),
+        broker_metrics.families_of_any(replica, facts),
+        broker_metrics.families_at_doors(replica.counters, request.app[REQUESTS]),
+    )
     return web.Response(body=await exposition_of(families), headers={"Content-Type": CONTENT_TYPE})
-
-
-def _families(replica: ReadReplica, facts: ProcessFacts) -> Iterator[Family]:
-    catalogue = replica.catalogue
-    partitions = list(catalogue.partitions())
-    yield gauge(
-        "tiered_read_replica_view_age_seconds",
-        "How long ago the last look at the whole bucket began.",
-        catalogue.age_ms / 1000,
-    )
-    yield counter(
-        "tiered_read_replica_refreshes_total", "Looks at the whole bucket that succeeded.", catalogue.state.refreshes
-    )
-    yield counter(
-        "tiered_read_replica_refresh_failures_total",
-        "Looks at the bucket for which the store did not answer everything.",
-        catalogue.state.failures,
-    )
-    yield gauge(
-        "tiered_read_replica_unreadable_partitions",
-        "Partitions whose checkpoints are damaged.",
-        len(catalogue.unreadable),
-    )
-    yield gauge("tiered_topics", "Topics.", len(catalogue))
-    yield gauge("tiered_partitions", "Partitions that have been seen.", len(partitions))
-    yield gauge(
-        "tiered_cold_bytes",
-        "Bytes in the object store that can be read here.",
-        sum(each.cold_bytes for each in partitions),
-    )
-    yield from counted(replica.counters, *_COUNTED)
-    yield from cache_families(replica)
-    yield from store_families(replica)
-    yield from process_families(replica, facts)
 
 
 def _as(routes: tuple[Route, ...], path: str, **changes: Any) -> Route:
@@ -254,7 +253,7 @@ ROUTES = (
             503: Answer(description="It starts or stops.", schema=_HEALTH),
         },
     ),
-    _as(routes_metrics.ROUTES, "/metrics", handler=_metrics),
+    _as(broker_metrics.ROUTES, "/metrics", handler=_metrics),
     *openapi.ROUTES,
     *security.ROUTES,
     Route(

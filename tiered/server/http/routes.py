@@ -20,7 +20,7 @@ from tiered.server.http.api import topics as routes_topics
 from tiered.server.http.door import browser_guard
 from tiered.server.http.messages import openapi
 from tiered.server.http.messages.route import Route
-from tiered.server.http.metrics import route as routes_metrics
+from tiered.server.http.metrics import broker as routes_metrics
 from tiered.server.http.v3 import cluster as routes_v3_cluster
 from tiered.server.http.v3 import configs as routes_v3_configs
 from tiered.server.http.v3 import groups as routes_v3_groups

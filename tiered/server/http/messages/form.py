@@ -31,7 +31,7 @@ class Form:
         and_then: Mapping[str, Schema] = NOTHING,
     ) -> None:
         pairs = {name: each if isinstance(each, tuple) else (each, name) for name, each in fields.items()}
-        self._readers = {name: _reader(read) for name, (_, read) in pairs.items()}
+        self._readers = {name: reader(read) for name, (_, read) in pairs.items()}
         self._optional = optional
         schemas = {name: schema for name, (schema, _) in pairs.items()}
         self.schema = record({**schemas, **and_then}, optional=optional, is_open=is_open)
@@ -51,9 +51,10 @@ class Form:
 
     def many(self, where: Read, description: str = "") -> Field:
         """A field with a list of these, for the values that are found at `where`."""
-        read = _reader(where)
+        read = reader(where)
         return array(self.schema, description), lambda value: [self.of(each) for each in read(value)]
 
 
-def _reader(read: Read) -> Callable[[Any], Any]:
+def reader(read: Read) -> Callable[[Any], Any]:
+    """The function that `read` stands for."""
     return attrgetter(read) if isinstance(read, str) else read

@@ -1,316 +1,396 @@
-"""The metrics of a broker: those that its counters describe, and those that are read off its parts.
+"""`/metrics`: the broker's numbers in Prometheus' text format.
 
-Reads counters, never resets one. Labels whose values people choose (topics, groups) are bounded by
+Owns what is shown: what counters describe themselves, and the metrics that are read off the broker's parts, each
+described beside what it reads; docs/metrics.md is made of these descriptions. Reads counters, never resets one. Answers
+while SQL and the object store are away. Labels whose values people choose (topics, groups) are bounded by
 `tiered.metrics.max.series`; what is left out for it is counted.
 """
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter
+
+from aiohttp import web
 
 from tiered import __version__
 from tiered.broker.broker import Broker
-from tiered.broker.host.process_facts import ProcessFacts
+from tiered.broker.host.process_facts import ProcessFacts, read_process_facts
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topic
+from tiered.broker.people.client_metrics import WHO, Outcome, Series
 from tiered.broker.people.lag_history import GroupLag
-from tiered.metrics import DESCRIBED, CallTimes, CountersState
+from tiered.metrics import DESCRIBED, CountersState, Metric
 from tiered.read_replica.replica import ReadReplica
 from tiered.rules.security.quotas import QuotaKey
-from tiered.server.http.door.limits import RequestsState
-from tiered.server.http.metrics.cluster_view import ClusterView, feed_lag, replica_lag
-from tiered.server.http.metrics.prometheus import Family, Kind, counter, gauge
+from tiered.server.http.door.keys import BROKER
+from tiered.server.http.door.limits import REQUESTS, RequestsState
+from tiered.server.http.messages.route import Answer, route, tagged
+from tiered.server.http.messages.schema import text
+from tiered.server.http.metrics.cluster_view import VIEWS, feed_lag, replica_lag
+from tiered.server.http.metrics.prometheus import (
+    CONTENT_TYPE,
+    Family,
+    Labels,
+    counter,
+    exposition_of,
+    families_of,
+    gauge,
+    histogram,
+)
 
-OF_REQUESTS = (
-    *("connections_open", "connections_opened", "connections_refused", "logins", "requests", "request_latency"),
-    *("http_requests", "http_latency", "http_forwarded", "group_rebalances", "group_members_expired"),
+_COUNTED_AT_DOORS = [
+    DESCRIBED[each]
+    for each in (
+        *("connections_open", "connections_opened", "connections_refused", "logins", "requests", "request_latency"),
+        *("http_requests", "http_latency", "http_forwarded", "group_rebalances", "group_members_expired"),
+    )
+]
+_THROTTLED = (
+    counter(
+        "tiered_throttled_total",
+        "Answers that told a client to rest, and connections that had to, by quota.",
+        lambda counters: {quota.value: counters.throttles.get(quota, 0) for quota in QuotaKey},
+        "quota",
+    ),
+    counter(
+        "tiered_throttle_seconds_total",
+        "How long they had to rest in all, by quota.",
+        lambda counters: {quota.value: counters.throttled_ms.get(quota, 0.0) / 1000.0 for quota in QuotaKey},
+        "quota",
+    ),
+)
+_OF_REQUESTS = (
+    gauge("tiered_http_requests_in_progress", "HTTP requests being answered now.", "bounded"),
+    gauge("tiered_http_streams", "HTTP answers and requests without an end that are open now.", "streams"),
+)
+_OF_CLUSTER = (
+    gauge("tiered_leader_count", "Partitions led by this broker.", "led_here"),
+    gauge(
+        "tiered_under_replicated_partitions",
+        "Partitions led here with a replica that is not in sync.",
+        "under_replicated_here",
+    ),
+    gauge(
+        "tiered_under_min_isr_partitions",
+        "Partitions led here with fewer in sync than min.insync.replicas.",
+        "under_min_isr_here",
+    ),
+    gauge(
+        "tiered_replicas_not_in_sync",
+        "Replicas elsewhere, of partitions led here, that are not in sync.",
+        "replicas_not_in_sync_here",
+    ),
+    gauge("tiered_offline_partitions", "Partitions of the cluster without a leader.", "offline"),
+    gauge("tiered_reassigning_partitions", "Partitions of the cluster that are moving.", "reassigning"),
+    gauge("tiered_live_brokers", "Brokers in service.", lambda view: len(view.live)),
+    gauge("tiered_fenced_brokers", "Registered brokers that are out of service.", lambda view: len(view.fenced)),
+    gauge("tiered_partitions", "Partitions of the cluster.", "partitions"),
+)
+_OF_CACHE = (
+    counter("tiered_cache_hits_total", "Cold chunks found in the cache.", "hits"),
+    counter("tiered_cache_misses_total", "Cold chunks loaded from the store.", "loads"),
+    counter("tiered_cache_hit_bytes_total", "Bytes of chunks found in the cache.", "hit_bytes"),
+    counter("tiered_cache_loaded_bytes_total", "Bytes of chunks loaded from the store.", "loaded_bytes"),
+    counter("tiered_cache_evictions_total", "Chunks that made room for others.", "evictions"),
+    counter("tiered_cache_load_failures_total", "Chunks that could not be loaded.", "failures"),
+    gauge("tiered_cache_bytes", "Disk that cached chunks take.", "held_bytes"),
+)
+_OF_STORE = (
+    histogram(
+        "tiered_store_seconds",
+        "Time of one operation of the object store, its retries included.",
+        lambda store: store.times.latency(),
+        "operation",
+    ),
+    counter(
+        "tiered_store_errors_total",
+        "Operations that failed because the object store was away or failed.",
+        lambda store: store.times.failures(),
+        "operation",
+    ),
+    counter("tiered_store_retries_total", "Requests to the store that were repeated.", "retries"),
+    counter("tiered_store_slow_downs_total", "Times the store asked to slow down.", "slow_downs"),
+    counter("tiered_store_timeouts_total", "Requests that the store did not answer.", "timeouts"),
+    gauge("tiered_store_requests_allowed", "Requests that may run at once now.", "allowed_requests"),
+    counter(
+        "tiered_store_requests_total",
+        "Requests to the store, repeated ones included, by the line of S3's price list.",
+        "requests",
+        "class",
+    ),
+)
+_OF_BROKER = (
+    counter(
+        "tiered_authorization_denied_total", "Requests, or parts of them, without the right.", "access.denied_total"
+    ),
+    gauge(
+        "tiered_is_controller",
+        "1 while this broker is the controller.",
+        lambda broker: broker.image.controller_id == broker.broker_id,
+    ),
+    gauge("tiered_replica_lag", "Records that the slowest follower of a partition led here lacks.", replica_lag),
+    gauge("tiered_feed_lag", "Changes of the cluster that are not applied here yet.", feed_lag),
+    gauge(
+        "tiered_upload_backlog_bytes",
+        "Bytes of closed segments that wait for their upload.",
+        lambda broker: broker.upload_backlog()[0],
+    ),
+    gauge(
+        "tiered_upload_backlog_age_ms",
+        "Age of the oldest segment that waits for its upload.",
+        lambda broker: broker.upload_backlog()[1],
+    ),
+    gauge("tiered_uploads_allowed", "Uploads that may run at once now.", "upload_pipeline.allowed"),
+    gauge("tiered_cold_loads_allowed", "Loads from the store that may run at once now.", "cold_loads_allowed"),
+    gauge(
+        "tiered_compaction_max_dirty_ratio",
+        "The largest share of a compacted topic's log that was not compacted yet, at the last look.",
+        "compaction.max_dirty_ratio",
+    ),
+    gauge(
+        "tiered_reconcile_findings",
+        "What reconciling and scrubbing found and have not seen mended, by kind.",
+        lambda broker: broker.reconciler.findings.by_kind(),
+        "kind",
+    ),
+    counter(
+        "tiered_reconcile_turns_total",
+        "Times that all objects of partitions led here were looked for.",
+        "reconciler.bucket.turns",
+    ),
+    gauge(
+        "tiered_scrub_turn_ended_seconds",
+        "When all chunks had been checked last, since 1970; 0 before that.",
+        lambda broker: broker.reconciler.scrub.turn_ended_at_ms // 1000,
+    ),
+    histogram(
+        "tiered_sql_seconds",
+        "Time of one SQL transaction, its wait for a connection included.",
+        lambda broker: broker.database.times.latency(),
+        "operation",
+    ),
+    counter(
+        "tiered_sql_errors_total",
+        "SQL transactions that failed because the database was away or late.",
+        lambda broker: broker.database.times.failures(),
+        "operation",
+    ),
+    gauge("tiered_topics", "Topics.", lambda broker: len(broker.topics)),
+    gauge(
+        "tiered_replicas",
+        "Replicas that this broker holds.",
+        lambda broker: sum(1 for _ in broker.topics.partitions()),
+    ),
+    gauge(
+        "tiered_failed_partitions",
+        "Replicas here whose log takes no more writes.",
+        lambda broker: sum(
+            each.log.failed is not None or each.halted is not None for each in broker.topics.partitions()
+        ),
+    ),
+    gauge(
+        "tiered_local_bytes",
+        "Bytes of the local tier.",
+        lambda broker: sum(each.log.size_bytes for each in broker.topics.partitions()),
+    ),
+    gauge("tiered_disk_full", "1 while writes are refused to keep a reserve.", "reserve.is_low"),
+)
+_OF_DISK = (
+    gauge("tiered_disk_free_bytes", "Free bytes of the data folder's disk.", "disk_free_bytes"),
+    gauge("tiered_disk_total_bytes", "Size of the data folder's disk.", "disk_total_bytes"),
+)
+_WHAT_RUNS = (
+    gauge(
+        "tiered_build_info",
+        "1; the labels say what runs.",
+        lambda service: {(__version__, service.broker_id, service.cluster_id): 1},
+        *("version", "broker", "cluster_id"),
+    ),
+    gauge("tiered_serving", "1 while the broker takes requests.", "serving"),
+    gauge(
+        "process_start_time_seconds",
+        "When the process began, since 1970.",
+        lambda service: (service.clock.now_ms() - service.clock.monotonic_ms() + service.started_monotonic_ms) // 1000,
+    ),
+)
+_OF_PROCESS = (
+    counter("process_cpu_seconds_total", "CPU time of the process.", "cpu_s"),
+    gauge("process_resident_memory_bytes", "Memory that the process holds.", "resident_bytes"),
+    gauge("process_virtual_memory_bytes", "Address space of the process.", "virtual_bytes"),
+    gauge("process_open_fds", "Open file descriptors.", "open_fds"),
+    gauge("process_max_fds", "File descriptors that the process may open.", "max_fds"),
+    gauge("process_threads", "Threads of the process.", "threads"),
 )
 
 
-def families(broker: Broker, view: ClusterView, facts: ProcessFacts, requests: RequestsState) -> Iterator[Family]:
-    """Everything that a broker tells of itself."""
-    yield from counted(broker.counters, *(each for each in DESCRIBED if each not in OF_REQUESTS))
-    yield from request_families(broker.counters, requests)
-    yield from _replication(broker, view)
-    yield from _tiers(broker)
-    yield from _reconcile(broker)
-    yield from _dependencies(broker)
-    yield from _sizes(broker, view, facts)
-    yield from process_families(broker, facts)
-    yield from _by_name(broker)
-
-
-def counted(counters: CountersState, *names: str) -> Iterator[Family]:
-    """These fields, as they describe themselves."""
-    for each in names:
-        metric, value = DESCRIBED[each], getattr(counters, each)
-        by_labels = sorted(value.items()) if metric.labels else [((), value)]
-        values = [(dict(zip(metric.labels, _as_tuple(key), strict=True)), one) for key, one in by_labels]
-        if metric.name.endswith("_seconds"):
-            yield Family(name=metric.name, kind="histogram", documentation=metric.documentation, histograms=values)
-        else:
-            kind: Kind = "counter" if metric.name.endswith("_total") else "gauge"
-            yield Family(name=metric.name, kind=kind, documentation=metric.documentation, samples=values)
-
-
-def _as_tuple(key: object) -> tuple[object, ...]:
-    return key if isinstance(key, tuple) else (key,)
-
-
-def request_families(counters: CountersState, requests: RequestsState) -> Iterator[Family]:
-    """What comes through both doors, of a broker as of a read replica."""
-    yield from counted(counters, *OF_REQUESTS)
-    yield Family(
-        name="tiered_throttled_total",
-        kind="counter",
-        documentation="Answers that told a client to rest, and connections that had to, by quota.",
-        samples=[({"quota": quota.value}, counters.throttles.get(quota, 0)) for quota in QuotaKey],
-    )
-    yield Family(
-        name="tiered_throttle_seconds_total",
-        kind="counter",
-        documentation="How long they had to rest in all, by quota.",
-        samples=[({"quota": quota.value}, counters.throttled_ms.get(quota, 0.0) / 1000.0) for quota in QuotaKey],
-    )
-    yield gauge("tiered_http_requests_in_progress", "HTTP requests being answered now.", requests.bounded)
-    yield gauge("tiered_http_streams", "HTTP answers and requests without an end that are open now.", requests.streams)
-
-
-def _replication(broker: Broker, view: ClusterView) -> Iterator[Family]:
-    me = broker.broker_id
-    denied = broker.access.denied_total
-    yield counter("tiered_authorization_denied_total", "Requests, or parts of them, without the right.", denied)
-    yield gauge("tiered_leader_count", "Partitions led by this broker.", view.leaders.get(me, 0))
-    yield gauge(
-        "tiered_under_replicated_partitions",
-        "Partitions led here with a replica that is not in sync.",
-        view.under_replicated_here,
-    )
-    yield gauge(
-        "tiered_under_min_isr_partitions",
-        "Partitions led here with fewer in sync than min.insync.replicas.",
-        view.under_min_isr_here,
-    )
-    yield gauge(
-        "tiered_replicas_not_in_sync",
-        "Replicas elsewhere, of partitions led here, that are not in sync.",
-        view.replicas_not_in_sync_here,
-    )
-    yield gauge("tiered_offline_partitions", "Partitions of the cluster without a leader.", view.offline)
-    yield gauge("tiered_reassigning_partitions", "Partitions of the cluster that are moving.", view.reassigning)
-    yield gauge("tiered_live_brokers", "Brokers in service.", len(view.live))
-    yield gauge("tiered_fenced_brokers", "Registered brokers that are out of service.", len(view.fenced))
-    yield gauge("tiered_is_controller", "1 while this broker is the controller.", broker.image.controller_id == me)
-    yield gauge(
-        "tiered_replica_lag", "Records that the slowest follower of a partition led here lacks.", replica_lag(broker)
-    )
-    yield gauge("tiered_feed_lag", "Changes of the cluster that are not applied here yet.", feed_lag(broker))
-
-
-def _tiers(broker: Broker) -> Iterator[Family]:
-    backlog_bytes, backlog_age_ms = broker.upload_backlog()
-    yield gauge("tiered_upload_backlog_bytes", "Bytes of closed segments that wait for their upload.", backlog_bytes)
-    yield gauge("tiered_upload_backlog_age_ms", "Age of the oldest segment that waits for its upload.", backlog_age_ms)
-    yield gauge("tiered_uploads_allowed", "Uploads that may run at once now.", broker.upload_pipeline.allowed)
-    yield from cache_families(broker)
-    yield gauge(
-        "tiered_cold_loads_allowed", "Loads from the store that may run at once now.", broker.cold_loads_allowed
-    )
-    yield gauge(
-        "tiered_compaction_max_dirty_ratio",
-        "The largest share of a compacted topic's log that was not compacted yet, at the last look.",
-        broker.compaction.max_dirty_ratio,
-    )
-
-
-def cache_families(broker: Broker | ReadReplica) -> Iterator[Family]:
-    """What the cache of cold chunks did."""
-    cache = broker.cold_reader.cache_state
-    yield counter("tiered_cache_hits_total", "Cold chunks found in the cache.", cache.hits)
-    yield counter("tiered_cache_misses_total", "Cold chunks loaded from the store.", cache.loads)
-    yield counter("tiered_cache_hit_bytes_total", "Bytes of chunks found in the cache.", cache.hit_bytes)
-    yield counter("tiered_cache_loaded_bytes_total", "Bytes of chunks loaded from the store.", cache.loaded_bytes)
-    yield counter("tiered_cache_evictions_total", "Chunks that made room for others.", cache.evictions)
-    yield counter("tiered_cache_load_failures_total", "Chunks that could not be loaded.", cache.failures)
-    yield gauge("tiered_cache_bytes", "Disk that cached chunks take.", cache.held_bytes)
-
-
-def _reconcile(broker: Broker) -> Iterator[Family]:
-    reconciler = broker.reconciler
-    yield Family(
-        name="tiered_reconcile_findings",
-        kind="gauge",
-        documentation="What reconciling and scrubbing found and have not seen mended, by kind.",
-        samples=[({"kind": kind}, count) for kind, count in reconciler.findings.by_kind().items()],
-    )
-    yield counter(
-        "tiered_reconcile_turns_total",
-        "Times that all objects of partitions led here were looked for.",
-        reconciler.bucket.turns,
-    )
-    yield gauge(
-        "tiered_scrub_turn_ended_seconds",
-        "When all chunks had been checked last, since 1970; 0 before that.",
-        reconciler.scrub.turn_ended_at_ms // 1000,
-    )
-
-
-def _dependencies(broker: Broker) -> Iterator[Family]:
-    yield from calls(
-        broker.database.times,
-        "tiered_sql",
-        "Time of one SQL transaction, its wait for a connection included.",
-        "SQL transactions that failed because the database was away or late.",
-    )
-    yield from store_families(broker)
-
-
-def store_families(broker: Broker | ReadReplica) -> Iterator[Family]:
-    """Calls of the object store."""
-    yield from calls(
-        broker.store.times,
-        "tiered_store",
-        "Time of one operation of the object store, its retries included.",
-        "Operations that failed because the object store was away or failed.",
-    )
-    yield counter("tiered_store_retries_total", "Requests to the store that were repeated.", broker.store.retries)
-    yield counter("tiered_store_slow_downs_total", "Times the store asked to slow down.", broker.store.slow_downs)
-    yield counter("tiered_store_timeouts_total", "Requests that the store did not answer.", broker.store.timeouts)
-    yield gauge("tiered_store_requests_allowed", "Requests that may run at once now.", broker.store.allowed_requests)
-    yield Family(
-        name="tiered_store_requests_total",
-        kind="counter",
-        documentation="Requests to the store, repeated ones included, by the line of S3's price list.",
-        samples=[({"class": str(kind)}, count) for kind, count in broker.store.requests.items()],
-    )
-
-
-def calls(times: CallTimes, name: str, documentation: str, of_failures: str) -> Iterator[Family]:
-    """How long the operations of a dependency took, and how many failed."""
-    yield Family(
-        name=f"{name}_seconds",
-        kind="histogram",
-        documentation=documentation,
-        histograms=[({"operation": operation}, each) for operation, each in times.latency().items()],
-    )
-    yield Family(
-        name=f"{name}_errors_total",
-        kind="counter",
-        documentation=of_failures,
-        samples=[({"operation": operation}, count) for operation, count in times.failures().items()],
-    )
-
-
-def _sizes(broker: Broker, view: ClusterView, facts: ProcessFacts) -> Iterator[Family]:
-    partitions = list(broker.topics.partitions())
-    yield gauge("tiered_topics", "Topics.", len(broker.topics))
-    yield gauge("tiered_partitions", "Partitions of the cluster.", view.partitions)
-    yield gauge("tiered_replicas", "Replicas that this broker holds.", len(partitions))
-    failed = sum(each.log.failed is not None or each.halted is not None for each in partitions)
-    yield gauge("tiered_failed_partitions", "Replicas here whose log takes no more writes.", failed)
-    yield gauge("tiered_local_bytes", "Bytes of the local tier.", sum(each.log.size_bytes for each in partitions))
-    yield gauge("tiered_disk_free_bytes", "Free bytes of the data folder's disk.", facts.disk_free_bytes)
-    yield gauge("tiered_disk_total_bytes", "Size of the data folder's disk.", facts.disk_total_bytes)
-    yield gauge("tiered_disk_full", "1 while writes are refused to keep a reserve.", broker.reserve.is_low)
-
-
-def process_families(broker: Broker | ReadReplica, facts: ProcessFacts) -> Iterator[Family]:
-    """What runs, and what it takes."""
-    clock = broker.clock
-    up_ms = clock.monotonic_ms() - broker.started_monotonic_ms
-    yield Family(
-        name="tiered_build_info",
-        kind="gauge",
-        documentation="1; the labels say what runs.",
-        samples=[({"version": __version__, "broker": broker.broker_id, "cluster_id": broker.cluster_id}, 1)],
-    )
-    yield gauge("tiered_serving", "1 while the broker takes requests.", broker.serving)
-    yield counter("process_cpu_seconds_total", "CPU time of the process.", facts.cpu_s)
-    yield gauge("process_resident_memory_bytes", "Memory that the process holds.", facts.resident_bytes)
-    yield gauge("process_virtual_memory_bytes", "Address space of the process.", facts.virtual_bytes)
-    yield gauge("process_open_fds", "Open file descriptors.", facts.open_fds)
-    yield gauge("process_max_fds", "File descriptors that the process may open.", facts.max_fds)
-    yield gauge("process_threads", "Threads of the process.", facts.threads)
-    yield gauge("process_start_time_seconds", "When the process began, since 1970.", (clock.now_ms() - up_ms) // 1000)
-
-
-def _by_name(broker: Broker) -> Iterator[Family]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Named:
     """What has a line for each topic, partition or group: as many as the setting allows, by name.
 
     Partitions are told by their leader, and groups by their coordinator, so that sums over brokers are right.
     """
+
+    topics: list[Topic]
+    partitions: list[Partition]
+    lags: Mapping[tuple[str, str], int]
+    """By group and topic."""
+    omitted: Mapping[str, int]
+
+
+def _of_topics(name: str) -> Callable[[_Named], object]:
+    return lambda named: {
+        topic.name: sum(getattr(each.traffic, name) for each in topic.partitions) for topic in named.topics
+    }
+
+
+def _of_partitions(where: str) -> Callable[[_Named], object]:
+    read = attrgetter(where)
+    return lambda named: {(each.topic, each.topic_partition.partition): read(each) for each in named.partitions}
+
+
+_BY_NAME = (
+    *(
+        counter(f"tiered_topic_{name}_total", f"{what} since the start, by topic.", _of_topics(name), "topic")
+        for name, what in (
+            ("produced_bytes", "Bytes of batches appended"),
+            ("produced_batches", "Batches appended"),
+            ("produced_records", "Records appended"),
+            ("fetched_bytes", "Bytes sent to consumers"),
+        )
+    ),
+    *(
+        gauge(f"tiered_partition_{name}", what, _of_partitions(where), "topic", "partition")
+        for name, where, what in (
+            ("log_start_offset", "log_start_offset", "First offset that can be read."),
+            ("cold_end_offset", "cold_end_offset", "Where the object store's part ends."),
+            ("local_log_start_offset", "log.local_log_start_offset", "First offset on the local disk."),
+            ("high_watermark", "high_watermark", "Offset up to which consumers may read."),
+            ("log_end_offset", "log.log_end_offset", "Offset of the next record."),
+            ("local_bytes", "log.size_bytes", "Bytes on the local disk."),
+            ("cold_bytes", "cold_bytes", "Bytes in the object store."),
+        )
+    ),
+    gauge(
+        "tiered_group_lag",
+        "Records that a group has not committed yet, by group and topic, some seconds old.",
+        "lags",
+        *("group", "topic"),
+    ),
+    gauge(
+        "tiered_metrics_omitted",
+        "What has no lines of its own because of tiered.metrics.max.series.",
+        "omitted",
+        "kind",
+    ),
+)
+_OF_CLIENTS = (
+    gauge(
+        "tiered_telemetry_clients",
+        "Clients that push metrics here, or asked if they should.",
+        lambda pushed: len(pushed.clients()),
+    ),
+    counter(
+        "tiered_telemetry_pushes_total",
+        "Requests of clients with their metrics, by what became of them.",
+        lambda pushed: {each.name.lower(): pushed.outcomes[each] for each in Outcome},
+        "outcome",
+    ),
+    counter(
+        "tiered_telemetry_omitted_total",
+        "Numbers of clients that were not kept because of tiered.metrics.max.series.",
+        "omitted",
+    ),
+)
+METRICS: tuple[Metric, ...] = (
+    *(*DESCRIBED.values(), *_THROTTLED, *_OF_REQUESTS, *_OF_CLUSTER, *_OF_CACHE, *_OF_STORE, *_OF_BROKER),
+    *(*_OF_DISK, *_WHAT_RUNS, *_OF_PROCESS, *_BY_NAME, *_OF_CLIENTS),
+)
+"""All that a broker tells of itself."""
+
+
+async def _metrics(request: web.Request) -> web.Response:
+    """The broker's numbers in Prometheus' text format."""
+    broker = request.app[BROKER]
+    facts = await broker.disk.run(read_process_facts, broker.data.root)
+    counted = [each for each in DESCRIBED.values() if each not in _COUNTED_AT_DOORS]
+    families = chain(
+        families_of(counted, broker.counters),
+        families_at_doors(broker.counters, request.app[REQUESTS]),
+        families_of(_OF_CLUSTER, request.app[VIEWS].of(broker)),
+        families_of(_OF_BROKER, broker),
+        families_of(_OF_DISK, facts),
+        families_of_any(broker, facts),
+        _families_by_name(broker),
+        families_of(_OF_CLIENTS, broker.client_metrics),
+        _pushed_families(broker),
+    )
+    return web.Response(body=await exposition_of(families), headers={"Content-Type": CONTENT_TYPE})
+
+
+def families_at_doors(counters: CountersState, requests: RequestsState) -> Iterator[Family]:
+    """What comes through both doors, of a broker as of a read replica."""
+    yield from families_of((*_COUNTED_AT_DOORS, *_THROTTLED), counters)
+    yield from families_of(_OF_REQUESTS, requests)
+
+
+def families_of_any(service: Broker | ReadReplica, facts: ProcessFacts) -> Iterator[Family]:
+    """The cache of cold chunks, the object store and the process, of a broker as of a read replica."""
+    yield from families_of(_OF_CACHE, service.cold_reader.cache_state)
+    yield from families_of(_OF_STORE, service.store)
+    yield from families_of(_WHAT_RUNS, service)
+    yield from families_of(_OF_PROCESS, facts)
+
+
+def _families_by_name(broker: Broker) -> Iterator[Family]:
     limit = broker.settings.tiered_metrics_max_series
     topics = sorted((each for each in broker.topics if not each.is_internal), key=lambda each: each.name)
     led = [each for topic in topics for each in topic.partitions if each.leadership is not None]
-    partitions = led[:limit]
-    yield from _of_topics(topics[:limit])
-    yield from _of_partitions(partitions)
     groups = [each for each in broker.lag.latest.values() if broker.groups.is_ours(each.group_id)]
     lags = _lags_by_topic(groups[:limit])
-    yield Family(
-        name="tiered_group_lag",
-        kind="gauge",
-        documentation="Records that a group has not committed yet, by group and topic, some seconds old.",
-        samples=[({"group": group, "topic": topic}, lag) for (group, topic), lag in lags[:limit]],
-    )
     omitted = {
         "topics": max(0, len(topics) - limit),
-        "partitions": len(led) - len(partitions),
+        "partitions": max(0, len(led) - limit),
         # A group that has lines for some of its topics only is not told whole.
         "groups": max(0, len(groups) - limit) + len({group for (group, _), _ in lags[limit:]}),
     }
-    yield Family(
-        name="tiered_metrics_omitted",
-        kind="gauge",
-        documentation="What has no lines of its own because of tiered.metrics.max.series.",
-        samples=[({"kind": kind}, count) for kind, count in omitted.items()],
-    )
+    named = _Named(topics=topics[:limit], partitions=led[:limit], lags=dict(lags[:limit]), omitted=omitted)
+    yield from families_of(_BY_NAME, named)
 
 
 def _lags_by_topic(groups: Iterable[GroupLag]) -> list[tuple[tuple[str, str], int]]:
     """((group, topic), lag), by name."""
-    found: dict[tuple[str, str], int] = {}
+    found: Counter[tuple[str, str]] = Counter()
     for group in groups:
         for each in group.partitions:
-            key = (group.group_id, each.topic)
-            found[key] = found.get(key, 0) + each.lag
+            found[group.group_id, each.topic] += each.lag
     return sorted(found.items())
 
 
-def _of_topics(topics: list[Topic]) -> Iterator[Family]:
-    for name, field, documentation in (
-        ("produced_bytes", "produced_bytes", "Bytes of batches appended since the start, by topic."),
-        ("produced_batches", "produced_batches", "Batches appended since the start, by topic."),
-        ("produced_records", "produced_records", "Records appended since the start, by topic."),
-        ("fetched_bytes", "fetched_bytes", "Bytes sent to consumers since the start, by topic."),
-    ):
+def _pushed_families(broker: Broker) -> Iterator[Family]:
+    """What clients have pushed here (KIP-714): a family for each name; each number has its client's labels."""
+    found: dict[str, list[tuple[Labels, Series]]] = {}
+    for client in broker.client_metrics.clients():
+        facts = client.facts
+        who = dict(zip(WHO, (client.instance_id, facts["client_id"], facts["client_software_name"]), strict=True))
+        for series in client.series.values():
+            found.setdefault(series.name, []).append(({**who, **dict(series.labels)}, series))
+    for name, its in sorted(found.items()):
         yield Family(
-            name=f"tiered_topic_{name}_total",
-            kind="counter",
-            documentation=documentation,
-            samples=[
-                ({"topic": topic.name}, sum(getattr(each.traffic, field) for each in topic.partitions))
-                for topic in topics
-            ],
+            name=name,
+            kind="counter" if all(series.is_counter for _, series in its) else "gauge",
+            documentation="Pushed by clients.",
+            samples=[(labels, series.value) for labels, series in its],
         )
 
 
-def _of_partitions(partitions: list[Partition]) -> Iterator[Family]:
-    labels = [{"topic": each.topic, "partition": each.topic_partition.partition} for each in partitions]
-    for name, documentation, values in (
-        ("log_start_offset", "First offset that can be read.", [each.log_start_offset for each in partitions]),
-        ("cold_end_offset", "Where the object store's part ends.", [each.cold_end_offset for each in partitions]),
-        (
-            "local_log_start_offset",
-            "First offset on the local disk.",
-            [each.log.local_log_start_offset for each in partitions],
-        ),
-        ("high_watermark", "Offset up to which consumers may read.", [each.high_watermark for each in partitions]),
-        ("log_end_offset", "Offset of the next record.", [each.log.log_end_offset for each in partitions]),
-        ("local_bytes", "Bytes on the local disk.", [each.log.size_bytes for each in partitions]),
-        ("cold_bytes", "Bytes in the object store.", [each.cold_bytes for each in partitions]),
-    ):
-        yield Family(
-            name=f"tiered_partition_{name}",
-            kind="gauge",
-            documentation=documentation,
-            samples=zip(labels, values, strict=True),
-        )
+ROUTES = tagged(
+    "service",
+    route(
+        "GET",
+        "/metrics",
+        _metrics,
+        {200: Answer(description="As docs/metrics.md lists them.", schema=text(), content_type="text/plain")},
+    ),
+)

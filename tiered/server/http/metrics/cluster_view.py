@@ -37,6 +37,7 @@ class ClusterView:
     """How many replicas each broker has."""
     not_in_sync: Mapping[int, int]
     """How many of these are not in sync."""
+    led_here: int
     under_replicated_here: int
     under_min_isr_here: int
     replicas_not_in_sync_here: int
@@ -104,6 +105,7 @@ def view_of(broker: Broker) -> ClusterView:
         leaders=leaders,
         replicas=replicas,
         not_in_sync=not_in_sync,
+        led_here=leaders[me],
         under_replicated_here=here["under_replicated"],
         under_min_isr_here=here["under_min_isr"],
         replicas_not_in_sync_here=here["not_in_sync"],

@@ -1,21 +1,19 @@
 """Prometheus' text format, version 0.0.4: families of samples as lines.
 
-Owns the escaping and the form of a family. Knows no metric.
+Owns the escaping and the form of a family. Knows how a metric is described, and none of them.
 """
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
-from tiered.metrics import Histogram
+from tiered.metrics import Histogram, Kind, Metric
+from tiered.server.http.messages.form import Read, reader
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Labels = Mapping[str, object]
-NO_LABELS: Labels = {}
 CHARS_A_TURN = 4096
 """About half a millisecond. A route's histogram has 20 lines, and there are 70 routes."""
-Kind = Literal["counter", "gauge", "histogram"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,17 +23,17 @@ class Family:
     name: str
     kind: Kind
     documentation: str
-    samples: Iterable[tuple[Labels, float]] = ()
-    histograms: Iterable[tuple[Labels, Histogram]] = ()
+    samples: Iterable[tuple[Labels, float | Histogram]]
 
     def pieces(self) -> Iterator[str]:
         """Lines that are of one moment each, a histogram's together. Between them the numbers may change."""
-        samples, histograms = list(self.samples), list(self.histograms)
+        samples = list(self.samples)
         yield f"# HELP {self.name} {self.documentation}\n# TYPE {self.name} {self.kind}\n"
         for labels, value in samples:
-            yield f"{self.name}{_braces(labels)} {_number(value)}\n"
-        for labels, histogram in histograms:
-            yield "".join(f"{line}\n" for line in self._buckets(labels, histogram))
+            if isinstance(value, Histogram):
+                yield "".join(f"{line}\n" for line in self._buckets(labels, value))
+            else:
+                yield f"{self.name}{_braces(labels)} {_number(value)}\n"
 
     def _buckets(self, labels: Labels, histogram: Histogram) -> Iterator[str]:
         below = 0
@@ -48,14 +46,36 @@ class Family:
         yield f"{self.name}_count{_braces(labels)} {total}"
 
 
-def counter(name: str, documentation: str, value: float) -> Family:
-    """A counter without labels."""
-    return Family(name=name, kind="counter", documentation=documentation, samples=[(NO_LABELS, value)])
+def counter(name: str, documentation: str, read: Read, *labels: str) -> Metric:
+    """A metric that only grows."""
+    return Metric(name=name, kind="counter", documentation=documentation, labels=labels, read=reader(read))
 
 
-def gauge(name: str, documentation: str, value: float) -> Family:
-    """A gauge without labels."""
-    return Family(name=name, kind="gauge", documentation=documentation, samples=[(NO_LABELS, value)])
+def gauge(name: str, documentation: str, read: Read, *labels: str) -> Metric:
+    """A metric that rises and falls."""
+    return Metric(name=name, kind="gauge", documentation=documentation, labels=labels, read=reader(read))
+
+
+def histogram(name: str, documentation: str, read: Read, *labels: str) -> Metric:
+    """A metric of durations."""
+    return Metric(name=name, kind="histogram", documentation=documentation, labels=labels, read=reader(read))
+
+
+def families_of(metrics: Iterable[Metric], source: object) -> Iterator[Family]:
+    """These metrics with what `source` says of each now."""
+    for each in metrics:
+        value = each.read(source)
+        by_labels = sorted(value.items()) if each.labels else [((), value)]
+        yield Family(
+            name=each.name,
+            kind=each.kind,
+            documentation=each.documentation,
+            samples=[(dict(zip(each.labels, _as_tuple(key), strict=True)), one) for key, one in by_labels],
+        )
+
+
+def _as_tuple(key: object) -> tuple[object, ...]:
+    return key if isinstance(key, tuple) else (key,)
 
 
 async def exposition_of(families: Iterable[Family]) -> bytes:
