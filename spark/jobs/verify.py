@@ -28,12 +28,12 @@ from tiered.cli.store import verify as words
 from tiered.cli.store.arguments import fraction
 from tiered.cold.orphans import find_orphans
 from tiered.cold.patient_store import PatientStore
-from tiered.cold.segment_verifier import CheckedSegment, Place, SegmentVerifier
+from tiered.cold.segment_verifier import CheckedSegment, SegmentVerifier
 from tiered.cold.verification import MAX_UNREADABLE, Problem, VerificationState
 from tiered.cold.verify_scope import Scope, ScopedPartition, find_scope, group_faults, is_still_named, pages_of
 from tiered.errors import StoreUnavailable
 from tiered.formats import object_key
-from tiered.formats.segment_check import Fault, FaultKind, of_segment
+from tiered.formats.segment_check import Fault, FaultKind, Place, of_segment
 from tiered.rules.segments.sampling import ChunkSample
 
 TASK_BYTES = 256 << 20
@@ -164,17 +164,7 @@ class SpreadVerifier:
                 self._suspects.setdefault(partition, []).extend(page.faults)
                 state.segments += len(page.segments)
                 state.log_bytes += sum(each.log_bytes for each in page.segments)
-                wave += [
-                    Place(
-                        cluster_ids=page.cluster_ids,
-                        topic=partition.topic,
-                        topic_id=partition.topic_id,
-                        partition=partition.partition,
-                        segment=segment,
-                        is_first=index == 0,
-                    )
-                    for index, segment in enumerate(page.segments)
-                ]
+                wave += page.places()
                 while len(wave) >= self._wave_segments:
                     yield wave[: self._wave_segments]
                     wave = wave[self._wave_segments :]

@@ -29,21 +29,16 @@ from pyspark_tiered.options import (
     SubscribePattern,
 )
 from pyspark_tiered.plan import OffsetRange, PartitionView, TopicAndPartition
+from tiered.cold.checkpoints import (
+    read_cluster_checkpoint,
+    read_own_page,
+    read_partition_checkpoint,
+    require_own,
+)
 from tiered.cold.object_store import ObjectStore
 from tiered.errors import CorruptObject, InvalidConfig, ObjectMissing, UnknownTopicOrPartition
-from tiered.formats.checkpoint import (
-    CheckpointPage,
-    ClusterCheckpoint,
-    CommittedSegment,
-    PageRef,
-    PartitionCheckpoint,
-    decode_checkpoint_page,
-    decode_cluster_checkpoint,
-    decode_partition_checkpoint,
-)
-from tiered.formats.checkpoint_bytes import MAX_CHECKPOINT_BYTES
+from tiered.formats.checkpoint import ClusterCheckpoint, CommittedSegment, PageRef, PartitionCheckpoint
 from tiered.formats.object_key import cluster_checkpoint_key, partition_checkpoint_key
-from tiered.formats.segment_check import check_key
 
 if TYPE_CHECKING:
     from pyspark_tiered.brokers import Brokers
@@ -158,19 +153,11 @@ class Catalogue:
         found: list[CommittedSegment] = []
         for page in head.pages:
             if page.first_base_offset < wanted.end_offset and page.end_offset > wanted.start_offset:
-                found += _read_page(self._store.url, page).segments
-        found += head.segments
-        touching = [
+                found += _own_page(self._store.url, page, head.topic_id, head.partition)
+        found += require_own(head.segments, head.topic_id, head.partition)
+        return tuple(
             each for each in found if each.base_offset < wanted.end_offset and each.end_offset > wanted.start_offset
-        ]
-        for each in touching:
-            foreign = check_key(each, head.topic_id, head.partition)
-            if foreign is not None:
-                raise CorruptObject(
-                    f"the checkpoint of {head.topic}-{head.partition} has a fault at offsets {foreign.first_offset} to "
-                    f"{foreign.last_offset}: {foreign.message}; `tiered verify` tells more"
-                )
-        return tuple(touching)
+        )
 
     # Positions
 
@@ -244,14 +231,13 @@ class Catalogue:
 
     def _cluster(self) -> ClusterCheckpoint:
         assert self._store is not None, "there is a store"
-        try:
-            data, _ = self._store.get(cluster_checkpoint_key(), max_bytes=MAX_CHECKPOINT_BYTES)
-        except ObjectMissing as error:
+        found = read_cluster_checkpoint(self._store)
+        if found is None:
             raise ObjectMissing(
                 f"the store {self._store.url} has no {cluster_checkpoint_key()}: nothing of Tiered is there, or the "
                 "prefix in option store is another one"
-            ) from error
-        return decode_cluster_checkpoint(data)
+            )
+        return found
 
     def _read_heads(self, wanted: Mapping[TopicAndPartition, UUID]) -> dict[TopicAndPartition, PartitionCheckpoint]:
         """The partitions' checkpoints; none for a partition of which nothing is in the bucket yet."""
@@ -261,22 +247,19 @@ class Catalogue:
 
     def _read_head(self, key: TopicAndPartition, topic_id: UUID) -> PartitionCheckpoint | None:
         assert self._store is not None, "there is a store"
-        name = partition_checkpoint_key(topic_id, key[1])
-        try:
-            data, _ = self._store.get(name, max_bytes=MAX_CHECKPOINT_BYTES)
-        except ObjectMissing:
-            return None
-        head = decode_partition_checkpoint(data)
-        if (head.topic, head.topic_id, head.partition) != (key[0], topic_id, key[1]):
-            raise CorruptObject(f"checkpoint {name} is that of {head.topic}-{head.partition}: it was swapped")
-        return head
+        stored = read_partition_checkpoint(self._store, topic_id, key[1])
+        if stored is not None and stored.checkpoint.topic != key[0]:
+            raise CorruptObject(
+                f"checkpoint {partition_checkpoint_key(topic_id, key[1])} is that of topic {stored.checkpoint.topic}, "
+                f"where {key[0]} belongs: it was swapped"
+            )
+        return None if stored is None else stored.checkpoint
 
 
 @lru_cache(maxsize=_PAGES_KEPT)
-def _read_page(store_url: str, page: PageRef) -> CheckpointPage:
+def _own_page(store_url: str, page: PageRef, topic_id: UUID, partition: int) -> tuple[CommittedSegment, ...]:
     """A sealed page never changes, and its key holds its hash: once read, it is known."""
-    data, _ = store_of(store_url).get(page.key, max_bytes=MAX_CHECKPOINT_BYTES)
-    return decode_checkpoint_page(data, page)
+    return read_own_page(store_of(store_url), page, topic_id, partition)
 
 
 def select(selection: Selection, counts: Mapping[str, int], *, where: str) -> list[TopicAndPartition]:

@@ -130,24 +130,13 @@ def _tasks(scanned: Sequence[ScannedSegment]) -> Iterator[list[_Piece]]:
 
 
 def _split(each: ScannedSegment, start_position: int, end_position: int) -> ColdSplit:
-    segment = each.segment
-    piece = SegmentPiece(
-        object_key=segment.object_key,
-        size_bytes=segment.size_bytes,
-        log_bytes=segment.log_bytes,
-        base_offset=segment.base_offset,
-        end_offset=segment.end_offset,
-        root_sha256=segment.root_sha256,
-        start_position=start_position,
-        end_position=end_position,
-    )
     return ColdSplit(
         topic=each.topic,
         topic_id=each.topic_id,
         partition=each.topic_partition,
-        start_offset=segment.base_offset,
-        end_offset=segment.end_offset,
-        pieces=(piece,),
+        start_offset=each.segment.base_offset,
+        end_offset=each.segment.end_offset,
+        pieces=(SegmentPiece(segment=each.segment, start_position=start_position, end_position=end_position),),
     )
 
 

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from tiered.errors import InvalidConfig
 from tiered.formats.checkpoint import CommittedSegment
+from tiered.formats.segment_check import Place
 
 TAIL_SPLIT_RECORDS = 1 << 20
 MAX_SPLITS = 100_000
@@ -88,12 +89,7 @@ class SegmentPiece:
     A cut by position needs no chunk table at planning time, and yet each chunk falls into exactly one piece.
     """
 
-    object_key: str
-    size_bytes: int
-    log_bytes: int
-    base_offset: int
-    end_offset: int
-    root_sha256: str
+    segment: CommittedSegment
     start_position: int
     end_position: int
 
@@ -109,6 +105,10 @@ class ColdSplit:
     end_offset: int
     pieces: tuple[SegmentPiece, ...]
     bounds: Bounds = NO_BOUNDS
+
+    def place_of(self, piece: SegmentPiece) -> Place:
+        """The piece's segment as one of this partition's, which its object must say too."""
+        return Place(topic=self.topic, topic_id=self.topic_id, partition=self.partition, segment=piece.segment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,17 +317,7 @@ def _pieces(segment: CommittedSegment, wanted: OffsetRange, size: int, split_byt
     before = _position_of(segment, max(wanted.start_offset, segment.base_offset))
     cuts = [0, *(before + size * number // count for number in range(1, count)), segment.log_bytes]
     return [
-        SegmentPiece(
-            object_key=segment.object_key,
-            size_bytes=segment.size_bytes,
-            log_bytes=segment.log_bytes,
-            base_offset=segment.base_offset,
-            end_offset=segment.end_offset,
-            root_sha256=segment.root_sha256,
-            start_position=start,
-            end_position=end,
-        )
-        for start, end in itertools.pairwise(cuts)
+        SegmentPiece(segment=segment, start_position=start, end_position=end) for start, end in itertools.pairwise(cuts)
     ]
 
 

@@ -4,15 +4,15 @@ Owns the search: segments, then chunks, by their largest timestamp, then the one
 never take a chunk's or a segment's word for a record: timestamps need not be in order.
 """
 
-import hashlib
 from collections.abc import Sequence
 
-from pyspark_tiered.cold_read import open_object
+from pyspark_tiered.cold_read import naming
 from pyspark_tiered.plan import PartitionView
+from tiered.cold.bucket.segments import load_run, load_tail
 from tiered.cold.object_store import ObjectStore
-from tiered.errors import Corrupt, CorruptObject
 from tiered.formats.arrow import decode_chunk, to_timestamp_us
 from tiered.formats.checkpoint import CommittedSegment
+from tiered.formats.segment_check import Place
 
 
 def first_offset_at(
@@ -32,28 +32,15 @@ def first_offset_at(
 
 
 def _in_segment(store: ObjectStore, view: PartitionView, segment: CommittedSegment, timestamp_ms: int) -> int | None:
-    try:
-        tail = open_object(
-            store,
-            segment.object_key,
-            size_bytes=segment.size_bytes,
-            log_bytes=segment.log_bytes,
-            root_sha256=segment.root_sha256,
-        )
-        for chunk in tail.chunks:
+    assert view.topic_id is not None, "a cold range has a topic id"
+    place = Place(topic=view.topic, topic_id=view.topic_id, partition=view.partition, segment=segment)
+    with naming(place):
+        for chunk in load_tail(store, place).chunks:
             if chunk.max_timestamp_ms < timestamp_ms or chunk.last_offset < view.log_start_offset:
                 continue
-            data = store.get_range(segment.object_key, chunk.position, chunk.length)
-            if hashlib.sha256(data).digest() != chunk.sha256:
-                raise CorruptObject(f"the chunk at position {chunk.position} does not match its SHA-256")
-            found = _in_chunk(data, view, timestamp_ms)
+            found = _in_chunk(load_run(store, place, (chunk,)), view, timestamp_ms)
             if found is not None:
                 return found
-    except Corrupt as error:
-        raise type(error)(
-            f"topic {view.topic} partition {view.partition} offsets {segment.base_offset} to "
-            f"{segment.end_offset - 1}, object {segment.object_key}: {error}"
-        ) from error
     return None
 
 

@@ -6,11 +6,12 @@ from uuid import UUID
 
 from tiered.broker.tiering.cold_compaction import ColdCompaction, ColdCompactionState, DuePartition, Order
 from tiered.broker.tiering.committed_rows import committed_segment
+from tiered.cold.bucket.segments import load_tail
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.opening import open_store
-from tiered.cold.reader import load_tail
 from tiered.cold.segment_rewrite import Rewritten, batches, rewrite
 from tiered.formats.batch_filter import keyed_records
+from tiered.formats.segment_check import Place
 from tiered.meta.engine import Database
 from tiered.testing import LocalCluster
 
@@ -21,8 +22,13 @@ def newest_offsets(store: ObjectStore, partition: DuePartition) -> set[int]:
     """The last offset of each key in the segments that the pass looks at."""
     newest: dict[bytes, int] = {}
     for row in partition.rows:
-        segment = committed_segment(row)
-        for data, position, header in batches(store, segment, load_tail(store, segment, row.partition).chunks):
+        place = Place(
+            topic=partition.topic.name,
+            topic_id=row.topic_id,
+            partition=row.partition,
+            segment=committed_segment(row),
+        )
+        for data, position, header in batches(store, place, load_tail(store, place).chunks):
             if header.record_count and not header.is_control:
                 newest |= {each.key: each.offset for each in keyed_records(data, position) if each.key is not None}
     return set(newest.values())

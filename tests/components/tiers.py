@@ -124,8 +124,8 @@ def keys_in_sql(meta_url: str, topic: UUID, partition: int = 0) -> list[str]:
 
 def keys_in_checkpoint(store: ObjectStore, topic: UUID, partition: int = 0) -> list[str]:
     """The object keys that a reader of the bucket alone finds, oldest first."""
-    found = checkpoints.read_all_segments(store, topic, partition)
-    return [] if found is None else [each.object_key for each in found[1]]
+    found = checkpoints.read_partition(store, topic, partition)
+    return [] if found is None else [each.object_key for each in found.segments]
 
 
 def wait_checkpoint(broker: BrokerProcess, meta_url: str, store: ObjectStore, topic: str, partition: int = 0) -> None:

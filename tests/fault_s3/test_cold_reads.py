@@ -9,7 +9,7 @@ import pytest
 
 from tests.fault_s3.moto_server import store_url
 from tests.unit.cold.reader_lab import NO_READ_AHEAD, run_with
-from tests.unit.cold.stored_segments import PARTITION, TOPIC, StoredSegment, store_segment
+from tests.unit.cold.stored_segments import StoredSegment, place_of, store_segment
 from tiered.cold.chunk_cache import ChunkCache
 from tiered.cold.object_store import S3Address, parse_store_url
 from tiered.cold.reader import ColdReader
@@ -42,9 +42,7 @@ class Lab:
             self.store.close()
 
     async def read(self, offset: int) -> bytes:
-        found = await self.reader.read(
-            self.stored.committed, topic=TOPIC, partition=PARTITION, offset=offset, max_bytes=1 << 20
-        )
+        found = await self.reader.read(place_of(self.stored.committed), offset=offset, max_bytes=1 << 20)
         return found.read()
 
     async def read_all(self) -> bytes:
@@ -65,7 +63,7 @@ def lab(faults: FaultyS3, tmp_path: Path) -> Lab:
 def test_bit_flipped_on_the_way_is_fetched_again(lab: Lab) -> None:
     async def test() -> None:
         lab.faults.inject(FaultKind.FLIP, method="GET")
-        await lab.reader.tail(lab.stored.committed, topic=TOPIC, partition=PARTITION)
+        await lab.reader.tail(place_of(lab.stored.committed))
         lab.faults.inject(FaultKind.FLIP, method="GET")
         assert await lab.read_all() == lab.stored.log
         assert lab.reader.state.refetched == 2
@@ -88,7 +86,7 @@ def test_bits_that_flip_every_time_end_in_a_named_error(lab: Lab) -> None:
 
 def test_client_that_gives_up_finds_the_chunk_when_it_returns(lab: Lab) -> None:
     async def test() -> None:
-        await lab.reader.tail(lab.stored.committed, topic=TOPIC, partition=PARTITION)
+        await lab.reader.tail(place_of(lab.stored.committed))
         lab.faults.inject(FaultKind.DELAY, method="GET", seconds=0.5)
         gets = lab.faults.count("GET")
         with pytest.raises(TimeoutError):

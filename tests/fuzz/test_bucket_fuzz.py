@@ -17,12 +17,12 @@ import pytest
 from tests.clients.raw import RawConnection
 from tests.components.read_replicas import ReplicaThread
 from tests.fuzz.hostile_bucket import BucketFuzz
-from tests.unit.cold.stored_segments import PARTITION, TOPIC, TOPIC_ID
+from tests.unit.cold.stored_segments import PARTITION, TOPIC, TOPIC_ID, place_of
 from tests.unit.cold.verified_store import verify
 from tiered.cold import checkpoint_walk
+from tiered.cold.bucket.segments import load_tail
 from tiered.cold.bucket_contents import read_bucket
 from tiered.cold.local import LocalStore
-from tiered.cold.reader import load_tail
 from tiered.errors import TieredError
 from tiered.formats.producer_snapshot import decode_producers
 from tiered.meta import restore
@@ -43,7 +43,7 @@ def walk(store: LocalStore, _folder: Path) -> None:
     for page in checkpoint_walk.walk(store, TOPIC_ID, PARTITION):
         for segment in page.segments[:50]:
             try:
-                decode_producers(load_tail(store, segment, PARTITION).producer_snapshot)
+                decode_producers(load_tail(store, place_of(segment)).producer_snapshot)
             except TieredError:
                 continue
 

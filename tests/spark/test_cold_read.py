@@ -27,16 +27,7 @@ def split_of(
     bucket: Bucket, segment: CommittedSegment, *, start: int = 0, end: int = 2**62, cut: tuple[int, int] | None = None
 ) -> ColdSplit:
     start_position, end_position = cut or (0, segment.log_bytes)
-    piece = SegmentPiece(
-        object_key=segment.object_key,
-        size_bytes=segment.size_bytes,
-        log_bytes=segment.log_bytes,
-        base_offset=segment.base_offset,
-        end_offset=segment.end_offset,
-        root_sha256=segment.root_sha256,
-        start_position=start_position,
-        end_position=end_position,
-    )
+    piece = SegmentPiece(segment=segment, start_position=start_position, end_position=end_position)
     return ColdSplit(
         topic="orders",
         topic_id=bucket.topic_ids["orders"],
@@ -72,7 +63,7 @@ def test_a_range_within_a_chunk_is_exact(bucket: Bucket) -> None:
 def test_another_topics_object_under_the_key_is_refused(bucket: Bucket) -> None:
     segment = bucket.add_segment("orders", 0, batches_of(records(0, 50)))
     bucket.topic_ids["orders"] = UUID(int=1)
-    with pytest.raises(CorruptObject, match="the object was swapped"):
+    with pytest.raises(CorruptObject, match="the object holds another segment"):
         offsets(bucket, split_of(bucket, segment))
 
 

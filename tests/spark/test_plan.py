@@ -89,7 +89,7 @@ def reads(split: object, segments: Sequence[CommittedSegment]) -> list[int]:
     by_key = {one.object_key: one for one in segments}
     found = []
     for piece in split.pieces:
-        for position, first, end in chunks(by_key[piece.object_key]):
+        for position, first, end in chunks(by_key[piece.segment.object_key]):
             if piece.start_position <= position < piece.end_position:
                 found += [each for each in range(first, end) if split.start_offset <= each < split.end_offset]
     return found
@@ -208,6 +208,8 @@ def test_bounds_prune_partitions_offsets_and_segments() -> None:
     assert bounded(ranges, Bounds(first_offset=100)) == []
     old, new = segment(0, 50, log_bytes=100, max_timestamp_ms=5), segment(50, 100, log_bytes=100, max_timestamp_ms=50)
     found = splits([(ranges[0], [old, new])], [], SplitSizes(split_bytes=MIB), Bounds(first_timestamp_ms=6))
-    assert [piece.object_key for one in found if isinstance(one, ColdSplit) for piece in one.pieces] == ["segments/50"]
+    assert [piece.segment.object_key for one in found if isinstance(one, ColdSplit) for piece in one.pieces] == [
+        "segments/50"
+    ]
     # The smallest timestamp of a segment is no proven bound: nothing is left out for being too new.
     assert splits([(ranges[0], [new])], [], SplitSizes(split_bytes=MIB), Bounds(last_timestamp_ms=-5))

@@ -10,16 +10,14 @@ from functools import partial
 from uuid import UUID
 
 from tiered.cold import checkpoints, group_checkpoints
+from tiered.cold.bucket.segments import load_tail
+from tiered.cold.checkpoints import StoredPartition
 from tiered.cold.object_store import ObjectStore
-from tiered.cold.reader import load_tail
 from tiered.errors import Corrupt, CorruptObject, InvalidConfig, ObjectMissing
-from tiered.formats import segment_check
-from tiered.formats.checkpoint import CommittedSegment, PartitionCheckpoint
 from tiered.formats.json_fields import MAX_NUMBER
 from tiered.formats.producer_snapshot import decode_producers
+from tiered.formats.segment_check import Place
 from tiered.rules.segments.restore_plan import FoundBucket, FoundGroups, FoundPartition
-
-_READ_ATTEMPTS = 3
 
 Report = Callable[[int, int], None]
 """Takes how many are done, and of how many."""
@@ -72,53 +70,28 @@ def _read_groups(store: ObjectStore, slot: int) -> FoundGroups | str | None:
 
 def _read_partition(store: ObjectStore, key: tuple[UUID, int]) -> FoundPartition:
     topic_id, number = key
-    for attempt in range(_READ_ATTEMPTS):
-        try:
-            stored = checkpoints.read_partition_checkpoint(store, topic_id, number)
-            if stored is None:
-                return FoundPartition()
-            head = stored.checkpoint
-            segments = _segments_of(store, head)
-        except ObjectMissing as error:
-            # The head may have moved on, and the page been removed, since it was read.
-            if attempt == _READ_ATTEMPTS - 1:
-                return FoundPartition(fault=f"a page of its checkpoint is missing: {error}")
-            continue
-        except Corrupt as error:
-            return FoundPartition(fault=str(error))
-        return _with_producers(store, head, stored.etag, segments)
-    raise AssertionError("unreachable")
+    try:
+        found = checkpoints.read_partition(store, topic_id, number)
+    except ObjectMissing as error:
+        return FoundPartition(fault=f"a page of its checkpoint is missing: {error}")
+    except Corrupt as error:
+        return FoundPartition(fault=str(error))
+    return FoundPartition() if found is None else _with_producers(store, found)
 
 
-def _segments_of(store: ObjectStore, head: PartitionCheckpoint) -> tuple[CommittedSegment, ...]:
-    segments: list[CommittedSegment] = []
-    for reference in head.pages:
-        if reference.end_offset > head.log_start_offset:
-            segments.extend(checkpoints.read_page(store, reference.key, head).segments)
-    segments.extend(head.segments)
-    kept = tuple(each for each in segments if each.end_offset > head.log_start_offset)
-    for segment in kept:
-        # What the catalogue names under one topic is deleted with that topic's retention.
-        foreign = segment_check.check_key(segment, head.topic_id, head.partition)
-        if foreign is not None:
-            raise CorruptObject(f"offsets {foreign.first_offset} to {foreign.last_offset}: {foreign.message}")
-    return kept
-
-
-def _with_producers(
-    store: ObjectStore, head: PartitionCheckpoint, etag: str, segments: tuple[CommittedSegment, ...]
-) -> FoundPartition:
+def _with_producers(store: ObjectStore, found: StoredPartition) -> FoundPartition:
     """Asks the newest object for its producers, which its first leader will ask for too: it must be there."""
+    head, segments = found.head, found.segments
     newest_producer_id = -1
     if segments:
-        newest = segments[-1]
+        place = Place(topic=head.topic, topic_id=head.topic_id, partition=head.partition, segment=segments[-1])
         try:
-            snapshot = load_tail(store, newest, head.partition).producer_snapshot
+            snapshot = load_tail(store, place).producer_snapshot
             newest_producer_id = max((each.producer_id for each in decode_producers(snapshot)), default=-1)
             if newest_producer_id > MAX_NUMBER:
                 raise CorruptObject(f"producer id {newest_producer_id} leaves no room for new ones")
         except Corrupt as error:
             return FoundPartition(
-                fault=f"its newest object {newest.object_key} cannot be used: {error}; `tiered verify` tells more"
+                fault=f"its newest object cannot be used: {place}: {error}; `tiered verify` tells more"
             )
-    return FoundPartition(head=head, etag=etag, segments=segments, newest_producer_id=newest_producer_id)
+    return FoundPartition(head=head, etag=found.etag, segments=segments, newest_producer_id=newest_producer_id)

@@ -4,21 +4,17 @@ Owns what is read of the checkpoints, and when that is needless: a head whose et
 sealed page. Every function blocks. Must never write to the store.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from uuid import UUID
 
 from tiered.cold import checkpoints
 from tiered.cold.object_store import ObjectStore
-from tiered.errors import CorruptObject, ObjectMissing
+from tiered.errors import CorruptObject
 from tiered.formats import object_key
-from tiered.formats.checkpoint import ClusterCheckpoint, CommittedSegment, PartitionCheckpoint
+from tiered.formats.checkpoint import ClusterCheckpoint
 from tiered.rules.segments.cold_partition import ColdPartition, cold_partition
 
-_ATTEMPTS = 3
 _RESTART = "put the newest back, or restart this read replica to take it as it is"
-_NO_PAGES: Mapping[str, tuple[CommittedSegment, ...]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +33,7 @@ class PartitionLook:
     partition: ColdPartition
     etag: str
     cluster_id: str = ""
-    pages: Mapping[str, tuple[CommittedSegment, ...]] = field(default_factory=lambda: _NO_PAGES)
+    pages: checkpoints.Pages = field(default_factory=dict)
 
 
 def look_at_cluster(store: ObjectStore, before: ClusterLook | None) -> ClusterLook | None:
@@ -68,28 +64,17 @@ def look_at_partition(
 ) -> PartitionLook:
     """The partition as it is now, `before` itself when nothing has changed; without any records where it has no head
     yet. Raises CorruptObject, also where it would go back behind `before`, ObjectMissing, StoreUnavailable."""
-    for attempt in range(_ATTEMPTS):
-        if before is not None:
-            info = store.head(object_key.partition_checkpoint_key(topic_id, partition))
-            if (info.etag if info is not None else "") == before.etag:
-                return before
-        stored = checkpoints.read_partition_checkpoint(store, topic_id, partition)
-        if stored is None:
-            found_none = ColdPartition(topic=topic, topic_id=topic_id, partition=partition)
-            return _onwards(before, PartitionLook(partition=found_none, etag=""))
-        try:
-            pages = _pages(store, stored.checkpoint, _NO_PAGES if before is None else before.pages)
-        except ObjectMissing:
-            if attempt == _ATTEMPTS - 1:
-                raise
-            continue  # The head may have moved on since it was read, and the page been removed.
-        found = [segment for page in pages.values() for segment in page]
-        found.extend(stored.checkpoint.segments)
-        above = [segment for segment in found if segment.end_offset > stored.checkpoint.log_start_offset]
-        now = cold_partition(stored.checkpoint, above)
-        cluster_id = stored.checkpoint.cluster_id
-        return _onwards(before, PartitionLook(partition=now, etag=stored.etag, cluster_id=cluster_id, pages=pages))
-    raise AssertionError("unreachable")
+    if before is not None:
+        info = store.head(object_key.partition_checkpoint_key(topic_id, partition))
+        if (info.etag if info is not None else "") == before.etag:
+            return before
+    found = checkpoints.read_partition(store, topic_id, partition, known={} if before is None else before.pages)
+    if found is None:
+        none = ColdPartition(topic=topic, topic_id=topic_id, partition=partition)
+        return _onwards(before, PartitionLook(partition=none, etag=""))
+    now = cold_partition(found.head, found.segments)
+    after = PartitionLook(partition=now, etag=found.etag, cluster_id=found.head.cluster_id, pages=found.pages)
+    return _onwards(before, after)
 
 
 def _onwards(before: PartitionLook | None, after: PartitionLook) -> PartitionLook:
@@ -105,14 +90,3 @@ def _onwards(before: PartitionLook | None, after: PartitionLook) -> PartitionLoo
         f"the checkpoint of {was.name} goes back from offsets {was.log_start_offset} to {was.cold_end_offset} to "
         f"{now.log_start_offset} to {now.cold_end_offset}: it is gone, or an older one was put in its place; {_RESTART}"
     )
-
-
-def _pages(
-    store: ObjectStore, head: PartitionCheckpoint, known: Mapping[str, tuple[CommittedSegment, ...]]
-) -> Mapping[str, tuple[CommittedSegment, ...]]:
-    """The pages above the log start, in order. A page's key has its hash: one that is known is not read again."""
-    return {
-        each.key: known[each.key] if each.key in known else checkpoints.read_page(store, each.key, head).segments
-        for each in head.pages
-        if each.end_offset > head.log_start_offset
-    }

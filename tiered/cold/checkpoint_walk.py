@@ -81,7 +81,7 @@ def find(store: ObjectStore, topic_id: UUID, partition: int, base_offset: int) -
     segments = head.segments
     for reference in head.pages:
         if reference.first_base_offset <= base_offset < reference.end_offset:
-            segments = checkpoints.read_page(store, reference.key, head).segments
+            segments = checkpoints.read_page(store, reference, head.topic_id, head.partition)
     for segment in segments:
         if segment.base_offset == base_offset and segment.end_offset > head.log_start_offset:
             return segment
@@ -92,7 +92,7 @@ def _read_page(
     store: ObjectStore, reference: PageRef, head: PartitionCheckpoint, *, is_last_try: bool
 ) -> tuple[CommittedSegment, ...] | Fault:
     try:
-        return checkpoints.read_page(store, reference.key, head).segments
+        return checkpoints.read_page(store, reference, head.topic_id, head.partition)
     except Corrupt as error:
         if isinstance(error, ObjectMissing) and not is_last_try:
             raise

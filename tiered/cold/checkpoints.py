@@ -5,9 +5,10 @@ that is not there; the head last, by compare-and-swap, because a stale writer mu
 Every function blocks. Must never know a broker or an event loop.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from uuid import UUID
 
 from tiered.cold.object_store import ObjectStore
@@ -21,11 +22,10 @@ from tiered.errors import (
     ObjectMissing,
     StoreUnavailable,
 )
-from tiered.formats import object_key
+from tiered.formats import object_key, segment_check
 from tiered.formats.checkpoint import (
     MAX_PARTITIONS,
     PAGE_ENTRIES,
-    CheckpointPage,
     ClusterCheckpoint,
     CommittedSegment,
     PageRef,
@@ -54,6 +54,27 @@ class StoredCheckpoint:
 
     checkpoint: PartitionCheckpoint
     etag: str
+
+
+Pages = Mapping[str, tuple[CommittedSegment, ...]]
+"""Sealed pages by their keys, in order of offsets."""
+_NO_PAGES: Pages = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPartition:
+    """A partition's head with all that it names: `pages` are those that reach above its log start."""
+
+    head: PartitionCheckpoint
+    etag: str
+    pages: Pages
+
+    @property
+    def segments(self) -> tuple[CommittedSegment, ...]:
+        """Those above `log_start_offset`, oldest first. Between two of them offsets may be missing (deleted before they
+        were uploaded), never twice."""
+        rows = (*(row for page in self.pages.values() for row in page), *self.head.segments)
+        return tuple(row for row in rows if row.end_offset > self.head.log_start_offset)
 
 
 def read_partition_checkpoint(store: ObjectStore, topic_id: UUID, partition: int) -> StoredCheckpoint | None:
@@ -145,7 +166,7 @@ def _page_of(store: ObjectStore, head: PartitionCheckpoint | None, reference: Pa
     """What is in a page of the head; nothing when that is lost or damaged: it is sealed anew then."""
     assert head is not None, "whoever has a page has its head"
     try:
-        return read_page(store, reference.key, head).segments
+        return read_page(store, reference, head.topic_id, head.partition)
     except Corrupt:
         return ()
 
@@ -159,45 +180,68 @@ def _put_page(store: ObjectStore, key: str, data: bytes) -> None:
             store.put(key, data)
 
 
-def read_all_segments(
-    store: ObjectStore, topic_id: UUID, partition: int
-) -> tuple[PartitionCheckpoint, list[CommittedSegment]] | None:
-    """The head, and all its segments above `log_start_offset`, oldest first; None when there is no head.
+def read_partition(
+    store: ObjectStore, topic_id: UUID, partition: int, *, known: Pages = _NO_PAGES
+) -> StoredPartition | None:
+    """The partition's head, and its pages above the log start; None when there is no head. A page's key has its hash:
+    those that are `known` are not read again.
 
-    Between two of them offsets may be missing (deleted before they were uploaded), never twice. Raises
-    CorruptObject or ObjectMissing naming the object.
+    Raises CorruptObject or ObjectMissing naming the object.
     """
     for attempt in range(_READ_ATTEMPTS):
         stored = read_partition_checkpoint(store, topic_id, partition)
         if stored is None:
             return None
         head = stored.checkpoint
-        segments: list[CommittedSegment] = []
+        wanted = [page for page in head.pages if page.end_offset > head.log_start_offset]
         try:
-            for reference in head.pages:
-                if reference.end_offset > head.log_start_offset:
-                    segments.extend(read_page(store, reference.key, head).segments)
+            pages = {
+                page.key: known.get(page.key) or read_own_page(store, page, topic_id, partition) for page in wanted
+            }
         except ObjectMissing:
-            # The head may have moved on, and the page been removed, since we read it.
+            # The head may have moved on, and the page been removed, since it was read.
             if attempt == _READ_ATTEMPTS - 1:
                 raise
             continue
-        segments.extend(head.segments)
-        return head, [segment for segment in segments if segment.end_offset > head.log_start_offset]
+        require_own(head.segments, topic_id, partition)
+        return StoredPartition(head=head, etag=stored.etag, pages=pages)
     raise AssertionError("unreachable")
 
 
-def read_page(store: ObjectStore, key: str, head: PartitionCheckpoint) -> CheckpointPage:
-    """The page of `head` under that key. Raises CorruptObject or ObjectMissing naming it."""
-    reference = next(each for each in head.pages if each.key == key)
-    data, _ = store.get(key, max_bytes=MAX_CHECKPOINT_BYTES)
+def read_own_page(store: ObjectStore, page: PageRef, topic_id: UUID, partition: int) -> tuple[CommittedSegment, ...]:
+    """As `read_page`, with segments that are the partition's own."""
+    return require_own(read_page(store, page, topic_id, partition), topic_id, partition)
+
+
+def require_own(segments: tuple[CommittedSegment, ...], topic_id: UUID, partition: int) -> tuple[CommittedSegment, ...]:
+    """`segments` of a head or a page, if the objects that they name are the partition's. Raises CorruptObject.
+
+    What the catalogue names under one topic is read with that topic's rights, and deleted with its retention.
+    """
+    for segment in segments:
+        foreign = segment_check.check_key(segment, topic_id, partition)
+        if foreign is not None:
+            raise CorruptObject(
+                f"the checkpoint of partition {partition} of topic {topic_id} has a fault at offsets "
+                f"{foreign.first_offset} to {foreign.last_offset}, object {segment.object_key}: {foreign.message}; "
+                "`tiered verify` tells more"
+            )
+    return segments
+
+
+def read_page(store: ObjectStore, page: PageRef, topic_id: UUID, partition: int) -> tuple[CommittedSegment, ...]:
+    """The segments of a page that the partition's head names. Raises CorruptObject or ObjectMissing naming it."""
+    data, _ = store.get(page.key, max_bytes=MAX_CHECKPOINT_BYTES)
     try:
-        page = decode_checkpoint_page(data, reference)
-        if (page.topic_id, page.partition) != (head.topic_id, head.partition):
+        found = decode_checkpoint_page(data, page)
+        if (found.topic_id, found.partition) != (topic_id, partition):
             raise CorruptObject("it belongs to another partition")
     except CorruptObject as error:
-        raise CorruptObject(f"checkpoint page {key}: {error}; restore it, or rebuild the checkpoint") from error
-    return page
+        raise CorruptObject(
+            f"checkpoint page {page.key}, offsets {page.first_base_offset} to {page.end_offset - 1} of partition "
+            f"{partition} of topic {topic_id}: {error}; restore it, or rebuild the checkpoint"
+        ) from error
+    return found.segments
 
 
 def delete_partition_checkpoint(store: ObjectStore, topic_id: UUID, partition: int) -> None:

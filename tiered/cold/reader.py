@@ -13,23 +13,24 @@ from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
+from tiered.cold.bucket.segments import load_tail
 from tiered.cold.chunk_cache import ChunkCache, ChunkCacheState, ChunkRun
-from tiered.cold.chunk_loads import ChecksState, ChunkLoads, Where
+from tiered.cold.chunk_loads import ChecksState, ChunkLoads, named
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.sequential_readers import SequentialReaders
 from tiered.cold.single_flight import SingleFlight
-from tiered.errors import Corrupt, CorruptBatch, CorruptObject
+from tiered.errors import Corrupt, CorruptBatch
 from tiered.file_slice import FileSlice
-from tiered.formats import chunk_table, record_batch, segment_object
+from tiered.formats import chunk_table, record_batch
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.chunk_table import ChunkRow
+from tiered.formats.segment_check import Place
 from tiered.formats.segment_object import SegmentTail
 from tiered.rules.pacing.read_ahead import DEFAULT_LIMITS, ReadAheadLimits
 from tiered.runtime import BlockingPool
 
 T = TypeVar("T")
 
-MAX_TAIL_BYTES = 256 << 20
 DEFAULT_OPEN_TAIL_BYTES = 32 << 20
 _TAIL_OVERHEAD = 4  # A parsed table takes about so many times its bytes.
 
@@ -89,38 +90,30 @@ class ColdReader:
 
     async def read(
         self,
-        segment: CommittedSegment,
+        place: Place,
         *,
-        topic: str,
-        partition: int,
         offset: int,
         max_bytes: int,
         following: CommittedSegment | None = None,
     ) -> FileSlice:
         """Whole batches from the one that holds `offset`: at least one, otherwise at most `max_bytes`, and never
         beyond a chunk. `offset` lies in the segment. `following` is the one after it, where reading ahead goes on."""
-        assert segment.base_offset <= offset < segment.end_offset, "the catalogue gave another segment"
+        assert place.segment.base_offset <= offset < place.segment.end_offset, "the catalogue gave another segment"
         self.state.reads += 1
-        where = Where(topic=topic, partition=partition, segment=segment)
-        tail = await self._open(where)
+        tail = await self._open(place)
         index = chunk_table.chunk_for_offset(tail.chunks, offset)
         row = tail.chunks[index]
-        if not row.first_offset <= offset <= row.last_offset:
-            # Each offset of a log is in a batch: this is not the table that was uploaded.
-            self.state.corrupt += 1
-            raise where.named(CorruptObject(f"its chunk table leaves offset {offset} out"))
-        chunk = await self._chunk_in_order(where, tail.chunks, index, following)
+        chunk = await self._chunk_in_order(place, tail.chunks, index, following)
         if offset <= row.first_offset and row.length <= max_bytes:
             return chunk
-        return await self._examine(where, _cut, chunk, offset, max_bytes)
+        return await self._examine(place, _cut, chunk, offset, max_bytes)
 
     async def offset_for_timestamp(
-        self, segment: CommittedSegment, *, topic: str, partition: int, timestamp_ms: int, start_offset: int
+        self, place: Place, *, timestamp_ms: int, start_offset: int
     ) -> tuple[int, int] | None:
         """Offset and timestamp of the first record at or above `start_offset` whose timestamp is at least
         `timestamp_ms`; None when the segment has none. Timestamps need not ascend."""
-        where = Where(topic=topic, partition=partition, segment=segment)
-        tail = await self._open(where)
+        tail = await self._open(place)
         first = chunk_table.chunks_for_timestamp(tail.chunks, timestamp_ms)
         if first is None:
             return None
@@ -128,141 +121,122 @@ class ColdReader:
             row = tail.chunks[index]
             if row.max_timestamp_ms < timestamp_ms or row.last_offset < start_offset:
                 continue
-            chunk = await self._chunk(where, tail.chunks, index)
-            found = await self._examine(where, _first_at, chunk, timestamp_ms, start_offset)
+            chunk = await self._chunk(place, tail.chunks, index)
+            found = await self._examine(place, _first_at, chunk, timestamp_ms, start_offset)
             if found is not None:
                 return found
         return None
 
-    async def tail(self, segment: CommittedSegment, *, topic: str, partition: int) -> SegmentTail:
+    async def tail(self, place: Place) -> SegmentTail:
         """The segment's footer, chunk table, leader epochs, aborted transactions and producer snapshot."""
-        return await self._open(Where(topic=topic, partition=partition, segment=segment))
+        return await self._open(place)
 
     # Tails
 
-    async def _open(self, where: Where) -> SegmentTail:
-        object_id = where.segment.object_id
+    async def _open(self, place: Place) -> SegmentTail:
+        object_id = place.segment.object_id
         held = self._tails.get(object_id)
         if held is not None:
             self._tails.move_to_end(object_id)
             return held[0]
-        return await self._opening.result(object_id, partial(self._fetch_tail, where))
+        return await self._opening.result(object_id, partial(self._fetch_tail, place))
 
-    async def _fetch_tails(self, where: Where) -> Sequence[SegmentTail]:
-        return (await self._fetch_tail(where),)
+    async def _fetch_tails(self, place: Place) -> Sequence[SegmentTail]:
+        return (await self._fetch_tail(place),)
 
-    async def _fetch_tail(self, where: Where) -> SegmentTail:
-        tail = await self._pool.run(self._load_tail, where)
+    async def _fetch_tail(self, place: Place) -> SegmentTail:
+        tail = await self._pool.run(self._load_tail, place)
         self.state.tails_opened += 1
-        weight = (where.segment.size_bytes - where.segment.log_bytes) * _TAIL_OVERHEAD
-        self._tails[where.segment.object_id] = (tail, weight)
+        weight = (place.segment.size_bytes - place.segment.log_bytes) * _TAIL_OVERHEAD
+        self._tails[place.segment.object_id] = (tail, weight)
         self._tails_bytes += weight
         while self._tails_bytes > self._open_tail_bytes and len(self._tails) > 1:
             _, (_, freed) = self._tails.popitem(last=False)
             self._tails_bytes -= freed
         return tail
 
-    def _load_tail(self, where: Where) -> SegmentTail:
+    def _load_tail(self, place: Place) -> SegmentTail:
         """Runs in a thread of the pool."""
-        return self._loads.checked(where, partial(load_tail, self._store, where.segment, where.partition))
+        return self._loads.checked(place, partial(load_tail, self._store, place))
 
     # Chunks
 
-    async def _chunk(self, where: Where, chunks: Sequence[ChunkRow], index: int) -> FileSlice:
+    async def _chunk(self, place: Place, chunks: Sequence[ChunkRow], index: int) -> FileSlice:
         """One chunk, and nothing is expected of who asks for it."""
-        held = self._cache.held((where.segment.object_id, index))
-        return held if held is not None else await self._cache.loading(self._run(where, chunks, index, 0))
+        held = self._cache.held((place.segment.object_id, index))
+        return held if held is not None else await self._cache.loading(self._run(place, chunks, index, 0))
 
     async def _chunk_in_order(
-        self, where: Where, chunks: Sequence[ChunkRow], index: int, following: CommittedSegment | None
+        self, place: Place, chunks: Sequence[ChunkRow], index: int, following: CommittedSegment | None
     ) -> FileSlice:
         """One chunk for a reader that may go on to the next. What it will want is on its way before it has this one."""
         row = chunks[index]
-        held = self._cache.held((where.segment.object_id, index))
+        held = self._cache.held((place.segment.object_id, index))
         pace = self._readers.moved(
-            where.topic,
-            where.partition,
+            place.topic,
+            place.partition,
             first_offset=row.first_offset,
             last_offset=row.last_offset,
             chunk_bytes=row.length,
             waited=held is None,
         )
         # What is on its way to this one reader begins before what is only expected of it.
-        loading = None if held is not None else self._cache.loading(self._run(where, chunks, index, pace.request_bytes))
-        left_bytes = self._read_ahead(where, chunks, index + 1, pace.ahead_bytes, pace.request_bytes)
+        loading = None if held is not None else self._cache.loading(self._run(place, chunks, index, pace.request_bytes))
+        left_bytes = self._read_ahead(place, chunks, index + 1, pace.ahead_bytes, pace.request_bytes)
         if left_bytes > 0 and following is not None:
-            self._read_ahead_in(replace(where, segment=following), left_bytes, pace.request_bytes)
+            self._read_ahead_in(replace(place, segment=following), left_bytes, pace.request_bytes)
         if held is not None:
             return held
         assert loading is not None
         return await loading
 
     def _read_ahead(
-        self, where: Where, chunks: Sequence[ChunkRow], index: int, ahead_bytes: int, request_bytes: int
+        self, place: Place, chunks: Sequence[ChunkRow], index: int, ahead_bytes: int, request_bytes: int
     ) -> int:
         """Begins to load so much from this chunk on, but for what is here already; how much is left for the segment
         after this one. Nothing when there is no room for more now."""
         while ahead_bytes > 0 and index < len(chunks):
-            if self._cache.has((where.segment.object_id, index)):
+            if self._cache.has((place.segment.object_id, index)):
                 count = 1
             else:
-                count = self._cache.read_ahead(self._run(where, chunks, index, request_bytes))
+                count = self._cache.read_ahead(self._run(place, chunks, index, request_bytes))
                 if not count:
                     return 0
             ahead_bytes -= sum(row.length for row in chunks[index : index + count])
             index += count
         return ahead_bytes
 
-    def _read_ahead_in(self, where: Where, ahead_bytes: int, request_bytes: int) -> None:
+    def _read_ahead_in(self, place: Place, ahead_bytes: int, request_bytes: int) -> None:
         """The same from the beginning of the segment to come; its tail first, if it is not open."""
-        object_id = where.segment.object_id
+        object_id = place.segment.object_id
         if object_id in self._tails:
-            self._read_ahead(where, self._tails[object_id][0].chunks, 0, ahead_bytes, request_bytes)
+            self._read_ahead(place, self._tails[object_id][0].chunks, 0, ahead_bytes, request_bytes)
         elif not self._opening.is_flying(object_id):
-            self._opening.begin((object_id,), partial(self._fetch_tails, where))
+            self._opening.begin((object_id,), partial(self._fetch_tails, place))
 
-    def _run(self, where: Where, chunks: Sequence[ChunkRow], index: int, request_bytes: int) -> ChunkRun:
-        """The chunk and those after it, together `request_bytes` to the nearest chunk."""
+    def _run(self, place: Place, chunks: Sequence[ChunkRow], index: int, request_bytes: int) -> ChunkRun:
+        """The chunk and those after it, together `request_bytes` to the nearest chunk: a reader's pace
+        doubles by whole chunks, where `chunk_table.runs` keeps below a bound."""
         end, total_bytes = index + 1, chunks[index].length
         while end < len(chunks) and total_bytes + chunks[end].length // 2 <= request_bytes:
             total_bytes += chunks[end].length
             end += 1
         rows = chunks[index:end]
         return ChunkRun(
-            object_id=where.segment.object_id,
+            object_id=place.segment.object_id,
             first_index=index,
             lengths=[row.length for row in rows],
-            load=lambda count: self._loads.load(where, rows[:count]),
+            load=lambda count: self._loads.load(place, rows[:count]),
         )
 
     # Checks
 
-    async def _examine(self, where: Where, examine: Callable[..., T], *arguments: object) -> T:
+    async def _examine(self, place: Place, examine: Callable[..., T], *arguments: object) -> T:
         try:
             return await self._cutting.run(examine, *arguments)
         except Corrupt as error:
             self.state.corrupt += 1
-            raise where.named(error) from error
-
-
-def load_tail(store: ObjectStore, segment: CommittedSegment, partition: int) -> SegmentTail:
-    """The tail in one request: the catalogue knows how long it is, and what must stand in it."""
-    tail_bytes = segment.size_bytes - segment.log_bytes
-    if not 0 < tail_bytes <= MAX_TAIL_BYTES:
-        raise CorruptObject(f"the catalogue gives its tail {tail_bytes} bytes")
-    tail = segment_object.read_tail(
-        store.get_range(segment.object_key, segment.log_bytes, tail_bytes), segment.size_bytes
-    )
-    footer = tail.footer
-    found = (footer.base_offset, footer.end_offset, footer.log_bytes, footer.root_sha256.hex(), footer.partition)
-    if found != (segment.base_offset, segment.end_offset, segment.log_bytes, segment.root_sha256, partition):
-        raise CorruptObject(
-            f"its footer is that of other batches (offsets {footer.base_offset} to {footer.end_offset - 1}, root "
-            f"{footer.root_sha256.hex()[:16]} where the catalogue has {segment.root_sha256[:16]})"
-        )
-    if footer.previous_root_sha256.hex() != segment.previous_root_sha256:
-        raise CorruptObject("its footer follows another segment than the catalogue says")
-    return tail
+            raise named(place, error) from error
 
 
 def _cut(chunk: FileSlice, offset: int, max_bytes: int) -> FileSlice:

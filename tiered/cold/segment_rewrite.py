@@ -6,25 +6,23 @@ blocks. Must never touch the object it reads, nor SQL: whoever calls has planned
 afterwards.
 """
 
-import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 from uuid import UUID
 
 from tiered.cold import uploader
+from tiered.cold.bucket.segments import RUN_BYTES, load_run, load_tail
 from tiered.cold.object_store import ObjectStore
-from tiered.cold.reader import load_tail
-from tiered.errors import Corrupt, CorruptBatch, CorruptObject, ObjectExists
+from tiered.errors import Corrupt, CorruptBatch, ObjectExists
 from tiered.formats import record_batch
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.record_batch import BatchHeader
-from tiered.formats.segment_object import ChunkRow
+from tiered.formats.segment_check import Place
+from tiered.formats.segment_object import ChunkRow, runs
 from tiered.rules.segments.batch_compaction import OffsetSet, SegmentCleaning
 from tiered.rules.segments.compaction import Aborted
 
-RUN_BYTES = 8 << 20
-"""What one request asks for, unless a chunk is larger."""
 _WRITE_BYTES = 1 << 20
 
 
@@ -67,11 +65,12 @@ def rewrite(store: ObjectStore, order: RewriteOrder, newest: Iterable[int], scra
     one's. Raises Corrupt naming the segment, StoreUnavailable, UploadOverdue.
     """
     segment = order.segment
+    place = Place(topic=order.topic, topic_id=order.topic_id, partition=order.partition, segment=segment)
     last_of_keys = OffsetSet(segment.base_offset, segment.end_offset)
     for offset in newest:
         last_of_keys.add(offset)
     try:
-        tail = load_tail(store, segment, order.partition)
+        tail = load_tail(store, place)
         cleaning = SegmentCleaning(
             last_of_keys,
             aborted=[
@@ -83,12 +82,10 @@ def rewrite(store: ObjectStore, order: RewriteOrder, newest: Iterable[int], scra
             now_ms=order.now_ms,
             delete_retention_ms=order.delete_retention_ms,
         )
-        log_bytes = _write(scratch, _cleaned(store, segment, tail.chunks, cleaning))
+        log_bytes = _write(scratch, _cleaned(store, place, tail.chunks, cleaning))
     except Corrupt as error:
-        raise CorruptObject(
-            f"{order.topic}-{order.partition}, offsets {segment.base_offset} to {segment.end_offset - 1}, object "
-            f"{segment.object_key}: {error}; `tiered verify` tells more, and nothing was replaced"
-        ) from error
+        nothing = "; `tiered verify` tells more, and nothing was replaced"
+        raise place.named(error, remedy=nothing, if_missing=nothing) from error
     if not cleaning.is_changed:
         return None
     scratch.flush()
@@ -124,28 +121,21 @@ def rewrite(store: ObjectStore, order: RewriteOrder, newest: Iterable[int], scra
     )
 
 
-def batches(
-    store: ObjectStore, segment: CommittedSegment, chunks: tuple[ChunkRow, ...]
-) -> Iterator[tuple[bytes, int, BatchHeader]]:
+def batches(store: ObjectStore, place: Place, chunks: Sequence[ChunkRow]) -> Iterator[tuple[bytes, int, BatchHeader]]:
     """Each batch of the segment: a buffer, its position there and its header. Raises Corrupt at the first byte that is
     not what was uploaded."""
-    for run in _runs(chunks):
-        start = run[0].position
-        data = store.get_range(segment.object_key, start, run[-1].position + run[-1].length - start)
-        for row in run:
-            at = row.position - start
-            if hashlib.sha256(memoryview(data)[at : at + row.length]).digest() != row.sha256:
-                raise CorruptObject(f"the chunk at position {row.position} does not match its SHA-256")
+    for run in runs(chunks, RUN_BYTES):
+        data = load_run(store, place, run)
         for position, header in record_batch.exact_batches(data, 0, len(data)):
             record_batch.verify_crc(data, position, header.size_bytes)
             yield data, position, header
 
 
 def _cleaned(
-    store: ObjectStore, segment: CommittedSegment, chunks: tuple[ChunkRow, ...], cleaning: SegmentCleaning
+    store: ObjectStore, place: Place, chunks: Sequence[ChunkRow], cleaning: SegmentCleaning
 ) -> Iterator[bytes | memoryview]:
-    next_offset = segment.base_offset
-    for data, position, header in batches(store, segment, chunks):
+    next_offset = place.segment.base_offset
+    for data, position, header in batches(store, place, chunks):
         if header.base_offset != next_offset:
             raise CorruptBatch(f"a batch begins at offset {header.base_offset}, where {next_offset} should follow")
         next_offset = header.end_offset
@@ -161,14 +151,3 @@ def _write(scratch: BinaryIO, pieces: Iterator[bytes | memoryview]) -> int:
             written += scratch.write(pending)
             pending = bytearray()
     return written + scratch.write(pending)
-
-
-def _runs(chunks: tuple[ChunkRow, ...]) -> Iterator[list[ChunkRow]]:
-    run: list[ChunkRow] = []
-    for row in chunks:
-        if run and row.position + row.length - run[0].position > RUN_BYTES:
-            yield run
-            run = []
-        run.append(row)
-    if run:
-        yield run

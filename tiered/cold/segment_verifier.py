@@ -7,14 +7,15 @@ call a store that does not answer corruption, and never hold more than one block
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from uuid import UUID
+from itertools import islice
 
+from tiered.cold.bucket.segments import get_run
 from tiered.cold.object_store import ObjectStore
-from tiered.errors import Corrupt, CorruptObject, ObjectMissing, UnknownFormat
-from tiered.formats import segment_check, segment_object
+from tiered.errors import Corrupt, CorruptObject, ObjectMissing
+from tiered.formats import chunk_table, segment_check, segment_object
 from tiered.formats.checkpoint import CommittedSegment
-from tiered.formats.segment_check import Fault, FaultKind, of_segment
-from tiered.formats.segment_object import MAX_TAIL_BYTES, TAIL_GUESS_BYTES, ChunkRow, NeedMore, SegmentFooter
+from tiered.formats.segment_check import Fault, FaultKind, Place, of_segment
+from tiered.formats.segment_object import TAIL_GUESS_BYTES, ChunkRow, NeedMore, SegmentFooter, SegmentTail
 from tiered.rules.segments.sampling import ChunkSample
 
 BLOCK_BYTES = 4 << 20
@@ -24,24 +25,6 @@ MAX_FAULTS = 20
 _FOOTER_READS = 3
 _MAX_FOOTER_TAIL_BYTES = 8 << 20
 _TAIL_OVERHEAD = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A committed row with what its object must say about itself."""
-
-    cluster_ids: frozenset[str]
-    topic: str
-    topic_id: UUID
-    partition: int
-    segment: CommittedSegment
-    is_first: bool = False
-    """On its page of the partition's checkpoint: however small a sample is, it takes a chunk of this segment."""
-
-    @property
-    def memory_bytes(self) -> int:
-        """About what checking it takes at most: its parsed tail, and a block."""
-        return _TAIL_OVERHEAD * max(0, self.segment.size_bytes - self.segment.log_bytes) + BLOCK_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +46,11 @@ class CheckedPart:
     faults: tuple[Fault, ...]
 
 
+def memory_bytes(segment: CommittedSegment) -> int:
+    """About what checking it takes at most: its parsed tail, and a block."""
+    return _TAIL_OVERHEAD * max(0, segment.size_bytes - segment.log_bytes) + BLOCK_BYTES
+
+
 class SegmentVerifier:
     """Checks segments for several threads. `advance(bytes)` is told of what was read, by any of them."""
 
@@ -79,11 +67,9 @@ class SegmentVerifier:
         faults = list(segment_check.check_table(place.segment.base_offset, opened))
         chosen = self._sample.chosen(place.segment.object_id, len(opened), at_least_one=place.is_first)
         read_bytes = 0
-        for run in _runs(opened, chosen):
-            faults.extend(self._check_run(place, opened, run))
-            run_bytes = sum(opened[index].length for index in run)
-            read_bytes += run_bytes
-            self._advance(run_bytes)
+        for checked_bytes, found in self._check_chunks(place, opened, chosen):
+            faults.extend(found)
+            read_bytes += checked_bytes
             if len(faults) >= MAX_FAULTS:
                 break
         return CheckedSegment(chunks=len(chosen), size_bytes=read_bytes, faults=tuple(faults[:MAX_FAULTS]))
@@ -102,9 +88,8 @@ class SegmentVerifier:
             chosen.append(index)
             size_bytes += opened[index].length
         faults: list[Fault] = []
-        for run in _runs(opened, chosen):
-            faults.extend(self._check_run(place, opened, run))
-            self._advance(sum(opened[index].length for index in run))
+        for _, found in self._check_chunks(place, opened, chosen):
+            faults.extend(found)
         end = first_chunk + len(chosen)
         return CheckedPart(
             next_chunk=end if end < len(opened) else None,
@@ -128,23 +113,23 @@ class SegmentVerifier:
         found = self._store.head(segment.object_key)
         if found is None:
             return of_segment(segment, FaultKind.MISSING, "the object is missing")
-        tail_bytes = segment.size_bytes - segment.log_bytes
-        if not 0 < tail_bytes <= MAX_TAIL_BYTES:
-            return of_segment(segment, FaultKind.CHECKPOINT, f"the checkpoint gives its tail {tail_bytes} bytes")
+        try:
+            tail_bytes = segment_check.tail_bytes(segment)
+        except CorruptObject as error:
+            return of_segment(segment, FaultKind.CHECKPOINT, str(error))
         if found.size_bytes != segment.size_bytes:
             return self._wrong_size(place, found.size_bytes)
         try:
             data = self._store.get_range(segment.object_key, segment.log_bytes, tail_bytes)
-            tail = segment_object.read_tail(data, segment.size_bytes)
         except ObjectMissing:
             return of_segment(segment, FaultKind.MISSING, "the object is missing")
-        except UnknownFormat as error:
-            return of_segment(segment, FaultKind.UNKNOWN_FORMAT, str(error))
         except CorruptObject as error:
-            return self._other(place, segment.size_bytes) or of_segment(
-                segment, FaultKind.TAIL, f"the object's tail is damaged: {error}"
-            )
-        return self._compared(place, tail.footer) or tail.chunks
+            tail: SegmentTail | Fault = of_segment(segment, FaultKind.TAIL, f"the object's tail is damaged: {error}")
+        else:
+            tail = segment_check.check_tail(place, data)
+        if isinstance(tail, SegmentTail):
+            return tail.chunks
+        return (self._other(place, segment.size_bytes) if tail.kind is FaultKind.TAIL else None) or tail
 
     def _wrong_size(self, place: Place, size_bytes: int) -> Fault:
         """A swapped object mostly has another size too: what it says of itself comes first."""
@@ -162,7 +147,7 @@ class SegmentVerifier:
         footer = self._footer(place.segment.object_key, size_bytes)
         if footer is None:
             return None
-        found = self._compared(place, footer)
+        found = segment_check.check_footer(place, footer)
         return found if found is not None and found.kind is FaultKind.SWAPPED else None
 
     def _footer(self, key: str, size_bytes: int) -> SegmentFooter | None:
@@ -180,28 +165,28 @@ class SegmentVerifier:
             tail_bytes = found.tail_bytes
         return None
 
-    def _compared(self, place: Place, footer: SegmentFooter) -> Fault | None:
-        return segment_check.check_footer(
-            place.segment,
-            footer,
-            cluster_ids=place.cluster_ids,
-            topic_id=place.topic_id,
-            partition=place.partition,
-        )
-
     # Chunks
 
-    def _check_run(self, place: Place, chunks: Sequence[ChunkRow], run: range) -> Iterator[Fault]:
+    def _check_chunks(
+        self, place: Place, chunks: Sequence[ChunkRow], chosen: Sequence[int]
+    ) -> Iterator[tuple[int, list[Fault]]]:
+        """How many bytes were read with a request, and the faults of the chunks that came with it."""
+        indexes = iter(chosen)
+        for run in chunk_table.runs((chunks[index] for index in chosen), BLOCK_BYTES):
+            faults = list(self._check_run(place, run, list(islice(indexes, len(run)))))
+            run_bytes = sum(row.length for row in run)
+            self._advance(run_bytes)
+            yield run_bytes, faults
+
+    def _check_run(self, place: Place, run: Sequence[ChunkRow], indexes: Sequence[int]) -> Iterator[Fault]:
         """The faults of neighbouring chunks, read with one request; each bad one is fetched and checked again."""
-        start = chunks[run[0]].position
-        length = chunks[run[-1]].position + chunks[run[-1]].length - start
         try:
-            data = self._store.get_range(place.segment.object_key, start, length)
+            data = get_run(self._store, place, run)
         except Corrupt:
             data = b""  # Truncated or gone since its tail was read: the second look tells which.
-        for index in run:
-            row = chunks[index]
-            if data and segment_check.check_chunk(row, data, row.position - start, chunk=index) is None:
+        for index, row in zip(indexes, run, strict=True):
+            start = row.position - run[0].position
+            if data and segment_check.check_chunk(row, data, start, chunk=index) is None:
                 continue
             fault = self._second_look(place, row, index)
             if fault is not None:
@@ -209,7 +194,7 @@ class SegmentVerifier:
 
     def _second_look(self, place: Place, row: ChunkRow, index: int) -> Fault | None:
         try:
-            data = self._store.get_range(place.segment.object_key, row.position, row.length)
+            data = get_run(self._store, place, (row,))
         except Corrupt as error:
             kind = FaultKind.MISSING if isinstance(error, ObjectMissing) else FaultKind.TRUNCATED
             return Fault(
@@ -220,17 +205,3 @@ class SegmentVerifier:
                 chunk=index,
             )
         return segment_check.check_chunk(row, data, chunk=index)
-
-
-def _runs(chunks: Sequence[ChunkRow], chosen: Sequence[int]) -> Iterator[range]:
-    """Neighbours among the chosen, up to `BLOCK_BYTES` together: each is read with one request."""
-    first = 0
-    while first < len(chosen):
-        last, length = first, chunks[chosen[first]].length
-        while last + 1 < len(chosen) and chosen[last + 1] == chosen[last] + 1:
-            length += chunks[chosen[last + 1]].length
-            if length > BLOCK_BYTES:
-                break
-            last += 1
-        yield range(chosen[first], chosen[last] + 1)
-        first = last + 1

@@ -16,7 +16,7 @@ from tiered.cold.byte_budget import ByteBudget
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.orphans import Orphans, find_orphans
 from tiered.cold.patient_store import FIRST_BACKOFF_MS, PatientStore
-from tiered.cold.segment_verifier import CheckedSegment, Place, SegmentVerifier
+from tiered.cold.segment_verifier import CheckedSegment, SegmentVerifier, memory_bytes
 from tiered.cold.verify_progress import ProgressFile
 from tiered.cold.verify_scope import (
     Scope,
@@ -29,7 +29,7 @@ from tiered.cold.verify_scope import (
 )
 from tiered.errors import StoreUnavailable
 from tiered.formats import object_key
-from tiered.formats.segment_check import Fault, FaultKind, of_segment
+from tiered.formats.segment_check import Fault, FaultKind, Place, of_segment
 from tiered.rules.segments.sampling import ChunkSample
 from tiered.runtime import BlockingPool
 
@@ -207,26 +207,18 @@ class StoreVerifier:
         self._suspects[partition].extend(page.faults)
         state.segments += len(page.segments)
         state.log_bytes += sum(each.log_bytes for each in page.segments)
-        for index, segment in enumerate(page.segments):
-            if self._progress is not None and self._progress.has(segment):
+        for place in page.places():
+            if self._progress is not None and self._progress.has(place.segment):
                 state.known_segments += 1
-                continue
-            place = Place(
-                cluster_ids=page.cluster_ids,
-                topic=partition.topic,
-                topic_id=partition.topic_id,
-                partition=partition.partition,
-                segment=segment,
-                is_first=index == 0,
-            )
-            self._ready.append((partition, place))
+            else:
+                self._ready.append((partition, place))
 
     # Segments
 
     async def _work(self) -> None:
         while (taken := await self._take()) is not None:
             partition, place = taken
-            async with self._memory.taken(place.memory_bytes):
+            async with self._memory.taken(memory_bytes(place.segment)):
                 try:
                     checked = await self._pool.run(self._segments.check, place)
                 except StoreUnavailable as error:

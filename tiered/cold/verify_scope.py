@@ -13,7 +13,7 @@ from tiered.cold.object_store import ObjectStore
 from tiered.errors import Corrupt, InvalidConfig, UnknownFormat
 from tiered.formats import object_key
 from tiered.formats.checkpoint import ClusterCheckpoint, CommittedSegment, PartitionCheckpoint
-from tiered.formats.segment_check import Fault, FaultKind
+from tiered.formats.segment_check import Fault, FaultKind, Place
 
 _NAMED = 10
 _READS = 2  # The way here may be at fault, and not the object.
@@ -54,6 +54,20 @@ class ScopedPage:
     cluster_ids: frozenset[str]
     segments: tuple[CommittedSegment, ...]
     faults: tuple[Fault, ...]
+
+    def places(self) -> list[Place]:
+        """The segments, as they are checked one by one."""
+        return [
+            Place(
+                cluster_ids=self.cluster_ids,
+                topic=self.partition.topic,
+                topic_id=self.partition.topic_id,
+                partition=self.partition.partition,
+                segment=segment,
+                is_first=index == 0,
+            )
+            for index, segment in enumerate(self.segments)
+        ]
 
 
 def find_scope(store: ObjectStore, topics: Collection[str] | None) -> Scope:

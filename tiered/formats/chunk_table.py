@@ -6,7 +6,7 @@ table is stored. Must never look into records, copy the batches, or keep more th
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -295,6 +295,16 @@ def chunks_for_timestamp(chunks: Sequence[ChunkRow], timestamp_ms: int) -> int |
     return None
 
 
-def base_offset_of(chunk: bytes | memoryview) -> int:
-    """The offset that a chunk begins with, by its first batch."""
-    return int.from_bytes(chunk[:8], "big")
+def runs(chunks: Iterable[ChunkRow], max_bytes: int) -> Iterator[tuple[ChunkRow, ...]]:
+    """The chunks in their order, neighbours gathered to what one request asks for: at most `max_bytes`, at least one
+    chunk."""
+    run: list[ChunkRow] = []
+    length = 0
+    for row in chunks:
+        if run and (row.position != run[-1].position + run[-1].length or length + row.length > max_bytes):
+            yield tuple(run)
+            run, length = [], 0
+        run.append(row)
+        length += row.length
+    if run:
+        yield tuple(run)

@@ -1,22 +1,25 @@
 """What can be wrong with a stored segment, found by comparing it with itself, its row and its neighbours.
 
 Owns the kinds of fault and the comparisons: key against row, row against row, footer against row, chunk against
-table, batch against batch. Pure: whoever reads the store brings the bytes. Must never call something damaged
-because it could not be read, and never name less than the offsets that are concerned.
+table, batch against batch; and the two acceptances that every reader of the bucket goes through, `accepted_tail` and
+`accepted_chunk`. Pure: whoever reads the store brings the bytes. Must never call something damaged because it could
+not be read, and never name less than the offsets that are concerned.
 """
 
 import hashlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from operator import add, sub
 from uuid import UUID
 
-from tiered.errors import CorruptBatch, CorruptObject
+from tiered.errors import Corrupt, CorruptBatch, CorruptObject, ObjectMissing, UnknownFormat
 from tiered.formats import native, record_batch
 from tiered.formats.checkpoint import CommittedSegment, PartitionCheckpoint
 from tiered.formats.object_key import parse_segment_key
-from tiered.formats.segment_object import ChunkRow, SegmentFooter
+from tiered.formats.segment_object import MAX_TAIL_BYTES, ChunkRow, SegmentFooter, SegmentTail, read_tail
+
+Buffer = bytes | memoryview
 
 _SCAN_BATCHES = 1024
 _FIELDS = len(native.BATCH_FIELDS)
@@ -63,6 +66,33 @@ class Fault:
     first_offset: int
     last_offset: int
     chunk: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A committed segment, and whose it is: what its object must say about itself. `cluster_ids` are those of the
+    clusters that may have written it; where none is given, any may."""
+
+    topic: str
+    topic_id: UUID
+    partition: int
+    segment: CommittedSegment
+    cluster_ids: frozenset[str] = frozenset()
+    is_first: bool = False
+    """On its page of the partition's checkpoint: however small a sample is, it has a chunk of this segment."""
+
+    def __str__(self) -> str:
+        segment = self.segment
+        return (
+            f"topic {self.topic} partition {self.partition} offsets {segment.base_offset} to "
+            f"{segment.end_offset - 1}, object {segment.object_key}"
+        )
+
+    def named(self, error: Corrupt, *, remedy: str, if_missing: str) -> Corrupt:
+        """The same failure as an error that names everything (T8), with what can be done about it."""
+        if isinstance(error, ObjectMissing):
+            return ObjectMissing(f"{self}: the object is missing{if_missing}")
+        return CorruptObject(f"{self}: {error}{remedy}")
 
 
 def of_segment(segment: CommittedSegment, kind: FaultKind, message: str) -> Fault:
@@ -131,11 +161,44 @@ def _gap(first_offset: int, end_offset: int, why: str) -> Fault:
 # Tails
 
 
-def check_footer(
-    segment: CommittedSegment, footer: SegmentFooter, *, cluster_ids: Collection[str], topic_id: UUID, partition: int
-) -> Fault | None:
-    """None when this is the segment that was committed, by a cluster of one of these ids, if any are given."""
-    identity = (topic_id, partition, segment.base_offset, segment.end_offset, segment.root_sha256)
+def tail_bytes(segment: CommittedSegment) -> int:
+    """How long the object's tail is. Raises CorruptObject when the row claims more than any tail has, or nothing."""
+    length = segment.size_bytes - segment.log_bytes
+    if not 0 < length <= MAX_TAIL_BYTES:
+        raise CorruptObject(f"its committed row gives its tail {length} bytes; 1 to {MAX_TAIL_BYTES} are possible")
+    return length
+
+
+def accepted_tail(place: Place, data: Buffer) -> SegmentTail:
+    """The tail in the object's last `tail_bytes`, of the very segment that was committed. Raises CorruptObject.
+
+    The committed root proves the hashes of the chunks in their order. Which offsets they hold, the table says, and
+    nobody else: `accepted_chunk` proves it for each.
+    """
+    found = check_tail(place, data)
+    fault = found if isinstance(found, Fault) else next(check_table(place.segment.base_offset, found.chunks), None)
+    if fault is not None:
+        raise CorruptObject(fault.message)
+    assert isinstance(found, SegmentTail)
+    return found
+
+
+def check_tail(place: Place, data: Buffer) -> SegmentTail | Fault:
+    """The tail, or why it is not that of the committed segment. Offsets that its table leaves out are for
+    `check_table` to tell."""
+    try:
+        tail = read_tail(data, place.segment.size_bytes)
+    except UnknownFormat as error:
+        return of_segment(place.segment, FaultKind.UNKNOWN_FORMAT, str(error))
+    except CorruptObject as error:
+        return of_segment(place.segment, FaultKind.TAIL, f"the object's tail is damaged: {error}")
+    return check_footer(place, tail.footer) or tail
+
+
+def check_footer(place: Place, footer: SegmentFooter) -> Fault | None:
+    """None when this is the segment that was committed, by one of the clusters that may have done it."""
+    segment = place.segment
+    identity = (place.topic_id, place.partition, segment.base_offset, segment.end_offset, segment.root_sha256)
     found = (footer.topic_id, footer.partition, footer.base_offset, footer.end_offset, footer.root_sha256.hex())
     if found != identity:
         return of_segment(
@@ -148,7 +211,7 @@ def check_footer(
         return of_segment(segment, FaultKind.CHAIN, "its footer follows another segment than the checkpoint says")
     if (footer.log_bytes, footer.record_count) != (segment.log_bytes, segment.record_count):
         return of_segment(segment, FaultKind.TAIL, "its footer counts other bytes or records than the checkpoint")
-    if cluster_ids and footer.cluster_id not in cluster_ids:
+    if place.cluster_ids and footer.cluster_id not in place.cluster_ids:
         return of_segment(segment, FaultKind.SWAPPED, f"the object comes from another cluster, {footer.cluster_id}")
     return None
 
@@ -163,6 +226,33 @@ def check_table(base_offset: int, chunks: Sequence[ChunkRow]) -> Iterator[Fault]
 
 
 # Chunks
+
+
+def accepted_chunk(row: ChunkRow, data: Buffer, *, is_end_read: bool = True) -> None:
+    """Raises CorruptObject unless `data` is the chunk of that row of an accepted tail: its hash, and the offset that
+    it begins with. With other offsets beside the hashes, whoever looks up one would be given what comes later.
+
+    That the chunk ends where its row says is proven by the next one, if that is read. Whoever reads no further says
+    `is_end_read=False`, which walks through the batches. Speed: one SHA-256 else. Copies nothing.
+    """
+    if hashlib.sha256(data).digest() != row.sha256:
+        reason = "does not match its SHA-256"
+    elif int.from_bytes(data[:8], "big") != row.first_offset:
+        reason = "begins with another offset than its table says"
+    elif not is_end_read and _end_offset(data) != row.last_offset + 1:
+        reason = "ends with another offset than its table says"
+    else:
+        return
+    raise CorruptObject(
+        f"the chunk of offsets {row.first_offset} to {row.last_offset} (bytes {row.position} to "
+        f"{row.position + row.length - 1}) {reason}"
+    )
+
+
+def _end_offset(chunk: Buffer) -> int:
+    """Raises CorruptBatch."""
+    *_, (_, last) = record_batch.exact_batches(chunk, 0, len(chunk))
+    return last.end_offset
 
 
 def check_chunk(row: ChunkRow, data: bytes, start: int = 0, *, chunk: int) -> Fault | None:

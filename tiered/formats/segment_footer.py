@@ -21,7 +21,7 @@ TAIL_GUESS_BYTES: Final = 64 * 1024
 """What one GET for an object's end asks for: whole tails of segments up to about 700 chunks."""
 TRAILER_BYTES: Final = 16
 TRAILER_MAGIC: Final = b"TIERED01"
-MAX_TAIL_BYTES: Final = 512 << 20
+MAX_TAIL_BYTES: Final = 256 << 20
 """A tail that claims more is refused before anything is fetched or allocated for it."""
 MAX_FOOTER_BYTES: Final = 64 * 1024
 CHUNK_ROW_BYTES: Final = 88

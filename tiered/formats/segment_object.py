@@ -53,6 +53,7 @@ from tiered.formats.chunk_table import (
     chunk_for_offset,
     chunks_for_timestamp,
     root_over,
+    runs,
 )
 from tiered.formats.segment_footer import (
     ABORTED_ROW_BYTES,
@@ -94,6 +95,7 @@ __all__ = [
     "read_footer",
     "read_tail",
     "root_over",
+    "runs",
 ]
 
 _CHUNK = struct.Struct(">QIqqqqQI32s")

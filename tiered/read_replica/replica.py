@@ -180,9 +180,7 @@ class ReadReplica:
                 segment = partition.segment_at(offset)
                 is_last = segment.end_offset >= partition.cold_end_offset
                 found = await self.cold_reader.read(
-                    segment,
-                    topic=partition.topic,
-                    partition=partition.partition,
+                    partition.place_of(segment),
                     offset=offset,
                     max_bytes=max_bytes,
                     following=None if is_last else partition.segment_at(segment.end_offset),
@@ -211,9 +209,7 @@ class ReadReplica:
                     if segment.max_timestamp_ms < timestamp_ms:
                         continue
                     found = await self.cold_reader.offset_for_timestamp(
-                        segment,
-                        topic=partition.topic,
-                        partition=partition.partition,
+                        partition.place_of(segment),
                         timestamp_ms=timestamp_ms,
                         start_offset=partition.log_start_offset,
                     )

@@ -277,7 +277,7 @@ def test_the_old_cluster_can_write_no_checkpoint_and_delete_no_object_any_more(
     assert restored(bucket, meta_url, "--apply") == 0
     store = open_store(bucket)
     topic_id = lost.topic_ids["plain"]
-    before = checkpoints.read_all_segments(store, topic_id, 0)
+    before = checkpoints.read_partition(store, topic_id, 0)
     assert before is not None
     with cluster(store=bucket, data=zombie, settings={**QUICK, "tiered.purge.grace.ms": 0}) as c:
         admin = AdminClient({"bootstrap.servers": c.bootstrap})
@@ -286,8 +286,8 @@ def test_the_old_cluster_can_write_no_checkpoint_and_delete_no_object_any_more(
         commit(c, "behind", {("plain", 0): 99})
         eventually(lambda: c.health()["stale_checkpoints"] > 0, "the old cluster cannot write a checkpoint")
         time.sleep(1)  # Several rounds of its sweeper.
-    assert checkpoints.read_all_segments(store, topic_id, 0) == before
-    for each in before[1]:
+    assert checkpoints.read_partition(store, topic_id, 0) == before
+    for each in before.segments:
         assert store.head(each.object_key) is not None
     with cluster(store=bucket, sql=meta_url, data=tmp_path / "second", settings=QUICK) as c:
         assert read_all(c, list(TOPICS)) == lost.records

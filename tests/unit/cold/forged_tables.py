@@ -9,24 +9,29 @@ from tiered.formats.segment_object import build_tail, read_tail
 Change = Callable[[Sequence[ChunkRow]], Sequence[ChunkRow]]
 
 
-def forged(data: bytes, change: Change, *, chunk_bytes: int) -> bytes:
-    """The object with the rows that `change` makes of its table's; each checksum is right, and the root is the same."""
+def forged(data: bytes, change: Change, *, chunk_bytes: int, **said: object) -> bytes:
+    """The object with the rows that `change` makes of its table's, and what else it says of itself; each checksum is
+    right, and the root is the same."""
     tail = read_tail(data, len(data))
     footer = tail.footer
     builder = ChunkTableBuilder(chunk_bytes=chunk_bytes)
     builder.feed(data[: footer.log_bytes])
     table = builder.finish()
     assert table.chunks == tail.chunks
+    of_table = {name: said.pop(name) for name in list(said) if hasattr(table, name)}
+    names: dict[str, object] = {
+        "cluster_id": footer.cluster_id,
+        "topic_id": footer.topic_id,
+        "topic": footer.topic,
+        "partition": footer.partition,
+        "previous_root_sha256": footer.previous_root_sha256,
+    }
     made = data[: footer.log_bytes] + build_tail(
-        replace(table, chunks=tuple(change(tail.chunks))),
-        cluster_id=footer.cluster_id,
-        topic_id=footer.topic_id,
-        topic=footer.topic,
-        partition=footer.partition,
+        replace(table, chunks=tuple(change(tail.chunks)), **of_table),  # type: ignore[arg-type]
         leader_epochs=tail.leader_epochs,
         aborted=tail.aborted,
         producer_snapshot=tail.producer_snapshot,
-        previous_root_sha256=footer.previous_root_sha256,
+        **(names | said),  # type: ignore[arg-type]
     )
     assert len(made) == len(data)
     return made

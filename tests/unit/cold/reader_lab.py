@@ -5,7 +5,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from tests.unit.cold.stored_segments import PARTITION, TOPIC, StoredSegment
+from tests.unit.cold.stored_segments import StoredSegment, place_of
 from tiered.cold.chunk_cache import ChunkCache
 from tiered.cold.local import LocalStore
 from tiered.cold.reader import ColdReader
@@ -83,9 +83,7 @@ class Lab:
         following: CommittedSegment | None = None,
     ) -> FileSlice:
         return await self.reader.read(
-            stored.committed,
-            topic=TOPIC,
-            partition=PARTITION,
+            place_of(stored.committed),
             offset=offset,
             max_bytes=max_bytes,
             following=following,
@@ -93,7 +91,7 @@ class Lab:
 
     async def at_time(self, stored: StoredSegment, timestamp_ms: int, start_offset: int = 0) -> tuple[int, int] | None:
         return await self.reader.offset_for_timestamp(
-            stored.committed, topic=TOPIC, partition=PARTITION, timestamp_ms=timestamp_ms, start_offset=start_offset
+            place_of(stored.committed), timestamp_ms=timestamp_ms, start_offset=start_offset
         )
 
     def object_path(self, stored: StoredSegment) -> Path:

@@ -11,6 +11,7 @@ from tiered.cold.object_store import ObjectStore
 from tiered.formats import object_key, record_batch
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.record_batch import Compression, Record
+from tiered.formats.segment_check import Place
 
 TOPIC = "orders"
 TOPIC_ID = UUID("6f1d2c1e-0000-4000-8000-00000000cafe")
@@ -26,6 +27,11 @@ class StoredSegment:
     log: bytes
     timestamps: tuple[int, ...]
     """By offset, from the base offset on."""
+
+
+def place_of(segment: CommittedSegment) -> Place:
+    """The segment as one of the partition that all of these belong to."""
+    return Place(topic=TOPIC, topic_id=TOPIC_ID, partition=PARTITION, segment=segment)
 
 
 def batches(

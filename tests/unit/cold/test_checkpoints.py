@@ -83,14 +83,14 @@ def write(store: LocalStore, checkpoint: PartitionCheckpoint, *, page_entries: i
 
 
 def bases(store: LocalStore) -> list[int]:
-    found = checkpoints.read_all_segments(store, TOPIC_ID, 0)
+    found = checkpoints.read_partition(store, TOPIC_ID, 0)
     assert found is not None
-    return [each.base_offset // 10 for each in found[1]]
+    return [each.base_offset // 10 for each in found.segments]
 
 
 def test_nothing_written_is_no_checkpoint(store: LocalStore) -> None:
     assert checkpoints.read_partition_checkpoint(store, TOPIC_ID, 0) is None
-    assert checkpoints.read_all_segments(store, TOPIC_ID, 0) is None
+    assert checkpoints.read_partition(store, TOPIC_ID, 0) is None
     assert checkpoints.read_cluster_checkpoint(store) is None
     assert checkpoints.list_partitions(store) == []
 
@@ -118,9 +118,9 @@ def test_a_head_of_somebody_else_is_replaced_with_its_pages(store: LocalStore) -
     forged = replace(written, pages=(reference, *written.pages[1:]))
     store.put(object_key.partition_checkpoint_key(TOPIC_ID, 0), encode_partition_checkpoint(forged))
     write(store, head(13))
-    found = checkpoints.read_all_segments(store, TOPIC_ID, 0)
+    found = checkpoints.read_partition(store, TOPIC_ID, 0)
     assert found is not None
-    assert tuple(found[1]) == head(13).segments
+    assert tuple(found.segments) == head(13).segments
 
 
 def test_a_head_whose_version_is_the_last_leaves_the_next_one_readable(store: LocalStore) -> None:
@@ -220,9 +220,9 @@ def test_concurrent_writers_leave_one_whole_head(store: LocalStore) -> None:
     for thread in threads:
         thread.join()
     assert errors == []
-    found = checkpoints.read_all_segments(store, TOPIC_ID, 0)
+    found = checkpoints.read_partition(store, TOPIC_ID, 0)
     assert found is not None
-    assert [each.base_offset for each in found[1]] == list(range(0, found[0].cold_end_offset, 10))
+    assert [each.base_offset for each in found.segments] == list(range(0, found.head.cold_end_offset, 10))
 
 
 def test_pages_come_before_the_head_that_names_them(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_damaged_head_is_reported_to_readers_and_replaced_by_the_writer(store: L
     data, _ = store.get(key, max_bytes=1 << 20)
     store.put(key, data[:-30])
     with pytest.raises(CorruptObject, match=key):
-        checkpoints.read_all_segments(store, TOPIC_ID, 0)
+        checkpoints.read_partition(store, TOPIC_ID, 0)
     write(store, head(4))
     assert bases(store) == [0, 1, 2, 3]
 
@@ -262,10 +262,10 @@ def test_damaged_or_missing_page_is_named(store: LocalStore) -> None:
     data, _ = store.get(key, max_bytes=1 << 20)
     store.put(key, data.replace(b"1500", b"1501", 1))
     with pytest.raises(CorruptObject, match=key):
-        checkpoints.read_all_segments(store, TOPIC_ID, 0)
+        checkpoints.read_partition(store, TOPIC_ID, 0)
     store.delete(key)
     with pytest.raises(ObjectMissing, match=key):
-        checkpoints.read_all_segments(store, TOPIC_ID, 0)
+        checkpoints.read_partition(store, TOPIC_ID, 0)
 
 
 def test_damaged_page_is_repaired_when_it_is_sealed_again(store: LocalStore) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.unit.cold.forged_tables import Change, boundary_moved, forged, gap_made
 from tests.unit.cold.reader_lab import Lab
-from tests.unit.cold.stored_segments import PARTITION, TOPIC, StoredSegment, store_segment
+from tests.unit.cold.stored_segments import StoredSegment, place_of, store_segment
 from tiered.errors import CorruptObject, ObjectMissing
 from tiered.formats import record_batch
 from tiered.formats.segment_object import read_tail
@@ -68,7 +68,7 @@ def test_reading_on_from_each_answer_gives_the_log_byte_for_byte(lab: Lab, max_b
             offset = last.end_offset
         assert log == stored.log
         assert lab.reader.state.tails_opened == 1
-        tail = await lab.reader.tail(stored.committed, topic=TOPIC, partition=PARTITION)
+        tail = await lab.reader.tail(place_of(stored.committed))
         assert lab.cache.state.loads == len(tail.chunks) > 5
 
     lab.run(test)
@@ -167,7 +167,7 @@ def test_swapped_object_is_named(lab: Lab) -> None:
     )
 
     async def test() -> None:
-        with pytest.raises(CorruptObject, match="other batches"):
+        with pytest.raises(CorruptObject, match="the object holds another segment"):
             await lab.read(swapped, 0)
 
     lab.run(test)

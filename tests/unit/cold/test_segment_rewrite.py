@@ -8,10 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from tests.unit.cold.stored_segments import PARTITION, TOPIC, TOPIC_ID, StoredSegment, store_segment
+from tests.unit.cold.stored_segments import PARTITION, TOPIC, TOPIC_ID, StoredSegment, place_of, store_segment
+from tiered.cold.bucket.segments import load_tail
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.opening import open_store
-from tiered.cold.reader import load_tail
 from tiered.cold.segment_rewrite import RewriteOrder, Rewritten, batches, rewrite
 from tiered.errors import CorruptObject, ObjectMissing
 from tiered.formats import object_key
@@ -60,8 +60,8 @@ def test_a_segment_of_which_nothing_stays_is_one_empty_batch_of_the_same_offsets
     done = carried_out(store, order, newest=range(100, 600))
     assert done is not None
     assert (done.removed_records, done.record_count, done.log_bytes, done.max_timestamp_ms) == (500, 0, 61, -1)
-    tail = load_tail(store, _row(stored, order, done), PARTITION)
-    old = load_tail(store, stored.committed, PARTITION)
+    tail = load_tail(store, place_of(_row(stored, order, done)))
+    old = load_tail(store, place_of(stored.committed))
     assert (tail.footer.base_offset, tail.footer.end_offset) == (100, 600)
     # What a broker that lost its disk, the chain and readers of transactions need is what it was.
     assert tail.footer.previous_root_sha256 == old.footer.previous_root_sha256
@@ -70,7 +70,9 @@ def test_a_segment_of_which_nothing_stays_is_one_empty_batch_of_the_same_offsets
         old.aborted,
         old.producer_snapshot,
     )
-    assert [header.record_count for _, _, header in batches(store, _row(stored, order, done), tail.chunks)] == [0]
+    assert [
+        header.record_count for _, _, header in batches(store, place_of(_row(stored, order, done)), tail.chunks)
+    ] == [0]
     # Compacted again there is nothing to do, and nothing is stored.
     again = StoredSegment(committed=_row(stored, order, done), log=b"", timestamps=())
     assert carried_out(store, order_of(again)) is None
@@ -97,7 +99,7 @@ def test_a_damaged_segment_is_named_and_nothing_is_stored(
     path.chmod(0o600)
     path.write_bytes(content)
     order = order_of(stored)
-    with pytest.raises(CorruptObject, match=r"orders-3, offsets 100 to 599, .*does not match its SHA-256"):
+    with pytest.raises(CorruptObject, match=r"orders partition 3 offsets 100 to 599, .*does not match its SHA-256"):
         carried_out(store, order)
     assert store.head(order.object_key) is None
     store.delete(stored.committed.object_key)

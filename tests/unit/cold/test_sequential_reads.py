@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from tests.unit.cold.reader_lab import Lab
-from tests.unit.cold.stored_segments import PARTITION, TOPIC, StoredSegment, store_segment
+from tests.unit.cold.stored_segments import StoredSegment, place_of, store_segment
 from tiered.cold.sequential_readers import REMEMBERED_READERS, SequentialReaders
 from tiered.errors import CorruptObject, ObjectMissing
 from tiered.formats import record_batch
@@ -32,7 +32,7 @@ def stored_in(lab: Lab, base_offset: int = 0, *, after: StoredSegment | None = N
 
 
 async def rows_of(lab: Lab, stored: StoredSegment) -> tuple[ChunkRow, ...]:
-    found = (await lab.reader.tail(stored.committed, topic=TOPIC, partition=PARTITION)).chunks
+    found = (await lab.reader.tail(place_of(stored.committed))).chunks
     lab.store.ranges.clear()
     return tuple(found)
 

@@ -12,6 +12,7 @@ from tiered.cold.object_store import ObjectStore
 from tiered.cold.verification import Problem, StoreVerifier, VerificationState
 from tiered.formats import segment_object
 from tiered.formats.checkpoint import ClusterCheckpoint, CommittedSegment, PartitionCheckpoint, TopicEntry
+from tiered.formats.producer_snapshot import encode_producers
 from tiered.formats.segment_object import SegmentTail
 
 CLUSTER_ID = "cluster-1"
@@ -93,6 +94,7 @@ def make_store(root: Path, directory: Path, *, segments: int = 3, store: ObjectS
             range(1_000, 1_000 + RECORDS),
             base_offset=index * RECORDS,
             previous_root_sha256=previous,
+            producer_snapshot=encode_producers(()),
         )
         previous = stored.committed.root_sha256
         made.segments.append(stored)

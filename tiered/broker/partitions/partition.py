@@ -23,6 +23,7 @@ from tiered.formats import record_batch
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.producer_snapshot import ProducerEntry
 from tiered.formats.record_batch import BatchHeader
+from tiered.formats.segment_check import Place
 from tiered.hot.log import Log, LogConfig
 from tiered.ids import InSyncReplica, TopicPartition
 from tiered.metrics import TrafficState
@@ -270,6 +271,11 @@ class Partition(Replica):
         """Whole batches from the one that holds `offset`, below the high watermark; None when none fits."""
         end = self.last_stable_offset if committed_only else self._high_watermark
         return self.log.read(offset, max_bytes, end_offset=end, min_one_batch=at_least_one)
+
+    def place_of(self, segment: CommittedSegment) -> Place:
+        """The segment as one of this partition's, which its object must say too."""
+        topic_id, number = self.topic_partition.topic_id, self.topic_partition.partition
+        return Place(topic=self.topic, topic_id=topic_id, partition=number, segment=segment)
 
     def committed_segment_at(self, offset: int) -> CommittedSegment | None:
         """The committed segment that holds `offset`."""

@@ -16,7 +16,7 @@ from tiered.broker.context import BrokerContext, BrokerState
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.reconcile.findings import OF_OBJECTS, Finding, FindingKind, Findings, kind_of
-from tiered.cold.segment_verifier import CheckedPart, Place, SegmentVerifier
+from tiered.cold.segment_verifier import CheckedPart, SegmentVerifier
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.segment_check import Fault
 from tiered.hot.file_system import read_whole, replace_file
@@ -150,14 +150,8 @@ class Scrub:
     ) -> CheckedPart:
         """Checks a part, and tells of what was wrong with it and is so still."""
         where = partition.topic_partition
-        place = Place(
-            # A segment may come from the cluster that this one was restored from.
-            cluster_ids=frozenset(),
-            topic=partition.topic,
-            topic_id=where.topic_id,
-            partition=where.partition,
-            segment=segment,
-        )
+        # A segment may come from the cluster that this one was restored from.
+        place = partition.place_of(segment)
         part = await self._pool.run(
             lambda: self._verifier.check_part(place, first_chunk=first_chunk, max_bytes=max_bytes)
         )

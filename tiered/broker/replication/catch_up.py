@@ -69,9 +69,7 @@ class CatchUp:
             return await self.begin_at_log_start(partition, partition.log_start_offset)
         leader_epoch, log_end_offset = partition.leader_epoch, partition.log.log_end_offset
         # First the object: a log that is emptied has nothing that a failure could go back to.
-        tail = await self._cold_reader.tail(
-            segment, topic=partition.topic, partition=partition.topic_partition.partition
-        )
+        tail = await self._cold_reader.tail(partition.place_of(segment))
         producers = decode_producers(tail.producer_snapshot)
         log_ = partition.log
         if partition.role is not Role.FOLLOWER or (partition.leader_epoch, log_.log_end_offset) != (

@@ -19,13 +19,14 @@ from sqlalchemy import Connection
 
 from tiered.broker.tiering.committed_rows import committed_segment
 from tiered.cold import checkpoints
+from tiered.cold.bucket.segments import load_tail
 from tiered.cold.object_store import ObjectStore
-from tiered.cold.reader import load_tail
 from tiered.cold.segment_rewrite import RewriteOrder, Rewritten
 from tiered.config import BrokerSettings, TopicConfig
 from tiered.errors import Fenced, InvalidConfig, MetadataUnavailable, Pinned, TieredError, UnknownTopicOrPartition
 from tiered.formats import object_key
 from tiered.formats.producer_snapshot import decode_producers
+from tiered.formats.segment_check import Place
 from tiered.meta import cluster, partitions, pins, replacements, segments, settings, topics
 from tiered.meta.clock import database_now_ms
 from tiered.meta.engine import Database
@@ -279,7 +280,9 @@ class ColdCompaction:
 
     def _last_offsets(self, partition: DuePartition) -> dict[int, int]:
         """Where the last batch of each producer ends, as far as the store knows."""
-        tail = load_tail(self._store, committed_segment(partition.newest), partition.partition)
+        topic, newest = partition.topic, committed_segment(partition.newest)
+        place = Place(topic=topic.name, topic_id=topic.topic_id, partition=partition.partition, segment=newest)
+        tail = load_tail(self._store, place)
         if not tail.producer_snapshot:
             return {}
         return compaction.last_offsets(decode_producers(tail.producer_snapshot))

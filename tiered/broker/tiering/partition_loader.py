@@ -108,9 +108,7 @@ class PartitionLoader:
     async def _continue_after_cold(self, partition: Partition) -> None:
         """Producers and leader epochs that only the newest object still knows."""
         try:
-            tail = await self._cold_reader.tail(
-                partition.committed[-1], topic=partition.topic, partition=partition.topic_partition.partition
-            )
+            tail = await self._cold_reader.tail(partition.place_of(partition.committed[-1]))
         except TieredError as error:
             raise type(error)(
                 f"{partition.name}: its local log is lost, and what the newest object knows of its producers cannot "

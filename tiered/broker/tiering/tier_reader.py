@@ -37,9 +37,7 @@ class TierReader:
             return None
         try:
             found = await self._cold.read(
-                segment,
-                topic=partition.topic,
-                partition=partition.topic_partition.partition,
+                partition.place_of(segment),
                 offset=offset,
                 max_bytes=max_bytes,
                 following=partition.committed_segment_at(segment.end_offset),
@@ -77,9 +75,7 @@ class TierReader:
         self, partition: Partition, segment: CommittedSegment, timestamp_ms: int
     ) -> tuple[int, int] | None:
         return await self._cold.offset_for_timestamp(
-            segment,
-            topic=partition.topic,
-            partition=partition.topic_partition.partition,
+            partition.place_of(segment),
             timestamp_ms=timestamp_ms,
             start_offset=partition.log_start_offset,
         )

@@ -1,0 +1,1 @@
+"""What is in the bucket, read and checked against what was committed."""
