@@ -7,14 +7,14 @@ person who typed it. Moves go on when a command ends, by itself or by Ctrl-C.
 import argparse
 import asyncio
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from tiered.cli.client.cluster import Cluster
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
 from tiered.cli.output import Cell, counted, in_bytes, print_json, print_table, say
+from tiered.cli.progress import bar
 from tiered.errors import TieredError
 from tiered.peer import TopicMetadata, TopicPartition
 from tiered.peer.broker_admin import (
@@ -68,7 +68,7 @@ async def carry_out(
     begun = [each for each in targets if each not in refused]
     is_complete = True
     if not arguments.no_wait:
-        is_complete = await wait(cluster, begun, timeout_s=arguments.timeout)
+        is_complete = not begun or await wait(cluster, begun, timeout_s=arguments.timeout)
         if is_complete and targets and arguments.throttle is not None:
             await _throttle(cluster, None)
     if arguments.json:
@@ -108,15 +108,19 @@ async def wait(cluster: Cluster, moving: Sequence[TopicPartition], *, timeout_s:
     """True once none of them moves any more, False when `timeout_s` is over. Shows how far they are on a terminal."""
     clock = SystemClock()
     deadline_ms = None if timeout_s is None else clock.monotonic_ms() + timeout_s * 1000.0
-    with _bar(len(moving)) as bar:
+    with bar(len(moving), "moves begin") as show:
         while True:
             under_way = await list_reassignments(cluster)
             left = {each: under_way[each] for each in moving if each in under_way}
             if not left:
                 return True
-            if bar.is_seen:
-                copied = await progress(cluster, left)
-                bar.show(len(moving) - len(left), list(copied.values()))
+            if sys.stderr.isatty():
+                copied = (await progress(cluster, left)).values()
+                done_bytes, all_bytes = sum(each.done_bytes for each in copied), sum(each.all_bytes for each in copied)
+                share = sum(each.done_bytes / each.all_bytes for each in copied if each.all_bytes)
+                done = len(moving) - len(left)
+                of_all = f"{done} of {counted(len(moving), 'partition')} moved"
+                show(done + share, f"{of_all}; {in_bytes(done_bytes)} of {in_bytes(all_bytes)}")
             if deadline_ms is not None and clock.monotonic_ms() > deadline_ms:
                 return False
             await asyncio.sleep(POLL_S)
@@ -179,47 +183,3 @@ def _show_plan(arguments: argparse.Namespace, before: Targets, targets: Targets,
     ]
     print_table("TOPIC >PARTITION REPLICAS TARGET", rows)
     say(f"\n{counted(len(targets), 'partition')} would move; without --plan they do")
-
-
-# How far it is
-
-
-class _Bar(Protocol):
-    is_seen: bool
-
-    def show(self, done: int, copied: Sequence[Copied]) -> None: ...
-
-
-class _NoBar:
-    is_seen = False
-
-    def show(self, done: int, copied: Sequence[Copied]) -> None:
-        """Nobody looks."""
-
-
-class _TerminalBar:
-    is_seen = True
-
-    def __init__(self, progress: Any, task: Any, count: int) -> None:
-        self._progress = progress
-        self._task = task
-        self._count = count
-
-    def show(self, done: int, copied: Sequence[Copied]) -> None:
-        done_bytes, all_bytes = sum(each.done_bytes for each in copied), sum(each.all_bytes for each in copied)
-        share = sum(each.done_bytes / each.all_bytes for each in copied if each.all_bytes)
-        words = f"{done} of {counted(self._count, 'partition')} moved; {in_bytes(done_bytes)} of {in_bytes(all_bytes)}"
-        self._progress.update(self._task, completed=done + share, description=words)
-
-
-@contextmanager
-def _bar(count: int) -> Iterator[_Bar]:
-    if not count or not sys.stderr.isatty():
-        yield _NoBar()
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        yield _TerminalBar(shown, shown.add_task("moves begin", total=count), count)

@@ -5,13 +5,12 @@ one transaction, so that whoever is interrupted begins again. Decides nothing: `
 """
 
 import argparse
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.output import print_json, say
+from tiered.cli.progress import bar
 from tiered.cli.store import restore_words
 from tiered.cold import restore_claims
 from tiered.cold.bucket_contents import read_bucket
@@ -25,8 +24,6 @@ from tiered.rules.segments.restore_plan import FoundBucket, RestorePlan, plan_re
 from tiered.runtime import SystemClock, crash_point
 
 WRITE_DEADLINE_MS = 3_600_000
-
-Show = Callable[[int, int], None]
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -102,15 +99,6 @@ def _print(plan: RestorePlan, target: Target, *, json: bool, applied: bool) -> N
 
 
 @contextmanager
-def _progress(what: str) -> Iterator[Show]:
-    """A bar on a terminal, and nothing anywhere else."""
-    if not sys.stderr.isatty():
-        yield lambda _done, _total: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        update = partial(bars.update, bars.add_task(what, total=None))
-        yield lambda done, total: update(completed=done, total=total)
+def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    with bar(None, what, counts="items") as show:
+        yield lambda done, total: show(done, what, total)

@@ -69,7 +69,8 @@ async def _verify(verifier: StoreVerifier, sample: ChunkSample) -> VerificationS
         if not sys.stderr.isatty():
             return await verifier.run()
         survey = await verifier.survey()
-        with bar(int(survey.log_bytes * min(1.0, sample.fraction)), counted(survey.segments, "segment")) as shown:
+        to_read = int(survey.log_bytes * min(1.0, sample.fraction))
+        with bar(to_read, counted(survey.segments, "segment"), counts="bytes") as shown:
 
             def changed(state: VerificationState) -> None:
                 bad = f", {state.problem_count:,} bad" if state.problem_count else ""
