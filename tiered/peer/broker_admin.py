@@ -7,17 +7,16 @@ replica goes.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tiered.peer.answers import broker_error, the_only
+from tiered.peer.answers import broker_error
 from tiered.peer.cluster import Cluster
-from tiered.peer.topic_admin import BROKER_RESOURCE, alter_configs, describe_configs
 from tiered.peer.topology import TopicPartition
 from tiered.rules.replication.placement import Place, place_of
+from tiered.wire.error_codes import reason
 
 DESCRIBE_LOG_DIRS, ELECT_LEADERS = 35, 43
 ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS, DESCRIBE_CLUSTER, UNREGISTER_BROKER = 45, 46, 60, 64
 PREFERRED, UNCLEAN = 0, 1
 TIMEOUT_MS = 30_000
-THROTTLES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 
 _BROKERS = 1
 
@@ -65,23 +64,14 @@ class Reassignment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedSetting:
-    """One setting of a broker; `source` is Kafka's number, and a secret has no value."""
-
-    name: str
-    value: str | None
-    source: int
-    is_sensitive: bool
-    is_read_only: bool
-    documentation: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
     """Why a partition was left as it was: Kafka's code, and the broker's words where it has some."""
 
     code: int
     message: str | None
+
+    def __str__(self) -> str:
+        return reason(self.code, self.message)
 
 
 async def describe_cluster(cluster: Cluster) -> DescribedCluster:
@@ -208,54 +198,6 @@ async def unregister_broker(cluster: Cluster, broker_id: int) -> Refusal | None:
     """Forgets a broker that will not come back."""
     answer = await cluster.request(UNREGISTER_BROKER, lambda make: make.UnregisterBrokerRequest(broker_id=broker_id))
     return _refusal(answer.error_code, answer.error_message)
-
-
-async def throttle_moves(cluster: Cluster, bytes_per_s: int | None) -> Refusal | None:
-    """Bounds what every broker sends to, and fetches for, replicas that are being added; None ends the bound."""
-    value = None if bytes_per_s is None else str(bytes_per_s)
-    return await alter_settings(cluster, None, dict.fromkeys(THROTTLES, value))
-
-
-async def alter_settings(
-    cluster: Cluster, broker_id: int | None, values: Mapping[str, str | None], *, validate_only: bool = False
-) -> Refusal | None:
-    """Sets settings of one broker, or of all (`None`), while they run; a None as value takes one back."""
-    results = await alter_configs(
-        cluster,
-        _resource_name(broker_id),
-        values,
-        resource_type=BROKER_RESOURCE,
-        validate_only=validate_only,
-        broker_id=broker_id,
-    )
-    found = the_only(results, "resource")
-    return _refusal(found.error_code, found.error_message)
-
-
-async def describe_settings(cluster: Cluster, broker_id: int | None) -> Sequence[DescribedSetting] | Refusal:
-    """All settings of one broker by name, or those that were set for all (`None`) while they run."""
-    results = await describe_configs(
-        cluster, [_resource_name(broker_id)], resource_type=BROKER_RESOURCE, documented=True, broker_id=broker_id
-    )
-    found = the_only(results, "resource")
-    return _refusal(found.error_code, found.error_message) or sorted(
-        (
-            DescribedSetting(
-                name=each.name,
-                value=each.value,
-                source=each.config_source,
-                is_sensitive=each.is_sensitive,
-                is_read_only=each.read_only,
-                documentation=each.documentation or "",
-            )
-            for each in found.configs
-        ),
-        key=lambda each: each.name,
-    )
-
-
-def _resource_name(broker_id: int | None) -> str:
-    return "" if broker_id is None else str(broker_id)
 
 
 def _refusal(code: int, message: str | None) -> Refusal | None:

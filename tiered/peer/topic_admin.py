@@ -8,7 +8,7 @@ from typing import Any
 
 from tiered.peer.cluster import Cluster
 
-_CREATE_TOPICS, _DELETE_RECORDS, _DESCRIBE_CONFIGS, _INCREMENTAL_ALTER_CONFIGS = 19, 21, 32, 44
+_CREATE_TOPICS, _DELETE_TOPICS, _DELETE_RECORDS, _DESCRIBE_CONFIGS, _INCREMENTAL_ALTER_CONFIGS = 19, 20, 21, 32, 44
 TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32
 _SET, _DELETE = 0, 1
 BROKERS_DEFAULT = -1
@@ -43,6 +43,20 @@ async def create_topics(
         ),
     )
     results: Sequence[Any] = answer.topics
+    return results
+
+
+async def delete_topics(cluster: Cluster, names: Sequence[str]) -> Sequence[Any]:
+    """A result for each name, with `error_code` and perhaps `error_message`."""
+    answer = await cluster.request(
+        _DELETE_TOPICS,
+        lambda make: make.DeleteTopicsRequest(
+            topics=tuple(make.DeleteTopicState(name=name, topic_id=None) for name in names),
+            topic_names=tuple(names),
+            timeout=TIMEOUT_MS,
+        ),
+    )
+    results: Sequence[Any] = answer.responses
     return results
 
 

@@ -10,9 +10,9 @@ import pytest
 
 import tiered
 from tiered.cli import build_parser, main
+from tiered.cli.configs import config_pairs
 from tiered.cli.failure import UsageError
 from tiered.cli.records.offset_range import End, Start, range_of
-from tiered.cli.topics.commands import config_pairs
 from tiered.runtime import SystemClock
 
 

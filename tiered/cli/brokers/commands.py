@@ -23,7 +23,6 @@ from tiered.peer.broker_admin import (
     unregister_broker,
 )
 from tiered.rules.replication.rebalancing import emptied, evened_out
-from tiered.wire.error_codes import reason
 
 COUNTS = ("replicas", "leaders", "preferred_leaders", "not_in_sync")
 
@@ -131,7 +130,7 @@ async def run_remove(arguments: argparse.Namespace, cluster: Cluster) -> None:
     """`brokers remove`: forgets a broker that holds nothing any more and was stopped."""
     refusal = await unregister_broker(cluster, arguments.broker)
     if refusal is not None:
-        raise CommandFailed(f"broker {arguments.broker}: {reason(refusal.code, refusal.message)}")
+        raise CommandFailed(f"broker {arguments.broker}: {refusal}")
     if arguments.json:
         print_json({"broker": arguments.broker, "error": None})
     else:

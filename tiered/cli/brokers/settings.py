@@ -9,16 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tiered.cli.client.cluster import Cluster, run_with_cluster, with_cluster
-from tiered.cli.failure import CommandFailed, UsageError
+from tiered.cli.configs import DEFAULT_SOURCE, config_pairs, configs_of, set_configs, source_of
+from tiered.cli.failure import CommandFailed
 from tiered.cli.names import nearest_names
 from tiered.cli.output import print_json, print_table, say
 from tiered.config.describe import NO_EFFECT
-from tiered.config.quantity import in_plain_units
-from tiered.peer.broker_admin import DescribedSetting, Refusal, alter_settings, describe_cluster, describe_settings
-from tiered.wire.error_codes import reason
+from tiered.peer.broker_admin import describe_cluster
+from tiered.peer.topic_admin import BROKER_RESOURCE
 
-_DEFAULT = 5
-_SOURCES = {2: "broker", 3: "all brokers", 4: "broker's start", _DEFAULT: "default"}
 _OF_ONE, _OF_ALL = 2, 3
 _PREFIX = "listener.name."
 
@@ -41,7 +39,7 @@ async def run_show(arguments: argparse.Namespace, cluster: Cluster) -> None:
 
 def run_set(arguments: argparse.Namespace) -> int:
     """`brokers config set`."""
-    values = _pairs(arguments.settings)
+    values = config_pairs(arguments.settings, option="")
 
     async def act(cluster: Cluster) -> None:
         (one, *_) = await _brokers(cluster, arguments.broker)
@@ -50,7 +48,7 @@ def run_set(arguments: argparse.Namespace) -> int:
             _require_known([name for name in values if not name.startswith(_PREFIX)], known)
         await _alter(cluster, arguments.broker, values, validate_only=arguments.validate_only)
         done = "could be set" if arguments.validate_only else "set"
-        inert = {each.name for each in known if NO_EFFECT in each.documentation}
+        inert = {each.name for each in known if not _has_effect(each)}
         _report(arguments, values, done, inert)
 
     return run_with_cluster(arguments, act)
@@ -62,7 +60,7 @@ def run_delete(arguments: argparse.Namespace) -> int:
 
     async def act(cluster: Cluster) -> None:
         of = _OF_ALL if arguments.broker is None else _OF_ONE
-        there = [each.name for each in await _settings(cluster, arguments.broker) if each.source == of]
+        there = [each.name for each in await _settings(cluster, arguments.broker) if each.config_source == of]
         for name in values:
             if name not in there:
                 raise CommandFailed(
@@ -75,18 +73,6 @@ def run_delete(arguments: argparse.Namespace) -> int:
     return run_with_cluster(arguments, act)
 
 
-def _pairs(texts: Sequence[str]) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
-            raise UsageError(f"{text!r} is not allowed: it must be KEY=VALUE")
-        if name.strip() in pairs:
-            raise UsageError(f"{name.strip()} is given twice")
-        pairs[name.strip()] = in_plain_units(name.strip(), value.strip())
-    return pairs
-
-
 async def _brokers(cluster: Cluster, broker_id: int | None) -> list[int]:
     """The one that is meant, or all in service."""
     known = (await describe_cluster(cluster)).brokers
@@ -97,53 +83,68 @@ async def _brokers(cluster: Cluster, broker_id: int | None) -> list[int]:
     return [broker_id]
 
 
-async def _settings(cluster: Cluster, broker_id: int | None) -> Sequence[DescribedSetting]:
-    found = await describe_settings(cluster, broker_id)
-    if isinstance(found, Refusal):
-        raise CommandFailed(f"{_whom(broker_id)}: {reason(found.code, found.message)}")
-    return found
+async def _settings(cluster: Cluster, broker_id: int | None) -> list[Any]:
+    """All settings of one broker by name, or those that were set for all (None) while they run."""
+    name, failed = _resource_name(broker_id), _whom(broker_id)
+    return await configs_of(
+        cluster, name, resource_type=BROKER_RESOURCE, failed=failed, documented=True, broker_id=broker_id
+    )
 
 
 async def _alter(
     cluster: Cluster, broker_id: int | None, values: Mapping[str, str | None], *, validate_only: bool = False
 ) -> None:
-    refused = await alter_settings(cluster, broker_id, values, validate_only=validate_only)
-    if refused is not None:
-        raise CommandFailed(f"nothing was changed: {reason(refused.code, refused.message)}")
+    await set_configs(
+        cluster,
+        _resource_name(broker_id),
+        values,
+        failed="nothing was changed",
+        resource_type=BROKER_RESOURCE,
+        validate_only=validate_only,
+        broker_id=broker_id,
+    )
 
 
-def _require_known(names: Sequence[str], settings: Sequence[DescribedSetting]) -> None:
+def _resource_name(broker_id: int | None) -> str:
+    return "" if broker_id is None else str(broker_id)
+
+
+def _require_known(names: Sequence[str], settings: Sequence[Any]) -> None:
     there = {each.name for each in settings}
     for name in names:
         if name not in there:
             raise CommandFailed(f"there is no broker setting {name}{nearest_names(name, there)}")
 
 
-def _chosen(arguments: argparse.Namespace) -> Callable[[DescribedSetting], bool]:
+def _chosen(arguments: argparse.Namespace) -> Callable[[Any], bool]:
     if arguments.names:
         return lambda each: each.name in arguments.names
-    return lambda each: arguments.all_configs or each.source != _DEFAULT
+    return lambda each: arguments.all_configs or each.config_source != DEFAULT_SOURCE
 
 
-def _fields(each: DescribedSetting) -> dict[str, Any]:
+def _has_effect(each: Any) -> bool:
+    return NO_EFFECT not in (each.documentation or "")
+
+
+def _fields(each: Any) -> dict[str, Any]:
     return {
         "name": each.name,
         "value": each.value,
-        "source": _SOURCES.get(each.source, str(each.source)),
-        "read_only": each.is_read_only,
+        "source": "all brokers" if each.config_source == _OF_ALL else source_of(each),
+        "read_only": each.read_only,
         "sensitive": each.is_sensitive,
-        "has_effect": NO_EFFECT not in each.documentation,
+        "has_effect": _has_effect(each),
     }
 
 
-def _show(found: Sequence[tuple[int, DescribedSetting]], broker_count: int) -> None:
+def _show(found: Sequence[tuple[int, Any]], broker_count: int) -> None:
     """What all brokers have alike stands there once."""
     alike: dict[tuple[str, ...], list[int]] = {}
     for broker, each in found:
         fields = _fields(each)
         value = "(hidden)" if each.is_sensitive else each.value or "-"
         notes = [] if fields["has_effect"] else ["no effect"]
-        if each.is_read_only:
+        if each.read_only:
             notes.append("read at start")
         alike.setdefault((each.name, value, fields["source"], ", ".join(notes)), []).append(broker)
     rows = [

@@ -17,13 +17,13 @@ from tiered.errors import Corrupt, InvalidConfig, Retriable, TieredError
 from tiered.formats.record_batch import Record, encode_batch, exact_batches, records
 from tiered.peer import Cluster, ClusterMetadata, ConnectionLost, Peer, parse_bootstrap
 from tiered.peer.security import PeerSecurity
+from tiered.peer.topic_admin import create_topics, delete_topics
 from tiered.runtime import SystemClock, new_uuid
 from tiered.tls import client_context
 from tiered.wire.error_codes import reason
 
 TIMEOUT_MS = 5_000
 MAX_BODY_BYTES = 1 << 20
-_CREATE_TOPICS, _DELETE_TOPICS = 19, 20
 
 
 def broker(situation: Situation) -> Iterator[Finding]:
@@ -123,7 +123,7 @@ async def _round_trip(cluster: Cluster, clock: SystemClock) -> Finding:
     advice = "See the broker's log."
     record = Record(offset=0, timestamp_ms=clock.now_ms(), key=None, value=value, headers=())
     try:
-        if failure := await _created(cluster, name):
+        if failure := _failure(await create_topics(cluster, [name], partitions=1, configs={})):
             return fail("round trip", f"no topic could be made: {failure}", advice)
         began_ms = clock.monotonic_ms()
         await cluster.produce(name, 0, encode_batch([record]))
@@ -144,34 +144,14 @@ async def _round_trip(cluster: Cluster, clock: SystemClock) -> Finding:
     return ok("round trip", message, produce_ms=took_ms, fetch_ms=fetch_ms)
 
 
-async def _created(cluster: Cluster, name: str) -> str | None:
-    answer = await cluster.request(
-        _CREATE_TOPICS,
-        lambda make: make.CreateTopicsRequest(
-            topics=(
-                make.CreatableTopic(name=name, num_partitions=1, replication_factor=-1, assignments=(), configs=()),
-            ),
-            timeout=TIMEOUT_MS,
-            validate_only=False,
-        ),
-    )
-    return _failure(answer.topics)
-
-
 async def _deleted(cluster: Cluster, name: str) -> str | None:
     try:
-        answer = await cluster.request(
-            _DELETE_TOPICS,
-            lambda make: make.DeleteTopicsRequest(
-                topics=(make.DeleteTopicState(name=name, topic_id=None),), topic_names=(name,), timeout=TIMEOUT_MS
-            ),
-        )
+        return _failure(await delete_topics(cluster, [name]))
     except TieredError as error:
         return str(error)
-    return _failure(answer.responses)
 
 
-def _failure(results: Any) -> str | None:
+def _failure(results: Sequence[Any]) -> str | None:
     for each in results:
         if each.error_code:
             return reason(each.error_code, getattr(each, "error_message", None))

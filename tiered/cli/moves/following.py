@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tiered.cli.client.cluster import Cluster
+from tiered.cli.configs import set_configs
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
 from tiered.cli.output import Cell, counted, in_bytes, print_json, print_table, say
 from tiered.cli.progress import bar
@@ -24,12 +25,12 @@ from tiered.peer.broker_admin import (
     alter_reassignments,
     list_reassignments,
     local_disk,
-    throttle_moves,
 )
+from tiered.peer.topic_admin import BROKER_RESOURCE
 from tiered.runtime import SystemClock
-from tiered.wire.error_codes import reason
 
 POLL_S = 0.5
+THROTTLES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 AT_ONCE = 1_000
 """Partitions in one request."""
 
@@ -76,13 +77,13 @@ async def carry_out(
             {
                 "complete": is_complete and not refused and not arguments.no_wait,
                 "moves": [
-                    {**_move(each, before, targets), "error": _words(refused[each]) if each in refused else None}
+                    {**_move(each, before, targets), "error": str(refused[each]) if each in refused else None}
                     for each in targets
                 ],
             }
         )
     for (topic, number), refusal in refused.items():
-        say(f"{arguments.parser.prog}: {topic}-{number}: {_words(refusal)}", file=sys.stderr)
+        say(f"{arguments.parser.prog}: {topic}-{number}: {refusal}", file=sys.stderr)
     if not is_complete:
         raise CommandFailed(
             f"not complete after {arguments.timeout} s; the moves go on: `tiered topics reassignments` shows them"
@@ -156,13 +157,10 @@ async def _disk_of(cluster: Cluster, broker_id: int) -> LocalDisk | None:
 
 
 async def _throttle(cluster: Cluster, bytes_per_s: int | None) -> None:
-    refusal = await throttle_moves(cluster, bytes_per_s)
-    if refusal is not None:
-        raise CommandFailed(f"the throttle was not set: {_words(refusal)}")
-
-
-def _words(refusal: Refusal) -> str:
-    return reason(refusal.code, refusal.message)
+    """Bounds what every broker sends to, and fetches for, replicas that are being added; None ends the bound."""
+    value = None if bytes_per_s is None else str(bytes_per_s)
+    settings = dict.fromkeys(THROTTLES, value)
+    await set_configs(cluster, "", settings, failed="the throttle was not set", resource_type=BROKER_RESOURCE)
 
 
 def _move(each: TopicPartition, before: Targets, targets: Targets) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from tiered.peer.broker_admin import (
     list_reassignments,
 )
 from tiered.rules.replication.placement import assign
-from tiered.wire.error_codes import ELECTION_NOT_NEEDED, reason
+from tiered.wire.error_codes import ELECTION_NOT_NEEDED
 
 
 def run_reassign(arguments: argparse.Namespace) -> int:
@@ -198,7 +198,7 @@ def _report(
     rows: list[dict[str, Any]] = []
     for (topic, number), refusal in sorted(outcomes.items(), key=lambda each: each[0]):
         is_fine = refusal is None or refusal.code == ELECTION_NOT_NEEDED
-        words = None if refusal is None or is_fine else reason(refusal.code, refusal.message)
+        words = None if is_fine else str(refusal)
         rows.append({"topic": topic, "partition": number, "changed": refusal is None, "error": words})
     if arguments.json:
         print_json(rows)

@@ -23,33 +23,26 @@ from tiered.cli.client.cluster import (
     with_cluster,
 )
 from tiered.cli.client.refusals import none_to_see
-from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
+from tiered.cli.configs import (
+    DEFAULT_SOURCE,
+    config_changes,
+    config_pairs,
+    configs_of,
+    require_done,
+    set_configs,
+    source_of,
+)
+from tiered.cli.failure import EXIT_FAILED, EXIT_OK, UsageError
 from tiered.cli.output import Cell, counted, in_bytes, print_json, print_table, say
-from tiered.config.quantity import in_plain_units
 from tiered.errors import TieredError
 from tiered.peer import CorruptAnswer, TopicMetadata, TopicPartition
 from tiered.peer.broker_admin import local_disk
-from tiered.peer.topic_admin import BROKERS_DEFAULT, alter_configs, create_topics, describe_configs
+from tiered.peer.topic_admin import BROKERS_DEFAULT, create_topics, delete_topics, describe_configs
 from tiered.wire.error_codes import NONE, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION, reason
 
 TIMEOUT_MS = 30_000
 MIN_IN_SYNC = "min.insync.replicas"
-_DELETE_TOPICS, _CREATE_PARTITIONS = 20, 37
-_DEFAULT_SOURCE = 5
-_SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "broker's start", 5: "default"}
-
-
-def config_pairs(texts: Sequence[str]) -> dict[str, str]:
-    """The configs that repeated `--config KEY=VALUE` mean; raises UsageError and InvalidConfig."""
-    pairs: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
-            raise UsageError(f"--config {text!r} is not allowed: it must be KEY=VALUE")
-        if name.strip() in pairs:
-            raise UsageError(f"--config {name.strip()} is given twice")
-        pairs[name.strip()] = in_plain_units(name.strip(), value.strip())
-    return pairs
+_CREATE_PARTITIONS = 37
 
 
 @with_cluster
@@ -144,43 +137,32 @@ def run_create(arguments: argparse.Namespace) -> int:
 async def run_delete(arguments: argparse.Namespace, cluster: Cluster) -> int:
     """`topics delete`."""
     names = tuple(arguments.topics)
-    answer = await cluster.request(
-        _DELETE_TOPICS,
-        lambda make: make.DeleteTopicsRequest(
-            topics=tuple(make.DeleteTopicState(name=name, topic_id=None) for name in names),
-            topic_names=names,
-            timeout=TIMEOUT_MS,
-        ),
-    )
-    if any(each.name not in names for each in answer.responses):
+    results = await delete_topics(cluster, names)
+    if any(each.name not in names for each in results):
         raise CorruptAnswer("a broker answers about a topic that it was not asked to delete")
     fine = {NONE, UNKNOWN_TOPIC_OR_PARTITION} if arguments.if_exists else {NONE}
-    missing = [each.name for each in answer.responses if each.error_code == UNKNOWN_TOPIC_OR_PARTITION]
+    missing = [each.name for each in results if each.error_code == UNKNOWN_TOPIC_OR_PARTITION]
     told = {} if arguments.if_exists else {name: await missing_topic(cluster, name) for name in missing}
-    return _report(arguments, answer.responses, fine=fine, done="deleted", told=told)
+    return _report(arguments, results, fine=fine, done="deleted", told=told)
 
 
 def run_alter(arguments: argparse.Namespace) -> int:
     """`topics alter`: configs first, partitions second."""
-    configs = config_pairs(arguments.config)
-    if both := configs.keys() & set(arguments.delete_config):
-        raise UsageError(f"{sorted(both)[0]} cannot be set and deleted at once")
-    if not configs and not arguments.delete_config and arguments.partitions is None:
+    changes = config_changes(arguments)
+    if not changes and arguments.partitions is None:
         raise UsageError("nothing to alter: give --config, --delete-config or --partitions")
 
     async def act(cluster: Cluster) -> None:
         topic = await existing_topic(cluster, arguments.topic)
-        if configs or arguments.delete_config:
-            changes = configs | dict.fromkeys(arguments.delete_config)
-            _require_success(arguments.topic, await alter_configs(cluster, arguments.topic, changes))
+        if changes:
+            await set_configs(cluster, arguments.topic, changes)
         if arguments.partitions is not None:
             await _grow(cluster, arguments.topic, arguments.partitions)
         if arguments.json:
             print_json({"topic": arguments.topic, "error": None})
         else:
             say(f"{arguments.topic} altered")
-        if MIN_IN_SYNC in configs:
-            _warn(arguments, arguments.topic, configs, topic.replication_factor)
+        _warn(arguments, arguments.topic, changes, topic.replication_factor)
 
     return run_with_cluster(arguments, act)
 
@@ -199,7 +181,7 @@ async def _grow(cluster: Cluster, topic: str, partition_count: int) -> None:
             validate_only=False,
         ),
     )
-    _require_success(topic, answer.results)
+    require_done(topic, answer.results)
 
 
 @with_cluster
@@ -248,12 +230,10 @@ async def _description(cluster: Cluster, topic: TopicMetadata, *, everything: bo
 
 async def _configs(cluster: Cluster, topic: str, *, everything: bool) -> list[dict[str, Any]]:
     """What was set for the topic or its broker; with `everything`, defaults as well."""
-    results = await describe_configs(cluster, [topic])
-    _require_success(topic, results)
     return [
-        {"name": each.name, "value": each.value, "source": _SOURCES.get(each.config_source, str(each.config_source))}
-        for each in sorted(results[0].configs, key=lambda each: str(each.name))
-        if everything or each.config_source != _DEFAULT_SOURCE
+        {"name": each.name, "value": each.value, "source": source_of(each)}
+        for each in await configs_of(cluster, topic)
+        if everything or each.config_source != DEFAULT_SOURCE
     ]
 
 
@@ -292,14 +272,6 @@ def _summary(topic: TopicMetadata) -> dict[str, Any]:
         "partition_count": len(topic.partitions),
         "replicas": topic.replication_factor,
     }
-
-
-def _require_success(topic: str, results: Sequence[Any]) -> None:
-    if not results:
-        raise CommandFailed(f"the broker's answer says nothing about {topic}; see the broker's log")
-    for each in results:
-        if each.error_code != NONE:
-            raise CommandFailed(f"{topic}: {reason(each.error_code, each.error_message)}")
 
 
 def _report(
