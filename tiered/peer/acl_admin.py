@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tiered.peer.answers import broker_error, the_only
+from tiered.peer.answers import require_success, the_only
 from tiered.peer.cluster import Cluster
 from tiered.rules.security.acl import AclFilter, Operation, PatternType, Permission, ResourceType
 
@@ -30,8 +30,7 @@ class Acl:
 async def describe_acls(cluster: Cluster, wanted: AclFilter) -> list[Acl]:
     """The rules that the filter means. Raises BrokerError with the broker's reason."""
     answer = await cluster.request(DESCRIBE_ACLS, lambda make: make.DescribeAclsRequest(**_words(wanted)))
-    if answer.error_code:
-        raise broker_error(answer.error_code, answer.error_message or "the rules were not described")
+    require_success(answer, "the rules were not described")
     return sorted(_told(resource, each) for resource in answer.resources for each in resource.acls)
 
 
@@ -55,8 +54,7 @@ async def create_acls(cluster: Cluster, rules: Sequence[Acl]) -> None:
         )
 
     for result in (await cluster.request(CREATE_ACLS, request)).results:
-        if result.error_code:
-            raise broker_error(result.error_code, result.error_message or "the rule was not added")
+        require_success(result, "the rule was not added")
 
 
 async def delete_acls(cluster: Cluster, wanted: AclFilter) -> list[Acl]:
@@ -65,8 +63,7 @@ async def delete_acls(cluster: Cluster, wanted: AclFilter) -> list[Acl]:
         DELETE_ACLS, lambda make: make.DeleteAclsRequest(filters=[make.DeleteAclsFilter(**_words(wanted))])
     )
     found = the_only(answer.filter_results, "filter")
-    if found.error_code:
-        raise broker_error(found.error_code, found.error_message or "the rules were not deleted")
+    require_success(found, "the rules were not deleted")
     return sorted(_told(each, each) for each in found.matching_acls)
 
 

@@ -4,7 +4,7 @@ Owns the translation of Kafka's codes into kinds of error, for a client. Must ne
 """
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tiered import errors
 from tiered.wire.error_codes import (
@@ -93,6 +93,15 @@ def the_only(items: Sequence[T] | None, of_what: str) -> T:
     if items is None or len(items) != 1:
         raise CorruptAnswer(f"a broker was asked about one {of_what} and answers about {len(items or ())}")
     return items[0]
+
+
+def require_success(answer: Any, otherwise: str) -> None:
+    """Raises the BrokerError of an answer whose code is not 0, in the broker's words, else in those of `otherwise`.
+
+    Some APIs have neither code nor words in their old versions.
+    """
+    if code := getattr(answer, "error_code", 0):
+        raise broker_error(code, getattr(answer, "error_message", None) or otherwise)
 
 
 def broker_error(code: int, message: str) -> BrokerError:

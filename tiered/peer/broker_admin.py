@@ -7,7 +7,7 @@ replica goes.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tiered.peer.answers import broker_error
+from tiered.peer.answers import require_success
 from tiered.peer.cluster import Cluster
 from tiered.peer.topology import TopicPartition
 from tiered.rules.replication.placement import Place, place_of
@@ -82,8 +82,7 @@ async def describe_cluster(cluster: Cluster) -> DescribedCluster:
             include_cluster_authorized_operations=False, endpoint_type=_BROKERS, include_fenced_brokers=True
         ),
     )
-    if answer.error_code:
-        raise broker_error(answer.error_code, answer.error_message or "the cluster did not describe itself")
+    require_success(answer, "the cluster did not describe itself")
     return DescribedCluster(
         cluster_id=answer.cluster_id,
         controller_id=answer.controller_id,
@@ -105,8 +104,7 @@ async def local_disk(cluster: Cluster, broker_id: int) -> LocalDisk:
     answer = await cluster.request(
         DESCRIBE_LOG_DIRS, lambda make: make.DescribeLogDirsRequest(topics=None), broker_id=broker_id
     )
-    if getattr(answer, "error_code", 0):
-        raise broker_error(answer.error_code, f"broker {broker_id} did not describe its disks")
+    require_success(answer, f"broker {broker_id} did not describe its disks")
     sizes: dict[TopicPartition, int] = {}
     for folder in answer.results:
         for topic in folder.topics:
@@ -142,8 +140,7 @@ async def alter_reassignments(
             ],
         ),
     )
-    if answer.error_code:
-        raise broker_error(answer.error_code, answer.error_message or "the reassignment was refused")
+    require_success(answer, "the reassignment was refused")
     return {
         (topic.name, each.partition_index): _refusal(each.error_code, each.error_message)
         for topic in answer.responses
@@ -157,8 +154,7 @@ async def list_reassignments(cluster: Cluster) -> dict[TopicPartition, Reassignm
         LIST_PARTITION_REASSIGNMENTS,
         lambda make: make.ListPartitionReassignmentsRequest(timeout=TIMEOUT_MS, topics=None),
     )
-    if answer.error_code:
-        raise broker_error(answer.error_code, answer.error_message or "the reassignments were not listed")
+    require_success(answer, "the reassignments were not listed")
     return {
         (topic.name, each.partition_index): Reassignment(
             replicas=tuple(each.replicas),
@@ -185,8 +181,7 @@ async def elect_leaders(
             timeout=TIMEOUT_MS,
         ),
     )
-    if getattr(answer, "error_code", 0):
-        raise broker_error(answer.error_code, "no election was held")
+    require_success(answer, "no election was held")
     return {
         (result.topic, each.partition_id): _refusal(each.error_code, each.error_message)
         for result in answer.replica_election_results

@@ -18,6 +18,7 @@ from tiered.peer.answers import (
     CorruptAnswer,
     OutcomeUnknown,
     broker_error,
+    require_success,
 )
 from tiered.peer.connection import CLIENT_ID, MAX_FRAME_BYTES, TIMEOUT_MS, Peer
 from tiered.peer.security import NotLetIn, PeerSecurity
@@ -149,8 +150,7 @@ class Cluster:
             )
 
         answer = await (await self._reach(None)).request(METADATA, build)
-        if getattr(answer, "error_code", 0):
-            raise broker_error(answer.error_code, "the cluster did not describe itself")
+        require_success(answer, "the cluster did not describe itself")
         brokers = [BrokerAddress(broker_id=each.node_id, host=each.host, port=each.port) for each in answer.brokers]
         described = {each.name: topic_metadata(each) for each in answer.topics}
         self._brokers = {each.broker_id: each for each in brokers}
@@ -236,8 +236,7 @@ class Cluster:
                 isolation_level=isolation_level,
             )
             found = _only([each for _, each in results], topic, partition)
-            if found.error_code:
-                raise broker_error(found.error_code, f"{topic}-{partition} was not read at offset {offset}")
+            require_success(found, f"{topic}-{partition} was not read at offset {offset}")
             aborted = found.aborted_transactions
             return FetchedRecords(
                 records=found.records if isinstance(found.records, memoryview) else memoryview(b""),
@@ -297,8 +296,7 @@ class Cluster:
             topics=[fetch.FetchTopic(topic, None, partitions) for topic, partitions in asked.items()],
         )
         answer = await (await self._reach(leader_id, long_poll=True)).fetch(request)
-        if answer.error_code:
-            raise broker_error(answer.error_code, f"{', '.join(asked)} was not read")
+        require_success(answer, f"{', '.join(asked)} was not read")
         return [(topic.name or "", each) for topic in answer.topics for each in topic.partitions]
 
     async def produce(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self, TypeVar
 
 from tiered import __version__, errors
-from tiered.peer.answers import ConnectionLost, CorruptAnswer, broker_error
+from tiered.peer.answers import ConnectionLost, CorruptAnswer, require_success
 from tiered.peer.login import LoginState
 from tiered.peer.security import PLAINTEXT, PeerSecurity, tls_failed
 from tiered.wire import fetch, frames, messages, produce
@@ -260,8 +260,7 @@ class Peer:
             version = 0
             answer, position = await self.exchange(API_VERSIONS, version, [])
         found = self._parsed(lambda: messages.response_decoder(API_VERSIONS, version)(bytes(answer), position))
-        if found.error_code:
-            raise broker_error(found.error_code, f"{self._address} did not say which APIs it serves")
+        require_success(found, f"{self._address} did not say which APIs it serves")
         self.versions = {each.api_key: (each.min_version, each.max_version) for each in found.api_keys}
 
     def version_of(self, api_key: int, at_most: int | None = None) -> int:

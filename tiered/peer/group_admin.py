@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tiered import errors
-from tiered.peer.answers import broker_error, the_only
+from tiered.peer.answers import broker_error, require_success, the_only
 from tiered.peer.cluster import Cluster
 from tiered.peer.coordinator import Coordinator
 from tiered.peer.topology import TopicPartition
@@ -72,8 +72,7 @@ async def list_groups(cluster: Cluster) -> list[ListedGroup]:
         answer = await cluster.request(
             LIST_GROUPS, lambda make: make.ListGroupsRequest(states_filter=(), types_filter=()), broker_id=broker_id
         )
-        if answer.error_code:
-            raise broker_error(answer.error_code, f"broker {broker_id} did not list its groups")
+        require_success(answer, f"broker {broker_id} did not list its groups")
         for each in answer.groups:
             found[each.group_id] = ListedGroup(
                 group_id=each.group_id,
@@ -292,8 +291,7 @@ async def delete_offsets(
         answer = await coordinator.ask(OFFSET_DELETE, build, lambda each: [each.error_code])
     finally:
         coordinator.close()
-    if answer.error_code:
-        raise broker_error(answer.error_code, f"the offsets of group {group_id} were not deleted")
+    require_success(answer, f"the offsets of group {group_id} were not deleted")
     return _codes_by_partition(answer)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tiered import errors
-from tiered.peer.answers import broker_error
+from tiered.peer.answers import broker_error, require_success
 from tiered.peer.cluster import Cluster
 from tiered.peer.connection import CLIENT_ID
 from tiered.peer.coordinator import Coordinator
@@ -90,8 +90,7 @@ class GroupMember:
             if joined.error_code in _REJOIN:
                 self._forget(joined.error_code)
                 continue
-            if joined.error_code:
-                raise broker_error(joined.error_code, f"group {self.group_id} does not take this member")
+            require_success(joined, f"group {self.group_id} does not take this member")
             self.member_id, self._generation = joined.member_id, joined.generation_id
             self.is_leader = joined.leader == joined.member_id
             plan = await self._plan(joined.members) if self.is_leader else {}
@@ -99,8 +98,7 @@ class GroupMember:
             if synced.error_code in _REJOIN:
                 self._forget(synced.error_code)
                 continue
-            if synced.error_code:
-                raise broker_error(synced.error_code, f"group {self.group_id} gave no assignment")
+            require_success(synced, f"group {self.group_id} gave no assignment")
             data = bytes(synced.assignment)
             return consumer_protocol.decode_assignment(data).partitions if data else {}
         raise errors.RequestTimedOut(f"group {self.group_id} did not come to rest in {JOIN_TRIES} rebalances")

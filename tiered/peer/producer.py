@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tiered.errors import UnsupportedVersion
 from tiered.formats.record_batch import Compression, Record, encode_batch
-from tiered.peer.answers import broker_error
+from tiered.peer.answers import require_success
 from tiered.peer.cluster import ACKS_ALL, Cluster
 from tiered.rules.partition.partitioner import next_partition, partition_for_key
 
@@ -134,8 +134,7 @@ class Sender:
             )
         except UnsupportedVersion:
             return  # An old broker: it does without, and what may have been written is not sent again.
-        if answer.error_code:
-            raise broker_error(answer.error_code, "the broker gave no producer id")
+        require_success(answer, "the broker gave no producer id")
         self._producer_id, self._producer_epoch = answer.producer_id, answer.producer_epoch
 
     async def send(self, topic: str, batches: Sequence[BatchState]) -> None:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tiered.peer.answers import CorruptAnswer, broker_error, the_only
+from tiered.peer.answers import CorruptAnswer, require_success, the_only
 from tiered.peer.cluster import Cluster
 
 DESCRIBE_CLIENT_QUOTAS, ALTER_CLIENT_QUOTAS = 48, 49
@@ -29,8 +29,7 @@ async def describe_quotas(cluster: Cluster, entity: Entity) -> list[tuple[Entity
             strict=False,
         ),
     )
-    if answer.error_code:
-        raise broker_error(answer.error_code, answer.error_message or "the quotas were not described")
+    require_success(answer, "the quotas were not described")
     entries = answer.entries or ()
     if not all(math.isfinite(each.value) for entry in entries for each in entry.values):
         raise CorruptAnswer("a broker tells of a quota that is no number")
@@ -53,5 +52,4 @@ async def alter_quotas(
         )
 
     found = the_only((await cluster.request(ALTER_CLIENT_QUOTAS, request)).entries, "entity")
-    if found.error_code:
-        raise broker_error(found.error_code, found.error_message or "the quotas were not changed")
+    require_success(found, "the quotas were not changed")

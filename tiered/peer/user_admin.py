@@ -6,7 +6,7 @@ Owns how each request is put. A password is salted before it is sent, so that no
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tiered.peer.answers import broker_error
+from tiered.peer.answers import require_success
 from tiered.peer.cluster import Cluster
 from tiered.rules.security.sasl.mechanism import ScramMechanism
 
@@ -29,8 +29,7 @@ class NewPassword:
 async def describe_users(cluster: Cluster) -> Users:
     """All users. Raises BrokerError."""
     answer = await cluster.request(DESCRIBE_USERS, lambda make: make.DescribeUserScramCredentialsRequest(users=None))
-    if answer.error_code:
-        raise broker_error(answer.error_code, answer.error_message or "the users were not described")
+    require_success(answer, "the users were not described")
     by_code = {each.code: each for each in ScramMechanism}
     return {
         each.user: {
@@ -61,5 +60,4 @@ async def alter_user(
         ),
     )
     for found in answer.results:
-        if found.error_code:
-            raise broker_error(found.error_code, found.error_message or "the user was not changed")
+        require_success(found, "the user was not changed")
