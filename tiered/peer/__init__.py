@@ -26,7 +26,6 @@ from tiered.peer.cluster import (
     Cluster,
     FetchedRecords,
     ListedOffset,
-    Produced,
 )
 from tiered.peer.connection import MAX_FRAME_BYTES, TIMEOUT_MS, Peer
 from tiered.peer.topology import (
@@ -42,6 +41,6 @@ __all__ = [
     "ACKS_ALL", "EARLIEST", "LATEST", "MAX_FRAME_BYTES", "MAX_TIMESTAMP", "READ_COMMITTED", "READ_UNCOMMITTED",
     "TIMEOUT_MS", "BrokerAddress", "BrokerError", "Cluster", "ClusterMetadata", "ConnectionLost", "CorruptAnswer",
     "CorruptBrokerError", "FencedBrokerError", "FetchedRecords", "InvalidBrokerError", "ListedOffset",
-    "OutOfRangeBrokerError", "OutcomeUnknown", "PartitionMetadata", "Peer", "Produced", "RetriableBrokerError",
+    "OutOfRangeBrokerError", "OutcomeUnknown", "PartitionMetadata", "Peer", "RetriableBrokerError",
     "TopicMetadata", "TopicPartition", "broker_error", "parse_bootstrap",
 ]  # fmt: skip

@@ -71,15 +71,6 @@ class FetchedRecords:
     aborted_transactions: tuple[fetch.AbortedTransaction, ...] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Produced:
-    """Where the records went; -1 for what the broker did not say."""
-
-    base_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
-
-
 class Cluster:
     """The brokers behind some bootstrap addresses. One connection to each, and another for long polls.
 
@@ -301,15 +292,15 @@ class Cluster:
 
     async def produce(
         self, topic: str, partition: int, batch: Buffer, *, acks: int = ACKS_ALL, repeatable: bool = False
-    ) -> Produced:
-        """Where one encoded record batch was appended.
+    ) -> produce.PartitionResult:
+        """Where one encoded record batch was appended, in `base_offset`; -1 for what the broker did not say.
 
         Tried again only where the broker says that nothing was appended. `repeatable` allows it after a lost
         connection or a time-out too: set it for batches with a producer id and a sequence, which brokers recognise.
         Otherwise those are OutcomeUnknown.
         """
 
-        async def attempt() -> Produced:
+        async def attempt() -> produce.PartitionResult:
             leader = await self._leader(topic, partition)
             peer = await self._reach(leader.leader_id)
             batches = produce.TopicBatches(topic, None, [(partition, batch)])
@@ -323,11 +314,7 @@ class Cluster:
             if found.error_code:
                 reason = f" ({found.error_message})" if found.error_message else ""
                 raise broker_error(found.error_code, f"{topic}-{partition} was not written{reason}")
-            return Produced(
-                base_offset=found.base_offset,
-                log_append_time_ms=found.log_append_time_ms,
-                log_start_offset=found.log_start_offset,
-            )
+            return found
 
         return await self._until_done(attempt, topic, longer_ms=self._timeout_ms, repeatable=repeatable)
 

@@ -259,7 +259,7 @@ class Peer:
         if int.from_bytes(answer[position : position + 2], "big") == UNSUPPORTED_VERSION:
             version = 0
             answer, position = await self.exchange(API_VERSIONS, version, [])
-        found = self._parsed(lambda: messages.response_decoder(API_VERSIONS, version)(bytes(answer), position))
+        found = self._message(API_VERSIONS, version, answer, position)
         require_success(found, f"{self._address} did not say which APIs it serves")
         self.versions = {each.api_key: (each.min_version, each.max_version) for each in found.api_keys}
 
@@ -288,7 +288,7 @@ class Peer:
         version = self.version_of(api_key, at_most)
         body = messages.encode(build(messages.request(api_key, version)))
         answer, position = await self.exchange(api_key, version, [body], timeout_ms=timeout_ms)
-        return self._parsed(lambda: messages.response_decoder(api_key, version)(bytes(answer), position))
+        return self._message(api_key, version, answer, position)
 
     async def fetch_as_replica(self, request: fetch.FetchRequest) -> fetch.FetchResponse:
         """As `fetch`, for a broker that follows this one: topics by id, in a version that knows replicas' epochs.
@@ -357,7 +357,7 @@ class Peer:
         version = self.version_of(api_key)
         body = messages.encode(build(messages.request(api_key, version)))
         answer, position = await self._exchange_now(api_key, version, [body])
-        return self._parsed(lambda: messages.response_decoder(api_key, version)(bytes(answer), position))
+        return self._message(api_key, version, answer, position)
 
     def _timed_out(self, api_key: int, limit_ms: float) -> errors.RequestTimedOut:
         return errors.RequestTimedOut(
@@ -383,6 +383,9 @@ class Peer:
             self._connection.close()
             raise CorruptAnswer(f"{self._address} answered request {found} when {correlation_id} was asked")
         return answer, position
+
+    def _message(self, api_key: int, version: int, answer: memoryview, position: int) -> Any:
+        return self._parsed(lambda: messages.response_decoder(api_key, version)(bytes(answer), position))
 
     def _parsed(self, parse: Callable[[], T]) -> T:
         """What `parse` gives. An answer that does not parse ends the connection."""

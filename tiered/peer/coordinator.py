@@ -6,10 +6,10 @@ that the coordinator has answered for good.
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Self
 
 from tiered import errors
-from tiered.peer.answers import BrokerError, ConnectionLost, broker_error, the_only
+from tiered.peer.answers import BrokerError, ConnectionLost, broker_error, require_success, the_only
 from tiered.peer.cluster import FIRST_BACKOFF_MS, MAX_BACKOFF_MS, Cluster
 from tiered.peer.connection import CLIENT_ID, TIMEOUT_MS, Peer
 from tiered.runtime import jittered_backoff_ms
@@ -32,6 +32,12 @@ class Coordinator:
         self._client_id = client_id
         self._timeout_ms = timeout_ms
         self._peer: Peer | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """A request under way raises ConnectionLost."""
@@ -99,7 +105,5 @@ class Coordinator:
         )
         # Up to version 3 the answer is the coordinator itself.
         found = the_only(answer.coordinators, "group") if hasattr(answer, "coordinators") else answer
-        if found.error_code:
-            said = getattr(found, "error_message", None)
-            raise broker_error(found.error_code, said or f"group {self.group_id} has no coordinator")
+        require_success(found, f"group {self.group_id} has no coordinator")
         return found.host, found.port

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tiered import errors
-from tiered.peer.answers import broker_error, require_success, the_only
+from tiered.peer.answers import require_success, the_only
 from tiered.peer.cluster import Cluster
 from tiered.peer.coordinator import Coordinator
 from tiered.peer.topology import TopicPartition
@@ -85,16 +85,13 @@ async def list_groups(cluster: Cluster) -> list[ListedGroup]:
 
 async def describe_group(cluster: Cluster, group_id: str) -> DescribedGroup:
     """The group, whichever protocol it runs. Raises GroupNotFound."""
-    coordinator = Coordinator(cluster, group_id)
-    try:
+    async with Coordinator(cluster, group_id) as coordinator:
         # As a KIP-848 group first: an old broker, and one that has a classic group, say so.
         try:
             found = await _describe_consumer(coordinator)
         except errors.UnsupportedVersion:
             found = None
         return found or await _describe_classic(coordinator)
-    finally:
-        coordinator.close()
 
 
 async def _describe_consumer(coordinator: Coordinator) -> DescribedGroup | None:
@@ -108,26 +105,19 @@ async def _describe_consumer(coordinator: Coordinator) -> DescribedGroup | None:
     found = the_only(answer.groups, "group")
     if found.error_code == GROUP_ID_NOT_FOUND:
         return None
-    if found.error_code:
-        said = found.error_message or f"group {coordinator.group_id} was not described"
-        raise broker_error(found.error_code, said)
-    members = tuple(
-        GroupMember(
-            member_id=each.member_id,
-            instance_id=each.instance_id,
-            client_id=each.client_id,
-            client_host=each.client_host,
-            assignment={part.topic_name: tuple(part.partitions) for part in each.assignment.topic_partitions},
-        )
-        for each in found.members
-    )
+    require_success(found, f"group {coordinator.group_id} was not described")
     return DescribedGroup(
         group_id=coordinator.group_id,
         kind="consumer",
         state=found.group_state,
         protocol_type=consumer_protocol.PROTOCOL_TYPE,
         assignor=found.assignor_name,
-        members=members,
+        members=tuple(
+            _member(
+                each, each.instance_id, {its.topic_name: its.partitions for its in each.assignment.topic_partitions}
+            )
+            for each in found.members
+        ),
     )
 
 
@@ -141,25 +131,29 @@ async def _describe_classic(coordinator: Coordinator) -> DescribedGroup:
     # Up to version 5 a group that does not exist is Dead.
     if found.error_code == GROUP_ID_NOT_FOUND or (not found.error_code and found.group_state == "Dead"):
         raise errors.GroupNotFound(f"there is no group {coordinator.group_id}")
-    if found.error_code:
-        raise broker_error(found.error_code, f"group {coordinator.group_id} was not described")
-    members = tuple(
-        GroupMember(
-            member_id=each.member_id,
-            instance_id=getattr(each, "group_instance_id", None),
-            client_id=each.client_id,
-            client_host=each.client_host,
-            assignment=_assignment(found.protocol_type, each.member_assignment),
-        )
-        for each in found.members
-    )
+    require_success(found, f"group {coordinator.group_id} was not described")
     return DescribedGroup(
         group_id=coordinator.group_id,
         kind="classic",
         state=found.group_state,
         protocol_type=found.protocol_type,
         assignor=found.protocol_data,
-        members=members,
+        members=tuple(
+            _member(
+                each, getattr(each, "group_instance_id", None), _assignment(found.protocol_type, each.member_assignment)
+            )
+            for each in found.members
+        ),
+    )
+
+
+def _member(told: Any, instance_id: str | None, assignment: Mapping[str, Sequence[int]]) -> GroupMember:
+    return GroupMember(
+        member_id=told.member_id,
+        instance_id=instance_id,
+        client_id=told.client_id,
+        client_host=told.client_host,
+        assignment={topic: tuple(partitions) for topic, partitions in assignment.items()},
     )
 
 
@@ -174,11 +168,8 @@ def _assignment(protocol_type: str, data: bytes) -> Mapping[str, tuple[int, ...]
 
 async def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, CommittedOffset]:
     """All that the group has committed; nothing where there is no such group."""
-    coordinator = Coordinator(cluster, group_id)
-    try:
+    async with Coordinator(cluster, group_id) as coordinator:
         return await fetch_committed(coordinator)
-    finally:
-        coordinator.close()
 
 
 async def fetch_committed(coordinator: Coordinator, *, stable: bool = False) -> dict[TopicPartition, CommittedOffset]:
@@ -199,13 +190,12 @@ async def fetch_committed(coordinator: Coordinator, *, stable: bool = False) -> 
         OFFSET_FETCH, build, lambda each: [_of_group(each).error_code], at_most=_LAST_BY_NAME
     )
     found = _of_group(answer)
-    if found.error_code not in (0, GROUP_ID_NOT_FOUND):
-        raise broker_error(found.error_code, f"the offsets of group {coordinator.group_id} were not read")
+    if found.error_code != GROUP_ID_NOT_FOUND:
+        require_success(found, f"the offsets of group {coordinator.group_id} were not read")
     committed = {}
     for topic in found.topics:
         for each in topic.partitions:
-            if each.error_code:
-                raise broker_error(each.error_code, f"the offset of {topic.name}-{each.partition_index} was not read")
+            require_success(each, f"the offset of {topic.name}-{each.partition_index} was not read")
             if each.committed_offset >= 0:
                 committed[topic.name, each.partition_index] = CommittedOffset(
                     offset=each.committed_offset,
@@ -255,7 +245,9 @@ async def commit_offsets(
             topics=topics,
         )
 
-    answer = await coordinator.ask(OFFSET_COMMIT, build, _codes_of_partitions, at_most=_LAST_BY_NAME)
+    answer = await coordinator.ask(
+        OFFSET_COMMIT, build, lambda told: _codes_by_partition(told).values(), at_most=_LAST_BY_NAME
+    )
     return _codes_by_partition(answer)
 
 
@@ -263,11 +255,8 @@ async def move_offsets(
     cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     """Commits for a group without members; the error code of each partition."""
-    coordinator = Coordinator(cluster, group_id)
-    try:
+    async with Coordinator(cluster, group_id) as coordinator:
         return await commit_offsets(coordinator, offsets)
-    finally:
-        coordinator.close()
 
 
 async def delete_offsets(
@@ -286,26 +275,20 @@ async def delete_offsets(
         )
         return make.OffsetDeleteRequest(group_id=group_id, topics=topics)
 
-    coordinator = Coordinator(cluster, group_id)
-    try:
+    async with Coordinator(cluster, group_id) as coordinator:
         answer = await coordinator.ask(OFFSET_DELETE, build, lambda each: [each.error_code])
-    finally:
-        coordinator.close()
     require_success(answer, f"the offsets of group {group_id} were not deleted")
     return _codes_by_partition(answer)
 
 
 async def delete_group(cluster: Cluster, group_id: str) -> int:
     """The error code: 0 when the group with all its offsets is gone."""
-    coordinator = Coordinator(cluster, group_id)
-    try:
+    async with Coordinator(cluster, group_id) as coordinator:
         answer = await coordinator.ask(
             DELETE_GROUPS,
             lambda make: make.DeleteGroupsRequest(groups_names=(group_id,)),
             lambda each: [result.error_code for result in each.results],
         )
-    finally:
-        coordinator.close()
     return int(the_only(answer.results, "group").error_code)
 
 
@@ -318,10 +301,6 @@ def _by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[int, int]
 
 def _codes_of_groups(answer: Any) -> Sequence[int]:
     return [each.error_code for each in answer.groups]
-
-
-def _codes_of_partitions(answer: Any) -> Sequence[int]:
-    return [each.error_code for topic in answer.topics for each in topic.partitions]
 
 
 def _codes_by_partition(answer: Any) -> dict[TopicPartition, int]:
