@@ -20,10 +20,10 @@ from unittest.mock import patch
 from uuid import uuid4
 
 from benchmarks.verification import batch_of, write_segment
-from tiered.cold import uploader
+from tiered.cold.bucket import uploader
 from tiered.cold.object_store import S3Address, parse_store_url
 from tiered.cold.request_counts import PART_BYTES, PriceClass
-from tiered.cold.s3 import S3Store
+from tiered.cold.s3.store import S3Store
 from tiered.testing.moto_s3 import ENVIRON, moto_s3, s3_client
 
 Run = dict[str, float]

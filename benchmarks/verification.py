@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import BinaryIO
 from uuid import UUID, uuid4
 
-from tiered.cold import checkpoints, uploader
+from tiered.cold.bucket import checkpoints, uploader
 from tiered.cold.local import LocalStore
-from tiered.cold.verification import StoreVerifier
+from tiered.cold.verify.verification import StoreVerifier
 from tiered.formats import object_key, record_batch
 from tiered.formats.checkpoint import ClusterCheckpoint, CommittedSegment, PartitionCheckpoint, TopicEntry
 from tiered.formats.record_batch import Record

@@ -26,11 +26,11 @@ from tiered.cli.output import counted, print_json
 from tiered.cli.progress import long_work
 from tiered.cli.store import verify as words
 from tiered.cli.store.arguments import fraction
-from tiered.cold.orphans import find_orphans
+from tiered.cold.bucket.orphans import find_orphans
 from tiered.cold.patient_store import PatientStore
-from tiered.cold.segment_verifier import CheckedSegment, SegmentVerifier
-from tiered.cold.verification import MAX_UNREADABLE, Problem, VerificationState
-from tiered.cold.verify_scope import Scope, ScopedPartition, find_scope, group_faults, is_still_named, pages_of
+from tiered.cold.verify.scope import Scope, ScopedPartition, find_scope, group_faults, is_still_named, pages_of
+from tiered.cold.verify.segments import CheckedSegment, SegmentVerifier
+from tiered.cold.verify.verification import MAX_UNREADABLE, Problem, VerificationState
 from tiered.errors import StoreUnavailable
 from tiered.formats import object_key
 from tiered.formats.segment_check import Fault, FaultKind, Place, of_segment

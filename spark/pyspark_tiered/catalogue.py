@@ -29,7 +29,7 @@ from pyspark_tiered.options import (
     SubscribePattern,
 )
 from pyspark_tiered.plan import OffsetRange, PartitionView, TopicAndPartition
-from tiered.cold.checkpoints import (
+from tiered.cold.bucket.checkpoints import (
     read_cluster_checkpoint,
     read_own_page,
     read_partition_checkpoint,

@@ -19,7 +19,7 @@ from pyspark.sql import functions as f
 from pyspark_tiered.cold_read import read_cold, store_of
 from pyspark_tiered.job_arguments import SPLITS_DDL
 from pyspark_tiered.plan import ColdSplit, SegmentPiece
-from tiered.cold.segment_rewrite import RewriteOrder, Rewritten, rewrite
+from tiered.cold.bucket.rewrite import RewriteOrder, Rewritten, rewrite
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -6,10 +6,10 @@ from uuid import UUID
 
 from tiered.broker.tiering.cold_compaction import ColdCompaction, ColdCompactionState, DuePartition, Order
 from tiered.broker.tiering.committed_rows import committed_segment
+from tiered.cold.bucket.rewrite import Rewritten, batches, rewrite
 from tiered.cold.bucket.segments import load_tail
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.opening import open_store
-from tiered.cold.segment_rewrite import Rewritten, batches, rewrite
 from tiered.formats.batch_filter import keyed_records
 from tiered.formats.segment_check import Place
 from tiered.meta.engine import Database

@@ -7,7 +7,7 @@ from uuid import UUID
 from tests.broker_process import BrokerProcess
 from tests.clients.raw import RawConnection
 from tests.components.batches import batch
-from tiered.cold import checkpoints
+from tiered.cold.bucket import checkpoints
 from tiered.cold.object_store import ObjectStore
 from tiered.formats import record_batch
 from tiered.meta import segments

@@ -22,11 +22,11 @@ from tests.unit.cold.forged_tables import Change, boundary_moved, forged, gap_ma
 from tests.unit.cold.reader_lab import NO_READ_AHEAD, run_with
 from tests.unit.cold.stored_segments import PARTITION, TOPIC, TOPIC_ID
 from tests.unit.cold.verified_store import CLUSTER_ID, RECORDS, VerifiedStore, make_store, verify
-from tiered.cold.bucket_contents import read_bucket
-from tiered.cold.bucket_look import look_at_partition
-from tiered.cold.chunk_cache import ChunkCache
-from tiered.cold.reader import ColdReader
-from tiered.cold.segment_rewrite import RewriteOrder, rewrite
+from tiered.cold.bucket.contents import read_bucket
+from tiered.cold.bucket.look import look_at_partition
+from tiered.cold.bucket.rewrite import RewriteOrder, rewrite
+from tiered.cold.chunks.cache import ChunkCache
+from tiered.cold.chunks.reader import ColdReader
 from tiered.errors import Corrupt, CorruptObject
 from tiered.formats import record_batch
 from tiered.formats.checkpoint import (

@@ -10,7 +10,7 @@ import pytest
 from tests.fault_s3.impatient import LOG, opened
 from tests.fault_s3.moto_server import aws_environment, moto_s3, store_url
 from tiered.cold.object_store import S3Address, parse_store_url
-from tiered.cold.s3 import S3Store
+from tiered.cold.s3.store import S3Store
 from tiered.testing.faulty_s3 import FaultyS3, faulty_s3
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
 from tiered.cold.object_store import Checksum, S3Address
-from tiered.cold.s3 import S3Store
+from tiered.cold.s3.store import S3Store
 
 Answer = Callable[[socket.socket, bytes], bool | None]
 """Takes the connection and the head of a request; True keeps the connection for the next one."""

@@ -4,7 +4,7 @@ import os
 
 from tests.fault_s3.moto_server import store_url
 from tiered.cold.object_store import S3Address, parse_store_url
-from tiered.cold.s3 import S3Store
+from tiered.cold.s3.store import S3Store
 
 DATA = bytes(range(256)) * 400
 PART_BYTES = 5 << 20  # as small as S3 allows

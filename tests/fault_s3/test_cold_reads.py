@@ -10,10 +10,10 @@ import pytest
 from tests.fault_s3.moto_server import store_url
 from tests.unit.cold.reader_lab import NO_READ_AHEAD, run_with
 from tests.unit.cold.stored_segments import StoredSegment, place_of, store_segment
-from tiered.cold.chunk_cache import ChunkCache
+from tiered.cold.chunks.cache import ChunkCache
+from tiered.cold.chunks.reader import ColdReader
 from tiered.cold.object_store import S3Address, parse_store_url
-from tiered.cold.reader import ColdReader
-from tiered.cold.s3 import S3Store
+from tiered.cold.s3.store import S3Store
 from tiered.errors import CorruptObject, StoreUnavailable
 from tiered.formats import record_batch
 from tiered.runtime import BlockingPool

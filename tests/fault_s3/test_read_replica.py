@@ -10,7 +10,7 @@ from tests.support.replica_reads import NONE, STORAGE_ERROR, fetch_code, read
 from tests.unit.cold.stored_segments import PARTITION
 from tests.unit.cold.verified_store import RECORDS, VerifiedStore, make_store
 from tiered.cold.object_store import S3Address
-from tiered.cold.s3 import S3Store
+from tiered.cold.s3.store import S3Store
 from tiered.errors import StoreUnavailable
 from tiered.testing.faulty_s3 import FaultKind, FaultyS3
 

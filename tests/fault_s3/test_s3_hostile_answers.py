@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.fault_s3.hostile_s3 import Answer, HostileS3, hostile_s3, listing, uploads, whole
-from tiered.cold.s3 import S3Store
+from tiered.cold.s3.store import S3Store
 from tiered.errors import StoreUnavailable
 
 Ask = Callable[[S3Store], object]

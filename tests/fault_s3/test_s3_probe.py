@@ -5,7 +5,7 @@ import pytest
 from tests.fault_s3.impatient import LOG, TAIL, opened
 from tests.fault_s3.moto_server import aws_environment, store_url
 from tiered.cold.object_store import Checksum, S3Address, parse_store_url
-from tiered.cold.s3 import S3Store
+from tiered.cold.s3.store import S3Store
 from tiered.errors import InvalidConfig, LostRace, ObjectExists, ObjectMissing, StoreUnavailable
 from tiered.testing.faulty_s3 import FaultKind, FaultyS3
 

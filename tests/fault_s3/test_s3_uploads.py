@@ -8,7 +8,7 @@ import pytest
 from tests.fault_s3.impatient import LOG, PART_BYTES, TAIL, opened
 from tests.fault_s3.moto_server import aws_environment
 from tiered.cold.object_store import Checksum
-from tiered.cold.s3 import S3Store
+from tiered.cold.s3.store import S3Store
 from tiered.errors import StoreUnavailable
 from tiered.testing.faulty_s3 import FaultKind, FaultyS3
 

@@ -12,7 +12,7 @@ import pytest
 from tests.fault_s3.moto_server import store_url
 from tiered.cold.object_store import S3Address, parse_store_url
 from tiered.cold.request_counts import PART_BYTES, PriceClass, upload_requests
-from tiered.cold.s3 import S3Store
+from tiered.cold.s3.store import S3Store
 from tiered.errors import StoreUnavailable
 from tiered.testing.faulty_s3 import FaultKind, FaultyS3
 

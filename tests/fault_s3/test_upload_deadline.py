@@ -10,7 +10,7 @@ import pytest
 
 from tests.fault_s3.tiering_broker import committed, eventually, fill, make_topic, read_everything, tiering_broker
 from tiered.cold.object_store import S3Address
-from tiered.cold.s3 import S3Store
+from tiered.cold.s3.store import S3Store
 from tiered.errors import UploadOverdue
 from tiered.formats.object_key import SEGMENTS_PREFIX
 from tiered.meta import segments

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.cold.verified_store import VerifiedStore, make_store, only, verify
 from tiered.cold.object_store import S3Address
-from tiered.cold.s3 import S3Store
+from tiered.cold.s3.store import S3Store
 from tiered.errors import StoreUnavailable
 from tiered.formats.segment_check import FaultKind
 from tiered.testing.faulty_s3 import FaultKind as S3Fault

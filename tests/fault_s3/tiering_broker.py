@@ -14,7 +14,7 @@ from tiered.broker.broker import Broker
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.parts import BrokerParts
 from tiered.cold.object_store import S3Address, parse_store_url
-from tiered.cold.s3 import S3Store
+from tiered.cold.s3.store import S3Store
 from tiered.config import BrokerSettings, ServeOptions
 from tiered.formats import record_batch
 from tiered.meta import segments

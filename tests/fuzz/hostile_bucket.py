@@ -17,7 +17,7 @@ from fastcrc import crc32
 
 from tests.unit.cold.stored_segments import NO_ROOT, TOPIC_ID, store_segment
 from tests.unit.cold.verified_store import CLUSTER_ID, RECORDS, make_store
-from tiered.cold import group_checkpoints
+from tiered.cold.bucket import group_checkpoints
 from tiered.cold.local import LocalStore
 from tiered.errors import TieredError
 from tiered.formats import segment_footer

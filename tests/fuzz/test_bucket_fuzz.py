@@ -19,9 +19,9 @@ from tests.components.read_replicas import ReplicaThread
 from tests.fuzz.hostile_bucket import BucketFuzz
 from tests.unit.cold.stored_segments import PARTITION, TOPIC, TOPIC_ID, place_of
 from tests.unit.cold.verified_store import verify
-from tiered.cold import checkpoint_walk
+from tiered.cold.bucket import checkpoint_walk
+from tiered.cold.bucket.contents import read_bucket
 from tiered.cold.bucket.segments import load_tail
-from tiered.cold.bucket_contents import read_bucket
 from tiered.cold.local import LocalStore
 from tiered.errors import TieredError
 from tiered.formats.producer_snapshot import decode_producers

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from jobs import verify as job
 from tests.unit.cold.verified_store import VerifiedStore, make_store
 from tiered.cli import main
-from tiered.cold.verify_scope import find_scope
+from tiered.cold.verify.scope import find_scope
 from tiered.formats.segment_check import Place
 
 pytestmark = pytest.mark.spark

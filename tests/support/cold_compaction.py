@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable
 
-from tiered.cold.bucket_look import look_at_partition
-from tiered.cold.checkpoints import read_cluster_checkpoint
+from tiered.cold.bucket.checkpoints import read_cluster_checkpoint
+from tiered.cold.bucket.look import look_at_partition
 from tiered.cold.opening import open_store
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.meta import segments, topics

@@ -6,8 +6,8 @@ from uuid import UUID
 
 from tests.golden import regenerate as golden
 from tests.unit.cold.stored_segments import PARTITION, TOPIC_ID, store_segment
-from tiered.cold import checkpoints, group_checkpoints
-from tiered.cold.bucket_contents import read_bucket
+from tiered.cold.bucket import checkpoints, group_checkpoints
+from tiered.cold.bucket.contents import read_bucket
 from tiered.cold.local import LocalStore
 from tiered.formats.checkpoint import ClusterCheckpoint, PartitionCheckpoint, TopicEntry
 from tiered.formats.pin_entries import PinnedOffsets

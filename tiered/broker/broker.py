@@ -74,9 +74,9 @@ from tiered.broker.view.feed import ChangeFeed
 from tiered.broker.view.image import ClusterImage
 from tiered.broker.view.lease import ControllerLease
 from tiered.cold.byte_budget import ByteBudget
-from tiered.cold.chunk_cache import ChunkCache
+from tiered.cold.chunks.cache import ChunkCache
+from tiered.cold.chunks.reader import ColdReader
 from tiered.cold.opening import open_store
-from tiered.cold.reader import ColdReader
 from tiered.cold.timed_store import TimedStore
 from tiered.config import BrokerSettings, ServeOptions, TopicConfig
 from tiered.config.authentication import check_authentication

@@ -20,6 +20,6 @@ def open_store(url: str, *, timeout_ms: int | None = None) -> ObjectStore:
 
             return LocalStore(address.directory)
         case S3Address():
-            from tiered.cold.s3 import S3Store  # boto3 only for those who asked for it
+            from tiered.cold.s3.store import S3Store  # boto3 only for those who asked for it
 
             return S3Store(address) if timeout_ms is None else S3Store(address, read_timeout_ms=timeout_ms)

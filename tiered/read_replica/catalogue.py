@@ -13,7 +13,7 @@ from functools import partial
 from uuid import UUID
 
 from tiered.broker.partitions.fetch_wait import Waiters
-from tiered.cold.bucket_look import ClusterLook, PartitionLook, look_at_cluster, look_at_partition
+from tiered.cold.bucket.look import ClusterLook, PartitionLook, look_at_cluster, look_at_partition
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.single_flight import SingleFlight
 from tiered.errors import (

@@ -15,10 +15,10 @@ from tiered.broker.parts import BrokerParts
 from tiered.broker.people.record_reader import RecordPages
 from tiered.broker.security.authentication import TokenLogins, check_http_logins
 from tiered.broker.security.client_quotas import ClientQuotas
-from tiered.cold.chunk_cache import ChunkCache
+from tiered.cold.chunks.cache import ChunkCache
+from tiered.cold.chunks.reader import ColdReader
 from tiered.cold.opening import open_store
 from tiered.cold.read_only_store import ReadOnlyStore
-from tiered.cold.reader import ColdReader
 from tiered.cold.timed_store import TimedStore
 from tiered.config import BrokerSettings, ServeOptions
 from tiered.config.authentication import check_authentication

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tiered.cold import group_checkpoints
+from tiered.cold.bucket import group_checkpoints
 from tiered.cold.opening import open_store
 from tiered.testing import LocalCluster, cluster
 

@@ -24,7 +24,7 @@ from tests.support.replica_reads import (
 )
 from tests.unit.cold.stored_segments import PARTITION, TOPIC, store_segment
 from tests.unit.cold.verified_store import RECORDS, VerifiedStore, cluster_checkpoint, make_store
-from tiered.cold import checkpoints
+from tiered.cold.bucket import checkpoints
 from tiered.cold.local import LocalStore
 from tiered.errors import CorruptObject, InvalidConfig, StoreUnavailable
 from tiered.formats import object_key

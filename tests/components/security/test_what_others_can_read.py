@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.broker_process import BrokerProcess
-from tiered.cold import chunk_files
+from tiered.cold.chunks import files
 
 
 def test_the_database_with_the_keys_of_users_is_the_brokers_alone(broker: BrokerProcess) -> None:
@@ -17,5 +17,5 @@ def test_records_on_the_disk_are_the_brokers_alone(broker: BrokerProcess) -> Non
 
 
 def test_chunks_in_the_cache_are_the_brokers_alone(tmp_path: Path) -> None:
-    chunk_files.wiped(tmp_path / "cache")
+    files.wiped(tmp_path / "cache")
     assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700

@@ -8,7 +8,7 @@ import pytest
 
 from tests.components.reconciling import NEVER_MS, SEGMENTS, eventually, options, uploaded
 from tiered.broker.broker import Broker
-from tiered.cold import checkpoints
+from tiered.cold.bucket import checkpoints
 from tiered.formats.pin_entries import PinEntry
 from tiered.runtime import SystemClock
 

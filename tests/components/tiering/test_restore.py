@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 from confluent_kafka.admin import AdminClient
 
 from tiered.cli import main
-from tiered.cold import checkpoints, group_checkpoints
+from tiered.cold.bucket import checkpoints, group_checkpoints
 from tiered.cold.opening import open_store
 from tiered.meta import cluster as cluster_row
 from tiered.meta.engine import Database

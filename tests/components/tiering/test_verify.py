@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.unit.cold.verified_store import only, verify
 from tiered.cold.opening import open_store
-from tiered.cold.verification import VerificationState
+from tiered.cold.verify.verification import VerificationState
 from tiered.formats.segment_check import FaultKind
 from tiered.testing import LocalCluster, cluster
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from uuid import uuid4
 
-from tiered.cold.chunk_cache import ChunkCache, ChunkKey, ChunkRun, Loaded
+from tiered.cold.chunks.cache import ChunkCache, ChunkKey, ChunkRun, Loaded
 from tiered.runtime import BlockingPool
 
 OBJECT = uuid4()

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from tests.unit.cold.stored_segments import StoredSegment, place_of
-from tiered.cold.chunk_cache import ChunkCache
+from tiered.cold.chunks.cache import ChunkCache
+from tiered.cold.chunks.reader import ColdReader
 from tiered.cold.local import LocalStore
-from tiered.cold.reader import ColdReader
 from tiered.file_slice import FileSlice
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.rules.pacing.read_ahead import ReadAheadLimits

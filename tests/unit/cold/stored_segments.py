@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID, uuid4
 
-from tiered.cold import uploader
+from tiered.cold.bucket import uploader
 from tiered.cold.object_store import ObjectStore
 from tiered.formats import object_key, record_batch
 from tiered.formats.checkpoint import CommittedSegment

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.unit.cold.stored_segments import NO_ROOT, PARTITION, TOPIC, TOPIC_ID, StoredSegment, store_segment
-from tiered.cold import checkpoints
+from tiered.cold.bucket import checkpoints
 from tiered.cold.local import LocalStore
 from tiered.cold.object_store import ObjectStore
-from tiered.cold.verification import Problem, StoreVerifier, VerificationState
+from tiered.cold.verify.verification import Problem, StoreVerifier, VerificationState
 from tiered.formats import segment_object
 from tiered.formats.checkpoint import ClusterCheckpoint, CommittedSegment, PartitionCheckpoint, TopicEntry
 from tiered.formats.producer_snapshot import encode_producers

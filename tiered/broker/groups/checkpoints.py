@@ -12,7 +12,7 @@ from functools import partial
 
 from tiered.broker.context import BrokerContext, BrokerState
 from tiered.broker.groups.slots import HeldSlots
-from tiered.cold import group_checkpoints
+from tiered.cold.bucket import group_checkpoints
 from tiered.errors import NotCoordinator, TieredError
 from tiered.formats.checkpoint_bytes import MAX_CHECKPOINT_BYTES
 from tiered.formats.group_checkpoint import GroupCheckpoint, GroupEntry

@@ -16,7 +16,7 @@ from tiered.broker.context import BrokerContext, BrokerState
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.reconcile.findings import OF_OBJECTS, Finding, FindingKind, Findings, kind_of
-from tiered.cold.segment_verifier import CheckedPart, SegmentVerifier
+from tiered.cold.verify.segments import CheckedPart, SegmentVerifier
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.segment_check import Fault
 from tiered.hot.file_system import read_whole, replace_file

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.partition import Partition, Role
-from tiered.cold.reader import ColdReader
+from tiered.cold.chunks.reader import ColdReader
 from tiered.errors import Corrupt, LogDirFailed
 from tiered.formats.producer_snapshot import ProducerEntry, decode_producers
 from tiered.rules.replication import divergence

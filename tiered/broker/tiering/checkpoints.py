@@ -20,7 +20,7 @@ from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.view.image import ClusterImage
 from tiered.broker.view.lease import ControllerLease
-from tiered.cold import checkpoints
+from tiered.cold.bucket import checkpoints
 from tiered.errors import TieredError
 from tiered.formats.acl_entries import AclEntry
 from tiered.formats.checkpoint import ClusterCheckpoint, PageRef, PartitionCheckpoint, TopicEntry

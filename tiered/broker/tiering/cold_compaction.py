@@ -4,7 +4,7 @@ For a wave of segments: planned rows, then the objects, each checked, then one s
 0016). Whatever stops it leaves planned rows, which are swept like those of uploads, or a swap that has happened.
 
 Owns that order. Who has the machines finds out the newest offset of each key and rewrites the segments
-(`cold.segment_rewrite`): a Spark job. Blocks, and knows no broker: it has SQL and the store. Must never delete an
+(`cold.bucket.rewrite`): a Spark job. Blocks, and knows no broker: it has SQL and the store. Must never delete an
 object before its row can no longer be swapped in, nor go on with a partition of which a swap has failed: waves are in
 order of offsets, so that a tombstone is marked only once everything older was compacted.
 """
@@ -18,10 +18,10 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from tiered.broker.tiering.committed_rows import committed_segment
-from tiered.cold import checkpoints
+from tiered.cold.bucket import checkpoints
+from tiered.cold.bucket.rewrite import RewriteOrder, Rewritten
 from tiered.cold.bucket.segments import load_tail
 from tiered.cold.object_store import ObjectStore
-from tiered.cold.segment_rewrite import RewriteOrder, Rewritten
 from tiered.config import BrokerSettings, TopicConfig
 from tiered.errors import Fenced, InvalidConfig, MetadataUnavailable, Pinned, TieredError, UnknownTopicOrPartition
 from tiered.formats import object_key

@@ -7,7 +7,7 @@ what a producer feels first is a loop that comes late. Must never cost anything 
 
 import asyncio
 
-from tiered.cold.chunk_cache import ChunkCache
+from tiered.cold.chunks.cache import ChunkCache
 from tiered.metrics import CountersState
 from tiered.rules.pacing import cold_pace
 from tiered.runtime import Clock

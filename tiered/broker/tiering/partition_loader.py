@@ -15,7 +15,7 @@ from tiered.broker.partitions.partition import Partition, Role, log_config
 from tiered.broker.partitions.topics import Topic, Topics
 from tiered.broker.tiering.committed_rows import committed_segment
 from tiered.broker.view.image import ClusterImage
-from tiered.cold.reader import ColdReader
+from tiered.cold.chunks.reader import ColdReader
 from tiered.errors import LogDirFailed, TieredError
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.producer_snapshot import decode_producers

@@ -25,9 +25,9 @@ from tiered.broker.view.changes import Changes
 from tiered.broker.view.feed import ChangeFeed
 from tiered.broker.view.image import ClusterImage
 from tiered.broker.view.lease import ControllerLease
-from tiered.cold import uploader
+from tiered.cold.bucket import uploader
+from tiered.cold.bucket.uploader import DescribedSegment
 from tiered.cold.object_store import ObjectInfo
-from tiered.cold.uploader import DescribedSegment
 from tiered.errors import LostRace, MetadataOutcomeUnknown, MetadataUnavailable, TieredError, UploadOverdue
 from tiered.formats import object_key
 from tiered.formats.checkpoint import CommittedSegment

@@ -5,7 +5,7 @@ caller may see: callers bound the answer by the high watermark or the last stabl
 """
 
 from tiered.broker.partitions.partition import Partition
-from tiered.cold.reader import ColdReader
+from tiered.cold.chunks.reader import ColdReader
 from tiered.errors import Corrupt, StoreUnavailable, Throttled
 from tiered.file_slice import FileSlice
 from tiered.formats.checkpoint import CommittedSegment

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from tiered.cli.doctor.disk import nearest
 from tiered.cli.doctor.findings import Finding, Situation, fail, ok, warn
 from tiered.cli.output import counted
-from tiered.cold import checkpoints
+from tiered.cold.bucket import checkpoints
 from tiered.cold.local import LocalStore
 from tiered.cold.object_store import LocalAddress, ObjectStore, S3Address, StoreCapabilities, parse_store_url
 from tiered.cold.opening import open_store
@@ -86,7 +86,7 @@ def _folder(address: LocalAddress) -> Iterator[Finding]:
 
 
 def _bucket(address: S3Address) -> Iterator[Finding]:
-    from tiered.cold.s3 import S3Store
+    from tiered.cold.s3.store import S3Store
 
     off_ms = _clock_difference(address)
     if off_ms is not None:

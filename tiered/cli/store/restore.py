@@ -12,8 +12,8 @@ from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.output import print_json, say
 from tiered.cli.progress import bar
 from tiered.cli.store import restore_words
-from tiered.cold import restore_claims
-from tiered.cold.bucket_contents import read_bucket
+from tiered.cold.bucket import restore_claims
+from tiered.cold.bucket.contents import read_bucket
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.opening import open_store
 from tiered.cold.store_identity import store_identity

@@ -1,6 +1,6 @@
 """`tiered verify STORE_URL`: whether everything in the store is what was uploaded, by the bucket alone.
 
-Owns what is shown of it and the exit code. `cold.verification` does the work. Asks no broker and no SQL.
+Owns what is shown of it and the exit code. `cold.verify.verification` does the work. Asks no broker and no SQL.
 """
 
 import argparse
@@ -14,10 +14,10 @@ from typing import Any
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK
 from tiered.cli.output import counted, in_bytes, in_utc, print_json, say
 from tiered.cli.progress import bar
+from tiered.cold.bucket.orphans import Orphans
 from tiered.cold.opening import open_store
-from tiered.cold.orphans import Orphans
-from tiered.cold.verification import Problem, StoreVerifier, VerificationState
-from tiered.cold.verify_progress import ProgressFile
+from tiered.cold.verify.progress import ProgressFile
+from tiered.cold.verify.verification import Problem, StoreVerifier, VerificationState
 from tiered.formats.segment_check import FaultKind
 from tiered.rules.segments.sampling import ChunkSample
 from tiered.runtime import SystemClock

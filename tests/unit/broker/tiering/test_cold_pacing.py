@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.cold.cached_chunks import OBJECT, Loads, until, with_cache
 from tiered.broker.tiering.cold_pacing import ColdPacing
-from tiered.cold.chunk_cache import ChunkCache
+from tiered.cold.chunks.cache import ChunkCache
 from tiered.metrics import CountersState
 from tiered.runtime import SystemClock
 

@@ -1,0 +1,152 @@
+"""Reading a whole bucket for a restore, and taking it over: nothing is guessed, and nobody is overtaken unseen."""
+
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from tests.golden import regenerate as golden
+from tests.support.restored_bucket import CLUSTER, GONE, PARALLEL, SNAPSHOT, Bucket
+from tests.unit.cold.stored_segments import PARTITION, TOPIC_ID
+from tiered.cold.bucket import checkpoints, group_checkpoints, restore_claims
+from tiered.cold.bucket.contents import read_bucket
+from tiered.cold.local import LocalStore
+from tiered.errors import InvalidConfig, LostRace
+from tiered.formats import object_key
+from tiered.formats.checkpoint import ClusterCheckpoint
+from tiered.rules.segments.restore_plan import RestorePlan, plan_restore
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> Bucket:
+    return Bucket(tmp_path)
+
+
+def test_everything_is_read_and_counted(bucket: Bucket) -> None:
+    told: list[tuple[int, int]] = []
+    found = read_bucket(bucket.store, parallel=PARALLEL, report=lambda done, total: told.append((done, total)))
+    assert told == [(1, 2), (2, 2)]
+    assert found.unlisted == ((GONE, PARTITION),)
+    its = found.partitions[TOPIC_ID, PARTITION]
+    assert its.head is not None
+    assert (its.segments, its.newest_producer_id, its.fault) == ((bucket.segment,), 77, None)
+    assert list(found.groups) == [42]
+
+
+def test_a_store_without_checkpoints_is_no_bucket_of_ours(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match="no cluster's checkpoint"):
+        read_bucket(LocalStore(tmp_path), parallel=PARALLEL)
+
+
+def test_a_newest_object_that_is_gone_is_a_problem_of_the_plan(bucket: Bucket) -> None:
+    bucket.store.delete(bucket.segment.object_key)
+    (problem,) = bucket.plan().problems
+    assert problem.startswith("orders-3: its newest object")
+
+
+def test_a_checkpoint_that_names_an_object_of_another_topic_is_a_problem_of_the_plan(bucket: Bucket) -> None:
+    """Restored like that, the retention of one topic would delete the records of the other."""
+    data, _ = bucket.store.get(bucket.segment.object_key, max_bytes=1 << 20)
+    theirs = object_key.segment_key("theirs", UUID(int=9), 0, 0, 50, 0, bucket.segment.object_id)
+    bucket.store.put(theirs, data)
+    bucket.write(replace(bucket.head, segments=(replace(bucket.segment, object_key=theirs),)))
+    (problem,) = bucket.plan().problems
+    assert "the key of another segment" in problem
+
+
+def test_a_topic_that_is_left_out_stays_in_the_bucket_and_is_none_of_the_clusters(bucket: Bucket) -> None:
+    bucket.store.delete(bucket.segment.object_key)
+    found = read_bucket(bucket.store, parallel=PARALLEL)
+    plan = plan_restore(found, (1,), ["orders"])
+    assert not plan.problems
+    restore_claims.claim(bucket.store, plan, found, parallel=PARALLEL)
+    cluster = checkpoints.read_cluster_checkpoint(bucket.store)
+    assert cluster is not None
+    assert (cluster.topics, cluster.pins) == ((), ())
+    stored = checkpoints.read_partition_checkpoint(bucket.store, TOPIC_ID, PARTITION)
+    assert stored is not None
+    assert stored.checkpoint.cluster_id == CLUSTER
+
+
+def test_a_damaged_head_is_a_problem_and_damaged_groups_are_a_warning(bucket: Bucket) -> None:
+    bucket.store.put(object_key.group_checkpoint_key(42), b"{}")
+    found = bucket.plan()
+    assert not found.problems
+    assert any("slot 42" in each for each in found.warnings)
+    bucket.store.put(object_key.partition_checkpoint_key(TOPIC_ID, PARTITION), b"{}")
+    (problem,) = bucket.plan().problems
+    assert "orders-3" in problem
+
+
+def claim(bucket: Bucket) -> RestorePlan:
+    found = read_bucket(bucket.store, parallel=PARALLEL)
+    plan = plan_restore(found, (1,))
+    restore_claims.claim(bucket.store, plan, found, parallel=PARALLEL)
+    return plan
+
+
+def test_a_bucket_that_was_taken_over_says_the_same_under_other_numbers(bucket: Bucket) -> None:
+    first = claim(bucket)
+    again = bucket.plan()
+    assert again.previous_cluster_ids == (CLUSTER, first.cluster_id)
+    assert again.change_number > first.change_number
+    assert [each.offsets for each in again.groups] == [each.offsets for each in first.groups]
+    assert again.pins == first.pins == (SNAPSHOT,)
+    for before, after in zip(first.topics[0].partitions, again.topics[0].partitions, strict=True):
+        assert (after.log_start_offset, after.segments) == (before.log_start_offset, before.segments)
+        assert after.leader_epoch > before.leader_epoch
+
+
+def test_the_old_cluster_is_refused_everywhere_after_it(bucket: Bucket) -> None:
+    plan = claim(bucket)
+    newest = replace(bucket.head, leader_epoch=2**30, log_start_offset=20)
+    for head in (newest, replace(newest, partition=1, segments=(), cold_end_offset=20)):
+        with pytest.raises(InvalidConfig, match="another prefix"):
+            bucket.write(head)
+    with pytest.raises(InvalidConfig, match="belongs to cluster"):
+        checkpoints.write_cluster_checkpoint(
+            bucket.store, ClusterCheckpoint(version=2**40, cluster_id=CLUSTER, topics=())
+        )
+    groups = replace(golden.group_checkpoint(), cluster_id=CLUSTER, slot_epoch=2**60)
+    with pytest.raises(InvalidConfig, match="another prefix"):
+        group_checkpoints.write_group_checkpoint(bucket.store, groups)
+    # And the new one, as soon as it leads, is not.
+    bucket.write(replace(bucket.head, cluster_id=plan.cluster_id, leader_epoch=100_001))
+    group_checkpoints.write_group_checkpoint(
+        bucket.store, replace(groups, cluster_id=plan.cluster_id, slot_epoch=plan.slot_epoch + 1, groups=())
+    )
+    checkpoints.write_cluster_checkpoint(
+        bucket.store, ClusterCheckpoint(version=plan.change_number + 1, cluster_id=plan.cluster_id, topics=())
+    )
+    kept = checkpoints.read_cluster_checkpoint(bucket.store)
+    assert kept is not None
+    assert kept.previous_cluster_ids == (CLUSTER,)
+
+
+@pytest.mark.parametrize("what", ["cluster", "head", "groups", "new head"])
+def test_whoever_writes_between_plan_and_claim_stops_the_restore(bucket: Bucket, what: str) -> None:
+    found = read_bucket(bucket.store, parallel=PARALLEL)
+    plan = plan_restore(found, (1,))
+    match what:
+        case "cluster":
+            checkpoints.write_cluster_checkpoint(
+                bucket.store, ClusterCheckpoint(version=8, cluster_id=CLUSTER, topics=())
+            )
+        case "head":
+            bucket.write(replace(bucket.head, log_start_offset=20))
+        case "new head":
+            bucket.write(replace(bucket.head, partition=1, segments=(), cold_end_offset=10))
+        case _:
+            groups = replace(golden.group_checkpoint(), cluster_id=CLUSTER, groups=())
+            group_checkpoints.write_group_checkpoint(bucket.store, groups)
+    with pytest.raises(LostRace, match="stop every broker"):
+        restore_claims.claim(bucket.store, plan, found, parallel=PARALLEL)
+
+
+def test_only_one_of_two_restores_gets_the_bucket(bucket: Bucket) -> None:
+    found = read_bucket(bucket.store, parallel=PARALLEL)
+    plan = plan_restore(found, (1,))
+    restore_claims.claim(bucket.store, plan, found, parallel=PARALLEL)
+    with pytest.raises(LostRace, match=r"checkpoints/cluster\.json"):
+        restore_claims.claim(bucket.store, plan, found, parallel=PARALLEL)

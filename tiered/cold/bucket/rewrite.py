@@ -1,0 +1,153 @@
+"""A committed object read, compacted, and stored under another key.
+
+Owns the way of its bytes: checked chunks in, batches through `rules.segments.batch_compaction`, a scratch file, and
+from there the same way into the store as every upload (T2). Bounded memory, whatever the segment's size. Every function
+blocks. Must never touch the object it reads, nor SQL: whoever calls has planned the row before, and swaps it in
+afterwards.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO
+from uuid import UUID
+
+from tiered.cold.bucket import uploader
+from tiered.cold.bucket.segments import RUN_BYTES, load_run, load_tail
+from tiered.cold.object_store import ObjectStore
+from tiered.errors import Corrupt, CorruptBatch, ObjectExists
+from tiered.formats import record_batch
+from tiered.formats.checkpoint import CommittedSegment
+from tiered.formats.record_batch import BatchHeader
+from tiered.formats.segment_check import Place
+from tiered.formats.segment_object import ChunkRow, runs
+from tiered.rules.segments.batch_compaction import OffsetSet, SegmentCleaning
+from tiered.rules.segments.compaction import Aborted
+
+_WRITE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteOrder:
+    """What is to become of one segment. `object_key` is that of the new object; `last_offsets` has where the last batch
+    of each idempotent producer ends."""
+
+    cluster_id: str
+    topic: str
+    topic_id: UUID
+    partition: int
+    segment: CommittedSegment
+    object_key: str
+    chunk_bytes: int
+    now_ms: int
+    delete_retention_ms: int
+    timeout_ms: float
+    last_offsets: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewritten:
+    """The new object, which is in the store and checked."""
+
+    size_bytes: int
+    log_bytes: int
+    min_timestamp_ms: int
+    max_timestamp_ms: int
+    record_count: int
+    root_sha256: str
+    removed_records: int
+
+
+def rewrite(store: ObjectStore, order: RewriteOrder, newest: Iterable[int], scratch: BinaryIO) -> Rewritten | None:
+    """The compacted object; None when nothing of the segment changes, and nothing was stored. `newest` gives those of
+    its offsets that are the last of their keys, `scratch` is an empty file for up to as many bytes as the segment has.
+
+    The same order gives the same bytes: an object that an earlier attempt has stored under the key is taken for this
+    one's. Raises Corrupt naming the segment, StoreUnavailable, UploadOverdue.
+    """
+    segment = order.segment
+    place = Place(topic=order.topic, topic_id=order.topic_id, partition=order.partition, segment=segment)
+    last_of_keys = OffsetSet(segment.base_offset, segment.end_offset)
+    for offset in newest:
+        last_of_keys.add(offset)
+    try:
+        tail = load_tail(store, place)
+        cleaning = SegmentCleaning(
+            last_of_keys,
+            aborted=[
+                Aborted(producer_id=each.producer_id, first_offset=each.first_offset, last_offset=each.last_offset)
+                for each in tail.aborted
+            ],
+            last_offsets=order.last_offsets,
+            is_marked=segment.uploaded_root_sha256 is not None,
+            now_ms=order.now_ms,
+            delete_retention_ms=order.delete_retention_ms,
+        )
+        log_bytes = _write(scratch, _cleaned(store, place, tail.chunks, cleaning))
+    except Corrupt as error:
+        nothing = "; `tiered verify` tells more, and nothing was replaced"
+        raise place.named(error, remedy=nothing, if_missing=nothing) from error
+    if not cleaning.is_changed:
+        return None
+    scratch.flush()
+    described = uploader.describe(
+        scratch.fileno(),
+        log_bytes,
+        cluster_id=order.cluster_id,
+        topic_id=order.topic_id,
+        topic=order.topic,
+        partition=order.partition,
+        leader_epochs=tail.leader_epochs,
+        producer_snapshot=tail.producer_snapshot,
+        # The object takes the place of the one before it in the chain too (decision 0016).
+        previous_root_sha256=bytes.fromhex(segment.previous_root_sha256),
+        aborted=tail.aborted,
+        chunk_bytes=order.chunk_bytes,
+    )
+    table = described.table
+    assert (table.base_offset, table.end_offset) == (segment.base_offset, segment.end_offset), "offsets never change"
+    try:
+        store.put_segment(order.object_key, scratch.fileno(), log_bytes, described.tail, timeout_ms=order.timeout_ms)
+    except ObjectExists:
+        pass  # An attempt before this one has stored it, and died before it could tell: it is checked like our own.
+    uploader.verify_stored(store, order.object_key, described.object_bytes, described.tail)
+    return Rewritten(
+        size_bytes=described.object_bytes,
+        log_bytes=log_bytes,
+        min_timestamp_ms=table.min_timestamp_ms,
+        max_timestamp_ms=table.max_timestamp_ms,
+        record_count=table.record_count,
+        root_sha256=table.root_sha256.hex(),
+        removed_records=cleaning.removed_records,
+    )
+
+
+def batches(store: ObjectStore, place: Place, chunks: Sequence[ChunkRow]) -> Iterator[tuple[bytes, int, BatchHeader]]:
+    """Each batch of the segment: a buffer, its position there and its header. Raises Corrupt at the first byte that is
+    not what was uploaded."""
+    for run in runs(chunks, RUN_BYTES):
+        data = load_run(store, place, run)
+        for position, header in record_batch.exact_batches(data, 0, len(data)):
+            record_batch.verify_crc(data, position, header.size_bytes)
+            yield data, position, header
+
+
+def _cleaned(
+    store: ObjectStore, place: Place, chunks: Sequence[ChunkRow], cleaning: SegmentCleaning
+) -> Iterator[bytes | memoryview]:
+    next_offset = place.segment.base_offset
+    for data, position, header in batches(store, place, chunks):
+        if header.base_offset != next_offset:
+            raise CorruptBatch(f"a batch begins at offset {header.base_offset}, where {next_offset} should follow")
+        next_offset = header.end_offset
+        yield from cleaning.take(data, position, header)
+    yield from cleaning.rest()
+
+
+def _write(scratch: BinaryIO, pieces: Iterator[bytes | memoryview]) -> int:
+    pending, written = bytearray(), 0
+    for piece in pieces:
+        pending += piece
+        if len(pending) >= _WRITE_BYTES:
+            written += scratch.write(pending)
+            pending = bytearray()
+    return written + scratch.write(pending)

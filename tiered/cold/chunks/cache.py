@@ -1,0 +1,314 @@
+"""Verified chunks of cold segments on the local disk: one cache for all readers of a broker.
+
+Owns its folder, which is wiped at start: what is in it was verified by this process. Loads are shared and end
+in the cache whatever becomes of those who asked (T7); one load may bring several neighbouring chunks, each with an
+outcome of its own, which stay and go together. Must never hold more bytes than it may, never keep a chunk whose load
+failed, and never do disk work on the event loop but open a file (`files` does the rest in threads).
+"""
+
+import asyncio
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+from uuid import UUID
+
+from tiered.cold.byte_budget import ByteBudget
+from tiered.cold.chunks import files
+from tiered.cold.chunks.load_turns import HELD_BACK_REQUEST_BYTES, LoadTurns
+from tiered.cold.single_flight import SingleFlight
+from tiered.file_slice import FileSlice
+from tiered.runtime import BlockingPool
+
+ChunkKey: TypeAlias = tuple[UUID, int]
+"""The object and the index of the chunk in it."""
+
+Loaded: TypeAlias = bytes | memoryview | Exception
+"""A chunk that was verified, or why there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkRun:
+    """Neighbouring chunks of one object, of so many bytes each, and how to load them with one request.
+
+    `load(count)` runs in a thread and answers with the first `count` of them, verified. What it raises is a failure of
+    all; one that it answers with is a failure of that chunk alone.
+    """
+
+    object_id: UUID
+    first_index: int
+    lengths: Sequence[int]
+    load: Callable[[int], Sequence[Loaded]]
+
+    def key(self, number: int) -> ChunkKey:
+        return self.object_id, self.first_index + number
+
+
+@dataclass(slots=True, eq=False)
+class _Kept:
+    """A file of the cache: position and length of each chunk in it."""
+
+    path: str
+    size_bytes: int = 0
+    places: dict[ChunkKey, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ChunkCacheState:
+    """Counts since the start, for metrics; `held_bytes` is what the cache takes on disk now."""
+
+    hits: int = 0
+    loads: int = 0
+    failures: int = 0
+    evictions: int = 0
+    uncached: int = 0
+    hit_bytes: int = 0
+    loaded_bytes: int = 0
+    read_ahead: int = 0
+    held_bytes: int = 0
+    unread_bytes: int = 0
+    """Chunks that were loaded before anybody asked for them, and those on their way; at most half of the cache."""
+
+
+class ChunkCache:
+    """At most `max_bytes` of chunks in `directory`, least recently used ones going first.
+
+    `pool` runs loads, at most `loads_at_once` and fewer while `turns` holds them back; all loads together hold at most
+    `max_bytes_in_flight`. Lives on one loop.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        max_bytes: int,
+        pool: BlockingPool,
+        max_bytes_in_flight: int = 64 << 20,
+        loads_at_once: int = 8,
+    ) -> None:
+        self._directory = directory
+        self._prefix = f"{directory}{os.sep}"
+        self._max_bytes = max_bytes
+        self._pool = pool
+        # One thread, so that what is to go is gone before what comes is written; and not one of `pool`, where a chunk
+        # that has arrived would wait behind downloads that have not begun.
+        self._writing = BlockingPool("chunk-cache", threads=1)
+        self._budget = ByteBudget(max_bytes_in_flight)
+        self._flights: SingleFlight[ChunkKey, FileSlice] = SingleFlight()
+        self.turns = LoadTurns(loads_at_once)
+        self._loads_under_way = 0
+        self._has_begun = asyncio.Event()
+        self._held: dict[ChunkKey, _Kept] = {}
+        self._files: OrderedDict[_Kept, None] = OrderedDict()
+        self._unread: dict[ChunkKey, int] = {}
+        self.state = ChunkCacheState()
+
+    async def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Empties the folder. Loads run as tasks of `tasks` until `stop`."""
+        await self._pool.run(files.wiped, self._directory)
+        self._flights.start(tasks)
+
+    async def stop(self) -> None:
+        """Loads in progress are given up; who waits for them gets `ShuttingDown`."""
+        await self._flights.stop()
+        await asyncio.to_thread(self._writing.close)
+
+    @property
+    def joined(self) -> int:
+        """Reads that found their chunk already on its way."""
+        return self._flights.joined
+
+    @property
+    def loading_bytes(self) -> int:
+        """What loads in progress hold of the byte budget."""
+        return self._budget.taken_bytes
+
+    @property
+    def loading_chunks(self) -> int:
+        """Chunks on their way, those included whose request has not begun."""
+        return self._flights.flying
+
+    async def wait_for_load(self) -> None:
+        """Returns while something is loaded."""
+        self._has_begun.clear()
+        if not self.loading_chunks:
+            await self._has_begun.wait()
+
+    def has(self, key: ChunkKey) -> bool:
+        """True when the chunk is held, or on its way."""
+        return key in self._held or self._flights.is_flying(key)
+
+    def held(self, key: ChunkKey) -> FileSlice | None:
+        """The whole chunk if it is held; else `loading` has it later."""
+        found = self._open(key)
+        if found is not None:
+            self._read(key)
+            self.state.hits += 1
+            self.state.hit_bytes += found.length
+        return found
+
+    def loading(self, run: ChunkRun) -> "asyncio.Future[FileSlice]":
+        """The first chunk of `run`, on its way when this returns, with as many of the others as nobody has to wait for.
+
+        Ends with what was raised for that chunk. To give up the wait stops no load. A chunk that cannot be written to
+        disk is served all the same, from memory, and loaded again the next time.
+        """
+        key = run.key(0)
+        self._read(key)
+        if self._flights.is_flying(key):
+            return self._flights.join(key)
+        self._begin(run, 1 + self._room_ahead(run, 1), asked=1)
+        return self._flights.landing(key)
+
+    async def get(self, key: ChunkKey, load: Callable[[], bytes], *, length: int) -> FileSlice:
+        """The whole chunk, `length` bytes: held, or loaded by `load` in a thread. Raises what `load` raises.
+
+        `load` must verify what it answers with.
+        """
+        held = self.held(key)
+        if held is not None:
+            return held
+        run = ChunkRun(object_id=key[0], first_index=key[1], lengths=(length,), load=lambda _: (load(),))
+        return await self.loading(run)
+
+    def read_ahead(self, run: ChunkRun) -> int:
+        """Begins to load chunks that will be wanted soon, from the first of `run` to the one before the first that is
+        here or on its way; how many. Those are left out for which reads that somebody waits for could have to wait,
+        and those that would push out of the cache what nobody has read yet."""
+        if self.turns.is_held_back and self._loads_under_way >= self.turns.allowed:
+            return 0  # It would only stand in the way of those that somebody waits for.
+        count = self._room_ahead(run, 0)
+        if count:
+            self._begin(run, count, asked=0)
+        return count
+
+    def _room_ahead(self, run: ChunkRun, number: int) -> int:
+        """How many chunks of `run`, from this one on, may be loaded though nobody has asked for them."""
+        # As much as the first one stays free: for one that somebody asks for in the meantime.
+        spare_bytes = self._budget.spare_bytes - sum(run.lengths[:number]) - run.lengths[0]
+        if self.turns.is_held_back:
+            spare_bytes = min(spare_bytes, HELD_BACK_REQUEST_BYTES - sum(run.lengths[:number]))
+        unread_bytes = self._max_bytes // 2 - self.state.unread_bytes
+        count = 0
+        for each, length in enumerate(run.lengths[number:], number):
+            spare_bytes -= length
+            unread_bytes -= length
+            if spare_bytes < 0 or unread_bytes < 0 or self.has(run.key(each)):
+                break
+            count += 1
+        return count
+
+    def _begin(self, run: ChunkRun, count: int, *, asked: int) -> None:
+        keys = [run.key(number) for number in range(count)]
+        self._flights.begin(keys, lambda: self._load(run, keys))
+        self._loads_under_way += 1
+        self._has_begun.set()
+        self.state.read_ahead += count - asked
+        for key, length in zip(keys[asked:], run.lengths[asked:], strict=False):
+            self._unread[key] = length
+            self.state.unread_bytes += length
+
+    def _read(self, key: ChunkKey) -> None:
+        """Somebody has asked for it, or nobody ever will."""
+        self.state.unread_bytes -= self._unread.pop(key, 0)
+
+    def _open(self, key: ChunkKey) -> FileSlice | None:
+        kept = self._held.get(key)
+        if kept is None:
+            return None
+        try:
+            # Opened anew for each read. A shared one, found through a weak reference, may be closing in another
+            # thread at that moment: a file that nobody holds lets go of the interpreter while it closes.
+            file = files.opened(kept.path)
+        except OSError:
+            # Somebody cleaned up behind our back: load it again.
+            self._forget(kept)
+            return None
+        self._files.move_to_end(kept)
+        position, length = kept.places[key]
+        return FileSlice(file=file, position=position, length=length)
+
+    async def _load(self, run: ChunkRun, keys: Sequence[ChunkKey]) -> Sequence[FileSlice | Exception]:
+        lengths = run.lengths[: len(keys)]
+        failures = len(keys)
+        self.state.loads += len(keys)
+        try:
+            async with self._budget.taken(sum(lengths)), self.turns.taken():
+                loaded = await self._pool.run(run.load, len(keys))
+                slices = await self._keep(keys, lengths, loaded)
+            failures = sum(isinstance(each, Exception) for each in loaded)
+        finally:
+            self._loads_under_way -= 1
+            self.state.failures += failures
+            for key in keys:
+                if key not in self._held:
+                    self._read(key)
+        return slices
+
+    async def _keep(
+        self, keys: Sequence[ChunkKey], lengths: Sequence[int], loaded: Sequence[Loaded]
+    ) -> Sequence[FileSlice | Exception]:
+        """Each chunk in an open file: one of the cache, or a nameless one where the cache has no room for it."""
+        there = [key for key, data in zip(keys, loaded, strict=True) if not isinstance(data, Exception)]
+        if not there:
+            return [each for each in loaded if isinstance(each, Exception)]
+        # Named for a chunk that is in it: one that failed is loaded again, and its file would take this one's place.
+        kept = _Kept(self._path(there[0]))
+        pieces: list[bytes | memoryview] = []
+        for key, length, data in zip(keys, lengths, loaded, strict=True):
+            if isinstance(data, Exception):
+                continue
+            assert len(data) == length, "a load answered with another length than announced"
+            kept.places[key] = (kept.size_bytes, length)
+            kept.size_bytes += length
+            pieces.append(data)
+        self.state.loaded_bytes += kept.size_bytes
+        file = await self._written(kept, pieces)
+        return [
+            data if isinstance(data, Exception) else FileSlice(file=file, position=kept.places[key][0], length=length)
+            for key, length, data in zip(keys, lengths, loaded, strict=True)
+        ]
+
+    async def _written(self, kept: _Kept, pieces: Sequence[bytes | memoryview]) -> files.ChunkFile:
+        """The file; one that the next reader finds, unless the disk or the cache has no room for it."""
+        victims = self._make_room(kept.size_bytes)
+        # Without room it is larger than the cache, or others are just written into all of it.
+        is_wanted = self.state.held_bytes + kept.size_bytes <= self._max_bytes
+        if is_wanted:
+            self.state.held_bytes += kept.size_bytes
+        is_held = False
+        try:
+            file = await self._writing.run(files.written, victims, kept.path if is_wanted else None, pieces)
+            is_held = file.is_named
+        finally:
+            if is_wanted and not is_held:
+                self.state.held_bytes -= kept.size_bytes
+        if is_held:
+            self._files[kept] = None
+            self._held.update(dict.fromkeys(kept.places, kept))
+        else:
+            self.state.uncached += len(pieces)
+        return file
+
+    def _make_room(self, length: int) -> list[str]:
+        """Forgets the least recently used until there is room; their files, which are still to be removed."""
+        victims: list[str] = []
+        while self.state.held_bytes + length > self._max_bytes and self._files:
+            victim = next(iter(self._files))
+            self._forget(victim)
+            self.state.evictions += len(victim.places)
+            victims.append(victim.path)
+        return victims
+
+    def _forget(self, kept: _Kept) -> None:
+        del self._files[kept]
+        self.state.held_bytes -= kept.size_bytes
+        for key in kept.places:
+            del self._held[key]
+            self._read(key)
+
+    def _path(self, key: ChunkKey) -> str:
+        # No Path: made for each read of a chunk, it was a twentieth of the event loop's work.
+        return f"{self._prefix}{key[0]}-{key[1]}"

@@ -1,0 +1,108 @@
+"""Requests for chunks of a committed segment: one, or several neighbours at once, each checked against its SHA-256.
+
+Owns the second look at what failed a check, and the words of the error. Everything here blocks and runs in a thread.
+Must never answer with bytes that fail a check (T8), and never let one bad chunk spoil its neighbours.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from tiered.cold.bucket.segments import get_run
+from tiered.cold.chunks.cache import Loaded
+from tiered.cold.object_store import ObjectStore
+from tiered.errors import Corrupt, CorruptObject, ObjectMissing, TieredError
+from tiered.formats.chunk_table import ChunkRow
+from tiered.formats.segment_check import Place, accepted_chunk
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class ChecksState:
+    """Counts since the start, for metrics. `refetched`: reads that failed a check once and passed it the second
+    time; `corrupt` and `missing` are reads that ended in that error."""
+
+    refetched: int = 0
+    corrupt: int = 0
+    missing: int = 0
+
+
+def named(place: Place, error: Corrupt) -> Corrupt:
+    """What a broker says of it: the same failure with everything that is concerned (T8)."""
+    return place.named(
+        error,
+        remedy="; restore the object, or move the log start above it",
+        if_missing="; restore it, or move the log start above it",
+    )
+
+
+class ChunkLoads:
+    """Loads from `store` for several threads, and counts in `state`."""
+
+    def __init__(self, store: ObjectStore, state: ChecksState) -> None:
+        self._store = store
+        self.state = state
+
+    def load(self, place: Place, rows: Sequence[ChunkRow]) -> Sequence[Loaded]:
+        """Neighbouring chunks with one request: each verified, or the error that names what is wrong with it.
+
+        Raises what concerns them all: StoreUnavailable, and ObjectMissing.
+        """
+        if len(rows) == 1:
+            return (self._alone(place, rows[0]),)
+        start = rows[0].position
+        try:
+            data = memoryview(get_run(self._store, place, rows))
+        except ObjectMissing as error:
+            self.state.missing += 1
+            raise named(place, error) from error
+        except Corrupt:
+            return [self._outcome(place, row) for row in rows]  # Truncated: what stands before the cut is whole.
+        return [self._of(place, row, data[row.position - start :][: row.length]) for row in rows]
+
+    def checked(self, place: Place, load: Callable[[], T]) -> T:
+        """What `load` answers with. A failed check is tried once more, because the way here may be at fault and
+        not the object; then the error names everything."""
+        try:
+            return load()
+        except ObjectMissing as error:
+            self.state.missing += 1
+            raise named(place, error) from error
+        except Corrupt:
+            return self._second(place, load)
+
+    def _of(self, place: Place, row: ChunkRow, data: memoryview) -> Loaded:
+        """The chunk that came with its neighbours, or what came of asking for it alone."""
+        try:
+            accepted_chunk(row, data)
+        except CorruptObject:
+            try:
+                return self._second(place, partial(self._load_chunk, place, row))
+            except TieredError as error:
+                return error
+        return data
+
+    def _outcome(self, place: Place, row: ChunkRow) -> Loaded:
+        try:
+            return self._alone(place, row)
+        except TieredError as error:
+            return error
+
+    def _alone(self, place: Place, row: ChunkRow) -> bytes:
+        return self.checked(place, partial(self._load_chunk, place, row))
+
+    def _load_chunk(self, place: Place, row: ChunkRow) -> bytes:
+        data = get_run(self._store, place, (row,))
+        accepted_chunk(row, data)
+        return data
+
+    def _second(self, place: Place, load: Callable[[], T]) -> T:
+        try:
+            loaded = load()
+        except Corrupt as error:
+            self.state.corrupt += 1
+            raise named(place, error) from error
+        self.state.refetched += 1
+        return loaded

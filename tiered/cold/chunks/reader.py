@@ -1,0 +1,270 @@
+"""Reads of committed segments: the batches at an offset, or the first record at a time, chunk by chunk.
+
+Owns which tails are open, and what is read ahead. Serves only chunks whose SHA-256 stands in a table whose
+root the catalogue knows. Must never cancel a download because a client gave up (T7), and never answer with
+bytes that fail a check (T8).
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
+from uuid import UUID
+
+from tiered.cold.bucket.segments import load_tail
+from tiered.cold.chunks.cache import ChunkCache, ChunkCacheState, ChunkRun
+from tiered.cold.chunks.loads import ChecksState, ChunkLoads, named
+from tiered.cold.chunks.sequential_readers import SequentialReaders
+from tiered.cold.object_store import ObjectStore
+from tiered.cold.single_flight import SingleFlight
+from tiered.errors import Corrupt, CorruptBatch
+from tiered.file_slice import FileSlice
+from tiered.formats import chunk_table, record_batch
+from tiered.formats.checkpoint import CommittedSegment
+from tiered.formats.chunk_table import ChunkRow
+from tiered.formats.segment_check import Place
+from tiered.formats.segment_object import SegmentTail
+from tiered.rules.pacing.read_ahead import DEFAULT_LIMITS, ReadAheadLimits
+from tiered.runtime import BlockingPool
+
+T = TypeVar("T")
+
+DEFAULT_OPEN_TAIL_BYTES = 32 << 20
+_TAIL_OVERHEAD = 4  # A parsed table takes about so many times its bytes.
+
+
+@dataclass(slots=True)
+class ColdReaderState(ChecksState):
+    """Counts since the start, for metrics."""
+
+    reads: int = 0
+    tails_opened: int = 0
+
+
+class ColdReader:
+    """Serves many readers of one broker. `pool` runs the requests to the store; the cache bounds their bytes.
+
+    Every read may raise CorruptObject or ObjectMissing, naming topic, partition, offsets and key, and
+    StoreUnavailable or Throttled, which pass.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        cache: ChunkCache,
+        pool: BlockingPool,
+        *,
+        open_tail_bytes: int = DEFAULT_OPEN_TAIL_BYTES,
+        read_ahead: ReadAheadLimits = DEFAULT_LIMITS,
+    ) -> None:
+        self._store = store
+        self._cache = cache
+        self._pool = pool
+        # Cutting a cached chunk must not queue behind downloads from a store that is away.
+        self._cutting = BlockingPool("cold-cut", threads=1)
+        self._open_tail_bytes = open_tail_bytes
+        self._opening: SingleFlight[UUID, SegmentTail] = SingleFlight()
+        self._tails: OrderedDict[UUID, tuple[SegmentTail, int]] = OrderedDict()
+        self._tails_bytes = 0
+        self._readers = SequentialReaders(read_ahead)
+        self.state = ColdReaderState()
+        self._loads = ChunkLoads(store, self.state)
+
+    @property
+    def cache_state(self) -> ChunkCacheState:
+        """What the chunk cache has done, for metrics."""
+        return self._cache.state
+
+    async def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Wipes the cache. Downloads run as tasks of `tasks` until `stop`."""
+        await self._cache.start(tasks)
+        self._opening.start(tasks)
+
+    async def stop(self) -> None:
+        """Gives up downloads in progress; who waits gets `ShuttingDown`."""
+        await self._opening.stop()
+        await self._cache.stop()
+        await asyncio.to_thread(self._cutting.close)
+
+    async def read(
+        self,
+        place: Place,
+        *,
+        offset: int,
+        max_bytes: int,
+        following: CommittedSegment | None = None,
+    ) -> FileSlice:
+        """Whole batches from the one that holds `offset`: at least one, otherwise at most `max_bytes`, and never
+        beyond a chunk. `offset` lies in the segment. `following` is the one after it, where reading ahead goes on."""
+        assert place.segment.base_offset <= offset < place.segment.end_offset, "the catalogue gave another segment"
+        self.state.reads += 1
+        tail = await self._open(place)
+        index = chunk_table.chunk_for_offset(tail.chunks, offset)
+        row = tail.chunks[index]
+        chunk = await self._chunk_in_order(place, tail.chunks, index, following)
+        if offset <= row.first_offset and row.length <= max_bytes:
+            return chunk
+        return await self._examine(place, _cut, chunk, offset, max_bytes)
+
+    async def offset_for_timestamp(
+        self, place: Place, *, timestamp_ms: int, start_offset: int
+    ) -> tuple[int, int] | None:
+        """Offset and timestamp of the first record at or above `start_offset` whose timestamp is at least
+        `timestamp_ms`; None when the segment has none. Timestamps need not ascend."""
+        tail = await self._open(place)
+        first = chunk_table.chunks_for_timestamp(tail.chunks, timestamp_ms)
+        if first is None:
+            return None
+        for index in range(first, len(tail.chunks)):
+            row = tail.chunks[index]
+            if row.max_timestamp_ms < timestamp_ms or row.last_offset < start_offset:
+                continue
+            chunk = await self._chunk(place, tail.chunks, index)
+            found = await self._examine(place, _first_at, chunk, timestamp_ms, start_offset)
+            if found is not None:
+                return found
+        return None
+
+    async def tail(self, place: Place) -> SegmentTail:
+        """The segment's footer, chunk table, leader epochs, aborted transactions and producer snapshot."""
+        return await self._open(place)
+
+    # Tails
+
+    async def _open(self, place: Place) -> SegmentTail:
+        object_id = place.segment.object_id
+        held = self._tails.get(object_id)
+        if held is not None:
+            self._tails.move_to_end(object_id)
+            return held[0]
+        return await self._opening.result(object_id, partial(self._fetch_tail, place))
+
+    async def _fetch_tails(self, place: Place) -> Sequence[SegmentTail]:
+        return (await self._fetch_tail(place),)
+
+    async def _fetch_tail(self, place: Place) -> SegmentTail:
+        tail = await self._pool.run(self._load_tail, place)
+        self.state.tails_opened += 1
+        weight = (place.segment.size_bytes - place.segment.log_bytes) * _TAIL_OVERHEAD
+        self._tails[place.segment.object_id] = (tail, weight)
+        self._tails_bytes += weight
+        while self._tails_bytes > self._open_tail_bytes and len(self._tails) > 1:
+            _, (_, freed) = self._tails.popitem(last=False)
+            self._tails_bytes -= freed
+        return tail
+
+    def _load_tail(self, place: Place) -> SegmentTail:
+        """Runs in a thread of the pool."""
+        return self._loads.checked(place, partial(load_tail, self._store, place))
+
+    # Chunks
+
+    async def _chunk(self, place: Place, chunks: Sequence[ChunkRow], index: int) -> FileSlice:
+        """One chunk, and nothing is expected of who asks for it."""
+        held = self._cache.held((place.segment.object_id, index))
+        return held if held is not None else await self._cache.loading(self._run(place, chunks, index, 0))
+
+    async def _chunk_in_order(
+        self, place: Place, chunks: Sequence[ChunkRow], index: int, following: CommittedSegment | None
+    ) -> FileSlice:
+        """One chunk for a reader that may go on to the next. What it will want is on its way before it has this one."""
+        row = chunks[index]
+        held = self._cache.held((place.segment.object_id, index))
+        pace = self._readers.moved(
+            place.topic,
+            place.partition,
+            first_offset=row.first_offset,
+            last_offset=row.last_offset,
+            chunk_bytes=row.length,
+            waited=held is None,
+        )
+        # What is on its way to this one reader begins before what is only expected of it.
+        loading = None if held is not None else self._cache.loading(self._run(place, chunks, index, pace.request_bytes))
+        left_bytes = self._read_ahead(place, chunks, index + 1, pace.ahead_bytes, pace.request_bytes)
+        if left_bytes > 0 and following is not None:
+            self._read_ahead_in(replace(place, segment=following), left_bytes, pace.request_bytes)
+        if held is not None:
+            return held
+        assert loading is not None
+        return await loading
+
+    def _read_ahead(
+        self, place: Place, chunks: Sequence[ChunkRow], index: int, ahead_bytes: int, request_bytes: int
+    ) -> int:
+        """Begins to load so much from this chunk on, but for what is here already; how much is left for the segment
+        after this one. Nothing when there is no room for more now."""
+        while ahead_bytes > 0 and index < len(chunks):
+            if self._cache.has((place.segment.object_id, index)):
+                count = 1
+            else:
+                count = self._cache.read_ahead(self._run(place, chunks, index, request_bytes))
+                if not count:
+                    return 0
+            ahead_bytes -= sum(row.length for row in chunks[index : index + count])
+            index += count
+        return ahead_bytes
+
+    def _read_ahead_in(self, place: Place, ahead_bytes: int, request_bytes: int) -> None:
+        """The same from the beginning of the segment to come; its tail first, if it is not open."""
+        object_id = place.segment.object_id
+        if object_id in self._tails:
+            self._read_ahead(place, self._tails[object_id][0].chunks, 0, ahead_bytes, request_bytes)
+        elif not self._opening.is_flying(object_id):
+            self._opening.begin((object_id,), partial(self._fetch_tails, place))
+
+    def _run(self, place: Place, chunks: Sequence[ChunkRow], index: int, request_bytes: int) -> ChunkRun:
+        """The chunk and those after it, together `request_bytes` to the nearest chunk: a reader's pace
+        doubles by whole chunks, where `chunk_table.runs` keeps below a bound."""
+        end, total_bytes = index + 1, chunks[index].length
+        while end < len(chunks) and total_bytes + chunks[end].length // 2 <= request_bytes:
+            total_bytes += chunks[end].length
+            end += 1
+        rows = chunks[index:end]
+        return ChunkRun(
+            object_id=place.segment.object_id,
+            first_index=index,
+            lengths=[row.length for row in rows],
+            load=lambda count: self._loads.load(place, rows[:count]),
+        )
+
+    # Checks
+
+    async def _examine(self, place: Place, examine: Callable[..., T], *arguments: object) -> T:
+        try:
+            return await self._cutting.run(examine, *arguments)
+        except Corrupt as error:
+            self.state.corrupt += 1
+            raise named(place, error) from error
+
+
+def _cut(chunk: FileSlice, offset: int, max_bytes: int) -> FileSlice:
+    """The part of the chunk from the batch that holds `offset` on: at least one batch, else at most `max_bytes`."""
+    data = chunk.read()
+    start: int | None = None
+    end = 0
+    for position, header in record_batch.exact_batches(data, 0, len(data)):
+        batch_end = position + header.size_bytes
+        if start is None:
+            if header.last_offset < offset:
+                continue
+            start = position
+        elif batch_end - start > max_bytes:
+            break
+        end = batch_end
+    if start is None:
+        raise CorruptBatch(f"no batch of its chunk holds offset {offset}")
+    return FileSlice(file=chunk.file, position=chunk.position + start, length=end - start)
+
+
+def _first_at(chunk: FileSlice, timestamp_ms: int, start_offset: int) -> tuple[int, int] | None:
+    """Offset and timestamp of the first record that qualifies; decodes only batches that may hold it."""
+    data = chunk.read()
+    for position, header in record_batch.exact_batches(data, 0, len(data)):
+        if header.max_timestamp_ms < timestamp_ms or header.last_offset < start_offset:
+            continue
+        for record in record_batch.records(data, position):
+            if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
+                return record.offset, record.timestamp_ms
+    return None

@@ -1,0 +1,1 @@
+"""The S3 API as an object store: requests, uploads, what failures mean."""

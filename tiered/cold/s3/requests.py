@@ -1,0 +1,213 @@
+"""One request at a time to the S3 API: how many run at once, how often each is tried, and what its failure means.
+
+Owns boto3's client, its timeouts and every retry (boto3's own are off, so that each attempt is bounded and
+counted here). Must never print a credential and never retry what cannot change.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
+from urllib3.exceptions import HTTPError  # botocore's own dependency, whose errors it does not always translate
+
+from tiered.cold.object_store import S3Address
+from tiered.cold.request_counts import RequestCounts
+from tiered.cold.s3.body_deadlines import BodyDeadlines
+from tiered.cold.s3.failure import Failure, Meaning, sort_failure
+from tiered.cold.s3.request_limit import RequestLimit
+from tiered.cold.upload_deadline import UploadDeadline
+from tiered.errors import CorruptObject, InvalidConfig, ObjectMissing, StoreRefused, StoreUnavailable, TieredError
+from tiered.runtime import SystemClock, jittered_backoff_ms
+
+T = TypeVar("T")
+
+_SLOW_DOWN_FACTOR = 8
+_OVERLOAD = frozenset({Meaning.SLOW_DOWN, Meaning.TIMED_OUT})
+
+
+class WrongAnswerError(Exception):
+    """The store answered something else than what was asked; the next answer may be right."""
+
+
+class RequestFailedError(Exception):
+    """A failure that trying again does not change, and how many attempts were made."""
+
+    def __init__(self, failure: Failure, *, attempts: int) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
+        self.attempts = attempts
+
+    @property
+    def meaning(self) -> Meaning:
+        return self.failure.meaning
+
+
+@dataclass(slots=True)
+class S3State:
+    """Counts since the store was opened, for metrics: all attempts, those that had to be repeated, and why."""
+
+    retries: int = 0
+    slow_downs: int = 0
+    timeouts: int = 0
+    requests: RequestCounts = field(default_factory=RequestCounts)
+
+
+class S3Requests:
+    """boto3's client behind bounds. Threads share it: at most `max_requests` requests run at once, fewer after
+    "slow down" or silence; each is tried `max_attempts` times with jittered pauses, then `StoreUnavailable`."""
+
+    def __init__(
+        self,
+        address: S3Address,
+        deadlines: BodyDeadlines,
+        *,
+        max_requests: int,
+        max_attempts: int,
+        connect_timeout_ms: float,
+        read_timeout_ms: float,
+        first_backoff_ms: float,
+        max_backoff_ms: float,
+    ) -> None:
+        self._address = address
+        self._deadlines = deadlines
+        self._max_requests = max_requests
+        self._max_attempts = max_attempts
+        self._connect_timeout_ms = connect_timeout_ms
+        self._read_timeout_ms = read_timeout_ms
+        self._first_backoff_ms = first_backoff_ms
+        self._max_backoff_ms = max_backoff_ms
+        self._limit = RequestLimit(max_requests, SystemClock())
+        self._closing = threading.Event()
+        self._making = threading.Lock()
+        self._made_client: Any = None
+        self.state = S3State()
+
+    @property
+    def allowed_requests(self) -> int:
+        """Requests that may run at once now."""
+        return self._limit.allowed
+
+    @property
+    def client(self) -> Any:
+        with self._making:
+            if self._closing.is_set():
+                raise StoreUnavailable(f"the store {self._address.url} is closed; try again after the restart")
+            if self._made_client is None:
+                self._made_client = self._make_client()
+            return self._made_client
+
+    def call(
+        self,
+        operation: str,
+        key: str,
+        request: Callable[[], T],
+        *,
+        final_codes: frozenset[str] = frozenset(),
+        max_attempts: int | None = None,
+        deadline: UploadDeadline | None = None,
+    ) -> T:
+        """`request`'s answer, tried again while the failure is one that passes.
+
+        Raises `RequestFailedError` for failures that trying again cannot change, `StoreUnavailable` after the last
+        attempt, and `UploadOverdue` instead of beginning one past the deadline.
+        """
+        failure: Failure | None = None
+        max_attempts = max_attempts or self._max_attempts
+        for attempt in range(max_attempts):
+            if failure is not None:
+                self._pause(attempt - 1, slow=failure.meaning is Meaning.SLOW_DOWN, deadline=deadline)
+            with self._limit.slot() as began_ms:
+                if deadline is not None:
+                    deadline.check(failure)
+                self.state.requests.add(operation)
+                try:
+                    answer = request()
+                except WrongAnswerError as error:
+                    failure = Failure(meaning=Meaning.AGAIN, status=0, code=str(error))
+                except (BotoCoreError, ClientError, ResponseParserError, HTTPError) as error:
+                    failure = sort_failure(error)
+                    if failure is None:
+                        raise
+                except (KeyError, ValueError, RecursionError) as error:
+                    # botocore makes of headers what they say: one that is absent, or no number, fails in here. It
+                    # asks the same address again for each redirection without a region, until Python stops it.
+                    failure = Failure(meaning=Meaning.AGAIN, status=0, code=f"no answer of S3: {type(error).__name__}")
+                else:
+                    self._limit.succeeded()
+                    return answer
+            if failure.meaning in _OVERLOAD:
+                self._limit.overloaded(began_ms)
+                self.state.slow_downs += failure.meaning is Meaning.SLOW_DOWN
+                self.state.timeouts += failure.meaning is Meaning.TIMED_OUT
+            elif failure.meaning is not Meaning.AGAIN or failure.code in final_codes:
+                raise RequestFailedError(failure, attempts=attempt + 1)
+        raise StoreUnavailable(
+            f"the store {self._address.url} failed {max_attempts} times to {operation} {key} (last: {failure}); "
+            "try again later"
+        )
+
+    def _pause(self, attempt: int, *, slow: bool, deadline: UploadDeadline | None) -> None:
+        self.state.retries += 1
+        first_ms = self._first_backoff_ms * (_SLOW_DOWN_FACTOR if slow else 1)
+        delay_ms = jittered_backoff_ms(attempt, first_ms=first_ms, max_ms=self._max_backoff_ms)
+        remaining_s = None if deadline is None else deadline.remaining_s
+        if self._closing.wait(delay_ms / 1000.0 if remaining_s is None else min(remaining_s, delay_ms / 1000.0)):
+            raise StoreUnavailable(f"the store {self._address.url} is being closed; try again after the restart")
+
+    def give_up(self, operation: str, key: str, failed: RequestFailedError) -> TieredError:
+        """The error that callers see for a failure that no retry changes."""
+        failure = failed.failure
+        match failure.meaning:
+            case Meaning.MISSING:
+                return ObjectMissing(f"no object {key} in {self._address.url}")
+            case Meaning.OUT_OF_RANGE:
+                return CorruptObject(f"object {key} ends before the bytes asked for: truncated")
+            case Meaning.NO_UPLOAD:
+                return StoreUnavailable(f"somebody aborted the upload of {key}; upload it again")
+            case Meaning.REFUSED:
+                if failure.code == "NoSuchBucket":
+                    advice = "create the bucket, or name another"
+                else:
+                    advice = "check the bucket's name, the credentials and their permissions"
+                return StoreRefused(f"the store {self._address.url} refused to {operation} {key} ({failure}): {advice}")
+            case _:
+                return StoreUnavailable(
+                    f"the store {self._address.url} did not {operation} {key} ({failure}); try later"
+                )
+
+    def close(self) -> None:
+        """Pauses between attempts end, and no request begins any more."""
+        self._closing.set()
+        with self._making:
+            if self._made_client is not None:
+                self._made_client.close()
+
+    def _make_client(self) -> Any:
+        import boto3  # 0.2 s that only the first request pays
+        from botocore.config import Config
+
+        from tiered.cold.s3.answers import bound_answers
+
+        session = boto3.session.Session()
+        region: str | None = self._address.region or session.region_name
+        if region is None:
+            if self._address.endpoint_url is None:
+                raise InvalidConfig("the store URL gives no region and AWS's settings know none; add ?region=…")
+            region = "us-east-1"
+        config = Config(
+            s3={"addressing_style": "path" if self._address.path_style else "auto"},
+            retries={"total_max_attempts": 1, "mode": "standard"},
+            connect_timeout=self._connect_timeout_ms / 1000.0,
+            read_timeout=self._read_timeout_ms / 1000.0,
+            max_pool_connections=self._max_requests,
+            tcp_keepalive=True,
+            # Our own checksums: part by part on the way there, SHA-256 by chunk on the way back.
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+        )
+        client = session.client("s3", region_name=region, endpoint_url=self._address.endpoint_url, config=config)
+        bound_answers(client, self._deadlines)
+        return client

@@ -1,0 +1,296 @@
+"""Verifies a store from itself alone: every checkpoint, every segment they name, the chain between them.
+
+Owns the order of the work, its bounds, and what is reported. A few threads check segments, each one at a time, in
+order of topics, partitions and offsets; their tails share a budget of bytes. What looks wrong is held against the
+checkpoints once more before it is called so: brokers go on committing and retiring meanwhile. Must never ask SQL or a
+broker, never write to the store, and never call a store that does not answer corruption.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+
+from tiered.cold.bucket.orphans import Orphans, find_orphans
+from tiered.cold.byte_budget import ByteBudget
+from tiered.cold.object_store import ObjectStore
+from tiered.cold.patient_store import FIRST_BACKOFF_MS, PatientStore
+from tiered.cold.verify.progress import ProgressFile
+from tiered.cold.verify.scope import (
+    Scope,
+    ScopedPage,
+    ScopedPartition,
+    find_scope,
+    group_faults,
+    is_still_named,
+    pages_of,
+)
+from tiered.cold.verify.segments import CheckedSegment, SegmentVerifier, memory_bytes
+from tiered.errors import StoreUnavailable
+from tiered.formats import object_key
+from tiered.formats.segment_check import Fault, FaultKind, Place, of_segment
+from tiered.rules.segments.sampling import ChunkSample
+from tiered.runtime import BlockingPool
+
+MAX_PROBLEMS = 1_000
+"""More are counted and not kept."""
+MAX_UNREADABLE = 10
+"""After so many segments in a row that the store did not give, it is away, and the run ends."""
+MAX_MEMORY_BYTES = 256 << 20
+_MAX_ORPHANS = 1_000
+_TELL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """A fault with all its names. `topic` is empty and `partition` -1 for the cluster's checkpoint."""
+
+    topic: str
+    partition: int
+    object_key: str
+    fault: Fault
+
+    @property
+    def order(self) -> tuple[str, int, int, int, str]:
+        chunk = -1 if self.fault.chunk is None else self.fault.chunk
+        return self.topic, self.partition, self.fault.first_offset, chunk, self.object_key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What the checkpoints promise, before a segment is read."""
+
+    partitions: int
+    segments: int
+    log_bytes: int
+
+
+@dataclass(slots=True)
+class VerificationState:
+    """What a run has found so far. `problems` are sorted at its end; `problem_count` counts those beyond the bound too.
+
+    `segments` and `log_bytes` are all that the checkpoints name, `known_segments` those in which an earlier run found
+    nothing wrong, by the progress file, `unread_bytes` what a sample left out of checked segments, `retired_segments`
+    those that brokers gave up while the run looked at them.
+    """
+
+    cluster_id: str = ""
+    partitions: int = 0
+    segments: int = 0
+    log_bytes: int = 0
+    checked_segments: int = 0
+    checked_chunks: int = 0
+    checked_bytes: int = 0
+    unread_bytes: int = 0
+    known_segments: int = 0
+    retired_segments: int = 0
+    deleted_topics: int = 0
+    problem_count: int = 0
+    problems: list[Problem] = field(default_factory=list)
+    orphans: list[Orphans] = field(default_factory=list)
+
+    @property
+    def is_whole(self) -> bool:
+        return self.problem_count == 0
+
+    def add(self, problem: Problem) -> None:
+        self.problem_count += 1
+        self.problems.append(problem)
+        if len(self.problems) >= 2 * MAX_PROBLEMS:
+            self.sort()
+
+    def sort(self) -> None:
+        self.problems = sorted(self.problems, key=lambda each: each.order)[:MAX_PROBLEMS]
+
+
+class StoreVerifier:
+    """One run over `store`, or over `topics` of it.
+
+    Raises InvalidConfig when there is nothing to verify, StoreUnavailable when the store is away. A single segment
+    that cannot be read is a problem of the kind `unreadable`.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        *,
+        sample: ChunkSample | None = None,
+        topics: Collection[str] | None = None,
+        parallel: int = 4,
+        progress: ProgressFile | None = None,
+        with_orphans: bool = False,
+        first_backoff_ms: float = FIRST_BACKOFF_MS,
+    ) -> None:
+        self._store = PatientStore(store, first_backoff_ms=first_backoff_ms)
+        self._topics = topics
+        self._parallel = parallel
+        self._progress = progress
+        self._with_orphans = with_orphans
+        self._pool = BlockingPool("verify", threads=parallel)
+        self._memory = ByteBudget(MAX_MEMORY_BYTES)
+        self._segments = SegmentVerifier(self._store, sample or ChunkSample(), advance=self._advance)
+        self._read_bytes = 0
+        self._counting = threading.Lock()
+        self._taking = asyncio.Lock()
+        self._pages: Iterator[ScopedPage] = iter(())
+        self._ready: deque[tuple[ScopedPartition, Place]] = deque()
+        self._suspects: dict[ScopedPartition, list[Fault]] = {}
+        self._unreadable_in_a_row = 0
+        self.state = VerificationState()
+
+    def close(self) -> None:
+        """Closes the store, and waits for what still runs in threads: each ends with its request."""
+        self._store.close()
+        self._pool.close()
+
+    async def survey(self) -> Survey:
+        """How much there is to verify, for a progress bar."""
+        return await self._pool.run(self._survey)
+
+    async def run(self, changed: Callable[[VerificationState], None] | None = None) -> VerificationState:
+        """What was found, when all has been looked at. `changed` is called a few times a second meanwhile."""
+        scope = await self._pool.run(find_scope, self._store, self._topics)
+        self.state.cluster_id = scope.cluster_id
+        self.state.deleted_topics = scope.deleted_topics
+        if scope.fault is not None:
+            self._add(None, object_key.cluster_checkpoint_key(), scope.fault)
+        self._pages = self._all_pages(scope)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                telling = tasks.create_task(self._tell(changed))
+                async with asyncio.TaskGroup() as workers:
+                    for _ in range(self._parallel):
+                        workers.create_task(self._work())
+                telling.cancel()
+        except BaseExceptionGroup as group:
+            raise _first(group) from None
+        self.state.checked_bytes = self._read_bytes
+        await self._confirm(scope)
+        if self._topics is None:
+            for key, fault in await self._pool.run(group_faults, self._store):
+                self._add(None, key, fault)
+        if self._with_orphans:
+            self.state.orphans = await self._pool.run(self._find_orphans)
+        self.state.sort()
+        return self.state
+
+    # What to look at
+
+    def _survey(self) -> Survey:
+        scope = find_scope(self._store, self._topics)
+        segments = log_bytes = 0
+        for page in self._all_pages(scope):
+            segments += len(page.segments)
+            log_bytes += sum(each.log_bytes for each in page.segments)
+        return Survey(partitions=len(scope.partitions), segments=segments, log_bytes=log_bytes)
+
+    def _all_pages(self, scope: Scope) -> Iterator[ScopedPage]:
+        for partition in scope.partitions:
+            yield from pages_of(self._store, scope, partition)
+
+    async def _take(self) -> tuple[ScopedPartition, Place] | None:
+        """The next segment; None when there are no more. Reads one page ahead of the workers at most."""
+        async with self._taking:
+            while not self._ready:
+                page = await self._pool.run(next, self._pages, None)
+                if page is None:
+                    return None
+                self._open_page(page)
+            return self._ready.popleft()
+
+    def _open_page(self, page: ScopedPage) -> None:
+        state, partition = self.state, page.partition
+        if partition not in self._suspects:
+            self._suspects[partition] = []
+            state.partitions += 1
+        self._suspects[partition].extend(page.faults)
+        state.segments += len(page.segments)
+        state.log_bytes += sum(each.log_bytes for each in page.segments)
+        for place in page.places():
+            if self._progress is not None and self._progress.has(place.segment):
+                state.known_segments += 1
+            else:
+                self._ready.append((partition, place))
+
+    # Segments
+
+    async def _work(self) -> None:
+        while (taken := await self._take()) is not None:
+            partition, place = taken
+            async with self._memory.taken(memory_bytes(place.segment)):
+                try:
+                    checked = await self._pool.run(self._segments.check, place)
+                except StoreUnavailable as error:
+                    self._note_unreadable(partition, place, error)
+                    continue
+            self._unreadable_in_a_row = 0
+            if checked.faults and not await self._pool.run(is_still_named, self._store, partition, place.segment):
+                self.state.retired_segments += 1
+                continue
+            self._note_checked(partition, place, checked)
+
+    def _note_checked(self, partition: ScopedPartition, place: Place, checked: CheckedSegment) -> None:
+        state = self.state
+        state.checked_segments += 1
+        state.checked_chunks += checked.chunks
+        state.unread_bytes += place.segment.log_bytes - checked.size_bytes
+        for fault in checked.faults:
+            self._add(partition, place.segment.object_key, fault)
+        if not checked.faults and self._progress is not None:
+            self._progress.add(place.segment)
+
+    def _note_unreadable(self, partition: ScopedPartition, place: Place, error: StoreUnavailable) -> None:
+        self._unreadable_in_a_row += 1
+        if self._unreadable_in_a_row >= MAX_UNREADABLE:
+            raise error
+        self._add(
+            partition,
+            place.segment.object_key,
+            of_segment(place.segment, FaultKind.UNREADABLE, f"it could not be read: {error}"),
+        )
+
+    def _advance(self, size_bytes: int) -> None:
+        """Called by threads. They do not wake the event loop for it: that took a tenth of their time."""
+        with self._counting:
+            self._read_bytes += size_bytes
+
+    async def _tell(self, changed: Callable[[VerificationState], None] | None) -> None:
+        while changed is not None:
+            self.state.checked_bytes = self._read_bytes
+            changed(self.state)
+            await asyncio.sleep(_TELL_S)
+
+    def _add(self, partition: ScopedPartition | None, key: str, fault: Fault) -> None:
+        topic, number = ("", -1) if partition is None else (partition.topic, partition.partition)
+        self.state.add(Problem(topic=topic, partition=number, object_key=key, fault=fault))
+
+    # Checkpoints and orphans
+
+    async def _confirm(self, scope: Scope) -> None:
+        """Reports those faults of checkpoints that are there still: a leader may have been amid a change."""
+        for partition, suspects in self._suspects.items():
+            if suspects:
+                again = await self._pool.run(_faults_of, self._store, scope, partition)
+                for fault in suspects:
+                    if fault in again:
+                        self._add(partition, partition.head_key, fault)
+
+    def _find_orphans(self) -> list[Orphans]:
+        found: list[Orphans] = []
+        for each in find_orphans(self._store, self._topics):
+            found.append(each)
+            if len(found) >= _MAX_ORPHANS:
+                break
+        return found
+
+
+def _faults_of(store: ObjectStore, scope: Scope, partition: ScopedPartition) -> set[Fault]:
+    return {fault for page in pages_of(store, scope, partition) for fault in page.faults}
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
