@@ -108,7 +108,7 @@ def rows_of(heading: str) -> list[list[str]]:
 
 
 def test_the_cost_page_says_what_uploads_take_and_cost_by_segment_size() -> None:
-    put_usd = BrokerSettings().tiered_price_upload_usd_per_1000 / 1000
+    put_usd = BrokerSettings().http.tiered_price_upload_usd_per_1000 / 1000
     rows = rows_of("Uploading a GiB")
     assert len(rows) >= 5
     for size, of_segment, per_gib, dollars in rows:
@@ -125,6 +125,6 @@ def test_the_cost_page_says_what_uploads_take_and_cost_by_segment_size() -> None
 def test_the_cost_page_has_the_prices_that_brokers_reckon_with() -> None:
     settings = BrokerSettings()
     prices = {cells[0]: cells[1] for cells in rows_of("The prices")}
-    assert float(prices["1,000 PUT, POST or LIST requests"]) == settings.tiered_price_upload_usd_per_1000
+    assert float(prices["1,000 PUT, POST or LIST requests"]) == settings.http.tiered_price_upload_usd_per_1000
     assert float(prices["1,000 GET, HEAD and other requests"]) == GET_USD_PER_1000
-    assert float(prices["a GiB stored for a month"]) == settings.tiered_price_cold_usd_per_gib_month
+    assert float(prices["a GiB stored for a month"]) == settings.http.tiered_price_cold_usd_per_gib_month

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from tiered.config.serve import load_serve_options
+from tiered.config.topic import TopicConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = ("localstack/compose.yml", "deploy/compose.yml")
@@ -40,7 +41,8 @@ def test_each_broker_of_the_compose_file_is_configured_as_brokers_are() -> None:
         clients = next(listener for listener in each.listeners if listener.name == "CLIENTS")
         assert f"{clients.advertise_host}:{clients.advertise_port}:{clients.port}" in told[name]["ports"]
         assert f":{each.http_port}" in " ".join(told[name]["ports"])
-        assert (each.settings.default_replication_factor, each.settings.min_insync_replicas) == (3, 2)
+        assert each.settings.topics.default_replication_factor == 3
+        assert TopicConfig.of({}, each.settings).min_insync_replicas == 2
         assert each.data_dir == Path(told[name]["volumes"][0].partition(":")[2])
 
 

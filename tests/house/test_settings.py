@@ -1,14 +1,14 @@
 """Each setting is read by the product, or says that it has no effect."""
 
 import ast
-import dataclasses
 from pathlib import Path
 
 import pytest
 
-from tiered.config.broker import BROKER_SETTINGS, BrokerSettings
+from tiered.config.broker import BROKER_SETTINGS
 from tiered.config.client_metrics import CLIENT_METRICS_SETTINGS
 from tiered.config.group import GROUP_SETTINGS
+from tiered.config.kafka_names import KAFKA_SETTINGS
 from tiered.config.setting import Setting, field_name
 from tiered.config.topic import TOPIC_SETTINGS
 
@@ -30,8 +30,6 @@ DEFAULTS_OF = {
     for setting in kind.values()
     for synonym in setting.synonyms
 }
-FIELDS = {each.name for each in dataclasses.fields(BrokerSettings)}
-"""What is none of them belongs to a listener or to the start, and is looked up by its text."""
 ALL = [
     pytest.param(kind, setting, id=f"{kind}-{setting.name}")
     for kind, settings in {
@@ -41,7 +39,7 @@ ALL = [
         "client-metrics": CLIENT_METRICS_SETTINGS,
     }.items()
     for setting in settings.values()
-    if kind != "broker" or field_name(setting.name) in FIELDS
+    if kind != "broker" or setting.name not in KAFKA_SETTINGS
 ]
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tiered.config import BrokerSettings
-from tiered.config.authentication import check_authentication
 from tiered.config.describe import describe_broker
 from tiered.config.listeners import ListenerOptions, SecurityProtocol
+from tiered.config.security import check_authentication
 from tiered.errors import InvalidConfig
 
 GUARDED = ListenerOptions(name="GUARDED", protocol=SecurityProtocol.SASL_PLAINTEXT)
@@ -21,7 +21,7 @@ TOKENS = {"sasl.enabled.mechanisms": "OAUTHBEARER", "sasl.oauthbearer.jwks.endpo
 
 
 def check(listener: ListenerOptions, inter_broker: ListenerOptions, settings: dict[str, str]) -> None:
-    check_authentication(BrokerSettings.of(settings), [listener, inter_broker], inter_broker)
+    check_authentication(BrokerSettings.of(settings).authentication, [listener, inter_broker], inter_broker)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_broker_does_not_start_that_would_keep_out_or_let_in_the_wrong(
 
 def test_a_broker_that_is_alone_needs_no_login_of_its_own() -> None:
     settings = BrokerSettings.of({"sasl.enabled.mechanisms": "SCRAM-SHA-512"})
-    check_authentication(settings, [GUARDED], GUARDED, is_alone=True)
+    check_authentication(settings.authentication, [GUARDED], GUARDED, is_alone=True)
 
 
 def test_what_is_complete_is_taken() -> None:
@@ -65,9 +65,9 @@ def test_what_is_complete_is_taken() -> None:
 def test_plain_is_taken_over_tls_alone() -> None:
     settings = BrokerSettings.of({"sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256"})
     over_tls = ListenerOptions(protocol=SecurityProtocol.SASL_SSL)
-    assert settings.mechanisms_of(GUARDED) == ("SCRAM-SHA-256",)
-    assert settings.mechanisms_of(over_tls) == ("PLAIN", "SCRAM-SHA-256")
-    assert settings.mechanisms_of(PLAIN) == ()
+    assert settings.authentication.mechanisms_of(GUARDED) == ("SCRAM-SHA-256",)
+    assert settings.authentication.mechanisms_of(over_tls) == ("PLAIN", "SCRAM-SHA-256")
+    assert settings.authentication.mechanisms_of(PLAIN) == ()
 
 
 def test_where_the_password_stands_is_in_no_description() -> None:
@@ -81,8 +81,8 @@ def test_where_the_password_stands_is_in_no_description() -> None:
 def test_a_listener_may_have_mechanisms_of_its_own() -> None:
     settings = BrokerSettings.of({"sasl.enabled.mechanisms": "SCRAM-SHA-512"})
     own = replace(GUARDED, mechanisms=("SCRAM-SHA-256", "PLAIN"))
-    assert settings.mechanisms_of(own) == ("SCRAM-SHA-256",)
-    assert settings.mechanisms_of(GUARDED) == ("SCRAM-SHA-512",)
+    assert settings.authentication.mechanisms_of(own) == ("SCRAM-SHA-256",)
+    assert settings.authentication.mechanisms_of(GUARDED) == ("SCRAM-SHA-512",)
     with pytest.raises(InvalidConfig, match="GSSAPI is not allowed"):
         check(replace(GUARDED, mechanisms=("GSSAPI",)), PLAIN, {})
     with pytest.raises(InvalidConfig, match="OAUTHBEARER needs"):

@@ -142,7 +142,7 @@ def test_at_start_an_unknown_name_is_a_warning_with_the_nearest_one() -> None:
         "ssl.client.auth": "none",
         "x": "1",
     }
-    assert BrokerSettings.of(static).num_partitions == 1
+    assert BrokerSettings.of(static).topics.num_partitions == 1
     assert start_warnings(static, ["PLAIN", "SECURE"]) == [
         "listener.name.controller.ssl.client.auth is of no listener and has no effect: there is PLAIN, SECURE",
         "unknown broker setting 'listener.name.secure.ssl.keystore.loction' has no effect; "

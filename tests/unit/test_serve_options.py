@@ -7,7 +7,14 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from tiered.cold.object_store import LocalAddress, parse_store_url
-from tiered.config import BrokerSettings, ConfigSource, add_serve_arguments, describe_broker, load_serve_options
+from tiered.config import (
+    BrokerSettings,
+    ConfigSource,
+    TopicConfig,
+    add_serve_arguments,
+    describe_broker,
+    load_serve_options,
+)
 from tiered.errors import InvalidConfig
 
 
@@ -87,8 +94,10 @@ def test_settings_merge_one_by_one_in_the_same_order() -> None:
         {"settings": {"num": {"partitions": 1}, "log.retention.ms": 9, "auto.create.topics.enable": False}},
     )
     settings = options.settings
-    assert (settings.num_partitions, settings.message_max_bytes, settings.log_retention_ms) == (3, 77, 9)
-    assert settings.auto_create_topics_enable is False
+    assert settings.topics.num_partitions == 3
+    topic = TopicConfig.of({}, settings)
+    assert (topic.max_message_bytes, topic.retention_ms) == (77, 9)
+    assert settings.topics.auto_create_topics_enable is False
     assert {entry.source for entry in describe_broker(settings) if entry.name == "num.partitions"} == {
         ConfigSource.STATIC_BROKER
     }
@@ -100,8 +109,8 @@ def test_a_file_is_read_from_its_path_with_bare_and_quoted_keys(tmp_path: Path) 
         'broker_id = 4\nrack = "r1"\n[settings]\nnum.partitions = 6\n"log.cleanup.policy" = ["compact", "delete"]\n'
     )
     options = load_serve_options(arguments(), {"TIERED_CONFIG": str(file)})
-    assert (options.broker_id, options.rack, options.settings.num_partitions) == (4, "r1", 6)
-    assert options.settings.log_cleanup_policy == ("compact", "delete")
+    assert (options.broker_id, options.rack, options.settings.topics.num_partitions) == (4, "r1", 6)
+    assert TopicConfig.of({}, options.settings).cleanup_policy == ("compact", "delete")
 
 
 @pytest.mark.parametrize(

@@ -190,11 +190,11 @@ class Admin:
             self._check_count(new.name, len(given))
             return given
         settings_ = self._state.settings
-        count = settings_.num_partitions if new.partition_count == DEFAULT else new.partition_count
+        count = settings_.topics.num_partitions if new.partition_count == DEFAULT else new.partition_count
         self._check_count(new.name, count)
         replicas = new.replication_factor
         if replicas == DEFAULT:
-            replicas = settings_.default_replication_factor
+            replicas = settings_.topics.default_replication_factor
         return self._placed(new.name, count, replicas, start=len(self._image.rows))
 
     def _check_count(self, name: str, count: int) -> None:
@@ -228,7 +228,7 @@ class Admin:
         snapshot holds any of it."""
         if topic.is_internal:
             raise InvalidTopic(f"topic {topic.name} is internal and cannot be deleted")
-        if not self._state.settings.delete_topic_enable:
+        if not self._state.settings.topics.delete_topic_enable:
             raise PolicyViolation("delete.topic.enable is false on this broker")
         now_ms = self._context.clock.now_ms()
         if self._topics.find_id(topic.topic_id) is None:

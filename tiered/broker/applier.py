@@ -136,7 +136,7 @@ class ChangeApplier:
 
     def _take_settings(self, stored: Mapping[int | None, Mapping[str, str]]) -> None:
         self._checkpoints.settings_changed(stored)
-        fetchers = self._state.settings.num_replica_fetchers
+        fetchers = self._state.settings.cluster.num_replica_fetchers
         try:
             self._state.settings = self._state.settings.with_dynamic(
                 dynamic_default=stored.get(None, {}), dynamic=stored.get(self._context.broker_id, {})
@@ -146,8 +146,8 @@ class ChangeApplier:
                 raise
             log.error("the settings of this broker in the catalogue are not allowed, the last ones stay: %s", error)
             return
-        self._context.disk.resize(self._state.settings.num_io_threads)
-        if self._state.settings.num_replica_fetchers != fetchers:
+        self._context.disk.resize(self._state.settings.limits.num_io_threads)
+        if self._state.settings.cluster.num_replica_fetchers != fetchers:
             self._replication.rows_applied(list(self._topics.partitions()))
         for topic in self._topics:
             self._put(replace(topic, config=self._config_of(topic.name, topic.overrides)))

@@ -79,9 +79,9 @@ from tiered.cold.chunks.reader import ColdReader
 from tiered.cold.opening import open_store
 from tiered.cold.timed_store import TimedStore
 from tiered.config import BrokerSettings, ServeOptions, TopicConfig
-from tiered.config.authentication import check_authentication
 from tiered.config.client_security import with_login
 from tiered.config.listeners import ListenerOptions
+from tiered.config.security import check_authentication
 from tiered.errors import StaleBrokerEpoch, TieredError
 from tiered.hot.file_system import RealFileSystem
 from tiered.hot.flusher import Flusher
@@ -114,22 +114,22 @@ class Broker:
         self.options = options
         self.clock = clock
         self.state = BrokerState(settings=options.settings)
-        settings = options.settings
+        settings, tiering = options.settings, options.settings.tiering
         self.counters = CountersState()
         self.broker_id = options.broker_id
         self.rack = options.rack
         self.is_alone = parts.database is None and options.meta_url.startswith("sqlite")
-        check_authentication(settings, options.listeners, options.inter_broker, is_alone=self.is_alone)
+        check_authentication(settings.authentication, options.listeners, options.inter_broker, is_alone=self.is_alone)
         self.access = Access(state=self.state)
         # Neither connects to anything yet. A URL that is none must leave no lock behind.
         self.database = parts.database or Database.open(options.meta_url)
-        store = parts.store or open_store(options.store_url, timeout_ms=settings.tiered_store_timeout_ms)
+        store = parts.store or open_store(options.store_url, timeout_ms=tiering.tiered_store_timeout_ms)
         self.store = TimedStore(store, clock)
         self.data = DataFolder(options.data_dir)
         self.reserve = DiskReserve(self.data)
         self.files = parts.files or RealFileSystem()
-        self.disk = BlockingPool("disk", threads=settings.num_io_threads)
-        self.uploads = BlockingPool("upload", threads=settings.tiered_upload_concurrency + 1)
+        self.disk = BlockingPool("disk", threads=settings.limits.num_io_threads)
+        self.uploads = BlockingPool("upload", threads=tiering.tiered_upload_concurrency + 1)
         self.flusher = Flusher(self.disk, clock)
         self.context = BrokerContext(
             broker_id=self.broker_id,
@@ -155,15 +155,15 @@ class Broker:
         """Why this process must stop, once another one has taken its place."""
         self._advertised: dict[str, tuple[str, int]] = {}
         """What clients of each listener are told; under `""` those of the first one."""
-        self._downloads = BlockingPool("download", threads=settings.tiered_cold_read_concurrency)
+        self._downloads = BlockingPool("download", threads=tiering.tiered_cold_read_concurrency)
         self._cache = ChunkCache(
             self.data.cache,
-            max_bytes=settings.tiered_cache_bytes,
+            max_bytes=tiering.tiered_cache_bytes,
             pool=self._downloads,
-            max_bytes_in_flight=settings.tiered_cold_read_bytes_in_flight,
-            loads_at_once=settings.tiered_cold_read_concurrency,
+            max_bytes_in_flight=tiering.tiered_cold_read_bytes_in_flight,
+            loads_at_once=tiering.tiered_cold_read_concurrency,
         )
-        self._cold_pacing = ColdPacing(self._cache, self.counters, clock, most=settings.tiered_cold_read_concurrency)
+        self._cold_pacing = ColdPacing(self._cache, self.counters, clock, most=tiering.tiered_cold_read_concurrency)
         self.cold_reader = ColdReader(self.store, self._cache, self._downloads)
         self.recompressing = ByteBudget(RECOMPRESSING_BYTES)
         """What requests may hold while their batches get the codec of their topic."""
@@ -193,10 +193,12 @@ class Broker:
 
         self.registration = Registration(context=context, state=state, boot_id=parts.boot_id)
         self.channels: Channels = parts.channels or PeerChannels(
-            self.broker_id, options.inter_broker.name, with_login(options.inter_broker_security, settings)
+            self.broker_id,
+            options.inter_broker.name,
+            with_login(options.inter_broker_security, settings.authentication),
         )
         isr_changes = IsrChanges(context=context, state=state, topics=topics, image=image, feed=feed)
-        self.throttle = Throttle(clock, lambda: state.settings.follower_replication_throttled_rate)
+        self.throttle = Throttle(clock, lambda: state.settings.cluster.follower_replication_throttled_rate)
         self.replication = Replication(
             context=context,
             state=state,
@@ -331,22 +333,22 @@ class Broker:
         )
 
     def _ticks(self) -> Sequence[Tick]:
-        settings, state = self.state.settings, self.state
+        state, tiering, logs = self.state, self.state.settings.tiering, self.state.settings.log
         return (
-            Tick(settings.tiered_upload_interval_ms, self._rounds.look, "rolling and uploads"),
-            Tick(settings.tiered_checkpoint_interval_ms, self.checkpoints.write_stale, "checkpoints"),
-            Tick(settings.tiered_group_checkpoint_interval_ms, self.group_checkpoints.tick, "group checkpoints"),
-            Tick(settings.tiered_group_checkpoint_interval_ms, self.checkpoints.look_at_pins, "looking for pins"),
-            Tick(settings.log_retention_check_interval_ms, self.retention.round, "retention"),
-            Tick(lambda: state.settings.log_cleaner_backoff_ms, self.compaction.round, "compaction"),
-            Tick(settings.tiered_sweep_interval_ms, self._sweeps.own, "sweeping the object store"),
-            Tick(settings.tiered_sweep_interval_ms, self._sweeps.for_all, "sweeping for all brokers"),
+            Tick(tiering.tiered_upload_interval_ms, self._rounds.look, "rolling and uploads"),
+            Tick(tiering.tiered_checkpoint_interval_ms, self.checkpoints.write_stale, "checkpoints"),
+            Tick(tiering.tiered_group_checkpoint_interval_ms, self.group_checkpoints.tick, "group checkpoints"),
+            Tick(tiering.tiered_group_checkpoint_interval_ms, self.checkpoints.look_at_pins, "looking for pins"),
+            Tick(logs.log_retention_check_interval_ms, self.retention.round, "retention"),
+            Tick(lambda: state.settings.log.log_cleaner_backoff_ms, self.compaction.round, "compaction"),
+            Tick(tiering.tiered_sweep_interval_ms, self._sweeps.own, "sweeping the object store"),
+            Tick(tiering.tiered_sweep_interval_ms, self._sweeps.for_all, "sweeping for all brokers"),
             Tick(SETTLE_INTERVAL_MS, self.changes.settle, "settling unknown outcomes"),
             Tick(RESIGN_INTERVAL_MS, self.failed_replicas.resign, "giving up failed replicas"),
-            Tick(settings.producer_id_expiration_check_interval_ms, self._rounds.expire_producers, "producer expiry"),
+            Tick(logs.producer_id_expiration_check_interval_ms, self._rounds.expire_producers, "producer expiry"),
             Tick(PRODUCERS_INTERVAL_MS, self._rounds.bound_producers, "bounding producers"),
             Tick(REPORT_INTERVAL_MS, self.reports.write, "reports"),
-            Tick(settings.tiered_lag_sample_interval_ms, self.lag.sample, "sampling the groups' lag"),
+            Tick(state.settings.http.tiered_lag_sample_interval_ms, self.lag.sample, "sampling the groups' lag"),
         )
 
     # What changes while the broker runs, for the doors
@@ -542,7 +544,7 @@ class Broker:
             Topic(
                 name=OFFSETS_TOPIC,
                 topic_id=TopicId(uuid5(NAMESPACE_URL, f"tiered:{self.cluster_id}:{OFFSETS_TOPIC}")),
-                partition_count=self.settings.offsets_topic_num_partitions,
+                partition_count=self.settings.groups.offsets_topic_num_partitions,
                 config=TopicConfig.of(overrides, self.settings),
                 overrides=overrides,
                 partitions=(),
@@ -576,7 +578,8 @@ class Broker:
 
     def overdue_end_offset(self, partition: Partition) -> int:
         """Offsets from the partition's `cold_end_offset` up to here should be in the object store by now."""
-        return tier_plan.overdue_end_offset(partition, self.clock.now_ms(), self.settings.tiered_upload_timeout_ms)
+        timeout_ms = self.settings.tiering.tiered_upload_timeout_ms
+        return tier_plan.overdue_end_offset(partition, self.clock.now_ms(), timeout_ms)
 
     def health(self) -> dict[str, Any]:
         """`serving`, and what an operator should look at."""

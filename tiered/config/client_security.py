@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult
 
-from tiered.config.authentication import BY_PASSWORD, MECHANISMS, AuthenticationSettings
 from tiered.config.listeners import ListenerOptions, SecurityProtocol, is_loopback
 from tiered.config.secret import Secret
+from tiered.config.security import BY_PASSWORD, MECHANISMS, AuthenticationSettings
 from tiered.config.tls import MATERIAL_NAMES, TlsMaterial, tls_material
 from tiered.errors import InvalidConfig
 

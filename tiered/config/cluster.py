@@ -1,16 +1,33 @@
-"""The settings that brokers of a cluster need for each other, under Kafka's names.
+"""The settings that brokers of a cluster need for each other and for creating topics, under Kafka's names.
 
-Owns their names, defaults and bounds; `BrokerSettings` has them along with all others. Never decides anything.
+Owns their names, defaults and bounds. Never decides anything.
 """
 
 from dataclasses import dataclass
 
-from tiered.config.read_replica import ReadReplicaSettings
 from tiered.config.setting import LONG_MAX, ConfigType, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterSettings(ReadReplicaSettings):
+class TopicSettings:
+    """Creating and deleting topics. The defaults of their configs are made of `TOPIC_SETTINGS`."""
+
+    # fmt: off
+    auto_create_topics_enable: bool = setting(
+        ConfigType.BOOLEAN, True, "Whether asking for an unknown topic creates it.",
+    )
+    default_replication_factor: int = setting(
+        ConfigType.INT, 1, "Replicas of a topic that does not say.", minimum=1, maximum=2**15 - 1,
+    )
+    delete_topic_enable: bool = setting(ConfigType.BOOLEAN, True, "Whether topics can be deleted.")
+    num_partitions: int = setting(
+        ConfigType.INT, 1, "Partitions of a topic that does not say.", minimum=1, maximum=100_000,
+    )
+    # fmt: on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings:
     """Liveness, elections and replication."""
 
     # fmt: off

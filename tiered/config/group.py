@@ -61,7 +61,7 @@ def check_group_config(overrides: Mapping[str, str], broker: BrokerSettings) -> 
     config = GroupConfig.of(overrides, broker)
     for name in ("heartbeat.interval.ms", "session.timeout.ms"):
         bounds = [field_name(f"group.consumer.{end}.{name}") for end in ("min", "max")]
-        low, high = (int(getattr(broker, bound)) for bound in bounds)
+        low, high = (int(getattr(broker.groups, bound)) for bound in bounds)
         value = int(getattr(config, field_name(f"consumer.{name}")))
         if f"consumer.{name}" in overrides and not low <= value <= high:
             raise InvalidConfig(

@@ -1,16 +1,15 @@
 """The settings of the group coordinator: how long members may be silent, how many there may be, and what offsets cost.
 
-Owns the names, defaults and bounds; `BrokerSettings` has them along with all others. Never decides anything.
+Owns the names, defaults and bounds. Never decides anything.
 """
 
 from dataclasses import dataclass
 
-from tiered.config.authorization import AuthorizationSettings
 from tiered.config.setting import INT_MAX, ConfigType, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupSettings(AuthorizationSettings):
+class GroupSettings:
     """Groups and their offsets: docs/groups.md."""
 
     # fmt: off

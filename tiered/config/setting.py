@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from types import EllipsisType
 from typing import Any
 
 from tiered.errors import InvalidConfig
@@ -58,6 +59,10 @@ class Synonym:
 
     name: str
     multiplier: int = 1
+    default: int | EllipsisType | None = ...
+    """None where the next synonym counts instead; without a word, that of the config."""
+    note: str = ""
+    """What its documentation adds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,9 @@ config is stored, and never does what it asks for.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from tiered.config.broker import BrokerSettings
 from tiered.config.setting import (
     LONG_MAX,
     ConfigType,
@@ -20,6 +20,9 @@ from tiered.config.setting import (
     setting,
 )
 from tiered.errors import InvalidConfig
+
+if TYPE_CHECKING:
+    from tiered.config.broker import BrokerSettings
 
 KIND = "topic config"
 AS_RETENTION = -2  # local.retention.*: the same as the total retention
@@ -72,7 +75,7 @@ class TopicConfig:
     )
     flush_ms: int = setting(
         ConfigType.LONG, LONG_MAX, "fsync when records have waited this long.",
-        minimum=0, synonyms=["log.flush.interval.ms", "log.flush.scheduler.interval.ms"],
+        minimum=0, synonyms=[Synonym(name="log.flush.interval.ms", default=None), "log.flush.scheduler.interval.ms"],
     )
     follower_replication_throttled_replicas: tuple[str, ...] = setting(
         ConfigType.LIST, (), "Accepted for Kafka's sake: replicas whose followers are throttled.", has_effect=False,
@@ -163,9 +166,11 @@ class TopicConfig:
         ConfigType.LONG, _WEEK_MS, "Segments go, from both tiers, when all their records are older; -1 is no limit.",
         minimum=UNLIMITED,
         synonyms=[
-            "log.retention.ms",
-            Synonym(name="log.retention.minutes", multiplier=60_000),
-            Synonym(name="log.retention.hours", multiplier=_HOUR_MS),
+            Synonym(name="log.retention.ms", default=None, note="; wins over minutes and hours"),
+            Synonym(
+                name="log.retention.minutes", multiplier=60_000, default=None, note=", in minutes; wins over hours",
+            ),
+            Synonym(name="log.retention.hours", multiplier=_HOUR_MS, default=168, note=", in hours"),
         ],
     )
     segment_bytes: int = setting(
@@ -179,11 +184,19 @@ class TopicConfig:
     segment_jitter_ms: int = setting(
         ConfigType.LONG, 0, "Accepted for Kafka's sake: uploads are bounded, so partitions may roll together.",
         minimum=0,
-        synonyms=["log.roll.jitter.ms", Synonym(name="log.roll.jitter.hours", multiplier=_HOUR_MS)], has_effect=False,
+        synonyms=[
+            Synonym(name="log.roll.jitter.ms", default=None, note="; wins over hours"),
+            Synonym(name="log.roll.jitter.hours", multiplier=_HOUR_MS, default=0, note=", in hours"),
+        ],
+        has_effect=False,
     )
     segment_ms: int = setting(
         ConfigType.LONG, _WEEK_MS, "A segment with records is closed at this age.",
-        minimum=1, synonyms=["log.roll.ms", Synonym(name="log.roll.hours", multiplier=_HOUR_MS)],
+        minimum=1,
+        synonyms=[
+            Synonym(name="log.roll.ms", default=None, note="; wins over hours"),
+            Synonym(name="log.roll.hours", multiplier=_HOUR_MS, default=168, note=", in hours"),
+        ],
     )
     tiered_chunk_bytes: int = setting(
         ConfigType.INT, 1 << 20, "The size of the pieces in which an uploaded segment is read, cut between batches.",
@@ -200,7 +213,7 @@ class TopicConfig:
     # fmt: on
 
     @staticmethod
-    def of(overrides: Mapping[str, str], broker: BrokerSettings) -> "TopicConfig":
+    def of(overrides: Mapping[str, str], broker: "BrokerSettings") -> "TopicConfig":
         """The effective values: `overrides` over the broker's settings over Kafka's defaults.
 
         Raises InvalidConfig for an unknown name, a value that is not allowed, or values that contradict
@@ -253,7 +266,24 @@ class TopicConfig:
 TOPIC_SETTINGS: dict[str, Setting] = registry_of(TopicConfig)
 
 
-def broker_default(entry: Setting, broker: BrokerSettings) -> ConfigValue:
+def _default_of(config: Setting, synonym: Synonym) -> Setting:
+    return replace(
+        config,
+        name=synonym.name,
+        type=config.type if synonym.multiplier == 1 else ConfigType.INT,
+        default=config.default if synonym.default is ... else synonym.default,
+        documentation=f"Default of {config.name}{synonym.note}.",
+        synonyms=(),
+    )
+
+
+DEFAULTS_OF_TOPICS: dict[str, Setting] = {
+    synonym.name: _default_of(config, synonym) for config in TOPIC_SETTINGS.values() for synonym in config.synonyms
+}
+"""The settings of a broker by which it gives topics their defaults."""
+
+
+def broker_default(entry: Setting, broker: "BrokerSettings") -> ConfigValue:
     """What a topic gets when it says nothing: the first synonym that the broker was told, or Kafka's default."""
     for synonym in entry.synonyms:
         layers = broker.explicit(synonym.name)

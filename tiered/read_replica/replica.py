@@ -21,8 +21,8 @@ from tiered.cold.opening import open_store
 from tiered.cold.read_only_store import ReadOnlyStore
 from tiered.cold.timed_store import TimedStore
 from tiered.config import BrokerSettings, ServeOptions
-from tiered.config.authentication import check_authentication
 from tiered.config.listeners import ListenerOptions
+from tiered.config.security import check_authentication
 from tiered.errors import Corrupt, InvalidConfig, ObjectMissing, ReadOnly, StoreUnavailable, Throttled
 from tiered.file_slice import FileSlice
 from tiered.hot import resident
@@ -47,21 +47,25 @@ class ReadReplica:
     def __init__(self, options: ServeOptions, clock: Clock, parts: BrokerParts | None = None) -> None:
         """Takes the data folder's lock; raises AlreadyRunning when another process has it, InvalidConfig where access
         control lists or logins are asked for, which stand in SQL."""
-        if options.settings.is_authorization_on:
+        if options.settings.authorization.is_on:
             raise InvalidConfig(
                 "a read replica knows no access control lists: leave tiered.authorizer and authorizer.class.name out, "
                 "and say who reaches its ports by other means"
             )
-        taken = [options.settings.mechanisms_of(each) for each in options.listeners if each.protocol.uses_sasl]
-        if options.settings.tiered_http_authentication != "none":
-            taken.append(options.settings.sasl_enabled_mechanisms)
+        taken = [
+            options.settings.authentication.mechanisms_of(each) for each in options.listeners if each.protocol.uses_sasl
+        ]
+        if options.settings.authentication.tiered_http_authentication != "none":
+            taken.append(options.settings.authentication.sasl_enabled_mechanisms)
         if taken:
             if any(each != (Mechanism.OAUTHBEARER,) for each in taken):
                 raise InvalidConfig(
                     "a read replica has no database, and so no users with passwords: let readers log in by tokens "
                     "alone (sasl.enabled.mechanisms=OAUTHBEARER), or ask for certificates (ssl.client.auth=required)"
                 )
-            check_authentication(options.settings, options.listeners, options.inter_broker, is_alone=True)
+            check_authentication(
+                options.settings.authentication, options.listeners, options.inter_broker, is_alone=True
+            )
             check_http_logins(options)
         self.options = options
         self.clock = clock
@@ -71,7 +75,7 @@ class ReadReplica:
         self.rack = options.rack
         store = parts.store if parts is not None and parts.store is not None else None
         self.store = TimedStore(
-            store or open_store(options.store_url, timeout_ms=self.settings.tiered_store_timeout_ms), clock
+            store or open_store(options.store_url, timeout_ms=self.settings.tiering.tiered_store_timeout_ms), clock
         )
         reading = ReadOnlyStore(self.store)
         self.data = DataFolder(options.data_dir)
@@ -80,21 +84,21 @@ class ReadReplica:
         self.waiting_partitions = 0
         """How many partitions the fetches that wait ask for; Fetch keeps the count."""
         self._advertised: dict[str, tuple[str, int]] = {}
-        self.disk = BlockingPool("disk", threads=self.settings.num_io_threads)
-        self._downloads = BlockingPool("download", threads=self.settings.tiered_cold_read_concurrency)
+        self.disk = BlockingPool("disk", threads=self.settings.limits.num_io_threads)
+        self._downloads = BlockingPool("download", threads=self.settings.tiering.tiered_cold_read_concurrency)
         self.client_quotas = ClientQuotas(clock, lambda: self.settings)
         """None: quotas stand in SQL."""
         self._proofs = BlockingPool("login", threads=1, max_waiting=MAX_LOGINS_WAITING)
-        self.authentication = TokenLogins(self.settings, clock, self._proofs.run)
+        self.authentication = TokenLogins(self.settings.authentication, clock, self._proofs.run)
         self._cache = ChunkCache(
             self.data.cache,
-            max_bytes=self.settings.tiered_cache_bytes,
+            max_bytes=self.settings.tiering.tiered_cache_bytes,
             pool=self._downloads,
-            max_bytes_in_flight=self.settings.tiered_cold_read_bytes_in_flight,
+            max_bytes_in_flight=self.settings.tiering.tiered_cold_read_bytes_in_flight,
         )
         self.cold_reader = ColdReader(reading, self._cache, self._downloads)
         self.catalogue = BucketCatalogue(
-            reading, clock, interval_ms=self.settings.tiered_read_replica_refresh_interval_ms
+            reading, clock, interval_ms=self.settings.tiering.tiered_read_replica_refresh_interval_ms
         )
         self.records = RecordPages(clock)
         self._said: dict[str, str] = {}

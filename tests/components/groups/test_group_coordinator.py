@@ -197,7 +197,7 @@ async def test_a_group_turns_classic_though_memory_is_full(broker: Broker) -> No
     classic = await coordinator.classic.join(joining(instance_id="i" * 1000))
     new = await coordinator.consumer.heartbeat(heartbeat("new"))
     assert isinstance(coordinator.find("billing"), ConsumerGroup)
-    free_bytes = broker.settings.tiered_group_memory_bytes - coordinator.memory.taken_bytes
+    free_bytes = broker.settings.groups.tiered_group_memory_bytes - coordinator.memory.taken_bytes
     coordinator.memory.take(free_bytes)
     await coordinator.consumer.heartbeat(replace(heartbeat("new"), epoch=LEAVE))
     group = coordinator.find("billing")
@@ -212,7 +212,7 @@ async def test_an_empty_group_stays_what_it_is_where_there_is_no_memory_for_anot
     coordinator = broker.groups
     await coordinator.consumer.heartbeat(heartbeat("new"))
     await coordinator.consumer.heartbeat(replace(heartbeat("new"), epoch=LEAVE))
-    free_bytes = broker.settings.tiered_group_memory_bytes - coordinator.memory.taken_bytes
+    free_bytes = broker.settings.groups.tiered_group_memory_bytes - coordinator.memory.taken_bytes
     coordinator.memory.take(free_bytes)
     with pytest.raises(CoordinatorNotAvailable):
         await coordinator.classic.join(joining())

@@ -46,7 +46,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedBroker]
 def log(guarded: GuardedBroker) -> "Lines":
     guarded.rules([])
     guarded.run(guarded.broker.access.take_denied)
-    return Lines(Path(guarded.broker.settings.tiered_audit_log))
+    return Lines(Path(guarded.broker.settings.authorization.tiered_audit_log))
 
 
 class Lines:

@@ -61,7 +61,7 @@ def keys_of(url: str, ca: Path | None, *, refresh_ms: int = 1000, backoff_ms: in
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": str(backoff_ms),
         "tiered.sasl.oauthbearer.jwks.ca.location": "" if ca is None else str(ca),
     }
-    return TokenKeys(BrokerSettings.of(settings), SystemClock())
+    return TokenKeys(BrokerSettings.of(settings).authentication, SystemClock())
 
 
 async def names(keys: TokenKeys, key_id: str | None = None) -> set[str | None]:

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from tiered.config import BrokerSettings
+from tiered.config.security import AuthenticationSettings
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.neighbours.forward import Neighbour, Unreachable, _own_login
 
@@ -14,7 +16,7 @@ LOGIN = {"Authorization": "Basic c2VjcmV0"}
 def request(login: dict[str, str], *, without_tls: bool = False) -> Any:
     broker = SimpleNamespace(
         authentication=SimpleNamespace(own_http_login=lambda: login),
-        settings=SimpleNamespace(tiered_sasl_plain_without_tls=without_tls),
+        settings=BrokerSettings(authentication=AuthenticationSettings(tiered_sasl_plain_without_tls=without_tls)),
     )
     return SimpleNamespace(app={BROKER: broker})
 

@@ -197,11 +197,11 @@ class Controller:
     async def _balance(self) -> None:
         settings = self._state.settings
         now_ms = self._context.clock.monotonic_ms()
-        due_ms = 1000.0 * settings.leader_imbalance_check_interval_seconds
+        due_ms = 1000.0 * settings.cluster.leader_imbalance_check_interval_seconds
         if self._balanced_ms is not None and now_ms - self._balanced_ms < due_ms:
             return
         self._balanced_ms = now_ms
-        wanted = self._imbalanced() if settings.auto_leader_rebalance_enable else []
+        wanted = self._imbalanced() if settings.cluster.auto_leader_rebalance_enable else []
         if not wanted:
             return
 
@@ -222,7 +222,7 @@ class Controller:
             preferring[wanted] += 1
             if row.leader not in (wanted, NO_LEADER) and elections.preferred(row.replica_set, image.standings):
                 lacking.setdefault(wanted, []).append(key)
-        limit = self._state.settings.leader_imbalance_per_broker_percentage
+        limit = self._state.settings.cluster.leader_imbalance_per_broker_percentage
         return [
             key
             for broker_id, keys in lacking.items()

@@ -38,7 +38,7 @@ async def hand_over(
     groups: GroupCoordinator,
 ) -> None:
     """Returns when others lead, as far as there are any, or when that took too long. Heartbeats have ended."""
-    if not state.settings.controlled_shutdown_enable:
+    if not state.settings.cluster.controlled_shutdown_enable:
         return
     if all(row.broker_id == context.broker_id for row in image.live()):
         return  # Nobody else could lead; the partitions wait for this broker.

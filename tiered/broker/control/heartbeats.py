@@ -30,7 +30,7 @@ SHORTEST_DEADLINE_MS = 500
 
 def interval_ms(settings: BrokerSettings, *, is_alone: bool) -> float:
     """How often a broker with these settings beats."""
-    given_ms = float(settings.broker_heartbeat_interval_ms)
+    given_ms = float(settings.cluster.broker_heartbeat_interval_ms)
     return max(given_ms, ALONE_INTERVAL_MS) if is_alone else given_ms
 
 
@@ -54,7 +54,7 @@ class Heartbeats:
         self._image = image
         self._was_replaced = was_replaced
         settings = self._state.settings
-        session_ms = float(settings.broker_session_timeout_ms)
+        session_ms = float(settings.cluster.broker_session_timeout_ms)
         self._interval_ms = interval_ms(settings, is_alone=self._context.is_alone)
         self._lease_ms = int(max(2.0 * self._interval_ms, session_ms - self._interval_ms))
         # As late as it may still prevent that this broker is fenced.

@@ -52,7 +52,7 @@ class NumberClaim:
         self._interval_ms = interval_ms
         self._path = str(self._context.data.root / INCARNATIONS_FILE)
         self._watch = HolderWatchState(
-            session_timeout_ms=self._state.settings.broker_session_timeout_ms, interval_ms=interval_ms
+            session_timeout_ms=self._state.settings.cluster.broker_session_timeout_ms, interval_ms=interval_ms
         )
 
     async def carry_out(self, register: Callable[[Claim], Awaitable[T]], *, marker_epoch: int | None) -> T:

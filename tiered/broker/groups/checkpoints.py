@@ -89,7 +89,7 @@ class GroupCheckpointWriter:
             GroupCheckpoint(
                 cluster_id=self._state.cluster_id,
                 slot=slot,
-                slot_count=self._state.settings.offsets_topic_num_partitions,
+                slot_count=self._state.settings.groups.offsets_topic_num_partitions,
                 slot_epoch=slot_epoch,
                 groups=found.groups,
                 left_out=found.left_out,

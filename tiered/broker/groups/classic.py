@@ -45,7 +45,10 @@ class ClassicGroups:
         self._coordinator.check_ours(request.group_id)
         _check_names(request)
         settings = self._coordinator.state.settings
-        shortest_ms, longest_ms = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
+        shortest_ms, longest_ms = (
+            settings.groups.group_min_session_timeout_ms,
+            settings.groups.group_max_session_timeout_ms,
+        )
         if not shortest_ms <= request.session_timeout_ms <= longest_ms:
             raise InvalidSessionTimeout(
                 f"a session time-out of {request.session_timeout_ms} ms; {shortest_ms} to {longest_ms} are possible "

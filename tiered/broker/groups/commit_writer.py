@@ -146,7 +146,7 @@ class OffsetCommits:
                     conn,
                     broker_id=self._context.broker_id,
                     broker_epoch=self._state.broker_epoch,
-                    slot_count=self._state.settings.offsets_topic_num_partitions,
+                    slot_count=self._state.settings.groups.offsets_topic_num_partitions,
                     now_ms=self._context.clock.now_ms(),
                 )
             )
@@ -245,7 +245,7 @@ class OffsetCommits:
         while True:
             await self._something.wait()
             # Whoever commits in these milliseconds shares the transaction.
-            await asyncio.sleep(self._state.settings.tiered_offset_commit_linger_ms / 1000.0)
+            await asyncio.sleep(self._state.settings.groups.tiered_offset_commit_linger_ms / 1000.0)
             async with self._turn:
                 try:
                     await self._write_batch()

@@ -175,7 +175,7 @@ class Offsets:
         await self._expiry.expire()
 
     def _slot(self, group_id: str) -> int:
-        return coordinator_slot(group_id, self._state.settings.offsets_topic_num_partitions)
+        return coordinator_slot(group_id, self._state.settings.groups.offsets_topic_num_partitions)
 
     async def _read(self, question: Callable[[Connection], T]) -> T:
         try:

@@ -46,7 +46,7 @@ def group_coordinator(
     def forget_group(group_id: str) -> None:
         made.forget(group_id)
 
-    memory = GroupMemory(lambda: state.settings.tiered_group_memory_bytes)
+    memory = GroupMemory(lambda: state.settings.groups.tiered_group_memory_bytes)
     offsets_topic = OffsetsTopic(context=context, state=state, topics=topics, slots=slots, memory=memory)
     commits = OffsetCommits(
         context=context,

@@ -117,7 +117,7 @@ class GroupCoordinator:
                 conn,
                 broker_id=self.context.broker_id,
                 broker_epoch=self.state.broker_epoch,
-                slot_count=self.state.settings.offsets_topic_num_partitions,
+                slot_count=self.state.settings.groups.offsets_topic_num_partitions,
                 now_ms=self.context.clock.now_ms(),
             )
         )
@@ -217,7 +217,7 @@ class GroupCoordinator:
         return self._serving and self.slot(group_id) in self.slots
 
     def slot(self, group_id: str) -> int:
-        return coordinator_slot(group_id, self.state.settings.offsets_topic_num_partitions)
+        return coordinator_slot(group_id, self.state.settings.groups.offsets_topic_num_partitions)
 
     def check_ours(self, group_id: str) -> None:
         """Raises InvalidGroup for what no group can be called, NotCoordinator for what another broker coordinates."""

@@ -59,7 +59,7 @@ class OffsetExpiry:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
-        interval_ms = self._state.settings.offsets_retention_check_interval_ms
+        interval_ms = self._state.settings.groups.offsets_retention_check_interval_ms
         self._task = tasks.create_task(every(interval_ms, self._round, name="offset expiry"))
 
     async def stop(self) -> None:
@@ -71,7 +71,7 @@ class OffsetExpiry:
         """Deletes what has expired. Raises CoordinatorNotAvailable and NotCoordinator; what is left comes next time."""
         if SLOT_OF_DELETED_TOPICS in self._slots:
             await self._commits.exclusively([SLOT_OF_DELETED_TOPICS], group_offsets.remove_of_deleted_topics)
-        before_ms = self._context.clock.now_ms() - self._state.settings.offsets_retention_minutes * MINUTE_MS
+        before_ms = self._context.clock.now_ms() - self._state.settings.groups.offsets_retention_minutes * MINUTE_MS
         after = ""
         while rows := await self._read(partial(self._some_of_ours, after=after)):
             await self._expire_groups(rows, before_ms)
@@ -100,7 +100,7 @@ class OffsetExpiry:
             without_members.extend(row.group_id for row in rows if not self._has_members(row))
 
         # A group that has just lost its last member, or its coordinator, keeps its generation for a while.
-        empty_before_ms = self._context.clock.now_ms() - self._state.settings.offsets_retention_check_interval_ms
+        empty_before_ms = self._context.clock.now_ms() - self._state.settings.groups.offsets_retention_check_interval_ms
 
         def change(conn: Connection) -> tuple[str, ...]:
             group_offsets.remove_old(conn, expired, before_ms=before_ms)

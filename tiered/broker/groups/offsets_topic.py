@@ -108,7 +108,7 @@ class OffsetsTopic:
     def partition(self, index: int) -> OffsetsPartition:
         """The partition; it may need loading. Raises NotLeader where another broker holds the slot, and
         UnknownTopicOrPartition."""
-        if not 0 <= index < self._state.settings.offsets_topic_num_partitions:
+        if not 0 <= index < self._state.settings.groups.offsets_topic_num_partitions:
             raise UnknownTopicOrPartition(f"__consumer_offsets has no partition {index}; refresh metadata")
         tenure = self._slots.tenure(index)
         if tenure is None or self._is_closed:

@@ -60,7 +60,7 @@ class SlotBalance:
         live = {row.broker_id: row.broker_epoch for row in self._image.live()}
         if live != self._live:
             self._live, self._live_since_ms = live, now_ms
-        self._is_settled = now_ms - self._live_since_ms >= settings.tiered_group_balance_delay_ms
+        self._is_settled = now_ms - self._live_since_ms >= settings.groups.tiered_group_balance_delay_ms
         seen = _Seen(live=live, holders=self._holders(live), is_settled=self._is_settled)
         if not assigned(seen.holders, live):
             return
@@ -71,7 +71,7 @@ class SlotBalance:
 
     def _holders(self, live: Mapping[int, int]) -> dict[int, int | None]:
         slots = self._image.slots
-        found: dict[int, int | None] = dict.fromkeys(range(self._state.settings.offsets_topic_num_partitions))
+        found: dict[int, int | None] = dict.fromkeys(range(self._state.settings.groups.offsets_topic_num_partitions))
         for slot in found:
             row = slots.get(slot)
             if row is not None and live.get(row.broker_id) == row.broker_epoch:
@@ -104,7 +104,7 @@ class SlotBalance:
         return await self._context.database.run(
             lambda conn: coordinator_slots.balance(
                 conn,
-                slot_count=self._state.settings.offsets_topic_num_partitions,
+                slot_count=self._state.settings.groups.offsets_topic_num_partitions,
                 now_ms=self._context.clock.now_ms(),
                 may_disturb=may_disturb,
                 may_wait=may_wait,

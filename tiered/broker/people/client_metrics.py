@@ -225,7 +225,7 @@ class ClientMetrics:
         return Subscription(subscription_id=number, metrics=metrics, interval_ms=interval_ms)
 
     def _take(self, client: ClientState, numbers: Iterable[tuple[Key, Point]]) -> None:
-        most = self._settings().tiered_metrics_max_series
+        most = self._settings().http.tiered_metrics_max_series
         for key, point in numbers:
             before = client.series.get(key)
             if before is None and self._series_count >= most:

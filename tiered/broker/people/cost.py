@@ -53,9 +53,9 @@ async def cost(context: BrokerContext, state: BrokerState, topics: Topics) -> Co
         here[partition.topic_partition.topic_id] += partition.log.size_bytes
     held = tuple(replace(each, local_bytes=each.local_bytes + here[each.topic_id]) for each in held)
     settings = state.settings
-    cold = settings.tiered_price_cold_usd_per_gib_month
-    local = settings.tiered_price_local_usd_per_gib_month
-    upload = settings.tiered_price_upload_usd_per_1000
+    cold = settings.http.tiered_price_cold_usd_per_gib_month
+    local = settings.http.tiered_price_local_usd_per_gib_month
+    upload = settings.http.tiered_price_upload_usd_per_1000
     return Cost(
         prices={
             "cold_usd_per_gib_month": cold,

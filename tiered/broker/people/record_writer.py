@@ -156,7 +156,7 @@ class RecordWriter:
         appended = self._appended(partition, bytearray(encoded), now_ms)
         if not is_acknowledged(partition, appended, ALL):
             await acknowledged(
-                self._context, partition, appended, acks=ALL, timeout_ms=self._state.settings.request_timeout_ms
+                self._context, partition, appended, acks=ALL, timeout_ms=self._state.settings.limits.request_timeout_ms
             )
         stamped = appended.log_append_time_ms
         return [

@@ -82,11 +82,11 @@ class BucketComparison:
         StoreUnavailable and MetadataUnavailable: the next round goes on where this one was."""
         now_ms = self._context.clock.monotonic_ms()
         if not self._is_under_way:
-            period_ms = self._state.settings.tiered_reconcile_period_ms
+            period_ms = self._state.settings.reconcile.tiered_reconcile_period_ms
             if not reconcile.is_turn_due(began_ms=self._began_ms, now_ms=now_ms, period_ms=period_ms):
                 return
             self._began_ms, self._at, self._is_under_way = now_ms, None, True
-        requests = requests or Requests(self._state.settings.tiered_reconcile_max_requests)
+        requests = requests or Requests(self._state.settings.reconcile.tiered_reconcile_max_requests)
         # One of which nothing was ever uploaded needs no look.
         led = {each.topic_partition: each for each in self._topics.partitions() if each.cold_end_offset > 0}
         ordered = reconcile.in_turn(key for key, each in led.items() if each.leadership is not None)

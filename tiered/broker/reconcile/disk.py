@@ -74,7 +74,7 @@ class DiskComparison:
                 )
             ]
         end_offset = tier_plan.overdue_end_offset(
-            partition, self._context.clock.now_ms(), self._state.settings.tiered_upload_timeout_ms
+            partition, self._context.clock.now_ms(), self._state.settings.tiering.tiered_upload_timeout_ms
         )
         if end_offset <= cold_end_offset:
             return []
@@ -95,7 +95,7 @@ class DiskComparison:
         """Looks at some folders, if a turn is under way or due. Raises OSError."""
         now_ms = self._context.clock.monotonic_ms()
         if not self._is_under_way:
-            period_ms = self._state.settings.tiered_reconcile_period_ms
+            period_ms = self._state.settings.reconcile.tiered_reconcile_period_ms
             if not reconcile.is_turn_due(began_ms=self._began_ms, now_ms=now_ms, period_ms=period_ms):
                 return
             self._began_ms, self._at, self._is_under_way = now_ms, None, True

@@ -55,7 +55,7 @@ class Strangers:
             self._is_under_way = False
             return
         if not self._is_under_way:
-            period_ms = self._state.settings.tiered_reconcile_period_ms
+            period_ms = self._state.settings.reconcile.tiered_reconcile_period_ms
             if not reconcile.is_turn_due(began_ms=self._began_ms, now_ms=now_ms, period_ms=period_ms):
                 return
             self._began_ms, self._after, self._is_under_way, self._told = now_ms, None, True, {}

@@ -57,10 +57,10 @@ class Reconciler:
 
     @property
     def is_enabled(self) -> bool:
-        return self._state.settings.tiered_reconcile_interval_ms > 0
+        return self._state.settings.reconcile.tiered_reconcile_interval_ms > 0
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
-        interval_ms = self._state.settings.tiered_reconcile_interval_ms
+        interval_ms = self._state.settings.reconcile.tiered_reconcile_interval_ms
         if self.is_enabled:
             self._task = tasks.create_task(every(interval_ms, self.round, name="reconciling", jitter=JITTER))
 
@@ -73,7 +73,7 @@ class Reconciler:
 
     async def round(self) -> None:
         """One round of everything. What SQL, the store or the disk refuse goes on in the next one."""
-        requests = Requests(self._state.settings.tiered_reconcile_max_requests)
+        requests = Requests(self._state.settings.reconcile.tiered_reconcile_max_requests)
         self.findings.begin_round()
         self.findings.forget(self._is_gone)
         for name, part in (

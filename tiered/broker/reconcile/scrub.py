@@ -64,22 +64,24 @@ class Scrub:
     async def round(self) -> None:
         """Reads what is due. Raises StoreUnavailable and MetadataUnavailable: the next round goes on."""
         settings = self._state.settings
-        rate = settings.tiered_scrub_max_bytes_per_second
+        rate = settings.reconcile.tiered_scrub_max_bytes_per_second
         led = {
             each.topic_partition: each
             for each in self._topics.partitions()
             if each.leadership is not None and each.cold_bytes > 0
         }
         now_ms = self._context.clock.monotonic_ms()
-        elapsed_ms = settings.tiered_reconcile_interval_ms if self._told_ms is None else now_ms - self._told_ms
+        elapsed_ms = (
+            settings.reconcile.tiered_reconcile_interval_ms if self._told_ms is None else now_ms - self._told_ms
+        )
         self._told_ms = now_ms
         self._credit_bytes = reconcile.scrub_credit(
             self._credit_bytes,
             elapsed_ms=elapsed_ms,
             total_bytes=sum(each.cold_bytes for each in led.values()),
-            period_ms=settings.tiered_scrub_period_ms,
+            period_ms=settings.reconcile.tiered_scrub_period_ms,
             max_bytes_per_second=rate,
-            max_credit_ms=2.0 * settings.tiered_reconcile_interval_ms,
+            max_credit_ms=2.0 * settings.reconcile.tiered_reconcile_interval_ms,
         )
         if rate == 0 or self._is_slowed_down():
             return

@@ -162,7 +162,9 @@ class Fetcher:
         self._context.counters.replication_fetch_failures += 1
         if self._failures == 1 and error is not None:
             log.info("broker %d cannot be followed, trying again: %s", self.leader_id, error)
-        rest_ms = min(self._state.settings.replica_fetch_backoff_ms, FIRST_REST_MS * 2.0 ** min(self._failures, 10))
+        rest_ms = min(
+            self._state.settings.cluster.replica_fetch_backoff_ms, FIRST_REST_MS * 2.0 ** min(self._failures, 10)
+        )
         self._changed.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(max(1.0, rest_ms) / 1000.0):
@@ -241,19 +243,19 @@ class Fetcher:
                     end_offset,
                     last_fetched_epoch(log_.leader_epochs, end_offset),
                     log_.local_log_start_offset,
-                    settings.replica_fetch_max_bytes,
+                    settings.cluster.replica_fetch_max_bytes,
                     None,
                     # Whoever reads here wants to hear of what is committed without waiting for the next record.
                     partition.high_watermark if len(partition.waiters) else HIGH_WATERMARK_NOT_SENT,
                 )
             )
-        max_wait_ms = settings.replica_fetch_wait_max_ms
+        max_wait_ms = settings.cluster.replica_fetch_wait_max_ms
         request = FetchRequest(
             replica_id=self._context.broker_id,
             replica_epoch=self._state.broker_epoch,
             max_wait_ms=max_wait_ms if wait_ms is None else min(max_wait_ms, 1 + int(wait_ms)),
             min_bytes=1,
-            max_bytes=settings.replica_fetch_response_max_bytes,
+            max_bytes=settings.cluster.replica_fetch_response_max_bytes,
             isolation_level=0,
             session_id=0,
             session_epoch=-1,
@@ -375,7 +377,7 @@ class Fetcher:
     def _rest_longer(self, followed: Followed) -> None:
         """Each time in a row twice as long."""
         followed.failures += 1
-        longest_ms = max(1.0, self._state.settings.replica_fetch_backoff_ms)
+        longest_ms = max(1.0, self._state.settings.cluster.replica_fetch_backoff_ms)
         self._rest(followed, min(longest_ms, FIRST_REST_MS * 2.0 ** min(followed.failures - 1, 10)))
 
     def _disk_failed(self, followed: Followed, error: LogDirFailed) -> None:

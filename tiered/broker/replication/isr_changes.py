@@ -88,7 +88,7 @@ class IsrChanges:
                 await asyncio.sleep(pause_ms / 1000.0)
 
     def _look_interval_ms(self) -> float:
-        return min(max(self._state.settings.replica_lag_time_max_ms / 2, MIN_LOOK_MS), MAX_LOOK_MS)
+        return min(max(self._state.settings.cluster.replica_lag_time_max_ms / 2, MIN_LOOK_MS), MAX_LOOK_MS)
 
     def _look_for_laggards(self) -> None:
         now_ms = self._context.clock.monotonic_ms()
@@ -180,7 +180,9 @@ class IsrChanges:
         """Those that the ISR is better off without: first placeholders of dead processes, then who lags."""
         is_current = self._image.is_current
         gone = tuple(each for each in leadership.committed if each != leadership.me and not is_current(each))
-        lagging = leadership.lagging(partition.log.log_end_offset, now_ms, self._state.settings.replica_lag_time_max_ms)
+        lagging = leadership.lagging(
+            partition.log.log_end_offset, now_ms, self._state.settings.cluster.replica_lag_time_max_ms
+        )
         return (*gone, *(member for member in lagging if member not in gone))
 
     # What came of it

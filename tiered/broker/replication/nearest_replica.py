@@ -24,7 +24,7 @@ def nearest_replica(
     leadership = partition.leadership
     if leadership is None or not rack or len(leadership.committed) < 2 or rack == context.rack:
         return None
-    if state.settings.replica_selector_class != RACK_AWARE:
+    if state.settings.cluster.replica_selector_class != RACK_AWARE:
         return None
     candidates = []
     for member in leadership.committed:

@@ -106,7 +106,7 @@ class Replication:
         if partition.role is not Role.FOLLOWER and not partition.is_truncating:
             return None
         key = partition.topic_partition
-        number = (key.topic_id.int + key.partition) % self._state.settings.num_replica_fetchers
+        number = (key.topic_id.int + key.partition) % self._state.settings.cluster.num_replica_fetchers
         return row.leader, number
 
     def _leave(self, key: TopicPartition) -> None:

@@ -78,12 +78,12 @@ class PartitionRounds:
         """Forgets producers that have written nothing for long."""
         now_ms = self._context.clock.now_ms()
         for partition in list(self._topics.partitions()):
-            partition.expire_producers(now_ms, self._state.settings.producer_id_expiration_ms)
+            partition.expire_producers(now_ms, self._state.settings.log.producer_id_expiration_ms)
 
     async def bound_producers(self) -> None:
         """Keeps the producers of all partitions together within `tiered.max.producers`."""
         partitions = list(self._topics.partitions())
-        limit = self._state.settings.tiered_max_producers
+        limit = self._state.settings.limits.tiered_max_producers
         if sum(len(each.producers) for each in partitions) <= limit:
             return
         most = most_each([len(each.producers) for each in partitions], limit)

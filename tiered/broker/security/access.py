@@ -103,9 +103,9 @@ class Access:
     def __init__(self, *, state: BrokerState) -> None:
         """Raises InvalidConfig for super users that are none. These settings do not change while a broker runs."""
         self._state, settings = state, state.settings
-        self.is_on = settings.is_authorization_on
-        self._super_users = parse_super_users(settings.super_users)
-        self._allow_unnamed = settings.allow_everyone_if_no_acl_found
+        self.is_on = settings.authorization.is_on
+        self._super_users = parse_super_users(settings.authorization.super_users)
+        self._allow_unnamed = settings.authorization.allow_everyone_if_no_acl_found
         self._rules: tuple[AclRow, ...] | None = None
         self._list = AccessList()
         self._rights: dict[tuple[Principal | None, str], Rights] = {}

@@ -39,7 +39,7 @@ class AuditLog:
         self._context = context
         self._state = state
         self._access = access
-        self._target = self._state.settings.tiered_audit_log
+        self._target = self._state.settings.authorization.tiered_audit_log
         self.is_on = self._target != NOWHERE
         self._logger = logging.getLogger(f"{LOGGER}.{self._context.broker_id}")
         self._handler: logging.Handler | None = None

@@ -15,6 +15,7 @@ from tiered.broker.security.credentials import Credentials, ProvedPassword
 from tiered.broker.security.token_keys import TokenKeys
 from tiered.config import BrokerSettings, ServeOptions
 from tiered.config.listeners import is_loopback
+from tiered.config.security import AuthenticationSettings
 from tiered.errors import InvalidConfig
 from tiered.metrics import CountersState
 from tiered.rules.security.authorization import parse_super_users
@@ -92,15 +93,15 @@ class Authentication:
         self._clock = clock
         self._state = state
         self._credentials = credentials
-        self._tokens = TokenLogins(settings, clock, credentials.in_turn)
+        self._tokens = TokenLogins(settings.authentication, clock, credentials.in_turn)
         among_brokers = options.inter_broker
-        name = settings.tiered_sasl_inter_broker_username
+        name = settings.authentication.tiered_sasl_inter_broker_username
         own = f"{USER}:{name}" if name else ""
         check_http_logins(options)
         self.tells_brokers = among_brokers.authenticates
         """Brokers prove to each other who they are."""
-        others = frozenset((*parse_super_users(settings.super_users), *((own,) if own else ())))
-        self._brokers = BrokerPrincipals.parse(settings.tiered_broker_principals, others=others)
+        others = frozenset((*parse_super_users(settings.authorization.super_users), *((own,) if own else ())))
+        self._brokers = BrokerPrincipals.parse(settings.authentication.tiered_broker_principals, others=others)
         if self.tells_brokers and not self._brokers and not is_alone:
             raise InvalidConfig(
                 f"brokers show certificates to each other on the listener {among_brokers.name}: say whose are brokers' "
@@ -130,10 +131,10 @@ class Authentication:
         """The header by which this broker logs in at the HTTP doors of others; none where those ask for no login, or
         where a certificate says who it is. Raises InvalidConfig for a password that cannot be had."""
         settings = self._state.settings
-        password = settings.inter_broker_password()
-        if settings.tiered_http_authentication == "none" or password is None:
+        password = settings.authentication.inter_broker_password()
+        if settings.authentication.tiered_http_authentication == "none" or password is None:
             return {}
-        login = f"{settings.tiered_sasl_inter_broker_username}:{password.reveal()}"
+        login = f"{settings.authentication.tiered_sasl_inter_broker_username}:{password.reveal()}"
         return {"Authorization": f"Basic {b64encode(login.encode()).decode()}"}
 
     async def by_password(self, user_name: str, password: str) -> Login:
@@ -158,7 +159,7 @@ class Authentication:
 class TokenLogins:
     """The one way to log in that needs no users: brokers have it, and read replicas have nothing else."""
 
-    def __init__(self, settings: BrokerSettings, clock: Clock, in_turn: InTurn) -> None:
+    def __init__(self, settings: AuthenticationSettings, clock: Clock, in_turn: InTurn) -> None:
         """`in_turn` gives what a call gives that checks a proof, in a thread of a few; it may raise Throttled."""
         self._clock = clock
         self._in_turn = in_turn
@@ -200,7 +201,7 @@ class TokenLogins:
 
 def check_http_logins(options: ServeOptions) -> None:
     """Returns when nothing secret of a login over HTTP crosses the network in the clear. Raises InvalidConfig."""
-    settings, host = options.settings, options.http_host
+    settings, host = options.settings.authentication, options.http_host
     needs_tls = settings.tiered_http_authentication != "none"
     if needs_tls and not (options.http_tls or is_loopback(host) or settings.tiered_sasl_plain_without_tls):
         raise InvalidConfig(

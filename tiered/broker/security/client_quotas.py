@@ -89,7 +89,7 @@ class ClientQuotas:
         if rate is None:
             return None
         settings = self._settings()
-        window_ms = settings.quota_window_num * settings.quota_window_size_seconds * 1000.0
+        window_ms = settings.limits.quota_window_num * settings.limits.quota_window_size_seconds * 1000.0
         return self._bucket((QuotaKey.CONNECTION_CREATION_RATE, ip, None), rate, window_ms)
 
     def _of_client(self, quota: QuotaKey, user: str, client_id: str) -> TokenBucketState | None:
@@ -98,11 +98,14 @@ class ClientQuotas:
             return None
         settings = self._settings()
         rate = effective.value
-        windows, size_s = settings.quota_window_num, settings.quota_window_size_seconds
+        windows, size_s = settings.limits.quota_window_num, settings.limits.quota_window_size_seconds
         if quota is QuotaKey.REQUEST_PERCENTAGE:
             rate *= 10.0  # Of the one event loop: milliseconds a second.
         elif quota is QuotaKey.CONTROLLER_MUTATION_RATE:
-            windows, size_s = settings.controller_quota_window_num, settings.controller_quota_window_size_seconds
+            windows, size_s = (
+                settings.limits.controller_quota_window_num,
+                settings.limits.controller_quota_window_size_seconds,
+            )
         return self._bucket((quota, effective.user, effective.client_id), rate, windows * size_s * 1000.0)
 
     def _bucket(self, key: BucketKey, rate: float, window_ms: float) -> TokenBucketState:

@@ -10,7 +10,7 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tiered.config.authentication import AuthenticationSettings
+from tiered.config.security import AuthenticationSettings
 from tiered.errors import InvalidConfig
 from tiered.rules.security.sasl.failures import AuthenticationFailed
 from tiered.rules.security.sasl.token import read_keys

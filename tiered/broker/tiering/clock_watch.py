@@ -27,7 +27,7 @@ class ClockWatch:
             self._judgement,
             Reading(wall_ms=clock.now_ms(), elapsed_ms=clock.elapsed_ms()),
             database_ms=database_ms,
-            max_jump_ms=self._state.settings.tiered_retention_max_clock_jump_ms,
+            max_jump_ms=self._state.settings.tiering.tiered_retention_max_clock_jump_ms,
         )
         self._context.counters.retention_clock_ahead_ms = self._judgement.ahead_ms
         if was_trusted and not self._judgement.is_trusted:

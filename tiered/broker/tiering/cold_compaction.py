@@ -323,7 +323,7 @@ def _wanted(conn: Connection, names: Collection[str] | None) -> _Wanted:
     return _Wanted(
         cluster_id=cluster.load(conn).cluster_id,
         now_ms=database_now_ms(conn),
-        upload_timeout_ms=broker_settings.tiered_upload_timeout_ms,
+        upload_timeout_ms=broker_settings.tiering.tiered_upload_timeout_ms,
         topics=wanted,
         partitions=tuple(row for row in partitions.load_all(conn) if row.topic_id in wanted),
         snapshots=pins.list_live(conn, named=True),

@@ -48,7 +48,7 @@ class CompactionRounds:
     async def round(self) -> None:
         """Compacts what is due, the most urgent first, until nothing is. Bounded: another round comes."""
         for _ in range(MAX_PASSES_A_ROUND):
-            if not self._state.settings.log_cleaner_enable or self._context.reserve.is_low:
+            if not self._state.settings.log.log_cleaner_enable or self._context.reserve.is_low:
                 return
             chosen = await self._most_urgent()
             if chosen is None:
@@ -103,7 +103,7 @@ class CompactionRounds:
             delete_retention_ms=partition.config.delete_retention_ms,
             keeps_tombstones=_keeps_tombstones(partition),
             now_ms=self._context.clock.now_ms(),
-            max_memory_bytes=self._state.settings.log_cleaner_dedupe_buffer_size,
+            max_memory_bytes=self._state.settings.log.log_cleaner_dedupe_buffer_size,
         )
         try:
             await self._drive(partition, running)
@@ -132,7 +132,7 @@ class CompactionRounds:
         while (count := await self._pool.run(next, steps, None)) is not None:
             if not self._may_go_on(partition) or self._context.reserve.is_low:
                 return
-            rate = self._state.settings.log_cleaner_io_max_bytes_per_second
+            rate = self._state.settings.log.log_cleaner_io_max_bytes_per_second
             took_ms = clock.monotonic_ms() - began_ms
             await asyncio.sleep(max(count / rate * 1000.0 - took_ms, REST_SHARE * took_ms) / 1000.0)
             began_ms = clock.monotonic_ms()

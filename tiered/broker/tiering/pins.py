@@ -58,7 +58,7 @@ class Pins:
             ttl_ms=self._allowed_ttl_ms(ttl_ms),
             asked=asked,
             high_watermarks=high_watermarks,
-            max_pins=self._state.settings.tiered_pins_max,
+            max_pins=self._state.settings.tiering.tiered_pins_max,
         )
 
     async def create_snapshot(
@@ -81,13 +81,13 @@ class Pins:
             ttl_ms=ttl_ms,
             asked=asked,
             high_watermarks=high_watermarks,
-            max_pins=self._state.settings.tiered_snapshots_max,
+            max_pins=self._state.settings.tiering.tiered_snapshots_max,
         )
 
     async def renew(self, pin_id: UUID, *, ttl_ms: int | None) -> PinRow:
         """The pin, holding for `ttl_ms` from now. Raises PinNotFound, InvalidRequest and MetadataUnavailable."""
         wanted_ms = self._allowed_ttl_ms(ttl_ms)
-        longest_ms = self._state.settings.tiered_pin_max_lifetime_ms
+        longest_ms = self._state.settings.tiering.tiered_pin_max_lifetime_ms
         return await self._context.database.run(
             lambda conn: pins.renew(conn, pin_id, ttl_ms=wanted_ms, max_lifetime_ms=longest_ms)
         )
@@ -146,7 +146,7 @@ class Pins:
 
     def _allowed_ttl_ms(self, ttl_ms: int | None) -> int:
         settings = self._state.settings
-        longest_ms = min(settings.tiered_pin_max_ttl_ms, settings.tiered_pin_max_lifetime_ms)
+        longest_ms = min(settings.tiering.tiered_pin_max_ttl_ms, settings.tiering.tiered_pin_max_lifetime_ms)
         if ttl_ms is None:
             return min(DEFAULT_TTL_MS, longest_ms)
         if ttl_ms > longest_ms:

@@ -123,7 +123,7 @@ class RetentionRounds:
             now_ms,
             pins=held,
             clock_is_trusted=clock.is_trusted,
-            max_segments=self._state.settings.tiered_retention_max_segments,
+            max_segments=self._state.settings.tiering.tiered_retention_max_segments,
         )
 
     # Explaining

@@ -96,7 +96,7 @@ class SegmentLifecycle:
             previous_root = await self._previous_root(partition)
             described = await self._context.uploads.run(self._describe, partition, local, previous_root)
             # The same moment as the row's deadline, by the clock that does not jump.
-            end_by_ms = self._context.clock.monotonic_ms() + self._state.settings.tiered_upload_timeout_ms
+            end_by_ms = self._context.clock.monotonic_ms() + self._state.settings.tiering.tiered_upload_timeout_ms
             plan = self._plan(partition, leader_epoch, local, described, object_id, previous_root)
             await self._insert_plan(partition, plan)
             crash_point("upload.planned")
@@ -178,7 +178,7 @@ class SegmentLifecycle:
             root_sha256=table.root_sha256.hex(),
             previous_root_sha256=previous_root,
             planned_at_ms=now_ms,
-            deadline_ms=now_ms + self._state.settings.tiered_upload_timeout_ms,
+            deadline_ms=now_ms + self._state.settings.tiering.tiered_upload_timeout_ms,
         )
 
     async def _insert_plan(self, partition: Partition, plan: SegmentPlan) -> None:
@@ -306,7 +306,7 @@ class SegmentLifecycle:
         past their deadline that are not in progress.
         """
         now_ms = self._context.clock.now_ms()
-        before_ms = now_ms + 1 if at_start else now_ms - self._state.settings.tiered_upload_timeout_ms
+        before_ms = now_ms + 1 if at_start else now_ms - self._state.settings.tiering.tiered_upload_timeout_ms
         planned = await self._context.database.run(
             lambda conn: segments.list_planned(
                 conn, owner=self._context.broker_id, planned_before_ms=before_ms, limit=SWEEP_BATCH
@@ -321,7 +321,7 @@ class SegmentLifecycle:
     async def sweep_of_the_dead(self) -> None:
         """Removes what failed uploads left of brokers that are not in service: they may never come back."""
         live = {row.broker_id for row in self._image.live()}
-        before_ms = self._context.clock.now_ms() - self._state.settings.tiered_upload_timeout_ms
+        before_ms = self._context.clock.now_ms() - self._state.settings.tiering.tiered_upload_timeout_ms
         found = await self._context.database.run(
             lambda conn: segments.list_overdue_planned(conn, planned_before_ms=before_ms, limit=SWEEP_BATCH)
         )
@@ -332,7 +332,7 @@ class SegmentLifecycle:
 
     async def abort_abandoned_uploads(self) -> None:
         """Frees the parts that killed uploads left in the store, where they cost money and nobody sees them."""
-        before_ms = self._context.clock.now_ms() - self._state.settings.tiered_upload_timeout_ms
+        before_ms = self._context.clock.now_ms() - self._state.settings.tiering.tiered_upload_timeout_ms
         aborted = await self._context.uploads.run(
             lambda: self._context.store.abort_abandoned_uploads(object_key.SEGMENTS_PREFIX, started_before_ms=before_ms)
         )

@@ -36,7 +36,7 @@ class UploadPipeline:
         self._due: dict[TopicPartition, DueUpload] = {}
         self._uploading: dict[TopicPartition, asyncio.Task[None]] = {}
         self._turns = UploadTurns()
-        self._pace = upload_pace.full_pace(self._state.settings.tiered_upload_concurrency)
+        self._pace = upload_pace.full_pace(self._state.settings.tiering.tiered_upload_concurrency)
         # A partition whose own upload failed rests, longer each time.
         self._rest_until_ms: dict[TopicPartition, float] = {}
         self._failures: dict[TopicPartition, int] = {}

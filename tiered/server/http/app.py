@@ -119,16 +119,16 @@ class HttpServer:
     def _accepted(self) -> asyncio.Protocol:
         if self._tls is None:
             return self._connection()
-        if len(self._open) >= self._service.settings.tiered_http_max_connections + REFUSED_AT_ONCE:
+        if len(self._open) >= self._service.settings.http.tiered_http_max_connections + REFUSED_AT_ONCE:
             return Hangup()
         return TlsGate(self._tls.current, self._open, self._connection, handshake_s=self._handshake_s)
 
     def _connection(self) -> asyncio.Protocol:
         server, settings = self._runner.server, self._service.settings
         assert server is not None
-        if len(self._open) >= settings.tiered_http_max_connections:
+        if len(self._open) >= settings.http.tiered_http_max_connections:
             return Refusal()
-        return HttpConnection(server, self._open, patience_s=settings.tiered_http_request_timeout_ms / 1000.0)
+        return HttpConnection(server, self._open, patience_s=settings.http.tiered_http_request_timeout_ms / 1000.0)
 
 
 @web.middleware

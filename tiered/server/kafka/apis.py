@@ -127,7 +127,7 @@ def _refusing(key: int, refused: Refused) -> ReplicaHandler:
     async def handle(context: ReplicaContext, request: Any, _reply: Any) -> Any:
         error = context.broker.refusal()
         code = error_code(error) if refused.code is None else refused.code
-        parts = 2 * context.broker.settings.tiered_max_partitions
+        parts = 2 * context.broker.settings.limits.tiered_max_partitions
         return refusal(key, context.api_version, request, code, str(error), max_parts=parts)
 
     return handle

@@ -62,7 +62,7 @@ _QUOTAS = schema.record(
 
 async def acls(request: web.Request) -> web.Response:
     broker = request.app[BROKER]
-    told = {"is_on": broker.access.is_on, "super_users": parse_super_users(broker.settings.super_users)}
+    told = {"is_on": broker.access.is_on, "super_users": parse_super_users(broker.settings.authorization.super_users)}
     return await json_with_list(told, "acls", map(_ACL.of, broker.security.acls))
 
 

@@ -226,7 +226,7 @@ async def lag(request: web.Request) -> web.StreamResponse:
     return web.json_response(
         {
             "group_id": group_id,
-            "interval_ms": broker.settings.tiered_lag_sample_interval_ms,
+            "interval_ms": broker.settings.http.tiered_lag_sample_interval_ms,
             "samples": [{"at_ms": each.at_ms, "lag": each.lag} for each in samples],
         }
     )

@@ -50,7 +50,7 @@ async def _readyz(request: web.Request) -> web.Response:
     broker = request.app[BROKER]
     health = health_of(broker, request.app[VIEWS].of(broker))
     status = 200 if health["serving"] and not health["fenced"] else 503
-    is_stranger = broker.settings.tiered_http_authentication != "none" and PRINCIPAL not in request
+    is_stranger = broker.settings.authentication.tiered_http_authentication != "none" and PRINCIPAL not in request
     if is_stranger or not may(request, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         health = {**health, **{name: [] for name in _NAMES}}
     return web.json_response(health, status=status)

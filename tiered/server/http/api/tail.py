@@ -141,7 +141,7 @@ class _Stream:
         }
         alive = await self._send(f"retry: {RECONNECT_AFTER_MS}\n".encode() + self._event("start", start))
         while alive:
-            event = await self._tail.next(self._broker.settings.tiered_tail_heartbeat_interval_ms)
+            event = await self._tail.next(self._broker.settings.http.tiered_tail_heartbeat_interval_ms)
             event = self._refusal() or event
             match event:
                 case None:
@@ -190,7 +190,7 @@ class _Stream:
         clock = self._broker.clock
         started_ms = clock.monotonic_ms()
         try:
-            async with asyncio.timeout(self._broker.settings.tiered_tail_stall_timeout_ms / 1000.0):
+            async with asyncio.timeout(self._broker.settings.http.tiered_tail_stall_timeout_ms / 1000.0):
                 await self._response.write(data)
         except TimeoutError:
             await self._cut_off()

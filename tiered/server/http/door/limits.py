@@ -46,10 +46,10 @@ def limited(route: Route) -> Handler:
 def _with_deadline(handler: Handler) -> Handler:
     async def run(request: web.Request) -> web.StreamResponse:
         settings, state = request.app[SERVICE].settings, request.app[REQUESTS]
-        if state.bounded >= settings.tiered_http_max_requests:
+        if state.bounded >= settings.http.tiered_http_max_requests:
             return _too_many(f"{state.bounded} requests are in progress; try again in a moment")
         state.bounded += 1
-        deadline = asyncio.timeout(settings.tiered_http_request_timeout_ms / 1000.0)
+        deadline = asyncio.timeout(settings.http.tiered_http_request_timeout_ms / 1000.0)
         try:
             async with deadline:
                 return await handler(request)
@@ -69,7 +69,7 @@ def _stream(handler: Handler) -> Handler:
     async def run(request: web.Request) -> web.StreamResponse:
         request[IS_STREAM] = True
         state = request.app[REQUESTS]
-        if state.streams >= request.app[SERVICE].settings.tiered_http_max_streams:
+        if state.streams >= request.app[SERVICE].settings.http.tiered_http_max_streams:
             return _too_many(f"{state.streams} streams are open; close one, or try again later")
         state.streams += 1
         try:

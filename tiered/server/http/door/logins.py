@@ -29,7 +29,7 @@ WAITING: web.AppKey[asyncio.Semaphore] = web.AppKey("failed_logins", asyncio.Sem
 @web.middleware
 async def logged_in(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Gives the request its principal, where `tiered.http.authentication` asks for one."""
-    is_asked = request.app[SERVICE].settings.tiered_http_authentication != "none"
+    is_asked = request.app[SERVICE].settings.authentication.tiered_http_authentication != "none"
     if not is_asked or PRINCIPAL in request or request.path in OPEN_PATHS:
         return await handler(request)
     broker = request.app[SERVICE]
@@ -73,7 +73,7 @@ async def _refused(request: web.Request, broker: Guarded, why: AuthenticationFai
         broker.counters.logins["failed"] += 1
         if not waiting.locked():
             async with waiting:
-                await asyncio.sleep(broker.settings.connection_failed_authentication_delay_ms / 1000.0)
+                await asyncio.sleep(broker.settings.authentication.connection_failed_authentication_delay_ms / 1000.0)
     response = error_response(401, str(why))
     response.headers["WWW-Authenticate"] = CHALLENGE
     return response

@@ -344,7 +344,7 @@ def families_of_any(service: Broker | ReadReplica, facts: ProcessFacts) -> Itera
 
 
 def _families_by_name(broker: Broker) -> Iterator[Family]:
-    limit = broker.settings.tiered_metrics_max_series
+    limit = broker.settings.http.tiered_metrics_max_series
     topics = sorted((each for each in broker.topics if not each.is_internal), key=lambda each: each.name)
     led = [each for topic in topics for each in topic.partitions if each.leadership is not None]
     groups = [each for each in broker.lag.latest.values() if broker.groups.is_ours(each.group_id)]

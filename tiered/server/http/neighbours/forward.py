@@ -220,7 +220,7 @@ def _own_login(request: web.Request, to: Neighbour) -> dict[str, str]:
     """Raises Unreachable where this broker's password would cross the network in the clear."""
     broker = request.app[BROKER]
     login = broker.authentication.own_http_login()
-    may_be_heard = is_loopback(to.http_host or "") or broker.settings.tiered_sasl_plain_without_tls
+    may_be_heard = is_loopback(to.http_host or "") or broker.settings.authentication.tiered_sasl_plain_without_tls
     if login and not (to.is_secure or may_be_heard):
         raise Unreachable(
             f"broker {to.broker_id} must answer this and speaks no https, so this broker's password would cross the "
@@ -235,7 +235,8 @@ def _patience(request: web.Request, silent_s: float | None) -> aiohttp.ClientTim
         return aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=silent_s)
     settings = request.app[BROKER].settings
     silent_ms = max(
-        settings.tiered_tail_heartbeat_interval_ms * SILENT_HEARTBEATS, settings.tiered_http_request_timeout_ms
+        settings.http.tiered_tail_heartbeat_interval_ms * SILENT_HEARTBEATS,
+        settings.http.tiered_http_request_timeout_ms,
     )
     return aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=silent_ms / 1000.0)
 

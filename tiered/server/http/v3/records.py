@@ -175,7 +175,7 @@ async def _produce_stream(request: web.Request, topic_id: TopicId) -> web.Stream
 async def _answer_while_it_comes(
     request: web.Request, response: web.StreamResponse, topic_id: TopicId, coming: AsyncIterator[bytes]
 ) -> None:
-    patience_s = request.app[BROKER].settings.tiered_http_request_timeout_ms / 1000.0
+    patience_s = request.app[BROKER].settings.http.tiered_http_request_timeout_ms / 1000.0
     splitter = JsonSplitter(MAX_RECORD_BYTES)
     while True:
         async with asyncio.timeout(patience_s):

@@ -36,7 +36,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
 
 def check_new_topic(broker: Broker, partitions: int) -> None:
     """PolicyViolation when another topic, or so many partitions, would be too many."""
-    limit = broker.settings.tiered_max_topics
+    limit = broker.settings.limits.tiered_max_topics
     if len(broker.topics) > limit:  # The one of offsets is not among those that people make.
         raise PolicyViolation(f"{limit} topics are there; delete some, or raise tiered.max.topics")
     check_partitions(broker, partitions)
@@ -44,7 +44,7 @@ def check_new_topic(broker: Broker, partitions: int) -> None:
 
 def check_partitions(broker: Broker, more: int) -> None:
     """PolicyViolation when `more` partitions would be too many for the broker (`tiered.max.partitions`)."""
-    limit = broker.settings.tiered_max_partitions
+    limit = broker.settings.limits.tiered_max_partitions
     have = sum(len(topic.partitions) for topic in broker.topics)
     if more <= MAX_PARTITIONS_A_TOPIC and have + more > limit:  # Admin has a code of its own for too large a topic.
         raise PolicyViolation(f"{more} more partitions would exceed tiered.max.partitions={limit}; {have} are there")
@@ -70,7 +70,9 @@ async def _one(
             raise InvalidRequest(f"topic {asked.name}: a config stands twice in the request")
         check_new_topic(context.broker, len(new.assignments) or max(1, new.partition_count))
         if not validate_only:
-            partitions = context.broker.settings.num_partitions if new.partition_count < 0 else new.partition_count
+            partitions = (
+                context.broker.settings.topics.num_partitions if new.partition_count < 0 else new.partition_count
+            )
             mutations.take(len(new.assignments) or partitions)
         topic = await admin.create_topic(new, validate_only=validate_only)
     except TieredError as error:

@@ -58,7 +58,7 @@ LONG_LOOK_MS = 5.0
 def handle(request: RawRequest) -> Answer:
     """The answer: at once when there is enough in memory, else later."""
     broker = request.context.broker
-    limit = broker.settings.tiered_max_partitions
+    limit = broker.settings.limits.tiered_max_partitions
     version = request.context.api_version
     # A topic for each partition.
     asked = fetch.decode_fetch_request(request.buffer, request.position, request.end, version, max_items=2 * limit)
@@ -122,7 +122,7 @@ async def _look_again(request: RawRequest, asked: FetchRequest, *, is_confirmed:
 def _looking(request: RawRequest, asked: FetchRequest, found: Found) -> Iterator[Entry]:
     """Fills in `found`, one partition after the other."""
     topics = request.context.broker.topics
-    budget = min(max(0, asked.max_bytes), request.context.broker.settings.fetch_max_bytes)
+    budget = min(max(0, asked.max_bytes), request.context.broker.settings.limits.fetch_max_bytes)
     committed_only = asked.isolation_level == READ_COMMITTED
     rights = rights_of(request.context)
     for topic in asked.topics:

@@ -108,12 +108,12 @@ async def _asked(context: Context, request: Any, reply: Any, asked: Any, *, may_
         try:
             topic = broker.topics.by_name(name)
         except UnknownTopicOrPartition:
-            if not (may_create and broker.settings.auto_create_topics_enable):
+            if not (may_create and broker.settings.topics.auto_create_topics_enable):
                 raise
             if not may(context, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
                 require_topic(context, Operation.CREATE, name)
-            check_new_topic(broker, broker.settings.num_partitions)
-            throttling.Mutations(context).take(broker.settings.num_partitions)
+            check_new_topic(broker, broker.settings.topics.num_partitions)
+            throttling.Mutations(context).take(broker.settings.topics.num_partitions)
             topic = await broker.admin.auto_create(name)
         return _described(context, request, reply, topic)
     except TieredError as error:

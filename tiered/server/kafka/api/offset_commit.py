@@ -101,7 +101,7 @@ def _entry(context: Context, topic: Any, asked: Any) -> OffsetEntry:
     if found.is_internal or not 0 <= asked.partition_index < found.partition_count:
         raise UnknownTopicOrPartition(f"{found.name} has no partition {asked.partition_index}; refresh metadata")
     metadata = asked.committed_metadata or ""
-    if len(metadata.encode()) > context.broker.settings.offset_metadata_max_bytes:
+    if len(metadata.encode()) > context.broker.settings.groups.offset_metadata_max_bytes:
         raise OffsetMetadataTooLarge(f"{found.name}-{asked.partition_index}: shorten the commit's metadata")
     return OffsetEntry(
         topic_id=found.topic_id,

@@ -23,7 +23,7 @@ MAX_MECHANISM = 255
 async def handshake(context: Context | ReplicaContext, request: Any, reply: Any) -> Any:
     broker: Guarded = context.broker
     connection = context.connection
-    mechanisms = broker.settings.mechanisms_of(connection.listener)
+    mechanisms = broker.settings.authentication.mechanisms_of(connection.listener)
     session = connection.sasl
     code = NONE
     try:
@@ -51,7 +51,7 @@ async def authenticate(context: Context | ReplicaContext, request: Any, reply: A
     except TieredError as error:
         if session is not None:
             broker.counters.logins["failed"] += 1
-            await asyncio.sleep(broker.settings.connection_failed_authentication_delay_ms / 1000.0)
+            await asyncio.sleep(broker.settings.authentication.connection_failed_authentication_delay_ms / 1000.0)
             session.fail(error)
         known = isinstance(error, AuthenticationFailed | IllegalSaslState)
         code = error_code(error if known else AuthenticationFailed())

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 def handle(request: ReplicaRequest) -> Parts | Coroutine[Any, Any, Parts | None]:
     """The answer: at once where it is a refusal, else later."""
     replica = request.context.broker
-    limit = replica.settings.tiered_max_partitions
+    limit = replica.settings.limits.tiered_max_partitions
     version = request.context.api_version
     # A topic for each partition.
     asked = fetch.decode_fetch_request(request.buffer, request.position, request.end, version, max_items=2 * limit)
@@ -102,7 +102,7 @@ def _is_enough(found: Found, asked: FetchRequest) -> bool:
 
 def _look(replica: "ReadReplica", asked: FetchRequest) -> Found:
     """Who gets how much of the request's budget. Reads nothing yet."""
-    budget = min(max(0, asked.max_bytes), replica.settings.fetch_max_bytes)
+    budget = min(max(0, asked.max_bytes), replica.settings.limits.fetch_max_bytes)
     found = Found()
     first = True
     for topic in asked.topics:

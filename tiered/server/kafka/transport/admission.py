@@ -38,17 +38,17 @@ class Admission:
     def refusal(self, host: str, is_open: int) -> str | None:
         """Why one more from this address cannot be served beside so many; None when it can."""
         settings = self._settings()
-        if is_open >= min(settings.max_connections, self._most_descriptors):
+        if is_open >= min(settings.limits.max_connections, self._most_descriptors):
             return "max.connections or the limit of open files allows no more"
         if self._by_host.get(client_address(host), 0) >= self._most_from(settings, host):
             return "max.connections.per.ip or its overrides allow no more from there"
         return None
 
     def _most_from(self, settings: BrokerSettings, host: str) -> int:
-        texts = settings.max_connections_per_ip_overrides
+        texts = settings.limits.max_connections_per_ip_overrides
         if texts is not self._override_texts:
             self._override_texts, self._overrides = texts, connections_by_address(texts)
-        return self._overrides.get(client_address(host), settings.max_connections_per_ip)
+        return self._overrides.get(client_address(host), settings.limits.max_connections_per_ip)
 
     def enter(self, host: str) -> None:
         address = client_address(host)
@@ -75,7 +75,7 @@ class Admission:
         if after is None or after == ANONYMOUS:
             return True
         count = self._by_user[after] = self._by_user.get(after, 0) + 1
-        return count <= self._settings().tiered_max_connections_per_user
+        return count <= self._settings().limits.tiered_max_connections_per_user
 
     # Rates
 
@@ -95,11 +95,11 @@ class Admission:
 
     def _of_all(self) -> TokenBucketState | None:
         settings = self._settings()
-        rate = settings.max_connection_creation_rate
+        rate = settings.limits.max_connection_creation_rate
         if rate == INT_MAX:
             self._all = None
         elif self._all is None:
-            window_ms = settings.quota_window_num * settings.quota_window_size_seconds * 1000.0
+            window_ms = settings.limits.quota_window_num * settings.limits.quota_window_size_seconds * 1000.0
             self._all = TokenBucketState(rate, window_ms=window_ms, now_ms=self._clock.monotonic_ms())
         elif self._all.rate_per_s != rate:
             self._all.change_rate(rate, self._clock.monotonic_ms())

@@ -75,8 +75,8 @@ class KafkaListener:
         rate_of: RateOf = lambda _: None,
     ) -> None:
         """`handle` knows what frames mean: see `FrameHandler`."""
-        self.max_frame_bytes = settings().socket_request_max_bytes
-        self.max_other_frame_bytes = min(settings().tiered_request_max_bytes, self.max_frame_bytes)
+        self.max_frame_bytes = settings().limits.socket_request_max_bytes
+        self.max_other_frame_bytes = min(settings().limits.tiered_request_max_bytes, self.max_frame_bytes)
         self.unsent_bytes = 0
         self.unfinished_bytes = 0
         most = _descriptors_for_connections()
@@ -112,9 +112,9 @@ class KafkaListener:
             asyncio.get_running_loop().add_reader(bound.socket.fileno(), self._accept, bound)
         settings = self._settings()
         shortest_ms = min(
-            settings.tiered_request_receive_timeout_ms,
-            settings.connections_max_idle_ms,
-            settings.tiered_authentication_timeout_ms,
+            settings.limits.tiered_request_receive_timeout_ms,
+            settings.limits.connections_max_idle_ms,
+            settings.authentication.tiered_authentication_timeout_ms,
         )
         interval_ms = min(SWEEP_INTERVAL_MS, max(50, shortest_ms // 4))
         self._sweeper = tasks.create_task(every(interval_ms, self._sweep, name="connection deadlines"))
@@ -190,7 +190,7 @@ class KafkaListener:
         return len(self._connections) + self._handshakes + len(self._resting)
 
     def may_grow(self, size_bytes: int) -> bool:
-        limit = self._settings().queued_max_request_bytes
+        limit = self._settings().limits.queued_max_request_bytes
         if limit < 0 or self._pool.lent_bytes + self.unfinished_bytes + size_bytes <= limit:
             return True
         self._end_unfinished(self._pool.lent_bytes + self.unfinished_bytes + size_bytes - limit + limit // 10)
@@ -345,8 +345,8 @@ class KafkaListener:
     async def _sweep(self) -> None:
         """Ends connections that idle too long, or whose unfinished request or unread answer stands still."""
         now_ms = self._clock.monotonic_ms()
-        idle_ms = self._settings().connections_max_idle_ms
-        receive_ms = self._settings().tiered_request_receive_timeout_ms
+        idle_ms = self._settings().limits.connections_max_idle_ms
+        receive_ms = self._settings().limits.tiered_request_receive_timeout_ms
         for connection in list(self._connections):
             if connection.sasl is not None and now_ms > connection.sasl.deadline_s * 1000.0:
                 self.complain("connection from %s closed: it did not log in in time", connection.host)

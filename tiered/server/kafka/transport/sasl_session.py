@@ -130,8 +130,8 @@ class SaslSession:
         if self.principal is not None and self.principal != login.principal:
             raise AuthenticationFailed("whoever logs in again must be the same as before")
         lifetimes_ms = [] if login.ends_at_ms is None else [max(1.0, login.ends_at_ms - now_ms)]
-        if self._settings.connections_max_reauth_ms:
-            lifetimes_ms.append(self._settings.connections_max_reauth_ms)
+        if self._settings.authentication.connections_max_reauth_ms:
+            lifetimes_ms.append(self._settings.authentication.connections_max_reauth_ms)
         lifetime_ms = int(min(lifetimes_ms, default=0))
         self.ends_s = asyncio.get_running_loop().time() + lifetime_ms / 1000.0 if lifetime_ms else math.inf
         self.deadline_s = math.inf
@@ -170,6 +170,8 @@ class SaslSession:
 
     def _close_gate(self) -> None:
         self._requests_left = MAX_REQUESTS
-        timeout_ms = self._settings.tiered_authentication_timeout_ms
+        timeout_ms = self._settings.authentication.tiered_authentication_timeout_ms
         self.deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000.0
-        self._connection.frame_limit = min(self._settings.sasl_server_max_receive_size, self._frame_limit)
+        self._connection.frame_limit = min(
+            self._settings.authentication.sasl_server_max_receive_size, self._frame_limit
+        )

@@ -1,13 +1,11 @@
-"""How clients prove who they are by SASL, and who the brokers are among them.
+"""How clients prove who they are by SASL, who the brokers are among them, and whether access control lists bind them.
 
-Owns the names, defaults and bounds, and what must be said together; `BrokerSettings` has them along with all others.
-Never decides about anybody.
+Owns the names, defaults and bounds, and what must be said together. Never decides about anybody.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tiered.config.compaction import CompactionSettings
 from tiered.config.listeners import ListenerOptions
 from tiered.config.secret import Secret
 from tiered.config.setting import ConfigType, setting
@@ -15,10 +13,14 @@ from tiered.errors import InvalidConfig
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 BY_PASSWORD = MECHANISMS[:3]
+STANDARD_AUTHORIZERS = (
+    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "kafka.security.authorizer.AclAuthorizer",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuthenticationSettings(CompactionSettings):
+class AuthenticationSettings:
     """SASL on listeners, and logins over HTTP: docs/security-logins.md."""
 
     # fmt: off
@@ -111,6 +113,38 @@ class AuthenticationSettings(CompactionSettings):
         """Where the password stands; None when there is none."""
         text = self.tiered_sasl_inter_broker_password
         return Secret(text, name="tiered.sasl.inter.broker.password") if text else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorizationSettings:
+    """Access control lists and the audit log: docs/security-rights.md."""
+
+    # fmt: off
+    allow_everyone_if_no_acl_found: bool = setting(
+        ConfigType.BOOLEAN, False, "Whether everybody may do everything to what no access control list names.",
+        read_only=True,
+    )
+    authorizer_class_name: str = setting(
+        ConfigType.STRING, "", "Kafka's way to say tiered.authorizer=acl; its own two authorizers are accepted.",
+        allowed=("", *STANDARD_AUTHORIZERS), read_only=True,
+    )
+    super_users: str = setting(
+        ConfigType.STRING, "", "Principals that may do everything, between semicolons: User:admin;User:broker.",
+        read_only=True,
+    )
+    tiered_audit_log: str = setting(
+        ConfigType.STRING, "none", "Where admin actions are written as JSON lines: none, stderr, or a file's path.",
+        read_only=True,
+    )
+    tiered_authorizer: str = setting(
+        ConfigType.STRING, "none", "Who may do what: acl is what access control lists say, none is no restriction.",
+        allowed=("none", "acl"), read_only=True,
+    )
+    # fmt: on
+
+    @property
+    def is_on(self) -> bool:
+        return self.tiered_authorizer == "acl" or self.authorizer_class_name != ""
 
 
 def check_authentication(
