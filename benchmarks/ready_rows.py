@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from pyspark_tiered.columns import ddl
-from pyspark_tiered.worker_memory import keep_freed_memory, settle
-from pyspark_tiered.worker_socket import acknowledge_at_once
+from pyspark_tiered.worker import acknowledge_at_once, keep_freed_memory, settle
 from tiered.formats.arrow import COLUMNS, DEFAULT_BATCH_BYTES, arrow_schema
 
 if TYPE_CHECKING:

@@ -30,8 +30,7 @@ from pyspark_tiered.plan import (
     splits,
     uncovered,
 )
-from pyspark_tiered.worker_memory import keep_freed_memory, settle
-from pyspark_tiered.worker_socket import acknowledge_at_once
+from pyspark_tiered.worker import acknowledge_at_once, keep_freed_memory, settle
 from tiered.errors import OffsetOutOfRange
 from tiered.formats.checkpoint import CommittedSegment
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 from uuid import UUID
 
-from pyspark_tiered.cold_read import store_of
+from pyspark_tiered.cold_read import first_offset_at, store_of
 from pyspark_tiered.options import (
     EARLIEST_OFFSET,
     LATEST_OFFSET,
@@ -219,8 +219,6 @@ class Catalogue:
 
     def _cold_offset_at(self, view: PartitionView, timestamp_ms: int) -> int:
         """The first cold offset whose record's timestamp is that or later; -1 when there is none."""
-        from pyspark_tiered.timestamp_lookup import first_offset_at
-
         assert self._store is not None, "without brokers there is a store"
         if view.cold_end_offset <= view.log_start_offset:
             return -1

@@ -1,8 +1,9 @@
-"""Reads a cold split: ranged GETs in flight, hashes checked, chunks decoded to Arrow batches of about 4 MiB.
+"""Reads of the bucket by Spark: a cold split in a task, the first record at a time on the driver.
 
-Owns how much of an object is in memory at once: `RUNS_IN_FLIGHT` runs of at most `RUN_BYTES`, whatever the
-object's size. Runs in Spark's tasks, in processes that live on between them. Must never give a record from
-a chunk that `cold.bucket.segments` has not accepted.
+A split is read with ranged GETs in flight, and decoded to Arrow batches of about 4 MiB. Owns how much of an object is
+in memory at once: `RUNS_IN_FLIGHT` runs of at most `RUN_BYTES`, whatever the object's size. Runs in processes that live
+on between tasks. Must never give a record from a chunk that `cold.bucket.segments` has not accepted, and never take a
+chunk's or a segment's largest timestamp for a record's place: timestamps need not be in order.
 """
 
 from collections import deque
@@ -13,13 +14,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pyspark_tiered.plan import ColdSplit, SegmentPiece
+from pyspark_tiered.plan import ColdSplit, PartitionView, SegmentPiece
 from tiered.cold.bucket.segments import RUN_BYTES, load_run, load_tail
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.opening import open_store
 from tiered.errors import Corrupt
 from tiered.formats.aborted_ranges import AbortedRange
-from tiered.formats.arrow import decode_chunk
+from tiered.formats.arrow import decode_chunk, to_timestamp_us
+from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.segment_check import Place
 from tiered.formats.segment_object import ChunkRow, SegmentTail, runs
 
@@ -139,3 +141,55 @@ class _SplitReader:
         """The run's bytes, each chunk accepted."""
         with naming(run.place):
             return load_run(self._store, run.place, run.chunks)
+
+
+# By time
+
+
+def first_offset_at(
+    store: ObjectStore, view: PartitionView, segments: Sequence[CommittedSegment], timestamp_ms: int
+) -> int:
+    """The first offset in `segments` (in order) not below `view.log_start_offset`, with that timestamp or a later one.
+
+    -1 when there is none. Raises `CorruptObject` and `ObjectMissing`, naming the object.
+    """
+    for segment in segments:
+        if segment.max_timestamp_ms < timestamp_ms:
+            continue
+        found = _in_segment(store, view, segment, timestamp_ms)
+        if found is not None:
+            return found
+    return -1
+
+
+def _in_segment(store: ObjectStore, view: PartitionView, segment: CommittedSegment, timestamp_ms: int) -> int | None:
+    assert view.topic_id is not None, "a cold range has a topic id"
+    place = Place(topic=view.topic, topic_id=view.topic_id, partition=view.partition, segment=segment)
+    with naming(place):
+        for chunk in load_tail(store, place).chunks:
+            if chunk.max_timestamp_ms < timestamp_ms or chunk.last_offset < view.log_start_offset:
+                continue
+            found = _in_chunk(load_run(store, place, (chunk,)), view, timestamp_ms)
+            if found is not None:
+                return found
+    return None
+
+
+def _in_chunk(data: bytes, view: PartitionView, timestamp_ms: int) -> int | None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    batches = decode_chunk(
+        data,
+        topic=view.topic,
+        partition=view.partition,
+        start_offset=view.log_start_offset,
+        columns=("offset", "timestamp"),
+    )
+    for batch in batches:
+        late = pc.greater_equal(batch.column(1).cast(pa.int64()), to_timestamp_us(timestamp_ms))
+        first: int = pc.index(late, True).as_py()
+        if first >= 0:
+            offset: int = batch.column(0)[first].as_py()
+            return offset
+    return None

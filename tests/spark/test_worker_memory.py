@@ -9,7 +9,7 @@ import os, resource, sys
 import numpy as np
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from pyspark_tiered.worker_memory import keep_freed_memory
+from pyspark_tiered.worker import keep_freed_memory
 
 kept = sys.argv[1] == "kept" and keep_freed_memory()
 zeros = os.open("/dev/zero", os.O_RDONLY)
@@ -29,7 +29,7 @@ print(kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 FROZEN = """
 import gc
-from pyspark_tiered.worker_memory import settle
+from pyspark_tiered.worker import settle
 
 settle()
 frozen = gc.get_freeze_count()

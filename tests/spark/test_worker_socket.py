@@ -2,7 +2,7 @@
 
 import socket
 
-from pyspark_tiered.worker_socket import acknowledge_at_once
+from pyspark_tiered.worker import acknowledge_at_once
 
 
 def acknowledges_at_once(connection: socket.socket) -> bool:

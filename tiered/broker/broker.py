@@ -73,7 +73,7 @@ from tiered.broker.view.changes import Changes
 from tiered.broker.view.feed import ChangeFeed
 from tiered.broker.view.image import ClusterImage
 from tiered.broker.view.lease import ControllerLease
-from tiered.cold.byte_budget import ByteBudget
+from tiered.cold.budget import Budget
 from tiered.cold.chunks.cache import ChunkCache
 from tiered.cold.chunks.reader import ColdReader
 from tiered.cold.opening import open_store
@@ -165,7 +165,7 @@ class Broker:
         )
         self._cold_pacing = ColdPacing(self._cache, self.counters, clock, most=tiering.tiered_cold_read_concurrency)
         self.cold_reader = ColdReader(self.store, self._cache, self._downloads)
-        self.recompressing = ByteBudget(RECOMPRESSING_BYTES)
+        self.recompressing = Budget(RECOMPRESSING_BYTES)
         """What requests may hold while their batches get the codec of their topic."""
         self.recompress_turns = asyncio.Semaphore(RECOMPRESSING_AT_ONCE)
         self.reader = TierReader(self.cold_reader, self.disk, self.counters)

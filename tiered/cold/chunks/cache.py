@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import TypeAlias
 from uuid import UUID
 
-from tiered.cold.byte_budget import ByteBudget
+from tiered.cold.budget import Budget
 from tiered.cold.chunks import files
-from tiered.cold.chunks.load_turns import HELD_BACK_REQUEST_BYTES, LoadTurns
 from tiered.cold.single_flight import SingleFlight
 from tiered.file_slice import FileSlice
 from tiered.runtime import BlockingPool
+
+HELD_BACK_REQUEST_BYTES = 2 << 20
+"""A load that runs beside the tail asks for no more: the shorter one is, the sooner the tail has its turn."""
 
 ChunkKey: TypeAlias = tuple[UUID, int]
 """The object and the index of the chunk in it."""
@@ -95,9 +97,9 @@ class ChunkCache:
         # One thread, so that what is to go is gone before what comes is written; and not one of `pool`, where a chunk
         # that has arrived would wait behind downloads that have not begun.
         self._writing = BlockingPool("chunk-cache", threads=1)
-        self._budget = ByteBudget(max_bytes_in_flight)
+        self._budget = Budget(max_bytes_in_flight)
         self._flights: SingleFlight[ChunkKey, FileSlice] = SingleFlight()
-        self.turns = LoadTurns(loads_at_once)
+        self.turns = Budget(loads_at_once)
         self._loads_under_way = 0
         self._has_begun = asyncio.Event()
         self._held: dict[ChunkKey, _Kept] = {}
@@ -123,7 +125,7 @@ class ChunkCache:
     @property
     def loading_bytes(self) -> int:
         """What loads in progress hold of the byte budget."""
-        return self._budget.taken_bytes
+        return self._budget.taken_now
 
     @property
     def loading_chunks(self) -> int:
@@ -187,7 +189,7 @@ class ChunkCache:
     def _room_ahead(self, run: ChunkRun, number: int) -> int:
         """How many chunks of `run`, from this one on, may be loaded though nobody has asked for them."""
         # As much as the first one stays free: for one that somebody asks for in the meantime.
-        spare_bytes = self._budget.spare_bytes - sum(run.lengths[:number]) - run.lengths[0]
+        spare_bytes = self._budget.spare - sum(run.lengths[:number]) - run.lengths[0]
         if self.turns.is_held_back:
             spare_bytes = min(spare_bytes, HELD_BACK_REQUEST_BYTES - sum(run.lengths[:number]))
         unread_bytes = self._max_bytes // 2 - self.state.unread_bytes
@@ -235,7 +237,7 @@ class ChunkCache:
         failures = len(keys)
         self.state.loads += len(keys)
         try:
-            async with self._budget.taken(sum(lengths)), self.turns.taken():
+            async with self._budget.taken(sum(lengths)), self.turns.taken(1):
                 loaded = await self._pool.run(run.load, len(keys))
                 slices = await self._keep(keys, lengths, loaded)
             failures = sum(isinstance(each, Exception) for each in loaded)

@@ -16,7 +16,6 @@ from uuid import UUID
 from tiered.cold.bucket.segments import load_tail
 from tiered.cold.chunks.cache import ChunkCache, ChunkCacheState, ChunkRun
 from tiered.cold.chunks.loads import ChecksState, ChunkLoads, named
-from tiered.cold.chunks.sequential_readers import SequentialReaders
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.single_flight import SingleFlight
 from tiered.errors import Corrupt, CorruptBatch
@@ -26,12 +25,14 @@ from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.chunk_table import ChunkRow
 from tiered.formats.segment_check import Place
 from tiered.formats.segment_object import SegmentTail
-from tiered.rules.pacing.read_ahead import DEFAULT_LIMITS, ReadAheadLimits
+from tiered.rules.pacing import read_ahead
+from tiered.rules.pacing.read_ahead import DEFAULT_LIMITS, ReadAhead, ReadAheadLimits
 from tiered.runtime import BlockingPool
 
 T = TypeVar("T")
 
 DEFAULT_OPEN_TAIL_BYTES = 32 << 20
+REMEMBERED_READERS = 1024
 _TAIL_OVERHEAD = 4  # A parsed table takes about so many times its bytes.
 
 
@@ -237,6 +238,39 @@ class ColdReader:
         except Corrupt as error:
             self.state.corrupt += 1
             raise named(place, error) from error
+
+
+class SequentialReaders:
+    """Who goes through which partition in order, and how far ahead of each the store is asked: the paces
+    (`rules.pacing.read_ahead`) of at most `REMEMBERED_READERS` readers, of whom those that moved last stay.
+
+    A reader is known by the offset at which it would go on: several may read one partition at different places, and go
+    on from one segment to the next.
+    """
+
+    def __init__(self, limits: ReadAheadLimits) -> None:
+        self._limits = limits
+        self._paces: OrderedDict[tuple[str, int, int], ReadAhead] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._paces)
+
+    def moved(
+        self, topic: str, partition: int, *, first_offset: int, last_offset: int, chunk_bytes: int, waited: bool
+    ) -> ReadAhead:
+        """The pace of the reader that asks for the chunk of these offsets now. `waited`: it is not here yet."""
+        place = (topic, partition, last_offset + 1)
+        pace = self._paces.pop((topic, partition, first_offset), None)
+        if pace is not None:
+            pace = read_ahead.moved_on(pace, self._limits, chunk_bytes=chunk_bytes, waited=waited)
+        else:
+            # It reads on in the same chunk, or nothing is known of it.
+            pace = self._paces.get(place) or read_ahead.began(self._limits)
+        self._paces[place] = pace
+        self._paces.move_to_end(place)
+        if len(self._paces) > REMEMBERED_READERS:
+            self._paces.popitem(last=False)
+        return pace
 
 
 def _cut(chunk: FileSlice, offset: int, max_bytes: int) -> FileSlice:

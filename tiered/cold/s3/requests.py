@@ -1,11 +1,14 @@
 """One request at a time to the S3 API: how many run at once, how often each is tried, and what its failure means.
 
 Owns boto3's client, its timeouts and every retry (boto3's own are off, so that each attempt is bounded and
-counted here). Must never print a credential and never retry what cannot change.
+counted here), and the checks that an answer is one to what was asked: whoever asked acts on it, up to deleting what a
+listing names. Must never print a credential and never retry what cannot change.
 """
 
+import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -17,14 +20,16 @@ from tiered.cold.object_store import S3Address
 from tiered.cold.request_counts import RequestCounts
 from tiered.cold.s3.body_deadlines import BodyDeadlines
 from tiered.cold.s3.failure import Failure, Meaning, sort_failure
-from tiered.cold.s3.request_limit import RequestLimit
 from tiered.cold.upload_deadline import UploadDeadline
 from tiered.errors import CorruptObject, InvalidConfig, ObjectMissing, StoreRefused, StoreUnavailable, TieredError
-from tiered.runtime import SystemClock, jittered_backoff_ms
+from tiered.rules.pacing import adaptive_limit
+from tiered.runtime import Clock, SystemClock, jittered_backoff_ms
 
 T = TypeVar("T")
 
 _SLOW_DOWN_FACTOR = 8
+_SUCCESSES_PER_STEP = 20
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)\Z")
 _OVERLOAD = frozenset({Meaning.SLOW_DOWN, Meaning.TIMED_OUT})
 
 
@@ -53,6 +58,48 @@ class S3State:
     slow_downs: int = 0
     timeouts: int = 0
     requests: RequestCounts = field(default_factory=RequestCounts)
+
+
+class RequestLimit:
+    """How many requests may be with the store at once, of which threads wait for their turn: between 1 and
+    `max_requests`. Each sign of overload halves them; every 20 successes give one back."""
+
+    def __init__(self, max_requests: int, clock: Clock) -> None:
+        self._clock = clock
+        self._limit = adaptive_limit.unlimited(max_requests, step=_SUCCESSES_PER_STEP)
+        self._running = 0
+        self._changed = threading.Condition()
+
+    @property
+    def allowed(self) -> int:
+        """Requests that may run at once now."""
+        return self._limit.allowed
+
+    @contextmanager
+    def slot(self) -> Iterator[float]:
+        """Waits for a turn and holds it; gives when it began. Turns are short: every request has a timeout, so the
+        wait has an end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._running < self._limit.allowed)
+            self._running += 1
+        try:
+            yield self._clock.monotonic_ms()
+        finally:
+            with self._changed:
+                self._running -= 1
+                self._changed.notify()
+
+    def overloaded(self, began_ms: float) -> None:
+        """The request that began then was refused or not answered. Many that fail together count as one."""
+        with self._changed:
+            self._limit = adaptive_limit.overloaded(self._limit, began_ms=began_ms, now_ms=self._clock.monotonic_ms())
+
+    def succeeded(self) -> None:
+        with self._changed:
+            before = self._limit.allowed
+            self._limit = adaptive_limit.succeeded(self._limit)
+            if self._limit.allowed > before:
+                self._changed.notify()
 
 
 class S3Requests:
@@ -149,6 +196,13 @@ class S3Requests:
             "try again later"
         )
 
+    def ask(self, operation: str, key: str, request: Callable[[], T], *, deadline: UploadDeadline | None = None) -> T:
+        """As `call`, where no failure has a meaning of its own: each becomes the error that callers see."""
+        try:
+            return self.call(operation, key, request, deadline=deadline)
+        except RequestFailedError as failed:
+            raise self.give_up(operation, key, failed) from failed
+
     def _pause(self, attempt: int, *, slow: bool, deadline: UploadDeadline | None) -> None:
         self.state.retries += 1
         first_ms = self._first_backoff_ms * (_SLOW_DOWN_FACTOR if slow else 1)
@@ -211,3 +265,41 @@ class S3Requests:
         client = session.client("s3", region_name=region, endpoint_url=self._address.endpoint_url, config=config)
         bound_answers(client, self._deadlines)
         return client
+
+
+# What an answer must be
+
+
+def check_range(answer: Any, key: str, start: int, length: int) -> None:
+    status = answer["ResponseMetadata"]["HTTPStatusCode"]
+    if status != 206:
+        raise WrongAnswerError(f"status {status} instead of 206 for a range")
+    got = _CONTENT_RANGE.match(answer.get("ContentRange", ""))
+    if got is None:
+        raise WrongAnswerError("no usable Content-Range")
+    first, last, object_bytes = int(got[1]), int(got[2]), int(got[3])
+    if first == start and last == object_bytes - 1 and last < start + length - 1:
+        raise CorruptObject(f"object {key} ends at byte {object_bytes}, before {start + length}: truncated")
+    if (first, last) != (start, start + length - 1):
+        raise WrongAnswerError(f"Content-Range {first}-{last} instead of {start}-{start + length - 1}")
+
+
+def check_listed(answer: Any, *, prefix: str, after: str, most: int) -> None:
+    """Raises WrongAnswerError for names that were not asked for. Whoever walks through a listing goes on behind its
+    last name, for ever if that is not behind the one before; and what a listing names may be deleted."""
+    entries = answer.get("Contents", [])
+    if len(entries) > most:
+        raise WrongAnswerError(f"a listing of {len(entries)} objects where {most} were asked for")
+    for entry in entries:
+        if not entry["Key"].startswith(prefix):
+            raise WrongAnswerError("a listing of other names than those with the prefix")
+        if entry["Key"] <= after or entry["Size"] < 0:
+            raise WrongAnswerError("a listing that is not in the order of names, or begins too early")
+        after = entry["Key"]
+
+
+def check_uploads(answer: Any, *, prefix: str) -> None:
+    """Raises WrongAnswerError for uploads that are nobody's business here: they would be ended."""
+    for upload in answer.get("Uploads", []):
+        if not upload["Key"].startswith(prefix) or not upload["UploadId"] or not upload["Initiated"]:
+            raise WrongAnswerError("a listing of other uploads than those with the prefix")

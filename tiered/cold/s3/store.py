@@ -15,10 +15,17 @@ from typing import Any
 from tiered.cold.object_store import Checksum, ObjectInfo, S3Address, StoreCapabilities, check_key, read_joined
 from tiered.cold.request_counts import PART_BYTES
 from tiered.cold.s3.body_deadlines import BodyDeadlines
-from tiered.cold.s3.checks import check_listed, check_range, check_uploads
 from tiered.cold.s3.failure import Meaning
-from tiered.cold.s3.requests import RequestFailedError, S3Requests, S3State, WrongAnswerError
-from tiered.cold.s3.uploads import S3Uploads, checksum_header
+from tiered.cold.s3.requests import (
+    RequestFailedError,
+    S3Requests,
+    S3State,
+    WrongAnswerError,
+    check_listed,
+    check_range,
+    check_uploads,
+)
+from tiered.cold.s3.uploads import S3Uploads, Upload, checksum_header
 from tiered.cold.upload_deadline import UploadDeadline
 from tiered.errors import (
     CorruptObject,
@@ -142,16 +149,17 @@ class S3Store:
                 lambda: self._put(key, read(0), create_only=True, if_match=None, deadline=deadline), deadline
             )
         self._precheck(key, create_only=True, if_match=None)
-        return self._uploads.upload(
-            key,
-            self._name(key),
-            total_bytes,
-            part_bytes,
-            read,
+        upload = Upload(
+            key=key,
+            name=self._name(key),
+            total_bytes=total_bytes,
+            part_bytes=part_bytes,
+            read=read,
             checksum=self._capabilities.checksum_accepted,
             create_only=self._capabilities.create_only,
             deadline=deadline,
         )
+        return self._uploads.upload(upload)
 
     def delete(self, key: str) -> None:
         name = self._name(check_key(key))
@@ -176,10 +184,7 @@ class S3Store:
                     raise CorruptObject(f"object {key} has {length} bytes, more than the {max_bytes} it may have")
                 return self._read_body(body, length), answer["ETag"]
 
-        try:
-            return self._requests.call("get", key, read)
-        except RequestFailedError as failed:
-            raise self._requests.give_up("get", key, failed) from failed
+        return self._requests.ask("get", key, read)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         assert start >= 0
@@ -193,10 +198,7 @@ class S3Store:
                 check_range(answer, key, start, length)
                 return self._read_body(body, length)
 
-        try:
-            return self._requests.call("get", key, read)
-        except RequestFailedError as failed:
-            raise self._requests.give_up("get", key, failed) from failed
+        return self._requests.ask("get", key, read)
 
     def head(self, key: str) -> ObjectInfo | None:
         name = self._name(check_key(key))
@@ -300,10 +302,7 @@ class S3Store:
             check(answer)
             return answer
 
-        try:
-            return self._requests.call("list", prefix, ask)
-        except RequestFailedError as failed:
-            raise self._requests.give_up("list", prefix, failed) from failed
+        return self._requests.ask("list", prefix, ask)
 
     def _precheck(self, key: str, *, create_only: bool, if_match: str | None) -> None:
         """The conditions of a put, looked up before it, on a store that was found not to check them itself.

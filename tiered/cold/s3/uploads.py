@@ -8,6 +8,7 @@ import base64
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
@@ -21,6 +22,20 @@ from tiered.errors import ObjectExists, StoreUnavailable
 
 T = TypeVar("T")
 Parts: TypeAlias = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """A new object `name` (`key` in messages). `read(start)` gives the part that begins there."""
+
+    key: str
+    name: str
+    total_bytes: int
+    part_bytes: int
+    read: Callable[[int], bytes]
+    checksum: bool
+    create_only: bool
+    deadline: UploadDeadline
 
 
 class S3Uploads:
@@ -51,65 +66,36 @@ class S3Uploads:
             raise deadline.missed()
         return future.result()
 
-    def upload(
-        self,
-        key: str,
-        name: str,
-        total_bytes: int,
-        part_bytes: int,
-        read: Callable[[int], bytes],
-        *,
-        checksum: bool,
-        create_only: bool,
-        deadline: UploadDeadline,
-    ) -> ObjectInfo:
-        """The new object `name` (`key` in messages). `read(start)` gives the part that begins there.
-
-        Raises ObjectExists, StoreUnavailable, or what `read` raises; then the upload was aborted if that was possible.
-        """
-        upload_id = self._begin(key, name, deadline, checksum=checksum)
+    def upload(self, upload: Upload) -> ObjectInfo:
+        """Raises ObjectExists, StoreUnavailable, or what `read` raises; then the upload was aborted if that was
+        possible."""
+        upload_id = self._begin(upload)
         try:
-            starts = range(0, total_bytes, part_bytes)
-            parts = self._send(key, name, upload_id, starts, read, deadline, checksum=checksum)
-            return self._complete(key, name, upload_id, parts, total_bytes, deadline, create_only=create_only)
+            return self._complete(upload, upload_id, self._send(upload, upload_id))
         except BaseException:
             # Past its end the upload waits no longer for a store that is away: what is left of it is swept.
-            self.abort(name, upload_id, max_attempts=1 if deadline.is_over else None)
+            self.abort(upload.name, upload_id, max_attempts=1 if upload.deadline.is_over else None)
             raise
 
-    def _begin(self, key: str, name: str, deadline: UploadDeadline, *, checksum: bool) -> str:
-        algorithm: dict[str, Any] = {"ChecksumAlgorithm": "CRC32C"} if checksum else {}
-        try:
-            answer = self._requests.call(
-                "begin upload",
-                key,
-                lambda: self._requests.client.create_multipart_upload(Bucket=self._bucket, Key=name, **algorithm),
-                deadline=deadline,
-            )
-        except RequestFailedError as failed:
-            raise self._requests.give_up("begin upload", key, failed) from failed
+    def _begin(self, upload: Upload) -> str:
+        algorithm: dict[str, Any] = {"ChecksumAlgorithm": "CRC32C"} if upload.checksum else {}
+        answer = self._requests.ask(
+            "begin upload",
+            upload.key,
+            lambda: self._requests.client.create_multipart_upload(Bucket=self._bucket, Key=upload.name, **algorithm),
+            deadline=upload.deadline,
+        )
         return str(answer["UploadId"])
 
-    def _send(
-        self,
-        key: str,
-        name: str,
-        upload_id: str,
-        starts: range,
-        read: Callable[[int], bytes],
-        deadline: UploadDeadline,
-        *,
-        checksum: bool,
-    ) -> Parts:
+    def _send(self, upload: Upload, upload_id: str) -> Parts:
         """The finished parts in order. A part is read only when its thread begins, so memory is bounded by threads;
         an upload has no more of them waiting than threads, so that a long one does not hold up the others."""
         futures: list[Future[dict[str, Any]]] = []
         try:
-            for number, start in enumerate(starts, 1):
-                self._wait_until(futures, deadline, running=self._parts_in_flight - 1)
-                send = partial(self._send_part, key, name, upload_id, number, read, start, deadline, checksum)
-                futures.append(self._submit(send))
-            self._wait_until(futures, deadline, running=0)
+            for number, start in enumerate(range(0, upload.total_bytes, upload.part_bytes), 1):
+                self._wait_until(futures, upload.deadline, running=self._parts_in_flight - 1)
+                futures.append(self._submit(partial(self._send_part, upload, upload_id, number, start)))
+            self._wait_until(futures, upload.deadline, running=0)
         finally:
             # The caller will close the file, and an abort below a running part would leave that part behind.
             # What could be cancelled will not begin.
@@ -128,74 +114,43 @@ class S3Uploads:
             deadline.check()
             wait(unfinished, timeout=deadline.remaining_s, return_when=FIRST_COMPLETED)
 
-    def _send_part(
-        self,
-        key: str,
-        name: str,
-        upload_id: str,
-        number: int,
-        read: Callable[[int], bytes],
-        start: int,
-        deadline: UploadDeadline,
-        checksum: bool,
-    ) -> dict[str, Any]:
-        deadline.check()
-        data = read(start)
-        header = checksum_header(data) if checksum else {}
-        try:
-            answer = self._requests.call(
-                "upload part",
-                key,
-                lambda: self._requests.client.upload_part(
-                    Bucket=self._bucket,
-                    Key=name,
-                    UploadId=upload_id,
-                    PartNumber=number,
-                    Body=data,
-                    **header,
-                ),
-                deadline=deadline,
-            )
-        except RequestFailedError as failed:
-            raise self._requests.give_up("upload part", key, failed) from failed
+    def _send_part(self, upload: Upload, upload_id: str, number: int, start: int) -> dict[str, Any]:
+        upload.deadline.check()
+        data = upload.read(start)
+        header = checksum_header(data) if upload.checksum else {}
+        which = {"Bucket": self._bucket, "Key": upload.name, "UploadId": upload_id, "PartNumber": number}
+        answer = self._requests.ask(
+            "upload part",
+            upload.key,
+            lambda: self._requests.client.upload_part(**which, Body=data, **header),
+            deadline=upload.deadline,
+        )
         return {"PartNumber": number, "ETag": answer["ETag"], **header}
 
-    def _complete(
-        self,
-        key: str,
-        name: str,
-        upload_id: str,
-        parts: Parts,
-        total_bytes: int,
-        deadline: UploadDeadline,
-        *,
-        create_only: bool,
-    ) -> ObjectInfo:
-        condition: dict[str, Any] = {"IfNoneMatch": "*"} if create_only else {}
+    def _complete(self, upload: Upload, upload_id: str, parts: Parts) -> ObjectInfo:
+        key = upload.key
+        condition: dict[str, Any] = {"IfNoneMatch": "*"} if upload.create_only else {}
+        which = {"Bucket": self._bucket, "Key": upload.name, "UploadId": upload_id}
         try:
             answer = self._requests.call(
                 "complete upload",
                 key,
                 lambda: self._requests.client.complete_multipart_upload(
-                    Bucket=self._bucket,
-                    Key=name,
-                    UploadId=upload_id,
-                    MultipartUpload={"Parts": parts},
-                    **condition,
+                    **which, MultipartUpload={"Parts": parts}, **condition
                 ),
-                deadline=deadline,
+                deadline=upload.deadline,
             )
         except RequestFailedError as failed:
             settled = failed.meaning in (Meaning.PRECONDITION, Meaning.NO_UPLOAD, Meaning.MISSING)
             if settled and failed.attempts > 1:
                 # An attempt whose answer was lost may have completed the upload: then the object is ours.
                 found = self._head(key)
-                if found is not None and found.size_bytes == total_bytes:
+                if found is not None and found.size_bytes == upload.total_bytes:
                     return found
             if failed.meaning is Meaning.PRECONDITION:
                 raise ObjectExists(f"object {key} exists already; it is left as it is") from failed
             raise self._requests.give_up("complete upload", key, failed) from failed
-        return ObjectInfo(size_bytes=total_bytes, etag=answer["ETag"])
+        return ObjectInfo(size_bytes=upload.total_bytes, etag=answer["ETag"])
 
     def abort(self, name: str, upload_id: str, *, max_attempts: int | None = None) -> bool:
         """True when its parts are freed. Otherwise they wait for `abort_abandoned_uploads`, or the bucket's rule."""

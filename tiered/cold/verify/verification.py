@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from tiered.cold.bucket.orphans import Orphans, find_orphans
-from tiered.cold.byte_budget import ByteBudget
+from tiered.cold.budget import Budget
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.patient_store import FIRST_BACKOFF_MS, PatientStore
 from tiered.cold.verify.progress import ProgressFile
@@ -128,7 +128,7 @@ class StoreVerifier:
         self._progress = progress
         self._with_orphans = with_orphans
         self._pool = BlockingPool("verify", threads=parallel)
-        self._memory = ByteBudget(MAX_MEMORY_BYTES)
+        self._memory = Budget(MAX_MEMORY_BYTES)
         self._segments = SegmentVerifier(self._store, sample or ChunkSample(), advance=self._advance)
         self._read_bytes = 0
         self._counting = threading.Lock()

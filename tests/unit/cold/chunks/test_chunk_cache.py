@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from tests.unit.cold.cached_chunks import OBJECT, Loads, content, on_disk, until, with_cache
-from tiered.cold.byte_budget import ByteBudget
+from tiered.cold.budget import Budget
 from tiered.cold.chunks.cache import ChunkCache
 from tiered.errors import CorruptObject, ShuttingDown, StoreUnavailable, Throttled
 
@@ -252,7 +252,7 @@ def test_open_files_do_not_grow_with_the_cache(tmp_path: Path) -> None:
 
 def test_budget_is_given_in_order_and_survives_waiters_that_leave() -> None:
     async def test() -> None:
-        budget = ByteBudget(10, max_waiting=3)
+        budget = Budget(10, max_waiting=3)
         order: list[str] = []
 
         async def use(name: str, size_bytes: int) -> None:
@@ -271,14 +271,14 @@ def test_budget_is_given_in_order_and_survives_waiters_that_leave() -> None:
             large.cancel()
         await asyncio.gather(small, huge)
         assert order == ["small", "huge"]
-        assert budget.taken_bytes == 0
+        assert budget.taken_now == 0
 
     asyncio.run(test())
 
 
 def test_turn_that_comes_while_its_waiter_leaves_is_not_lost() -> None:
     async def test() -> None:
-        budget = ByteBudget(10)
+        budget = Budget(10)
 
         async def use() -> None:
             async with budget.taken(10):
@@ -290,6 +290,6 @@ def test_turn_that_comes_while_its_waiter_leaves_is_not_lost() -> None:
         leaving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await leaving
-        assert budget.taken_bytes == 0
+        assert budget.taken_now == 0
 
     asyncio.run(test())

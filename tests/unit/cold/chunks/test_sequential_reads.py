@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.cold.reader_lab import Lab
 from tests.unit.cold.stored_segments import StoredSegment, place_of, store_segment
-from tiered.cold.chunks.sequential_readers import REMEMBERED_READERS, SequentialReaders
+from tiered.cold.chunks.reader import REMEMBERED_READERS, SequentialReaders
 from tiered.errors import CorruptObject, ObjectMissing
 from tiered.formats import record_batch
 from tiered.formats.chunk_table import ChunkRow

@@ -77,5 +77,6 @@ def test_a_list_of_uploads_that_never_ends_is_left(wrong_store: WrongStore) -> N
 
 @pytest.mark.parametrize("wrong_store", [(b"307 Elsewhere", b"Location: http://127.0.0.1:9/\r\n\r\n")], indirect=True)
 def test_redirections_are_a_store_that_is_away(wrong_store: WrongStore) -> None:
-    with pytest.raises(StoreUnavailable, match="no answer of S3: RecursionError"):
+    # Where Python ends the recursion is in botocore's code or in urllib3's, whose errors botocore wraps.
+    with pytest.raises(StoreUnavailable, match=r"last: (no answer of S3: RecursionError|HTTPClientError)\)"):
         wrong_store[0].get_range("key", 0, 3)

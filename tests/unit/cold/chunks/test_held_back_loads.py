@@ -5,20 +5,20 @@ from pathlib import Path
 from uuid import uuid4
 
 from tests.unit.cold.cached_chunks import OBJECT, Loads, content, until, with_cache
-from tiered.cold.chunks.cache import ChunkCache
-from tiered.cold.chunks.load_turns import HELD_BACK_REQUEST_BYTES, LoadTurns
+from tiered.cold.budget import Budget
+from tiered.cold.chunks.cache import HELD_BACK_REQUEST_BYTES, ChunkCache
 
 MIB = 1 << 20
 
 
 def test_no_more_run_than_are_allowed_and_the_first_to_come_goes_first() -> None:
     async def test() -> None:
-        turns = LoadTurns(4)
+        turns = Budget(4)
         running: list[int] = []
         order: list[int] = []
 
         async def load(number: int) -> None:
-            async with turns.taken():
+            async with turns.taken(1):
                 running.append(number)
                 order.append(number)
                 assert len(running) <= 2
@@ -28,27 +28,27 @@ def test_no_more_run_than_are_allowed_and_the_first_to_come_goes_first() -> None
         turns.allow(2)
         await asyncio.gather(*(load(number) for number in range(10)))
         assert order == list(range(10))
-        assert turns.is_free
+        assert turns.has_free(1)
 
     asyncio.run(test())
 
 
 def test_those_that_run_go_on_when_fewer_are_allowed_and_all_go_when_more_are() -> None:
     async def test() -> None:
-        turns = LoadTurns(4)
+        turns = Budget(4)
         gate = asyncio.Event()
         begun = 0
 
         async def load() -> None:
             nonlocal begun
-            async with turns.taken():
+            async with turns.taken(1):
                 begun += 1
                 await gate.wait()
 
         loads = [asyncio.ensure_future(load()) for _ in range(6)]
         await asyncio.sleep(0)
         turns.allow(1)
-        assert (begun, turns.is_held_back, turns.is_free) == (4, True, False)
+        assert (begun, turns.is_held_back, turns.has_free(1)) == (4, True, False)
         turns.allow(4)
         assert begun == 4
         gate.set()
@@ -60,14 +60,14 @@ def test_those_that_run_go_on_when_fewer_are_allowed_and_all_go_when_more_are() 
 
 def test_a_turn_that_is_given_up_goes_to_the_next() -> None:
     async def test() -> None:
-        turns = LoadTurns(1)
+        turns = Budget(1)
         done: list[str] = []
 
         async def load(name: str) -> None:
-            async with turns.taken():
+            async with turns.taken(1):
                 done.append(name)
 
-        async with turns.taken():
+        async with turns.taken(1):
             leaves_waiting = asyncio.ensure_future(load("leaves waiting"))
             leaves_at_its_turn = asyncio.ensure_future(load("leaves at its turn"))
             stays = asyncio.ensure_future(load("stays"))
@@ -77,7 +77,7 @@ def test_a_turn_that_is_given_up_goes_to_the_next() -> None:
         leaves_at_its_turn.cancel()
         await asyncio.gather(leaves_waiting, leaves_at_its_turn, stays, return_exceptions=True)
         assert done == ["stays"]
-        assert turns.is_free
+        assert turns.has_free(1)
 
     asyncio.run(test())
 
