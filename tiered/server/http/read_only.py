@@ -21,10 +21,10 @@ from tiered.read_replica.replica import ReadReplica
 from tiered.rules.partition import read_plan
 from tiered.rules.segments.cold_partition import ColdPartition
 from tiered.server.http.api import health as routes_health
+from tiered.server.http.api import partitions as routes_catalogue
 from tiered.server.http.api import records as routes_records
-from tiered.server.http.api import segments as routes_catalogue
+from tiered.server.http.api.partitions import MAX_SEGMENTS, SEGMENT, START_OFFSET
 from tiered.server.http.api.records import FIELD_BYTES, PARTITION_ASKED, limits_of, send_page, start_of
-from tiered.server.http.api.segments import MAX_SEGMENTS, SEGMENT, START_OFFSET
 from tiered.server.http.api.topics import CONFIG
 from tiered.server.http.app import HttpServer, guarded
 from tiered.server.http.door import browser_guard as security

@@ -1,7 +1,9 @@
-"""`/api/v1/cluster`: who serves, how everybody is, and what they hold in all.
+"""The cluster as a whole: who serves and what they hold (`/api/v1/cluster`), what disk, catalogue and bucket disagree
+about (`/api/v1/reconcile`), and what each topic costs by the prices among the broker's settings (`/api/v1/cost`).
 
-Answers from memory, so it works while SQL and the object store are away. What each broker alone knows (its health,
-its disk, its traffic) it is asked for; one that does not answer in time is shown as the image knows it.
+Answers from memory, so it works while SQL and the object store are away; costs alone are asked of SQL, and answered 503
+while that is away. What each broker alone knows it is asked for; one that does not answer in time is shown as the image
+knows it, or named.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,9 +13,12 @@ from aiohttp import web
 
 from tiered import __version__
 from tiered.broker.broker import Broker
+from tiered.broker.people.cost import cost
+from tiered.broker.reconcile.findings import MAX_FINDINGS, FindingKind
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages import schema
 from tiered.server.http.messages.form import Form
+from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.route import answers_json, route, tagged
 from tiered.server.http.metrics.cluster_view import VIEWS, ClusterView, health_of
@@ -42,6 +47,85 @@ _OWN_TOTALS = Form(
             lambda broker: int(broker.clock.monotonic_ms() - broker.started_monotonic_ms),
         ),
     }
+)
+_FINDING = Form(
+    {
+        "broker_id": schema.integer("Who found it."),
+        "kind": (
+            schema.text("docs/reconcile.md explains them.", allowed=tuple(kind.value for kind in FindingKind)),
+            "kind.value",
+        ),
+        "topic": schema.text("Its id where nobody knows the topic."),
+        "topic_id": (schema.text(), lambda finding: str(finding.topic_id)),
+        "partition": schema.integer("-1 where none is concerned.", minimum=-1),
+        "first_offset": schema.integer("-1 where none are concerned.", minimum=-1),
+        "last_offset": schema.integer("Inclusive.", minimum=-1),
+        "chunk": schema.integer("Counted from 0 in the object; -1 where it is all of it.", minimum=-1),
+        "name": schema.text("An object's key, or a path on the broker's disk."),
+        "message": schema.text(),
+        "advice": schema.text("What to do."),
+        "found_at_ms": schema.integer(),
+        "seen_at_ms": schema.integer("When it was looked at last, and still was so."),
+    },
+)
+_PROGRESS = Form(
+    {
+        "broker_id": schema.integer(),
+        "enabled": (schema.boolean("False where tiered.reconcile.interval.ms is -1."), "reconciler.is_enabled"),
+        "turns": (
+            schema.integer("Times that all objects were looked for since the broker started."),
+            "reconciler.bucket.turns",
+        ),
+        "objects": (schema.integer("Objects that were looked for."), "counters.reconcile_objects"),
+        "requests": (schema.integer("Requests that this took."), "counters.reconcile_requests"),
+        "scrubbed_bytes": (schema.integer(), "counters.scrubbed_bytes"),
+        "scrubbed_chunks": (schema.integer(), "counters.scrubbed_chunks"),
+        "scrub_turn_ended_at_ms": (
+            schema.integer("When all chunks had been read last; 0 before that."),
+            "reconciler.scrub.turn_ended_at_ms",
+        ),
+        "omitted": (
+            schema.integer(f"Times that a finding had no room among {MAX_FINDINGS}."),
+            "reconciler.findings.omitted",
+        ),
+    },
+)
+_RECONCILE = schema.record(
+    {
+        "brokers": schema.array(_PROGRESS.schema, "Those that answered."),
+        "silent": schema.array(schema.integer(), "Brokers in service that did not: their findings are missing."),
+        "findings": schema.array(_FINDING.schema, "By topic, partition and offset."),
+    },
+    is_open=True,
+)
+_TOPIC = Form(
+    {
+        "topic": (schema.text(), "held.topic"),
+        "topic_id": (schema.text(), lambda each: str(each.held.topic_id)),
+        "deleted": (schema.boolean("Deleted, with objects that are still in the store."), "held.deleted"),
+        "cold_bytes": (schema.integer(), "held.cold_bytes"),
+        "cold_objects": (schema.integer(), "held.cold_objects"),
+        "cold_records": (schema.integer(), "held.cold_records"),
+        "retired_bytes": (
+            schema.integer("No longer in the log, and in the store until the purge grace is over."),
+            "held.retired_bytes",
+        ),
+        "retired_objects": (schema.integer(), "held.retired_objects"),
+        "local_bytes": (schema.integer(), "held.local_bytes"),
+        "storage_usd_per_month": schema.number("Cold and retired objects."),
+        "local_usd_per_month": schema.number(),
+        "total_usd_per_month": schema.number(),
+        "upload_usd": schema.number("Spent once, for the objects that are there now."),
+    },
+)
+_COST = schema.record(
+    {
+        "currency": schema.text(allowed=("USD",)),
+        "prices": schema.mapping(schema.number(), "The settings tiered.price.*."),
+        "topics": schema.array(_TOPIC.schema),
+        "total_usd_per_month": schema.number(),
+    },
+    is_open=True,
 )
 _BROKER = schema.record(
     {
@@ -167,7 +251,40 @@ def _reached_on(request: web.Request) -> tuple[str, int]:
     return (str(name[0]), int(name[1])) if name else ("", 0)
 
 
+async def reconcile(request: web.Request) -> web.Response:
+    """What disk, catalogue and bucket disagree about, on every broker."""
+    broker = request.app[BROKER]
+    progress = [_PROGRESS.of(broker)]
+    findings = [_FINDING.of(each, broker_id=broker.broker_id) for each in broker.reconciler.findings.all()]
+    answers, silent = await told_by_others(request, "/api/v1/reconcile")
+    for answer in answers.values():
+        progress += answer["brokers"]
+        findings += answer["findings"]
+    fields = {"brokers": sorted(progress, key=lambda each: each["broker_id"]), "silent": silent}
+    return await json_with_list(fields, "findings", _in_order(findings))
+
+
+def _in_order(findings: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return sorted(findings, key=lambda each: (each["topic"], each["partition"], each["first_offset"], each["name"]))
+
+
+async def costs(request: web.Request) -> web.Response:
+    """What each topic takes of both tiers, and what that costs."""
+    broker = request.app[BROKER]
+    found = await cost(broker.context, broker.state, broker.topics)
+    return web.json_response(
+        {
+            "currency": "USD",
+            "prices": dict(found.prices),
+            "topics": [_TOPIC.of(each) for each in found.topics],
+            "total_usd_per_month": sum(each.total_usd_per_month for each in found.topics),
+        }
+    )
+
+
 ROUTES = tagged(
     "cluster",
     route("GET", "/api/v1/cluster", cluster, answers_json(_CLUSTER)),
+    route("GET", "/api/v1/cost", costs, answers_json(_COST)),
+    route("GET", "/api/v1/reconcile", reconcile, answers_json(_RECONCILE)),
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 from aiohttp import web
 
 from tiered.server.http.messages import schema
-from tiered.server.http.messages.parameters import path_text
+from tiered.server.http.messages.parameters import CONSOLE_FILE, CONSOLE_FOLDER
 from tiered.server.http.messages.route import Answer, route, tagged
 
 FOLDER = Path(__file__).parents[1] / "console"
@@ -25,9 +25,6 @@ _TYPES = {
 # Asked for every time and sent only when it has changed: after an upgrade nobody sees half of the old page.
 CACHE_CONTROL = "no-cache"
 TAG = "console"
-
-_FOLDER_NAME = path_text("folder", "css, img, js or views.", max_length=20)
-_FILE_NAME = path_text("file", "The file's name.", max_length=100)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +59,7 @@ async def page(request: web.Request) -> web.Response:
 
 async def file(request: web.Request) -> web.Response:
     """What the console is made of: styles, scripts, images."""
-    return _answer(request, f"{_FOLDER_NAME.of(request)}/{_FILE_NAME.of(request)}")
+    return _answer(request, f"{CONSOLE_FOLDER.of(request)}/{CONSOLE_FILE.of(request)}")
 
 
 def _answer(request: web.Request, name: str) -> web.Response:
@@ -100,7 +97,5 @@ ROUTES = tagged(
             200: Answer(description="The file.", content_type="text/javascript", schema=schema.text()),
             304: Answer(description="As the browser has it."),
         },
-        _FOLDER_NAME,
-        _FILE_NAME,
     ),
 )

@@ -5,18 +5,16 @@ these answer 503 while it is away; the lag's history comes from any broker's mem
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from aiohttp import web
 
 from tiered.broker.broker import Broker
-from tiered.broker.groups.committed_offsets import OffsetRow
-from tiered.broker.groups.values import GroupDescription, GroupSummary
+from tiered.broker.groups.values import GroupSummary
 from tiered.broker.people.lag_history import SAMPLES, GroupLag
 from tiered.broker.people.offset_reset import reset_offsets
-from tiered.broker.people.positions import Position
+from tiered.broker.people.standing import standings
 from tiered.errors import InvalidRequest
-from tiered.ids import TopicPartition
 from tiered.rules.groups.offset_reset import Earliest, Latest, Target, ToOffset, ToTimestamp
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.server.http.door.keys import BROKER
@@ -59,28 +57,16 @@ _RESET = schema.record(
     },
     optional=("partitions", "dry_run"),
 )
-_CHANGES = schema.record(
+_CHANGE = Form(
     {
-        "offsets": schema.array(
-            schema.record(
-                {
-                    "topic": schema.text(),
-                    "partition": schema.integer(),
-                    "before": schema.nullable(
-                        schema.integer("Null when nothing was committed.", minimum=-1 - schema.LONG_MAX)
-                    ),
-                    "after": schema.integer(),
-                    "asked": schema.nullable(
-                        schema.integer("The offset that was asked for, where the log has it not.")
-                    ),
-                },
-                is_open=True,
-            )
-        ),
-        "dry_run": schema.boolean(),
-    },
-    is_open=True,
+        "topic": schema.text(),
+        "partition": schema.integer(),
+        "before": schema.nullable(schema.integer("Null when nothing was committed.", minimum=-1 - schema.LONG_MAX)),
+        "after": schema.integer(),
+        "asked": schema.nullable(schema.integer("The offset that was asked for, where the log has it not.")),
+    }
 )
+_CHANGES = schema.record({"offsets": schema.array(_CHANGE.schema), "dry_run": schema.boolean()}, is_open=True)
 _SUMMARY: dict[str, Field] = {
     "group_id": schema.text(),
     "kind": (schema.text(allowed=("classic", "consumer")), "kind.value"),
@@ -132,7 +118,10 @@ _OFFSET = Form(
         "log_start_offset": (schema.integer(), "position.log_start_offset"),
         "lag": schema.nullable(schema.integer()),
         "committed_at_ms": (schema.nullable(schema.integer()), lambda each: each.row and each.row.committed_at_ms),
-        "member_id": schema.nullable(schema.text("Who reads it now.")),
+        "member_id": (
+            schema.nullable(schema.text("Who reads it now.")),
+            lambda each: each.member and each.member.member_id,
+        ),
     }
 )
 _GROUP = Form(
@@ -184,13 +173,15 @@ def _listed(broker: Broker, group: GroupSummary, lag: GroupLag | None) -> dict[s
     return _LISTED.of(group, coordinator=broker.broker_id, lag=known, topics=topics)
 
 
+@at_coordinator(GROUP)
 async def group(request: web.Request) -> web.Response:
     """One group with its members, offsets and lag."""
     broker = request.app[BROKER]
     group_id = GROUP.of(request)
     described = await broker.groups.describe(group_id)
     stored = await broker.groups.offsets.fetch(group_id)
-    offsets = [each for each in await _offsets(broker, described, stored) if may_see_topic(request, each.topic)]
+    found = await standings(described, stored, topics=broker.topics, positions=broker.positions)
+    offsets = [each for each in found if may_see_topic(request, each.topic)]
     lags = [each.lag for each in offsets if each.lag is not None]
     fields = _GROUP.of(
         described,
@@ -206,6 +197,7 @@ def _seen(request: web.Request, assignment: Mapping[str, Sequence[int]]) -> dict
     return {topic: list(numbers) for topic, numbers in assignment.items() if may_see_topic(request, topic)}
 
 
+@at_coordinator(GROUP)
 async def delete(request: web.Request) -> web.Response:
     """Delete a group without members, and its offsets."""
     await request.app[BROKER].groups.delete_group(GROUP.of(request))
@@ -232,6 +224,7 @@ async def lag(request: web.Request) -> web.StreamResponse:
     )
 
 
+@at_coordinator(GROUP)
 async def reset(request: web.Request) -> web.Response:
     """Move the committed offsets of a group without members.
 
@@ -251,21 +244,8 @@ async def reset(request: web.Request) -> web.Response:
         dry_run=dry_run,
         logs=Logs(request),
     )
-    return web.json_response(
-        {
-            "offsets": [
-                {
-                    "topic": topic.name,
-                    "partition": each.partition,
-                    "before": each.before,
-                    "after": each.after,
-                    "asked": each.asked,
-                }
-                for each in changes
-            ],
-            "dry_run": dry_run,
-        }
-    )
+    offsets = [_CHANGE.of(each, topic=topic.name) for each in changes]
+    return web.json_response({"offsets": offsets, "dry_run": dry_run})
 
 
 def _target(to: str | dict[str, int]) -> Target:
@@ -282,53 +262,11 @@ def _target(to: str | dict[str, int]) -> Target:
             raise InvalidRequest("to is an empty object: give offset or timestamp_ms, or say earliest or latest")
 
 
-class _Offset(NamedTuple):
-    """One partition that the group has committed an offset of, or that `member_id` reads."""
-
-    topic: str
-    partition: int
-    position: Position
-    row: OffsetRow | None
-    member_id: str | None
-
-    @property
-    def lag(self) -> int | None:
-        if self.row is None or not self.row.is_position:
-            return None
-        return max(0, self.position.high_watermark - self.row.committed_offset)
-
-
-async def _offsets(
-    broker: Broker, described: GroupDescription, stored: Mapping[TopicPartition, OffsetRow]
-) -> list[_Offset]:
-    """Committed offsets and assigned partitions, each once, by topic and partition."""
-    readers: dict[TopicPartition, str] = {}
-    for member in described.members:
-        for name, numbers in member.assignment.items():
-            topic = broker.topics.find(name)
-            if topic is not None:
-                readers |= {TopicPartition(topic.topic_id, number): member.member_id for number in numbers}
-    positions = await broker.positions.of({*readers, *stored})
-    found = []
-    for key, position in positions.items():
-        topic = broker.topics.find_id(key.topic_id)
-        if topic is not None:
-            found.append(_Offset(topic.name, key.partition, position, stored.get(key), readers.get(key)))
-    return sorted(found, key=lambda each: (each.topic, each.partition))
-
-
 ROUTES = tagged(
     TAG,
     route("GET", "/api/v1/groups", groups, answers_json(_GROUPS)),
-    route("GET", "/api/v1/groups/{group}", at_coordinator(GROUP, group), answers_json(_GROUP.schema), GROUP),
-    route("DELETE", "/api/v1/groups/{group}", at_coordinator(GROUP, delete), no_content("Gone."), GROUP),
-    route("GET", "/api/v1/groups/{group}/lag", lag, answers_json(_HISTORY), GROUP, _MINUTES),
-    route(
-        "POST",
-        "/api/v1/groups/{group}/offsets/reset",
-        at_coordinator(GROUP, reset),
-        answers_json(_CHANGES),
-        GROUP,
-        body=_RESET,
-    ),
+    route("GET", "/api/v1/groups/{group}", group, answers_json(_GROUP.schema)),
+    route("DELETE", "/api/v1/groups/{group}", delete, no_content("Gone.")),
+    route("GET", "/api/v1/groups/{group}/lag", lag, answers_json(_HISTORY), _MINUTES),
+    route("POST", "/api/v1/groups/{group}/offsets/reset", reset, answers_json(_CHANGES), body=_RESET),
 )

@@ -19,14 +19,12 @@ from tiered.server.http.door.rights import may_see_topic, require, rights_of
 from tiered.server.http.messages import schema
 from tiered.server.http.messages.form import Field, Form
 from tiered.server.http.messages.long_list import json_with_list
-from tiered.server.http.messages.parameters import json_of, path_text, query_text
+from tiered.server.http.messages.parameters import PIN, SNAPSHOT, json_of, query_text
 from tiered.server.http.messages.route import Answer, answers_json, no_content, route, tagged
 from tiered.server.http.neighbours.forward import Unreachable
 
 TAG = "snapshots"
 MAX_PARTITIONS = 10_000
-_SNAPSHOT_NAME = path_text("snapshot", "The snapshot's name.", max_length=249)
-_PIN_ID = path_text("pin", "The pin's id.", max_length=36)
 _OF_TOPIC = query_text("topic", "Those of this topic alone.", max_length=249)
 _ASKED = schema.array(
     schema.record(
@@ -117,14 +115,14 @@ async def create_snapshot(request: web.Request) -> web.Response:
 
 async def snapshot(request: web.Request) -> web.Response:
     """One snapshot."""
-    found = await request.app[BROKER].pins.load_snapshot(_SNAPSHOT_NAME.of(request))
-    _require_of(request, Operation.DESCRIBE, found, no_snapshot(_SNAPSHOT_NAME.of(request)))
+    found = await request.app[BROKER].pins.load_snapshot(SNAPSHOT.of(request))
+    _require_of(request, Operation.DESCRIBE, found, no_snapshot(SNAPSHOT.of(request)))
     return web.json_response(_fields(found))
 
 
 async def delete_snapshot(request: web.Request) -> web.Response:
     """Delete a snapshot: retention may take what it held."""
-    pins, name = request.app[BROKER].pins, _SNAPSHOT_NAME.of(request)
+    pins, name = request.app[BROKER].pins, SNAPSHOT.of(request)
     if rights_of(request) is not None:
         _require_of(request, Operation.ALTER, await pins.load_snapshot(name), no_snapshot(name))
     await pins.delete_snapshot(name)
@@ -197,7 +195,7 @@ def _require_of(request: web.Request, operation: Operation, row: PinRow, missing
 
 
 def _pin_id(request: web.Request) -> UUID:
-    text = _PIN_ID.of(request)
+    text = PIN.of(request)
     try:
         return UUID(text)
     except ValueError:
@@ -256,14 +254,8 @@ ROUTES = tagged(
         {201: Answer(description="It holds from now on.", schema=_SNAPSHOT.schema)},
         body=_NEW_SNAPSHOT,
     ),
-    route("GET", "/api/v1/snapshots/{snapshot}", snapshot, answers_json(_SNAPSHOT.schema), _SNAPSHOT_NAME),
-    route(
-        "DELETE",
-        "/api/v1/snapshots/{snapshot}",
-        delete_snapshot,
-        no_content("It holds nothing any more."),
-        _SNAPSHOT_NAME,
-    ),
+    route("GET", "/api/v1/snapshots/{snapshot}", snapshot, answers_json(_SNAPSHOT.schema)),
+    route("DELETE", "/api/v1/snapshots/{snapshot}", delete_snapshot, no_content("It holds nothing any more.")),
     route(
         "GET",
         "/api/v1/pins",
@@ -278,7 +270,7 @@ ROUTES = tagged(
         {201: Answer(description="It holds from now on.", schema=_PIN.schema)},
         body=_NEW_PIN,
     ),
-    route("GET", "/api/v1/pins/{pin}", pin, answers_json(_PIN.schema), _PIN_ID),
-    route("PATCH", "/api/v1/pins/{pin}", renew_pin, answers_json(_PIN.schema), _PIN_ID, body=_RENEWAL),
-    route("DELETE", "/api/v1/pins/{pin}", release_pin, no_content("It holds nothing any more."), _PIN_ID),
+    route("GET", "/api/v1/pins/{pin}", pin, answers_json(_PIN.schema)),
+    route("PATCH", "/api/v1/pins/{pin}", renew_pin, answers_json(_PIN.schema), body=_RENEWAL),
+    route("DELETE", "/api/v1/pins/{pin}", release_pin, no_content("It holds nothing any more.")),
 )

@@ -19,11 +19,10 @@ from tiered.server.http.api.lookups import topic_with_records
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.quotas import count, require_none_owed
 from tiered.server.http.messages import schema
-from tiered.server.http.messages.parameters import TOPIC, query_number, query_text
+from tiered.server.http.messages.parameters import query_number, query_text
 from tiered.server.http.messages.record_json import DEFAULT_FIELD_BYTES, MAX_FIELD_BYTES, renderer
 from tiered.server.http.messages.route import answers_json, route, tagged
-from tiered.server.http.neighbours.elsewhere import leader_elsewhere
-from tiered.server.http.neighbours.forward import forward
+from tiered.server.http.neighbours.elsewhere import at, leader_elsewhere
 
 DEFAULT_RECORDS = 100
 MAX_RECORDS = 1000
@@ -88,15 +87,12 @@ _PAGE = schema.record(
 )
 
 
+@at(lambda request: leader_elsewhere(request, topic_with_records(request), PARTITION_ASKED.of(request)))
 async def records(request: web.Request) -> web.StreamResponse:
     """A page of one partition's records, from both tiers."""
     broker = request.app[BROKER]
-    topic, number = topic_with_records(request), PARTITION_ASKED.of(request)
-    to = leader_elsewhere(request, topic, number)
-    if to is not None:
-        return await forward(request, to)
     require_none_owed(request, QuotaKey.CONSUMER_BYTE_RATE)
-    partition = topic.partition(number)
+    partition = topic_with_records(request).partition(PARTITION_ASKED.of(request))
     committed_only = _ISOLATION.of(request) == READ_COMMITTED
     end_offset = partition.last_stable_offset if committed_only else partition.high_watermark
     offset = await start_of(
@@ -195,12 +191,6 @@ ROUTES = tagged(
         "/api/v1/topics/{topic}/records",
         records,
         answers_json(_PAGE),
-        TOPIC,
-        PARTITION_ASKED,
-        _OFFSET,
-        _TIMESTAMP,
-        _LIMIT,
-        _ISOLATION,
-        FIELD_BYTES,
+        *(PARTITION_ASKED, _OFFSET, _TIMESTAMP, _LIMIT, _ISOLATION, FIELD_BYTES),
     ),
 )

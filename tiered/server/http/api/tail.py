@@ -343,15 +343,7 @@ ROUTES = tagged(
         "/api/v1/topics/{topic}/tail",
         tail,
         {200: Answer(description="Events.", content_type=CONTENT_TYPE, schema=schema.text())},
-        TOPIC,
-        _PARTITION,
-        _FROM,
-        _KEY,
-        _KEY_PREFIX,
-        _ISOLATION,
-        _WHEN_BEHIND,
-        _FIELD_BYTES,
-        _LAST_ID,
+        *(_PARTITION, _FROM, _KEY, _KEY_PREFIX, _ISOLATION, _WHEN_BEHIND, _FIELD_BYTES, _LAST_ID),
         description=(
             "Events: start, record, behind (what was missed, or that the listener is too slow), end. The id of each "
             "is the next offset of every partition; send it as Last-Event-ID to resume."

@@ -23,7 +23,7 @@ from tiered.server.http.messages import schema
 from tiered.server.http.messages.form import Field, Form
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.origin import is_forwarded
-from tiered.server.http.messages.parameters import TOPIC, json_of, query_flag
+from tiered.server.http.messages.parameters import json_of, query_flag
 from tiered.server.http.messages.route import Answer, answers_json, no_content, route, tagged
 from tiered.server.http.neighbours.elsewhere import others
 from tiered.server.http.neighbours.forward import ask_all
@@ -252,14 +252,13 @@ ROUTES = tagged(
         },
         body=_NEW_TOPIC,
     ),
-    route("GET", "/api/v1/topics/{topic}", topic, answers_json(_TOPIC_WITH_CONFIGS.schema), TOPIC),
-    route("DELETE", "/api/v1/topics/{topic}", delete, no_content("Gone for clients."), TOPIC),
+    route("GET", "/api/v1/topics/{topic}", topic, answers_json(_TOPIC_WITH_CONFIGS.schema)),
+    route("DELETE", "/api/v1/topics/{topic}", delete, no_content("Gone for clients.")),
     route(
         "PATCH",
         "/api/v1/topics/{topic}/configs",
         alter_configs,
         answers_json(schema.record({"topic": schema.text(), "configs": schema.array(CONFIG.schema)}, is_open=True)),
-        TOPIC,
         body=_CONFIG_CHANGES,
     ),
 )

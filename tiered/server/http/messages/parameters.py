@@ -6,7 +6,7 @@ ask the broker anything.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import isinf
@@ -138,6 +138,26 @@ def query_flag(name: str, description: str = "", *, default: bool = False) -> Fl
 TOPIC = path_text("topic", "The topic's name.", max_length=249)
 PARTITION = path_number("partition", "The partition's number.")
 GROUP = path_text("group", "The group's id.", max_length=32_767)
+SNAPSHOT = path_text("snapshot", "The snapshot's name.", max_length=249)
+PIN = path_text("pin", "The pin's id.", max_length=36)
+CONSOLE_FOLDER = path_text("folder", "css, img, js or views.", max_length=20)
+CONSOLE_FILE = path_text("file", "The file's name.", max_length=100)
+# As Confluent names them, under /v3.
+CLUSTER_ID = path_text("cluster_id", "The cluster's id, from /v3/clusters.", max_length=80)
+TOPIC_NAME = path_text("topic_name", "The topic's name.", max_length=249)
+PARTITION_ID = path_number("partition_id", "The partition's number.")
+BROKER_ID = path_number("broker_id", "The broker's number.")
+GROUP_ID = path_text("consumer_group_id", "The group's id.", max_length=2000)
+CONSUMER_ID = path_text("consumer_id", "The member's id.", max_length=2000)
+CONFIG_NAME = path_text("name", "The config's name.", max_length=249)
+IN_PATHS: Mapping[str, Parameter] = {
+    each.name: each
+    for each in (
+        *(TOPIC, PARTITION, GROUP, SNAPSHOT, PIN, CONSOLE_FOLDER, CONSOLE_FILE),
+        *(CLUSTER_ID, TOPIC_NAME, PARTITION_ID, BROKER_ID, GROUP_ID, CONSUMER_ID, CONFIG_NAME),
+    )
+}
+"""What stands in braces in the paths of routes."""
 
 
 async def json_of(request: web.Request, schema: Schema, *, max_bytes: int = MAX_BODY_BYTES) -> Any:

@@ -4,18 +4,20 @@ Owns the form of a row. A route that is not described cannot be served, so the d
 serve anything itself: `app` does.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aiohttp import web
 
-from tiered.server.http.messages.parameters import Parameter
+from tiered.server.http.messages.parameters import IN_PATHS, Parameter
 from tiered.server.http.messages.schema import Schema
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 JSON = "application/json"
+_IN_BRACES = re.compile(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +56,12 @@ def answers_json(schema: Schema, description: str = "As asked.") -> Mapping[int,
 
 
 def route(
-    method: str, path: str, handler: Handler, answers: Mapping[int, Answer], *parameters: Parameter, **more: Any
+    method: str, path: str, handler: Handler, answers: Mapping[int, Answer], *query: Parameter, **more: Any
 ) -> Route:
-    """A row of `Route`. Its summary is the first line of what its handler says of itself."""
+    """A row of `Route`. Its summary is the first line of what its handler says of itself; its parameters are those
+    that stand in the path, and those of the query."""
     more.setdefault("summary", (handler.__doc__ or "").partition("\n")[0])
+    parameters = (*(IN_PATHS[each] for each in _IN_BRACES.findall(path)), *query)
     return Route(method=method, path=path, handler=handler, answers=answers, parameters=parameters, **more)
 
 

@@ -5,6 +5,7 @@ replica here says what it knows. A group is spoken for by its coordinator. A req
 answered here or not at all, so that two brokers with different images never send it back and forth.
 """
 
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
@@ -16,7 +17,7 @@ from tiered.errors import NotLeader
 from tiered.ids import TopicPartition
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages.origin import is_forwarded
-from tiered.server.http.messages.parameters import Text, WholeNumber
+from tiered.server.http.messages.parameters import BROKER_ID, Text
 from tiered.server.http.messages.route import Handler
 from tiered.server.http.neighbours.forward import Neighbour, ask_all, forward
 
@@ -53,29 +54,31 @@ def coordinator_elsewhere(request: web.Request, group_id: str) -> Neighbour | No
     return None if holder is None else neighbour(holder)
 
 
-def at_coordinator(group: Text, handler: Handler) -> Handler:
-    """`handler`, run by the coordinator of the group that the path names."""
+def at(whose: Callable[[web.Request], Neighbour | None]) -> Callable[[Handler], Handler]:
+    """Has a handler run by the broker that `whose` finds; by this one where that is None."""
 
-    @wraps(handler)
-    async def run(request: web.Request) -> web.StreamResponse:
-        to = coordinator_elsewhere(request, group.of(request))
-        return await (handler(request) if to is None else forward(request, to))
+    def decorate(handler: Handler) -> Handler:
+        @wraps(handler)
+        async def run(request: web.Request) -> web.StreamResponse:
+            to = whose(request)
+            return await (handler(request) if to is None else forward(request, to))
 
-    return run
+        return run
+
+    return decorate
 
 
-def at_broker(number: WholeNumber, handler: Handler) -> Handler:
-    """`handler`, run by the broker that the path names; here too where that one is not in service."""
+def at_coordinator(group: Text) -> Callable[[Handler], Handler]:
+    """Has a handler run by the coordinator of the group that the path names."""
+    return at(lambda request: coordinator_elsewhere(request, group.of(request)))
 
-    @wraps(handler)
-    async def run(request: web.Request) -> web.StreamResponse:
-        asked, broker = number.of(request), request.app[BROKER]
-        row = next((row for row in broker.image.live() if row.broker_id == asked), None)
-        if row is None or asked == broker.broker_id or is_forwarded(request):
-            return await handler(request)
-        return await forward(request, neighbour(row))
 
-    return run
+def broker_elsewhere(request: web.Request) -> Neighbour | None:
+    """The broker that the path names; None when it is this one, or is not in service."""
+    asked, broker = BROKER_ID.of(request), request.app[BROKER]
+    row = next((row for row in broker.image.live() if row.broker_id == asked), None)
+    is_here = row is None or asked == broker.broker_id or is_forwarded(request)
+    return None if is_here else neighbour(row)
 
 
 def others(broker: Broker) -> list[Neighbour]:

@@ -12,18 +12,10 @@ from tiered.broker.broker import Broker
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages.failures import NoSuchResource
 from tiered.server.http.messages.origin import origin_of
+from tiered.server.http.messages.parameters import BROKER_ID
 from tiered.server.http.messages.route import answers_json, route, tagged
 from tiered.server.http.messages.schema import integer, nullable, text
-from tiered.server.http.v3.resources import (
-    BROKER_ID,
-    CLUSTER_ID,
-    CLUSTER_PATH,
-    LINK,
-    Below,
-    Links,
-    Resource,
-    cluster_of,
-)
+from tiered.server.http.v3.resources import CLUSTER_PATH, LINK, Below, Links, Resource, cluster_of
 
 TAG = "v3 clusters"
 _CLUSTER = Resource(
@@ -95,13 +87,12 @@ def broker_of(request: web.Request) -> tuple[Broker, int]:
 def _cluster_fields(request: web.Request) -> Mapping[str, Any]:
     links, controller_id = Links(request), request.app[BROKER].image.controller_id
     controller = links.link("brokers", controller_id) if controller_id >= 0 else None
-    return links.resource(_CLUSTER, (), "", None, controller=controller)
+    return links.resource(_CLUSTER, (), None, controller=controller)
 
 
 def _broker_fields(request: web.Request, links: Links, number: int) -> Mapping[str, Any]:
     host, port, rack = address_of(request, number)
-    where = {"host": host, "port": port, "rack": rack}
-    return links.resource(_BROKER, ("brokers", number), f"broker={number}", None, broker_id=number, **where)
+    return links.resource(_BROKER, ("brokers", number), None, broker_id=number, host=host, port=port, rack=rack)
 
 
 def address_of(request: web.Request, number: int) -> tuple[str, int, str | None]:
@@ -117,7 +108,7 @@ def address_of(request: web.Request, number: int) -> tuple[str, int, str | None]
 ROUTES = tagged(
     TAG,
     route("GET", "/v3/clusters", _clusters, answers_json(_CLUSTER.list_schema)),
-    route("GET", CLUSTER_PATH, _cluster, answers_json(_CLUSTER.schema), CLUSTER_ID),
-    route("GET", CLUSTER_PATH + "/brokers", _brokers, answers_json(_BROKER.list_schema), CLUSTER_ID),
-    route("GET", CLUSTER_PATH + "/brokers/{broker_id}", _broker, answers_json(_BROKER.schema), CLUSTER_ID, BROKER_ID),
+    route("GET", CLUSTER_PATH, _cluster, answers_json(_CLUSTER.schema)),
+    route("GET", CLUSTER_PATH + "/brokers", _brokers, answers_json(_BROKER.list_schema)),
+    route("GET", CLUSTER_PATH + "/brokers/{broker_id}", _broker, answers_json(_BROKER.schema)),
 )

@@ -15,21 +15,12 @@ from tiered.config import ConfigChange, ConfigEntry, ConfigOperation
 from tiered.errors import InvalidRequest
 from tiered.server.http.messages.failures import NoSuchResource
 from tiered.server.http.messages.form import Field, Form
-from tiered.server.http.messages.parameters import Parameter, json_of
+from tiered.server.http.messages.parameters import CONFIG_NAME, json_of
 from tiered.server.http.messages.route import Route, answers_json, no_content, route, tagged
 from tiered.server.http.messages.schema import Schema, array, boolean, integer, nullable, record, text
-from tiered.server.http.neighbours.elsewhere import at_broker
+from tiered.server.http.neighbours.elsewhere import at, broker_elsewhere
 from tiered.server.http.v3.cluster import broker_of
-from tiered.server.http.v3.resources import (
-    BROKER_ID,
-    CLUSTER_ID,
-    CLUSTER_PATH,
-    CONFIG_NAME,
-    TOPIC_NAME,
-    Links,
-    Resource,
-    cluster_of,
-)
+from tiered.server.http.v3.resources import CLUSTER_PATH, Links, Resource, cluster_of
 from tiered.server.http.v3.topics import TOPIC_PATH, topic_of
 
 TAG = "v3 configs"
@@ -79,7 +70,6 @@ class _Configured:
     """What a path names: its entries, how they are altered, and where it is."""
 
     pieces: tuple[object, ...]
-    name: str
     owner: Mapping[str, Any]
     entries: Callable[[], Sequence[ConfigEntry]]
     alter: Alter
@@ -89,7 +79,6 @@ def _topic(request: web.Request) -> _Configured:
     broker, topic = topic_of(request)
     return _Configured(
         pieces=("topics", topic.name, "configs"),
-        name=f"topic={topic.name}",
         owner={"topic_name": topic.name},
         entries=partial(broker.admin.describe_topic, topic),
         alter=partial(broker.admin.alter_topic, topic, keep_others=True),
@@ -101,7 +90,6 @@ def _broker(request: web.Request) -> _Configured:
     number = str(asked)
     return _Configured(
         pieces=("brokers", number, "configs"),
-        name=f"broker={number}",
         owner={"broker_id": asked},
         entries=partial(broker.admin.describe_broker, number),
         alter=partial(broker.admin.alter_broker, number, keep_others=True),
@@ -112,7 +100,6 @@ def _all_brokers(request: web.Request) -> _Configured:
     broker = cluster_of(request)
     return _Configured(
         pieces=("broker-configs",),
-        name="broker=*",
         owner={"config_type": "BROKER"},
         entries=partial(broker.admin.describe_broker, ""),
         alter=partial(broker.admin.alter_broker, "", keep_others=True),
@@ -120,14 +107,12 @@ def _all_brokers(request: web.Request) -> _Configured:
 
 
 def _fields(links: Links, resource: Resource, configured: _Configured, entry: ConfigEntry) -> dict[str, Any]:
-    pieces, name = (*configured.pieces, entry.name), f"{configured.name}/config={entry.name}"
-    return links.resource(resource, pieces, name, entry, **configured.owner)
+    return links.resource(resource, (*configured.pieces, entry.name), entry, **configured.owner)
 
 
 def _routes(
     path: str,
     find: Callable[[web.Request], _Configured],
-    parameters: tuple[Parameter, ...],
     *,
     what: str,
     kind: str,
@@ -169,21 +154,14 @@ def _routes(
         return web.Response(status=204)
 
     done = no_content("Done.")
-    by_name = (*parameters, CONFIG_NAME)
+    one_path, alter_path = path + "/{name}", path + ":alter"
+    all_or_nothing = f"Set or reset several configs of {what}, all or nothing."
     return (
-        route("GET", path, listed, answers_json(resource.list_schema), *parameters, summary=f"Every config of {what}."),
-        route(
-            "POST",
-            path + ":alter",
-            alter,
-            done,
-            *parameters,
-            summary=f"Set or reset several configs of {what}, all or nothing.",
-            body=_ALTERATION,
-        ),
-        route("GET", path + "/{name}", one, answers_json(resource.schema), *by_name, summary=f"One config of {what}."),
-        route("PUT", path + "/{name}", put, done, *by_name, summary=f"Set a config of {what}.", body=_VALUE),
-        route("DELETE", path + "/{name}", delete, done, *by_name, summary=f"Reset a config of {what} to its default."),
+        route("GET", path, listed, answers_json(resource.list_schema), summary=f"Every config of {what}."),
+        route("POST", alter_path, alter, done, summary=all_or_nothing, body=_ALTERATION),
+        route("GET", one_path, one, answers_json(resource.schema), summary=f"One config of {what}."),
+        route("PUT", one_path, put, done, summary=f"Set a config of {what}.", body=_VALUE),
+        route("DELETE", one_path, delete, done, summary=f"Reset a config of {what} to its default."),
     )
 
 
@@ -197,33 +175,21 @@ def _step(name: str, value: str | None, operation: str | None) -> ConfigChange:
     return ConfigChange(name=name, operation=ConfigOperation.SET, value=value)
 
 
-def _of_a_broker(path: str, *rest: Any, **named: Any) -> tuple[Route, ...]:
-    """The routes of one broker's configs, answered by that broker: its options and static settings are its own."""
-    return tuple(replace(route, handler=at_broker(BROKER_ID, route.handler)) for route in _routes(path, *rest, **named))
-
-
+_OF_A_BROKER = _routes(
+    CLUSTER_PATH + "/brokers/{broker_id}/configs",
+    _broker,
+    what="a broker",
+    kind="KafkaBrokerConfig",
+    owner={"broker_id": integer()},
+)
 ROUTES = tagged(
     TAG,
-    *_routes(
-        TOPIC_PATH + "/configs",
-        _topic,
-        (CLUSTER_ID, TOPIC_NAME),
-        what="a topic",
-        kind="KafkaTopicConfig",
-        owner={"topic_name": text()},
-    ),
-    *_of_a_broker(
-        CLUSTER_PATH + "/brokers/{broker_id}/configs",
-        _broker,
-        (CLUSTER_ID, BROKER_ID),
-        what="a broker",
-        kind="KafkaBrokerConfig",
-        owner={"broker_id": integer()},
-    ),
+    *_routes(TOPIC_PATH + "/configs", _topic, what="a topic", kind="KafkaTopicConfig", owner={"topic_name": text()}),
+    # By that broker: its options and static settings are its own.
+    *(replace(each, handler=at(broker_elsewhere)(each.handler)) for each in _OF_A_BROKER),
     *_routes(
         CLUSTER_PATH + "/broker-configs",
         _all_brokers,
-        (CLUSTER_ID,),
         what="all brokers",
         kind="KafkaClusterConfig",
         owner={"config_type": text(allowed=("BROKER",))},

@@ -1,7 +1,8 @@
-"""`/v3/clusters/{cluster_id}/consumer-groups`: groups and their consumers, in Confluent's shapes.
+"""`/v3/clusters/{cluster_id}/consumer-groups`: groups, their consumers and their lags, in Confluent's shapes.
 
-A group is described by its coordinator: other brokers pass the request on to it. Groups that are not in memory come
-from SQL, so these may answer 503 while it is away. Lags: `lags`.
+A group is described by its coordinator: other brokers pass the request on to it. Groups that are not in memory and
+committed offsets come from SQL, so these may answer 503 while it is away. Lags are held against the high watermark,
+which is what Confluent calls the log's end here.
 """
 
 import re
@@ -12,24 +13,16 @@ from aiohttp import web
 
 from tiered.broker.broker import Broker
 from tiered.broker.groups.values import GroupDescription, GroupKind, GroupSummary, MemberDescription
+from tiered.broker.people.standing import Standing, standings
 from tiered.server.http.door.rights import may_see_group, may_see_topic
 from tiered.server.http.messages.failures import NoSuchResource
 from tiered.server.http.messages.origin import is_forwarded
+from tiered.server.http.messages.parameters import CONSUMER_ID, GROUP_ID, PARTITION_ID, TOPIC_NAME
 from tiered.server.http.messages.route import answers_json, no_content, route, tagged
 from tiered.server.http.messages.schema import boolean, integer, nullable, text
 from tiered.server.http.neighbours.elsewhere import at_coordinator, others
 from tiered.server.http.neighbours.forward import ask_everybody
-from tiered.server.http.v3.resources import (
-    CLUSTER_ID,
-    CLUSTER_PATH,
-    CONSUMER_ID,
-    GROUP_ID,
-    LINK,
-    Below,
-    Links,
-    Resource,
-    cluster_of,
-)
+from tiered.server.http.v3.resources import CLUSTER_PATH, LINK, Below, Links, Resource, cluster_of
 
 TAG = "v3 groups"
 GROUPS_PATH = CLUSTER_PATH + "/consumer-groups"
@@ -75,6 +68,36 @@ _ASSIGNMENT = Resource(
     },
 )
 
+_LAG = Resource(
+    "KafkaConsumerLag",
+    {
+        "consumer_group_id": text(),
+        "topic_name": (text(), "topic"),
+        "partition_id": (integer(), "partition"),
+        "current_offset": (integer("The committed offset."), "row.committed_offset"),
+        "log_end_offset": (integer("The high watermark."), "position.high_watermark"),
+        "lag": integer(),
+        "consumer_id": (text("Empty when no member reads the partition."), lambda lag: _reader_of(lag)[0]),
+        "instance_id": (nullable(text()), lambda lag: _reader_of(lag)[1]),
+        "client_id": (text(), lambda lag: _reader_of(lag)[2]),
+    },
+)
+_LAG_SUMMARY = Resource(
+    "KafkaConsumerGroupLagSummary",
+    {
+        "consumer_group_id": text(),
+        "max_lag_consumer_id": (text(), lambda lag: _reader_of(lag)[0]),
+        "max_lag_instance_id": (nullable(text()), lambda lag: _reader_of(lag)[1]),
+        "max_lag_client_id": (text(), lambda lag: _reader_of(lag)[2]),
+        "max_lag_topic_name": (text(), "topic"),
+        "max_lag_partition_id": (integer(), "partition"),
+        "max_lag": (integer(), "lag"),
+        "total_lag": integer(),
+        "max_lag_consumer": LINK,
+        "max_lag_partition": LINK,
+    },
+)
+
 
 async def _list(request: web.Request) -> web.Response:
     """Every group.
@@ -95,35 +118,40 @@ async def _list(request: web.Request) -> web.Response:
     return await links.listing(_GROUP, ("consumer-groups",), items)
 
 
+@at_coordinator(GROUP_ID)
 async def _get(request: web.Request) -> web.Response:
     """One group."""
-    broker, group = await described(request)
+    broker, group = await _described(request)
     return web.json_response(_group_fields(broker, Links(request), group, group.protocol_name))
 
 
+@at_coordinator(GROUP_ID)
 async def _delete(request: web.Request) -> web.Response:
     """Delete a group without members, and its offsets."""
     await cluster_of(request).groups.delete_group(GROUP_ID.of(request))
     return web.Response(status=204)
 
 
+@at_coordinator(GROUP_ID)
 async def _consumers(request: web.Request) -> web.Response:
     """The members of a group."""
-    _, group = await described(request)
+    _, group = await _described(request)
     links = Links(request)
     items = (_consumer_fields(links, group, member) for member in group.members)
-    return await links.listing(_CONSUMER, (*pieces_of(group), "consumers"), items)
+    return await links.listing(_CONSUMER, (*_pieces_of(group), "consumers"), items)
 
 
+@at_coordinator(GROUP_ID)
 async def _consumer(request: web.Request) -> web.Response:
     """One member."""
-    _, group = await described(request)
+    _, group = await _described(request)
     return web.json_response(_consumer_fields(Links(request), group, _member(request, group)))
 
 
+@at_coordinator(GROUP_ID)
 async def _assignments(request: web.Request) -> web.Response:
     """The partitions that a member reads."""
-    _, group = await described(request)
+    _, group = await _described(request)
     member, links = _member(request, group), Links(request)
     items = [
         _assignment_fields(links, group, member, topic, number)
@@ -131,11 +159,69 @@ async def _assignments(request: web.Request) -> web.Response:
         if may_see_topic(request, topic)
         for number in numbers
     ]
-    pieces = (*pieces_of(group), "consumers", member.member_id, "assignments")
+    pieces = (*_pieces_of(group), "consumers", member.member_id, "assignments")
     return await links.listing(_ASSIGNMENT, pieces, items)
 
 
-async def described(request: web.Request) -> tuple[Broker, GroupDescription]:
+@at_coordinator(GROUP_ID)
+async def _lags(request: web.Request) -> web.Response:
+    """The group's lag by partition."""
+    broker, group = await _described(request)
+    links = Links(request)
+    items = [_lag_fields(links, group, lag) for lag in await _lags_of(request, broker, group)]
+    return await links.listing(_LAG, (*_pieces_of(group), "lags"), items)
+
+
+@at_coordinator(GROUP_ID)
+async def _lag(request: web.Request) -> web.Response:
+    """The group's lag in one partition."""
+    broker, group = await _described(request)
+    name, number = TOPIC_NAME.of(request), PARTITION_ID.of(request)
+    for lag in await _lags_of(request, broker, group):
+        if (lag.topic, lag.partition) == (name, number):
+            return web.json_response(_lag_fields(Links(request), group, lag))
+    raise NoSuchResource(f"group {group.group_id} has committed no offset for {name[:249]}-{number}")
+
+
+@at_coordinator(GROUP_ID)
+async def _lag_summary(request: web.Request) -> web.Response:
+    """The group's lag in all, and where it is largest."""
+    broker, group = await _described(request)
+    lags = await _lags_of(request, broker, group)
+    if not lags:
+        raise NoSuchResource(f"group {group.group_id} has committed no offsets, so it has no lag")
+    links, worst = Links(request), max(lags, key=_lag_in)
+    fields = links.resource(
+        _LAG_SUMMARY,
+        (*_pieces_of(group), "lag-summary"),
+        worst,
+        consumer_group_id=group.group_id,
+        total_lag=sum(map(_lag_in, lags)),
+        max_lag_consumer=links.link(*_pieces_of(group), "consumers", _reader_of(worst)[0]),
+        max_lag_partition=links.link("topics", worst.topic, "partitions", worst.partition),
+    )
+    return web.json_response(fields)
+
+
+async def _lags_of(request: web.Request, broker: Broker, group: GroupDescription) -> list[Standing]:
+    """The group's committed offsets by topic and partition; not those of topics that are deleted, or that the client
+    may not describe."""
+    stored = await broker.groups.offsets.fetch(group.group_id)
+    found = await standings(group, stored, topics=broker.topics, positions=broker.positions)
+    return [each for each in found if each.lag is not None and may_see_topic(request, each.topic)]
+
+
+def _lag_in(standing: Standing) -> int:
+    return standing.lag or 0
+
+
+def _reader_of(standing: Standing) -> tuple[str, str | None, str]:
+    """(member id, instance id, client id)"""
+    member = standing.member
+    return ("", None, "") if member is None else (member.member_id, member.instance_id, member.client_id)
+
+
+async def _described(request: web.Request) -> tuple[Broker, GroupDescription]:
     """The broker and the group that the path names."""
     broker = cluster_of(request)
     return broker, await broker.groups.describe(GROUP_ID.of(request))
@@ -154,7 +240,7 @@ def _assignor_in_memory(broker: Broker, group: GroupSummary) -> str:
     return "" if found is None else found.describe().protocol_name
 
 
-def pieces_of(group: GroupDescription) -> tuple[object, ...]:
+def _pieces_of(group: GroupSummary | GroupDescription) -> tuple[object, ...]:
     """Where the group is under the cluster."""
     return ("consumer-groups", group.group_id)
 
@@ -162,12 +248,10 @@ def pieces_of(group: GroupDescription) -> tuple[object, ...]:
 def _group_fields(
     broker: Broker, links: Links, group: GroupSummary | GroupDescription, assignor: str
 ) -> Mapping[str, Any]:
-    pieces = ("consumer-groups", group.group_id)
     coordinator = broker.groups.slot_leader(broker.groups.slot(group.group_id))
     return links.resource(
         _GROUP,
-        pieces,
-        f"consumer-group={group.group_id}",
+        _pieces_of(group),
         group,
         partition_assignor=assignor,
         coordinator=links.link("brokers", coordinator) if coordinator >= 0 else None,
@@ -175,57 +259,43 @@ def _group_fields(
 
 
 def _consumer_fields(links: Links, group: GroupDescription, member: MemberDescription) -> Mapping[str, Any]:
-    pieces = (*pieces_of(group), "consumers", member.member_id)
-    name = f"consumer-group={group.group_id}/consumer={member.member_id}"
-    return links.resource(_CONSUMER, pieces, name, member, consumer_group_id=group.group_id)
+    pieces = (*_pieces_of(group), "consumers", member.member_id)
+    return links.resource(_CONSUMER, pieces, member, consumer_group_id=group.group_id)
 
 
 def _assignment_fields(
     links: Links, group: GroupDescription, member: MemberDescription, topic: str, number: int
 ) -> Mapping[str, Any]:
-    pieces = (*pieces_of(group), "consumers", member.member_id, "assignments", topic, "partitions", number)
+    pieces = (*_pieces_of(group), "consumers", member.member_id, "assignments", topic, "partitions", number)
     return links.resource(
         _ASSIGNMENT,
         pieces,
-        f"consumer-group={group.group_id}/consumer={member.member_id}/assignment={topic}/partition={number}",
         member,
         consumer_group_id=group.group_id,
         topic_name=topic,
         partition_id=number,
         partition=links.link("topics", topic, "partitions", number),
-        lag=links.link(*pieces_of(group), "lags", topic, "partitions", number),
+        lag=links.link(*_pieces_of(group), "lags", topic, "partitions", number),
     )
 
 
-OF_GROUP = (CLUSTER_ID, GROUP_ID)
+def _lag_fields(links: Links, group: GroupDescription, lag: Standing) -> Mapping[str, Any]:
+    pieces = (*_pieces_of(group), "lags", lag.topic, "partitions", lag.partition)
+    return links.resource(_LAG, pieces, lag, consumer_group_id=group.group_id)
+
+
 _CONSUMER_PATH = GROUP_PATH + "/consumers/{consumer_id}"
+_LAG_PATH = GROUP_PATH + "/lags/{topic_name}/partitions/{partition_id}"
 
 ROUTES = tagged(
     TAG,
-    route("GET", GROUPS_PATH, _list, answers_json(_GROUP.list_schema), CLUSTER_ID),
-    route("GET", GROUP_PATH, at_coordinator(GROUP_ID, _get), answers_json(_GROUP.schema), *OF_GROUP),
-    route("DELETE", GROUP_PATH, at_coordinator(GROUP_ID, _delete), no_content("Gone."), *OF_GROUP),
-    route(
-        "GET",
-        GROUP_PATH + "/consumers",
-        at_coordinator(GROUP_ID, _consumers),
-        answers_json(_CONSUMER.list_schema),
-        *OF_GROUP,
-    ),
-    route(
-        "GET",
-        _CONSUMER_PATH,
-        at_coordinator(GROUP_ID, _consumer),
-        answers_json(_CONSUMER.schema),
-        *OF_GROUP,
-        CONSUMER_ID,
-    ),
-    route(
-        "GET",
-        _CONSUMER_PATH + "/assignments",
-        at_coordinator(GROUP_ID, _assignments),
-        answers_json(_ASSIGNMENT.list_schema),
-        *OF_GROUP,
-        CONSUMER_ID,
-    ),
+    route("GET", GROUPS_PATH, _list, answers_json(_GROUP.list_schema)),
+    route("GET", GROUP_PATH, _get, answers_json(_GROUP.schema)),
+    route("DELETE", GROUP_PATH, _delete, no_content("Gone.")),
+    route("GET", GROUP_PATH + "/consumers", _consumers, answers_json(_CONSUMER.list_schema)),
+    route("GET", _CONSUMER_PATH, _consumer, answers_json(_CONSUMER.schema)),
+    route("GET", _CONSUMER_PATH + "/assignments", _assignments, answers_json(_ASSIGNMENT.list_schema)),
+    route("GET", GROUP_PATH + "/lag-summary", _lag_summary, answers_json(_LAG_SUMMARY.schema)),
+    route("GET", GROUP_PATH + "/lags", _lags, answers_json(_LAG.list_schema)),
+    route("GET", _LAG_PATH, _lag, answers_json(_LAG.schema)),
 )

@@ -45,7 +45,6 @@ from tiered.server.http.messages.schema import (
 )
 from tiered.server.http.messages.timestamps import text_of, timestamp_ms_of
 from tiered.server.http.neighbours.produce import MAX_ADDED_BYTES, ROUTER
-from tiered.server.http.v3.resources import CLUSTER_ID, TOPIC_NAME
 from tiered.server.http.v3.topics import TOPIC_PATH, topic_of
 
 MAX_BODY_BYTES = 4 << 20
@@ -308,8 +307,6 @@ ROUTES = tagged(
         TOPIC_PATH + "/records",
         _produce,
         answers_json(_REPORT),
-        CLUSTER_ID,
-        TOPIC_NAME,
         body=_RECORD,
         description=(
             "Several records are several JSON objects that follow each other; each is answered by one JSON object "

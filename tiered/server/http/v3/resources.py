@@ -18,17 +18,10 @@ from tiered.server.http.messages.failures import NoSuchResource
 from tiered.server.http.messages.form import Field, Form
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.origin import origin_of
-from tiered.server.http.messages.parameters import path_number, path_text
+from tiered.server.http.messages.parameters import CLUSTER_ID
 from tiered.server.http.messages.schema import array, nullable, record, text
 
 CLUSTER_PATH = "/v3/clusters/{cluster_id}"
-CLUSTER_ID = path_text("cluster_id", "The cluster's id, from /v3/clusters.", max_length=80)
-TOPIC_NAME = path_text("topic_name", "The topic's name.", max_length=249)
-PARTITION_ID = path_number("partition_id", "The partition's number.")
-BROKER_ID = path_number("broker_id", "The broker's number.")
-GROUP_ID = path_text("consumer_group_id", "The group's id.", max_length=2000)
-CONSUMER_ID = path_text("consumer_id", "The member's id.", max_length=2000)
-CONFIG_NAME = path_text("name", "The config's name.", max_length=249)
 
 LINK = record({"related": text("A URL.")})
 _METADATA = record({"self": text("A URL."), "resource_name": nullable(text())}, optional=("resource_name",))
@@ -90,16 +83,14 @@ class Links:
     def link(self, *pieces: object) -> dict[str, str]:
         return {"related": self.url(*pieces)}
 
-    def resource(
-        self, resource: Resource, pieces: Sequence[object], name: str, value: object, **given: Any
-    ) -> dict[str, Any]:
-        """One resource. `name` is what follows the cluster in its resource name: `topic=orders`."""
+    def resource(self, resource: Resource, pieces: Sequence[object], value: object, **given: Any) -> dict[str, Any]:
+        """One resource, which is where these pieces say."""
         below = {field: self.link(*pieces, *more) for field, more in resource.below.items()}
         return {
             "kind": resource.kind,
             "metadata": {
                 "self": self.url(*pieces),
-                "resource_name": f"crn:///kafka={self.cluster_id}" + (f"/{name}" if name else ""),
+                "resource_name": f"crn:///kafka={self.cluster_id}{_name_of(pieces)}",
             },
             "cluster_id": self.cluster_id,
             **resource.form.of(value, **below, **given),
@@ -111,3 +102,13 @@ class Links:
         """A whole list of resources of this kind."""
         metadata = {"self": self.url(*pieces), "next": None}
         return await json_with_list({"kind": f"{resource.kind}List", "metadata": metadata}, "data", items)
+
+
+def _name_of(pieces: Sequence[object]) -> str:
+    """What follows the cluster in a resource's name: /topic=orders/partition=0 for topics, orders, partitions, 0."""
+    name = ""
+    for each in range(0, len(pieces), 2):
+        kind, *value = map(str, pieces[each : each + 2])
+        kind = "broker=*/config" if kind == "broker-configs" else kind.removesuffix("s")
+        name += "/" + "=".join([kind, *value])
+    return name

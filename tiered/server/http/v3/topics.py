@@ -18,22 +18,11 @@ from tiered.ids import TopicPartition
 from tiered.server.http.door.quotas import take_mutations
 from tiered.server.http.door.rights import may_see_topic, require_create
 from tiered.server.http.messages.failures import NoSuchResource
-from tiered.server.http.messages.parameters import json_of
+from tiered.server.http.messages.parameters import BROKER_ID, PARTITION_ID, TOPIC_NAME, json_of
 from tiered.server.http.messages.route import Answer, answers_json, no_content, route, tagged
 from tiered.server.http.messages.schema import INT_MAX, array, boolean, integer, nullable, record, text
 from tiered.server.http.v3.cluster import broker_of
-from tiered.server.http.v3.resources import (
-    BROKER_ID,
-    CLUSTER_ID,
-    CLUSTER_PATH,
-    LINK,
-    PARTITION_ID,
-    TOPIC_NAME,
-    Below,
-    Links,
-    Resource,
-    cluster_of,
-)
+from tiered.server.http.v3.resources import CLUSTER_PATH, LINK, Below, Links, Resource, cluster_of
 from tiered.server.kafka.api.create_topics import check_partitions
 
 TAG = "v3 topics"
@@ -255,21 +244,19 @@ async def _replicas_of_broker(request: web.Request) -> web.Response:
 
 def _topic_fields(broker: Broker, links: Links, topic: Topic) -> Mapping[str, Any]:
     replicas = broker.image.replication_factor(topic.topic_id) or topic.replication_factor
-    return links.resource(_TOPIC, ("topics", topic.name), f"topic={topic.name}", topic, replication_factor=replicas)
+    return links.resource(_TOPIC, ("topics", topic.name), topic, replication_factor=replicas)
 
 
 def _partition_fields(links: Links, partition: _Partition) -> Mapping[str, Any]:
     pieces = partition.pieces
     leader = None if partition.leader is None else links.link(*pieces, "replicas", partition.leader)
-    name = f"topic={partition.topic}/partition={partition.number}"
-    return links.resource(_PARTITION, pieces, name, partition, leader=leader)
+    return links.resource(_PARTITION, pieces, partition, leader=leader)
 
 
 def _replica_fields(links: Links, partition: _Partition, broker_id: int) -> Mapping[str, Any]:
     return links.resource(
         _REPLICA,
         (*partition.pieces, "replicas", broker_id),
-        f"topic={partition.topic}/partition={partition.number}/replica={broker_id}",
         partition,
         broker_id=broker_id,
         is_leader=broker_id == partition.leader,
@@ -278,13 +265,12 @@ def _replica_fields(links: Links, partition: _Partition, broker_id: int) -> Mapp
     )
 
 
-_OF_TOPIC = (CLUSTER_ID, TOPIC_NAME)
-_OF_PARTITION = (*_OF_TOPIC, PARTITION_ID)
 _PARTITION_PATH = TOPIC_PATH + "/partitions/{partition_id}"
+_OF_BROKER_PATH = CLUSTER_PATH + "/brokers/{broker_id}/partition-replicas"
 
 ROUTES = tagged(
     TAG,
-    route("GET", TOPICS_PATH, _list, answers_json(_TOPIC.list_schema), CLUSTER_ID),
+    route("GET", TOPICS_PATH, _list, answers_json(_TOPIC.list_schema)),
     route(
         "POST",
         TOPICS_PATH,
@@ -293,29 +279,14 @@ ROUTES = tagged(
             201: Answer(description="Created.", schema=_TOPIC.schema),
             200: Answer(description="It could be created (validate_only).", schema=_TOPIC.schema),
         },
-        CLUSTER_ID,
         body=_NEW_TOPIC,
     ),
-    route("GET", TOPIC_PATH, _get, answers_json(_TOPIC.schema), *_OF_TOPIC),
-    route("DELETE", TOPIC_PATH, _delete, no_content("Gone for clients."), *_OF_TOPIC),
-    route("PATCH", TOPIC_PATH, _grow, answers_json(_TOPIC.schema), *_OF_TOPIC, body=_PARTITIONS_COUNT),
-    route("GET", TOPIC_PATH + "/partitions", _partitions, answers_json(_PARTITION.list_schema), *_OF_TOPIC),
-    route("GET", _PARTITION_PATH, _partition, answers_json(_PARTITION.schema), *_OF_PARTITION),
-    route("GET", _PARTITION_PATH + "/replicas", _replicas, answers_json(_REPLICA.list_schema), *_OF_PARTITION),
-    route(
-        "GET",
-        _PARTITION_PATH + "/replicas/{broker_id}",
-        _replica,
-        answers_json(_REPLICA.schema),
-        *_OF_PARTITION,
-        BROKER_ID,
-    ),
-    route(
-        "GET",
-        CLUSTER_PATH + "/brokers/{broker_id}/partition-replicas",
-        _replicas_of_broker,
-        answers_json(_REPLICA.list_schema),
-        CLUSTER_ID,
-        BROKER_ID,
-    ),
+    route("GET", TOPIC_PATH, _get, answers_json(_TOPIC.schema)),
+    route("DELETE", TOPIC_PATH, _delete, no_content("Gone for clients.")),
+    route("PATCH", TOPIC_PATH, _grow, answers_json(_TOPIC.schema), body=_PARTITIONS_COUNT),
+    route("GET", TOPIC_PATH + "/partitions", _partitions, answers_json(_PARTITION.list_schema)),
+    route("GET", _PARTITION_PATH, _partition, answers_json(_PARTITION.schema)),
+    route("GET", _PARTITION_PATH + "/replicas", _replicas, answers_json(_REPLICA.list_schema)),
+    route("GET", _PARTITION_PATH + "/replicas/{broker_id}", _replica, answers_json(_REPLICA.schema)),
+    route("GET", _OF_BROKER_PATH, _replicas_of_broker, answers_json(_REPLICA.list_schema)),
 )

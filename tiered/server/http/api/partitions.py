@@ -1,24 +1,54 @@
-"""`/api/v1/topics/{topic}/partitions/{partition}/retention`: what the next round of retention would do, and why.
+"""`/api/v1/topics/{topic}/partitions/{partition}/…`: where one partition's data is, what retention does next, and why;
+and Kafka's DeleteRecords.
 
-Answered by the partition's leader, with the rule that it obeys. What is pinned is in SQL, so this answers 503 while
-that is away.
+Answered by the partition's leader, from its memory: "hot" is what the leader has on its disk. While nobody leads, a
+replica here tells of its own. What is pinned is in SQL, so `retention` answers 503 while that is away. What
+`delete-records` would take is for the caller to look at before: the offsets of each partition are at
+`/api/v1/topics/{topic}`, the one of a time at its records.
 """
 
 from aiohttp import web
 
+from tiered.broker.people.segment_listing import segments_of
 from tiered.broker.tiering.clock_watch import reason_to_doubt
 from tiered.rules.segments.retention import Verdict, Why
 from tiered.rules.segments.retention_runs import runs_of
-from tiered.server.http.api.lookups import topic_with_records
+from tiered.server.http.api.lookups import topic_of, topic_with_records
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages import schema
 from tiered.server.http.messages.form import Form
 from tiered.server.http.messages.long_list import json_with_list
-from tiered.server.http.messages.parameters import PARTITION, TOPIC
+from tiered.server.http.messages.parameters import PARTITION, json_of, query_number
 from tiered.server.http.messages.route import answers_json, route, tagged
-from tiered.server.http.neighbours.elsewhere import leader_elsewhere
-from tiered.server.http.neighbours.forward import forward
+from tiered.server.http.neighbours.elsewhere import at, leader_elsewhere
 
+MAX_SEGMENTS = 10_000
+START_OFFSET = query_number("start_offset", "Segments that end after this offset.", default=0)
+SEGMENT = Form(
+    {
+        "base_offset": schema.integer(),
+        "end_offset": schema.integer(),
+        "tier": schema.text(allowed=("hot", "cold", "both")),
+        "state": schema.text(allowed=("active", "closed", "committed")),
+        "size_bytes": schema.integer(),
+        "min_timestamp_ms": schema.integer("-1 where unknown.", minimum=-schema.LONG_MAX),
+        "max_timestamp_ms": schema.integer("-1 where unknown.", minimum=-schema.LONG_MAX),
+        "object_key": schema.nullable(schema.text()),
+    },
+)
+_SEGMENTS = Form(
+    {
+        "topic": schema.text(),
+        "partition": (schema.integer(), "topic_partition.partition"),
+        "log_start_offset": schema.integer(),
+        "local_log_start_offset": (schema.integer(), "log.local_log_start_offset"),
+        "cold_end_offset": schema.integer(),
+        "overdue_end_offset": schema.integer("From cold_end_offset up to here uploads are late; equal if none is."),
+        "high_watermark": schema.integer(),
+        "log_end_offset": (schema.integer(), "log.log_end_offset"),
+    },
+    and_then={"segments": schema.array(SEGMENT.schema, max_items=MAX_SEGMENTS)},
+)
 MAX_RUNS = 10_000
 _UNLIMITED = -1
 _RUN = Form(
@@ -106,15 +136,35 @@ _EXPLANATION = Form(
         "runs": schema.array(_RUN.schema, "Segments in a row with one verdict, oldest first.", max_items=MAX_RUNS)
     },
 )
+_BEFORE = schema.record(
+    {"before_offset": schema.integer("The first offset that stays; -1 is the high watermark.", minimum=-1)}
+)
+_DELETED = schema.record(
+    {
+        "topic": schema.text(),
+        "partition": schema.integer(),
+        "log_start_offset": schema.integer("Where the log begins now."),
+    },
+    is_open=True,
+)
 
 
+@at(lambda request: leader_elsewhere(request, topic_of(request), PARTITION.of(request)))
+async def segments(request: web.Request) -> web.StreamResponse:
+    """The catalogue of one partition: which offsets are hot, cold or both.
+
+    At most 10,000 segments an answer; `?start_offset=` pages on from the last `end_offset`.
+    """
+    partition = topic_of(request).partition(PARTITION.of(request))
+    found = segments_of(partition, start_offset=START_OFFSET.of(request), limit=MAX_SEGMENTS)
+    fields = _SEGMENTS.of(partition, overdue_end_offset=request.app[BROKER].overdue_end_offset(partition))
+    return await json_with_list(fields, "segments", map(SEGMENT.of, found))
+
+
+@at(lambda request: leader_elsewhere(request, topic_with_records(request), PARTITION.of(request)))
 async def retention(request: web.Request) -> web.StreamResponse:
     """What the next round of retention would do to one partition, and why."""
-    topic, number = topic_with_records(request), PARTITION.of(request)
-    to = leader_elsewhere(request, topic, number)
-    if to is not None:
-        return await forward(request, to)
-    broker, partition = request.app[BROKER], topic.partition(number)
+    broker, partition = request.app[BROKER], topic_with_records(request).partition(PARTITION.of(request))
     explained = await broker.retention.explain(partition)
     verdicts = explained.decided.verdicts
     fields = _EXPLANATION.of(
@@ -137,14 +187,28 @@ def _sum(verdicts: list[Verdict]) -> dict[str, int]:
     return {"segments": len(verdicts), "bytes": sum(each.size_bytes for each in verdicts)}
 
 
-ROUTES = tagged(
-    "topics",
-    route(
-        "GET",
-        "/api/v1/topics/{topic}/partitions/{partition}/retention",
-        retention,
-        answers_json(_EXPLANATION.schema),
-        TOPIC,
-        PARTITION,
+@at(lambda request: leader_elsewhere(request, topic_with_records(request), PARTITION.of(request)))
+async def delete_records(request: web.Request) -> web.StreamResponse:
+    """Delete a partition's records before an offset, in both tiers.
+
+    416 above the high watermark, 409 where a snapshot or a pin holds what would go.
+    """
+    topic, number = topic_with_records(request), PARTITION.of(request)
+    body = await json_of(request, _BEFORE)
+    start = await request.app[BROKER].admin.delete_records(topic.partition(number), body["before_offset"])
+    return web.json_response({"topic": topic.name, "partition": number, "log_start_offset": start})
+
+
+_PATH = "/api/v1/topics/{topic}/partitions/{partition}"
+
+ROUTES = (
+    *tagged(
+        "topics",
+        route("GET", f"{_PATH}/segments", segments, answers_json(_SEGMENTS.schema), START_OFFSET),
+        route("GET", f"{_PATH}/retention", retention, answers_json(_EXPLANATION.schema)),
+    ),
+    *tagged(
+        "records",
+        route("POST", f"{_PATH}/delete-records", delete_records, answers_json(_DELETED), body=_BEFORE),
     ),
 )
