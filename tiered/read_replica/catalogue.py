@@ -7,12 +7,14 @@ list a topic before it knows its offsets.
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
 from tiered.broker.partitions.fetch_wait import Waiters
+from tiered.broker.partitions.leadership import Leadership
+from tiered.broker.partitions.readable import Readable
 from tiered.cold.bucket.look import ClusterLook, PartitionLook, look_at_cluster, look_at_partition
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.single_flight import SingleFlight
@@ -20,13 +22,20 @@ from tiered.errors import (
     Corrupt,
     InvalidConfig,
     InvalidTopic,
+    OffsetNotAvailable,
+    OffsetOutOfRange,
     StoreUnavailable,
     TieredError,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from tiered.formats.checkpoint import TopicEntry
+from tiered.file_slice import FileSlice
+from tiered.formats.checkpoint import CommittedSegment, TopicEntry
+from tiered.formats.segment_check import Place
 from tiered.ids import TopicId, TopicPartition, is_legal_topic_name
+from tiered.metrics import TrafficState
+from tiered.rules.partition import read_plan
+from tiered.rules.partition.partition_state import Offsets
 from tiered.rules.segments.cold_partition import ColdPartition
 from tiered.runtime import BlockingPool, Clock, every
 
@@ -44,6 +53,120 @@ class CatalogueState:
     """Rounds in which the store did not answer for everything."""
 
 
+class BucketPartition:
+    """One partition as the last look has seen it, told as a broker tells of one (`broker.partitions.readable`).
+
+    It ends where the store does, nobody leads it, and what is cold is never truncated: any leader epoch will do.
+    """
+
+    __slots__ = ("look", "waiters")
+
+    leadership: Leadership | None = None
+    leader_epoch = -1
+    is_withheld = False
+    traffic = TrafficState()
+    """Of all of them: nobody asks for that of one."""
+
+    def __init__(self, look: PartitionLook, waiters: Waiters) -> None:
+        self.look = look
+        self.waiters = waiters
+
+    @property
+    def cold(self) -> ColdPartition:
+        return self.look.partition
+
+    @property
+    def name(self) -> str:
+        return self.cold.name
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.cold.log_start_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self.cold.cold_end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self.cold.cold_end_offset
+
+    @property
+    def offsets(self) -> Offsets:
+        end = self.cold.cold_end_offset
+        return Offsets(
+            log_start_offset=self.cold.log_start_offset,
+            local_log_start_offset=end,
+            cold_end_offset=end,
+            last_stable_offset=end,
+            high_watermark=end,
+            log_end_offset=end,
+        )
+
+    @property
+    def committed(self) -> Sequence[CommittedSegment]:
+        return self.cold.segments
+
+    def require_leader(self) -> None: ...
+    def require_readable(self, leader_epoch: int, offset: int, *, names_rack: bool) -> None: ...
+    def check_leader_epoch(self, claimed: int) -> None: ...
+
+    def plan_read(self, offset: int, *, committed_only: bool) -> read_plan.Plan:  # noqa: ARG002 - all is committed
+        """Cold, CaughtUp, or OutOfRange; never Hot."""
+        return self.cold.plan_read(offset)
+
+    def read_hot(self, offset: int, *_: object, **__: object) -> FileSlice | None:
+        raise AssertionError(f"{self.name}: nothing is hot, and {offset} is asked for")
+
+    def outside(self, plan: read_plan.OutOfRange) -> TieredError:
+        """Above the end it is OffsetNotAvailable: brokers may have what is not in the bucket yet, and nobody is sent
+        back to the beginning for it."""
+        if plan.offset > plan.log_end_offset:
+            return OffsetNotAvailable(
+                f"{self.name}: offset {plan.offset} is not in the bucket, which ends at {plan.log_end_offset}; ask the "
+                "brokers, or again later"
+            )
+        return OffsetOutOfRange(f"{self.name}: offset {plan.offset} is below the log's start, {plan.log_start_offset}")
+
+    def bounds_of_refusal(self) -> tuple[int, int]:
+        return self.cold.log_start_offset, self.cold.cold_end_offset
+
+    def committed_segment_at(self, offset: int) -> CommittedSegment | None:
+        cold = self.cold
+        return cold.segment_at(offset) if cold.log_start_offset <= offset < cold.cold_end_offset else None
+
+    def place_of(self, segment: CommittedSegment) -> Place:
+        return self.cold.place_of(segment)
+
+
+@dataclass(frozen=True, slots=True)
+class BucketTopic:
+    """One topic of the bucket."""
+
+    entry: TopicEntry
+    catalogue: "BucketCatalogue"
+
+    @property
+    def name(self) -> str:
+        return self.entry.name
+
+    @property
+    def topic_id(self) -> UUID:
+        return self.entry.topic_id
+
+    @property
+    def partition_count(self) -> int:
+        return self.entry.partition_count
+
+    @property
+    def is_internal(self) -> bool:
+        return False
+
+    def partition(self, number: int) -> Readable:
+        """See `BucketCatalogue.partition`."""
+        return self.catalogue.partition(self, number)
+
+
 class BucketCatalogue:
     """What is in one bucket. Lives on one loop, between `start` and `stop`."""
 
@@ -54,9 +177,9 @@ class BucketCatalogue:
         self._pool = BlockingPool("look", threads=LOOKS_AT_ONCE)
         self._flights: SingleFlight[TopicPartition, None] = SingleFlight()
         self._cluster: ClusterLook | None = None
-        self._by_name: Mapping[str, TopicEntry] = {}
-        self._by_id: Mapping[UUID, TopicEntry] = {}
-        self._looks: dict[TopicPartition, PartitionLook] = {}
+        self._by_name: Mapping[str, BucketTopic] = {}
+        self._by_id: Mapping[UUID, BucketTopic] = {}
+        self._partitions: dict[TopicPartition, BucketPartition] = {}
         self._faults: dict[TopicPartition, TieredError] = {}
         self._seen_ms: float | None = None
         self._is_failing = False
@@ -86,13 +209,13 @@ class BucketCatalogue:
         """Partitions whose checkpoints cannot be read: they stay as they were, if they were seen before."""
         return tuple(sorted(self._name(key) for key, error in self._faults.items() if isinstance(error, Corrupt)))
 
-    def __iter__(self) -> Iterator[TopicEntry]:
+    def __iter__(self) -> Iterator[BucketTopic]:
         return iter(list(self._by_name.values()))
 
     def __len__(self) -> int:
         return len(self._by_name)
 
-    def by_name(self, name: str) -> TopicEntry:
+    def by_name(self, name: str) -> BucketTopic:
         """The topic; InvalidTopic for an illegal name, UnknownTopicOrPartition for one that is not in the bucket."""
         topic = self._by_name.get(name)
         if topic is not None:
@@ -101,27 +224,27 @@ class BucketCatalogue:
             raise InvalidTopic(f"{name[:80]!r} is no topic name: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'")
         raise UnknownTopicOrPartition(f"topic {name} is not in the bucket, or was not {self.age_ms:.0f} ms ago")
 
-    def by_id(self, topic_id: UUID) -> TopicEntry:
+    def by_id(self, topic_id: UUID) -> BucketTopic:
         topic = self._by_id.get(topic_id)
         if topic is None:
             raise UnknownTopicId(f"no topic of the bucket has the id {topic_id}; refresh metadata")
         return topic
 
-    def partition(self, topic: TopicEntry, number: int) -> ColdPartition:
+    def partition(self, topic: BucketTopic, number: int) -> BucketPartition:
         """The partition as it was last seen. Raises UnknownTopicOrPartition; CorruptObject or StoreUnavailable when it
         was never seen whole."""
         if not 0 <= number < topic.partition_count:
             raise UnknownTopicOrPartition(f"{topic.name} has no partition {number}; refresh metadata")
         key = TopicPartition(TopicId(topic.topic_id), number)
-        look = self._looks.get(key)
-        if look is not None:
-            return look.partition
+        found = self._partitions.get(key)
+        if found is not None:
+            return found
         fault = self._faults.get(key)
         raise fault or StoreUnavailable(f"{topic.name}-{number} has not been looked at yet; try again")
 
     def partitions(self) -> Iterator[ColdPartition]:
         """Those that have been seen."""
-        return (look.partition for look in list(self._looks.values()))
+        return (each.cold for each in list(self._partitions.values()))
 
     # Keeping up
 
@@ -154,7 +277,7 @@ class BucketCatalogue:
                 f"there is no cluster's checkpoint in {self._store.url}: are bucket and prefix those of the brokers' "
                 "`--store`? A broker writes it when it starts"
             )
-        topics = {topic.topic_id: topic for topic in cluster.checkpoint.topics}
+        topics = {topic.topic_id: BucketTopic(topic, self) for topic in cluster.checkpoint.topics}
         # One after the other: a checkpoint may name a million.
         left = (
             (topic, TopicPartition(TopicId(topic.topic_id), number))
@@ -174,14 +297,14 @@ class BucketCatalogue:
         self._seen_ms = started_ms
         self.state.refreshes += 1
 
-    def _take(self, cluster: ClusterLook, topics: Mapping[UUID, TopicEntry]) -> None:
+    def _take(self, cluster: ClusterLook, topics: Mapping[UUID, BucketTopic]) -> None:
         if cluster is self._cluster:
             return
         self._cluster = cluster
         self._by_id = topics
         self._by_name = {topic.name: topic for topic in topics.values()}
-        for key in [key for key in self._looks if not self._is_known(key)]:
-            del self._looks[key]
+        for key in [key for key in self._partitions if not self._is_known(key)]:
+            del self._partitions[key]
         for key in [key for key in self._faults if not self._is_known(key)]:
             del self._faults[key]
         self.waiters.wake()
@@ -190,18 +313,19 @@ class BucketCatalogue:
         topic = self._by_id.get(key.topic_id)
         return topic is not None and key.partition < topic.partition_count
 
-    async def look_again(self, partition: ColdPartition) -> ColdPartition:
-        """The partition as it is now. Raises UnknownTopicId when its topic went meanwhile, and what keeps its
-        checkpoint from being read."""
+    async def look_again(self, partition: ColdPartition) -> None:
+        """Looks at one partition. Raises UnknownTopicId when its topic went meanwhile, and what keeps its checkpoint
+        from being read."""
         key = TopicPartition(TopicId(partition.topic_id), partition.partition)
         await self._flights.result(key, partial(self._look, partition.topic, key))
         fault = self._faults.get(key)
         if fault is not None:
             raise fault
-        return self.partition(self.by_id(partition.topic_id), partition.partition)
+        self.by_id(partition.topic_id)
 
     async def _look(self, topic: str, key: TopicPartition) -> None:
-        before = self._looks.get(key)
+        found = self._partitions.get(key)
+        before = None if found is None else found.look
         try:
             after = await self._pool.run(look_at_partition, self._store, topic, key.topic_id, key.partition, before)
         except TieredError as error:
@@ -210,9 +334,13 @@ class BucketCatalogue:
             self._faults[key] = error
             return
         self._faults.pop(key, None)
-        if after is not before:
-            self._looks[key] = after
-            self.waiters.wake()
+        if after is before:
+            return
+        if found is None:
+            self._partitions[key] = BucketPartition(after, self.waiters)
+        else:
+            found.look = after
+        self.waiters.wake()
 
     async def _tick(self) -> None:
         try:

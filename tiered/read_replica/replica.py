@@ -6,15 +6,19 @@ the store, ask a database, or serve bytes that fail a check.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
+from tiered.broker.context import BrokerState
 from tiered.broker.control.registration import WILDCARD_ADDRESSES
 from tiered.broker.host.data_folder import DataFolder
 from tiered.broker.parts import BrokerParts
-from tiered.broker.people.record_reader import RecordPages
+from tiered.broker.people.record_reader import RecordReader
+from tiered.broker.security.access import Access
 from tiered.broker.security.authentication import TokenLogins, check_http_logins
 from tiered.broker.security.client_quotas import ClientQuotas
+from tiered.broker.tiering.tier_reader import TierReader
 from tiered.cold.chunks.cache import ChunkCache
 from tiered.cold.chunks.reader import ColdReader
 from tiered.cold.opening import open_store
@@ -23,14 +27,11 @@ from tiered.cold.timed_store import TimedStore
 from tiered.config import BrokerSettings, ServeOptions
 from tiered.config.listeners import ListenerOptions
 from tiered.config.security import check_authentication
-from tiered.errors import Corrupt, InvalidConfig, ObjectMissing, ReadOnly, StoreUnavailable, Throttled
+from tiered.errors import InvalidConfig, ObjectMissing, ReadOnly, StoreUnavailable
 from tiered.file_slice import FileSlice
-from tiered.hot import resident
 from tiered.metrics import CountersState
-from tiered.read_replica.catalogue import BucketCatalogue
-from tiered.rules.partition import read_plan
+from tiered.read_replica.catalogue import BucketCatalogue, BucketPartition
 from tiered.rules.security.sasl.mechanism import Mechanism
-from tiered.rules.segments.cold_partition import ColdPartition
 from tiered.runtime import BlockingPool, Clock
 
 log = logging.getLogger(__name__)
@@ -38,7 +39,6 @@ T = TypeVar("T")
 
 MAX_LOGINS_WAITING = 500
 """For the thread that checks their signatures; more are refused."""
-_READS = 2  # The second one with what the bucket says after the first has failed.
 
 
 class ReadReplica:
@@ -100,8 +100,11 @@ class ReadReplica:
         self.catalogue = BucketCatalogue(
             reading, clock, interval_ms=self.settings.tiering.tiered_read_replica_refresh_interval_ms
         )
-        self.records = RecordPages(clock)
-        self._said: dict[str, str] = {}
+        self.topics = self.catalogue
+        self.reader = BucketReader(self.cold_reader, self.disk, self.counters, self.catalogue)
+        self.records = RecordReader(self.reader, clock)
+        self.access = Access(state=BrokerState(settings=self.settings))
+        """Off: who reaches the ports may read."""
 
     # Start and stop
 
@@ -166,81 +169,40 @@ class ReadReplica:
             "unreadable_partitions": list(unreadable[:100]),
         }
 
-    # Reading
 
-    async def read(
-        self, partition: ColdPartition, offset: int, max_bytes: int
-    ) -> tuple[ColdPartition, FileSlice | None]:
-        """(The partition, and whole batches of it from the one that holds `offset` on.) None for batches when the
-        bucket has `offset` no more: the partition is a newer one then, whose bounds say so.
+class BucketReader(TierReader):
+    """Reads a bucket that changes under it: where an object is gone, once more with what the bucket says then."""
 
-        Raises CorruptObject, which names topic, partition, offsets and key, and StoreUnavailable.
-        """
-        missing: ObjectMissing | None = None
-        for _ in range(_READS):
-            if not isinstance(partition.plan_read(offset), read_plan.Cold):
-                return partition, None
-            try:
-                segment = partition.segment_at(offset)
-                is_last = segment.end_offset >= partition.cold_end_offset
-                found = await self.cold_reader.read(
-                    partition.place_of(segment),
-                    offset=offset,
-                    max_bytes=max_bytes,
-                    following=None if is_last else partition.segment_at(segment.end_offset),
-                )
-            except ObjectMissing as error:
-                missing = error
-                partition = await self.catalogue.look_again(partition)
-            except Corrupt:
-                self.counters.cold_corruptions += 1
-                raise
-            except Throttled as error:
-                # Java's consumer ends on the code for quotas in a Fetch answer, and tries again on this one.
-                raise StoreUnavailable(f"{partition.name}: {error}") from error
-            else:
-                self.counters.fetched_cold_bytes += found.length
-                return partition, found
-        assert missing is not None
-        raise self._gone(partition, missing)
+    def __init__(
+        self, cold: ColdReader, disk: BlockingPool, counters: CountersState, catalogue: BucketCatalogue
+    ) -> None:
+        super().__init__(cold, disk, counters)
+        self._catalogue = catalogue
+        self._said: dict[str, str] = {}
 
-    async def offset_for_timestamp(self, partition: ColdPartition, timestamp_ms: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record at or after `timestamp_ms`; None when there is none."""
-        missing: ObjectMissing | None = None
-        for _ in range(_READS):
-            try:
-                for segment in partition.segments:
-                    if segment.max_timestamp_ms < timestamp_ms:
-                        continue
-                    found = await self.cold_reader.offset_for_timestamp(
-                        partition.place_of(segment),
-                        timestamp_ms=timestamp_ms,
-                        start_offset=partition.log_start_offset,
-                    )
-                    if found is not None:
-                        return found
-            except ObjectMissing as error:
-                missing = error
-                partition = await self.catalogue.look_again(partition)
-            else:
-                return None
-        assert missing is not None
-        raise self._gone(partition, missing)
+    async def _in_store(self, partition: Any, offset: int, max_bytes: int) -> FileSlice | None:
+        return await self._twice(partition, partial(super()._in_store, partition, offset, max_bytes))
 
-    async def max_timestamp(self, partition: ColdPartition) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record with the greatest timestamp; None for an empty partition."""
-        best = max((each.max_timestamp_ms for each in partition.segments), default=None)
+    async def offset_for_timestamp(self, partition: Any, timestamp_ms: int) -> tuple[int, int] | None:
+        return await self._twice(partition, partial(self._first_in_store, partition, timestamp_ms))
+
+    async def max_timestamp(self, partition: Any) -> tuple[int, int] | None:
+        best = max((each.max_timestamp_ms for each in partition.committed), default=None)
         return None if best is None else await self.offset_for_timestamp(partition, best)
 
-    def _gone(self, partition: ColdPartition, error: ObjectMissing) -> StoreUnavailable:
-        """The bucket still names an object that is not there: its checkpoint may be about to follow, or it is lost."""
-        self.counters.cold_corruptions += 1
-        if self._said.get(partition.name) != str(error):
-            self._said[partition.name] = str(error)
-            log.error("%s. The bucket's checkpoint still names it; readers are told to try again", error)
-        return StoreUnavailable(f"{error} (the bucket's checkpoint still names it: try again, or run `tiered verify`)")
-
-    async def make_resident(self, part: FileSlice) -> None:
-        """Returns once the bytes are in memory, so that sending them does not stop the event loop."""
-        if not resident.is_resident(part):
-            await self.disk.run(resident.make_resident, part)
+    async def _twice(self, partition: BucketPartition, read: Callable[[], Awaitable[T]]) -> T:
+        try:
+            return await read()
+        except ObjectMissing:
+            await self._catalogue.look_again(partition.cold)
+        try:
+            return await read()
+        except ObjectMissing as error:
+            # The bucket still names an object that is not there: its checkpoint may be about to follow, or it is lost.
+            self._counters.cold_corruptions += 1
+            if self._said.get(partition.name) != str(error):
+                self._said[partition.name] = str(error)
+                log.error("%s. The bucket's checkpoint still names it; readers are told to try again", error)
+            raise StoreUnavailable(
+                f"{error} (the bucket's checkpoint still names it: try again, or run `tiered verify`)"
+            ) from error

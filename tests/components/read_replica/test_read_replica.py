@@ -158,6 +158,19 @@ def test_several_partitions_share_the_limit_of_one_fetch(replica: ReplicaThread)
     assert lengths[1:] == [0, 0]
 
 
+def test_a_fetch_of_hundreds_of_partitions_is_answered_as_a_short_one(
+    replica: ReplicaThread, made: VerifiedStore
+) -> None:
+    """Such a one is looked at in turns, as a broker's is."""
+    with RawConnection(replica) as connection:
+        asked = [(TOPIC, PARTITION, 0, -1, 1 << 20), *[(TOPIC, 0, 0, -1, 1 << 20)] * 300]
+        found = [each.partitions[0] for each in connection.fetch_many(asked, max_bytes=1 << 20).topics]
+    records = bytes(found[0].records or b"")  # type: ignore[arg-type]
+    assert records
+    assert made.segments[0].log.startswith(records)
+    assert [(each.error_code, each.high_watermark) for each in found[1:]] == [(NONE, 0)] * 300
+
+
 def test_an_offset_that_is_not_cold_yet_is_waited_for_and_not_out_of_range(replica: ReplicaThread) -> None:
     assert fetch_code(replica, 3 * RECORDS) == NONE
     assert fetch_code(replica, 3 * RECORDS + 1) == OFFSET_NOT_AVAILABLE

@@ -17,7 +17,15 @@ from tiered.broker.partitions.refused_batches import RefusedBatches
 from tiered.broker.partitions.replica import Replica, Role
 from tiered.broker.partitions.replica_log import FetchedRun
 from tiered.config import TopicConfig
-from tiered.errors import NotEnoughReplicas, OutOfOrderSequence, Retriable, ShuttingDown
+from tiered.errors import (
+    NotEnoughReplicas,
+    OffsetNotAvailable,
+    OffsetOutOfRange,
+    OutOfOrderSequence,
+    Retriable,
+    ShuttingDown,
+    TieredError,
+)
 from tiered.file_slice import FileSlice
 from tiered.formats import record_batch
 from tiered.formats.checkpoint import CommittedSegment
@@ -249,9 +257,32 @@ class Partition(Replica):
         """Raises FencedLeaderEpoch or UnknownLeaderEpoch when the client talks to another leader."""
         partition_state.check_leader_epoch(claimed=claimed, current=self.leader_epoch, where=self.name)
 
+    def require_readable(self, leader_epoch: int, offset: int, *, names_rack: bool) -> None:
+        """Returns when a consumer may read `offset` here: from the leader, or from a follower if it names its rack.
+
+        Raises FencedLeaderEpoch, UnknownLeaderEpoch, NotLeader, and OffsetNotAvailable above a follower's log.
+        """
+        self.check_leader_epoch(leader_epoch)
+        if self.leadership is None:
+            if not names_rack:
+                self.require_leader()
+            self.require_replica()
+            if offset > self.log.log_end_offset:
+                raise OffsetNotAvailable(f"{self.name}: offset {offset} is not on this replica yet; retry")
+
     def plan_read(self, offset: int, *, committed_only: bool) -> read_plan.Plan:
         """Which tier holds `offset`: Hot, Cold, CaughtUp or OutOfRange."""
         return self._plan(offset, self.last_stable_offset if committed_only else self._high_watermark)
+
+    def outside(self, plan: read_plan.OutOfRange) -> TieredError:
+        """What a consumer is told that asks for such an offset."""
+        return OffsetOutOfRange(
+            f"{self.name}: offset {plan.offset} is not in {plan.log_start_offset} to {plan.log_end_offset}"
+        )
+
+    def bounds_of_refusal(self) -> tuple[int, int]:
+        """(log start offset, end) beside an error in an answer to Fetch: nothing is said of them."""
+        return -1, -1
 
     def plan_replica_read(self, offset: int) -> read_plan.Plan:
         """The same for a follower, which may have everything."""

@@ -5,10 +5,10 @@ decode on the event loop, nor serve anything above what the caller may see. A co
 comes here: it gets batches, unread.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from tiered.broker.partitions.partition import Partition
+from tiered.broker.partitions.readable import Readable
 from tiered.broker.tiering.tier_reader import TierReader
 from tiered.errors import CorruptBatch, LogDirFailed, OffsetOutOfRange, StoreUnavailable
 from tiered.file_slice import FileSlice
@@ -70,27 +70,34 @@ class Undecodable(CorruptBatch):
         self.end_offset = end_offset
 
 
-Ranges = Callable[[int], Awaitable[FileSlice | None]]
-"""Whole batches from the one that holds an offset; None when nothing may be read there yet."""
+class RecordReader:
+    """Pages of a partition's decoded records, from both tiers; read_committed ends at the last stable offset.
 
+    Control batches are left out.
+    """
 
-class RecordPages:
-    """Pages of decoded records, from whatever gives their batches. Control batches are left out."""
-
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, tiers: TierReader, clock: Clock) -> None:
+        self._tiers = tiers
         self._clock = clock
         self._pool = BlockingPool("decode", threads=DECODE_THREADS, max_waiting=MAX_WAITING_READS)
 
     def close(self) -> None:
         self._pool.close()
 
-    async def page(
-        self, name: str, ranges: Ranges, offset: int, *, limits: Limits, render: Render, wanted: Wanted | None = None
+    async def read(
+        self,
+        partition: Readable,
+        offset: int,
+        *,
+        limits: Limits,
+        committed_only: bool,
+        render: Render,
+        wanted: Wanted | None = None,
     ) -> Page:
-        """The records from `offset` on that are `wanted`, rendered, within the limits. `name` is for people.
+        """The records from `offset` on that are `wanted`, rendered, within the limits.
 
-        Raises Undecodable for a batch at the page's beginning, Throttled when too many wait, LogDirFailed, and what
-        `ranges` raises.
+        Raises Undecodable for a batch at the page's beginning, Throttled when too many wait, LogDirFailed,
+        OffsetOutOfRange, CorruptObject, StoreUnavailable.
         """
         found: list[tuple[int, bytes]] = []
         left_bytes = limits.max_bytes
@@ -106,7 +113,7 @@ class RecordPages:
                 is_late=lambda: self._clock.monotonic_ms() >= deadline_ms,
             )
             try:
-                data = await ranges(offset)
+                data = await self._range(partition, offset, committed_only)
                 if data is None:
                     return Page(records=tuple(found), next_offset=offset, is_end=True)
                 await self._pool.run(decoding.run, data)
@@ -115,7 +122,7 @@ class RecordPages:
                     raise
                 return Page(records=tuple(found), next_offset=offset, is_end=False)
             except (OSError, EOFError) as error:
-                raise LogDirFailed(f"{name} cannot be read from the broker's disk: {error}") from error
+                raise LogDirFailed(f"{partition.name} cannot be read from the broker's disk: {error}") from error
             found += decoding.found
             left_bytes -= sum(len(rendered) for _, rendered in decoding.found)
             offset = decoding.offset
@@ -123,35 +130,7 @@ class RecordPages:
                 break
         return Page(records=tuple(found), next_offset=offset, is_end=False)
 
-
-class RecordReader:
-    """Pages of a partition of this broker, from both tiers; read_committed ends at the last stable offset."""
-
-    def __init__(self, tiers: TierReader, clock: Clock) -> None:
-        self._tiers = tiers
-        self._pages = RecordPages(clock)
-
-    def close(self) -> None:
-        self._pages.close()
-
-    async def read(
-        self,
-        partition: Partition,
-        offset: int,
-        *,
-        limits: Limits,
-        committed_only: bool,
-        render: Render,
-        wanted: Wanted | None = None,
-    ) -> Page:
-        """As `RecordPages.page`. Also raises OffsetOutOfRange, CorruptObject, StoreUnavailable."""
-
-        def ranges(start: int) -> Awaitable[FileSlice | None]:
-            return self._range(partition, start, committed_only)
-
-        return await self._pages.page(partition.name, ranges, offset, limits=limits, render=render, wanted=wanted)
-
-    async def _range(self, partition: Partition, offset: int, committed_only: bool) -> FileSlice | None:
+    async def _range(self, partition: Readable, offset: int, committed_only: bool) -> FileSlice | None:
         """Whole batches from the one that holds `offset`; None when nothing may be read there yet."""
         for _ in range(TRIES):
             match partition.plan_read(offset, committed_only=committed_only):

@@ -5,6 +5,7 @@ caller may see: callers bound the answer by the high watermark or the last stabl
 """
 
 from tiered.broker.partitions.partition import Partition
+from tiered.broker.partitions.readable import Readable
 from tiered.cold.chunks.reader import ColdReader
 from tiered.errors import Corrupt, StoreUnavailable, Throttled
 from tiered.file_slice import FileSlice
@@ -27,29 +28,32 @@ class TierReader:
         self._lookups = BlockingPool("lookup", threads=LOOKUP_THREADS, max_waiting=1000)
         self._counters = counters
 
-    async def read_cold(self, partition: Partition, offset: int, max_bytes: int) -> FileSlice | None:
+    async def read_cold(self, partition: Readable, offset: int, max_bytes: int) -> FileSlice | None:
         """Whole batches from the one that holds `offset`, at least one; None when retention was faster.
 
         Raises CorruptObject, which names topic, partition, offsets and key, and StoreUnavailable.
         """
-        segment = partition.committed_segment_at(offset)
-        if segment is None:
-            return None
         try:
-            found = await self._cold.read(
-                partition.place_of(segment),
-                offset=offset,
-                max_bytes=max_bytes,
-                following=partition.committed_segment_at(segment.end_offset),
-            )
+            found = await self._in_store(partition, offset, max_bytes)
         except Corrupt:
             self._counters.cold_corruptions += 1
             raise
         except Throttled as error:
             # Java's consumer ends on the code for quotas in a Fetch answer, and tries again on this one.
             raise StoreUnavailable(f"{partition.name}: {error}") from error
-        self._counters.fetched_cold_bytes += found.length
+        self._counters.fetched_cold_bytes += 0 if found is None else found.length
         return found
+
+    async def _in_store(self, partition: Readable, offset: int, max_bytes: int) -> FileSlice | None:
+        segment = partition.committed_segment_at(offset)
+        if segment is None:
+            return None
+        return await self._cold.read(
+            partition.place_of(segment),
+            offset=offset,
+            max_bytes=max_bytes,
+            following=partition.committed_segment_at(segment.end_offset),
+        )
 
     def is_resident(self, part: FileSlice) -> bool:
         """True when sending the bytes now would not wait for the disk."""
@@ -62,17 +66,23 @@ class TierReader:
 
     async def offset_for_timestamp(self, partition: Partition, timestamp_ms: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record at or after `timestamp_ms`; None when there is none."""
-        local_start = partition.log.local_log_start_offset
+        found = await self._first_in_store(partition, timestamp_ms)
+        if found is not None:
+            return found
+        return await self._lookups.run(partition.log.offset_for_timestamp, timestamp_ms, partition.high_watermark)
+
+    async def _first_in_store(self, partition: Readable, timestamp_ms: int) -> tuple[int, int] | None:
+        local_start = partition.offsets.local_log_start_offset
         for segment in partition.committed:
             if segment.base_offset >= local_start or segment.max_timestamp_ms < timestamp_ms:
                 continue
-            found = await self._in_cold(partition, segment, timestamp_ms)
+            found = await self._in_segment(partition, segment, timestamp_ms)
             if found is not None:
                 return found
-        return await self._lookups.run(partition.log.offset_for_timestamp, timestamp_ms, partition.high_watermark)
+        return None
 
-    async def _in_cold(
-        self, partition: Partition, segment: CommittedSegment, timestamp_ms: int
+    async def _in_segment(
+        self, partition: Readable, segment: CommittedSegment, timestamp_ms: int
     ) -> tuple[int, int] | None:
         return await self._cold.offset_for_timestamp(
             partition.place_of(segment),
@@ -87,7 +97,7 @@ class TierReader:
         hot = await self._lookups.run(partition.log.max_timestamp_offset)
         best = max(cold, key=lambda segment: (segment.max_timestamp_ms, -segment.base_offset), default=None)
         if best is not None and (hot is None or best.max_timestamp_ms >= hot[1]):
-            found = await self._in_cold(partition, best, best.max_timestamp_ms)
+            found = await self._in_segment(partition, best, best.max_timestamp_ms)
             if found is not None:
                 return found
         return hot

@@ -11,14 +11,11 @@ from typing import Any
 from aiohttp import web
 
 from tiered.broker.host.process_facts import read_process_facts
-from tiered.broker.people.record_reader import READ_BYTES
 from tiered.config import describe_topic
-from tiered.errors import OffsetOutOfRange, TieredError
-from tiered.file_slice import FileSlice
-from tiered.formats.checkpoint import TopicEntry
+from tiered.errors import TieredError
 from tiered.metrics import DESCRIBED
+from tiered.read_replica.catalogue import BucketTopic
 from tiered.read_replica.replica import ReadReplica
-from tiered.rules.partition import read_plan
 from tiered.rules.segments.cold_partition import ColdPartition
 from tiered.server.http.api import health as routes_health
 from tiered.server.http.api import partitions as routes_catalogue
@@ -87,11 +84,11 @@ async def _topic(request: web.Request) -> web.Response:
     replica = request.app[REPLICA]
     topic = replica.catalogue.by_name(TOPIC.of(request))
     settings = replica.settings.with_dynamic(dynamic_default=replica.catalogue.cluster_settings, dynamic={})
-    configs = [CONFIG.of(entry) for entry in describe_topic(topic.configs, settings)]
+    configs = [CONFIG.of(entry) for entry in describe_topic(topic.entry.configs, settings)]
     return web.json_response({**_topic_fields(replica, topic), "configs": configs})
 
 
-def _topic_fields(replica: ReadReplica, topic: TopicEntry) -> dict[str, Any]:
+def _topic_fields(replica: ReadReplica, topic: BucketTopic) -> dict[str, Any]:
     partitions = [_partition_fields(replica, topic, number) for number in range(topic.partition_count)]
     return {
         "topic": topic.name,
@@ -104,10 +101,10 @@ def _topic_fields(replica: ReadReplica, topic: TopicEntry) -> dict[str, Any]:
     }
 
 
-def _partition_fields(replica: ReadReplica, topic: TopicEntry, number: int) -> dict[str, Any]:
+def _partition_fields(replica: ReadReplica, topic: BucketTopic, number: int) -> dict[str, Any]:
     failed = None
     try:
-        partition = replica.catalogue.partition(topic, number)
+        partition = replica.catalogue.partition(topic, number).cold
     except TieredError as error:
         partition = ColdPartition(topic=topic.name, topic_id=topic.topic_id, partition=number)
         failed = str(error)
@@ -125,7 +122,7 @@ def _partition_fields(replica: ReadReplica, topic: TopicEntry, number: int) -> d
 
 async def _segments(request: web.Request) -> web.StreamResponse:
     replica = request.app[REPLICA]
-    partition = replica.catalogue.partition(replica.catalogue.by_name(TOPIC.of(request)), PARTITION.of(request))
+    partition = replica.catalogue.partition(replica.catalogue.by_name(TOPIC.of(request)), PARTITION.of(request)).cold
     start_offset = START_OFFSET.of(request)
     found = [each for each in partition.segments if each.end_offset > start_offset][:MAX_SEGMENTS]
     end = partition.cold_end_offset
@@ -146,39 +143,29 @@ async def _segments(request: web.Request) -> web.StreamResponse:
 
 async def _records(request: web.Request) -> web.StreamResponse:
     replica = request.app[REPLICA]
-    topic = replica.catalogue.by_name(TOPIC.of(request))
-    partition = replica.catalogue.partition(topic, PARTITION_ASKED.of(request))
-
-    async def ranges(offset: int) -> FileSlice | None:
-        nonlocal partition
-        found: FileSlice | None = None
-        if isinstance(partition.plan_read(offset), read_plan.Cold):
-            partition, found = await replica.read(partition, offset, READ_BYTES)
-        outside = partition.plan_read(offset)
-        if isinstance(outside, read_plan.OutOfRange):
-            raise OffsetOutOfRange(
-                f"{partition.name}: offset {offset} is not in {outside.log_start_offset} to {outside.log_end_offset}; "
-                "ask for one of these, or for earliest or latest"
-            )
-        return found
-
+    partition = replica.catalogue.partition(replica.catalogue.by_name(TOPIC.of(request)), PARTITION_ASKED.of(request))
     offset = await start_of(
         request,
         partition.log_start_offset,
-        partition.cold_end_offset,
-        lambda timestamp_ms: replica.offset_for_timestamp(partition, timestamp_ms),
+        partition.high_watermark,
+        lambda timestamp_ms: replica.reader.offset_for_timestamp(partition, timestamp_ms),
     )
-    render = renderer(FIELD_BYTES.of(request))
-    page = await replica.records.page(partition.name, ranges, offset, limits=limits_of(request), render=render)
+    page = await replica.records.read(
+        partition,
+        offset,
+        limits=limits_of(request),
+        committed_only=False,
+        render=renderer(FIELD_BYTES.of(request)),
+    )
     return await send_page(
         request,
         page,
         {
-            "topic": partition.topic,
-            "partition": partition.partition,
+            "topic": partition.cold.topic,
+            "partition": partition.cold.partition,
             "next_offset": page.next_offset,
-            "is_end": page.is_end or page.next_offset >= partition.cold_end_offset,
-            "high_watermark": partition.cold_end_offset,
+            "is_end": page.is_end or page.next_offset >= partition.high_watermark,
+            "high_watermark": partition.high_watermark,
             "log_start_offset": partition.log_start_offset,
         },
     )

@@ -48,7 +48,7 @@ from tiered.server.kafka.api import (
     update_features,
     user_scram_credentials,
 )
-from tiered.server.kafka.dispatch import Api, Refused, ReplicaContext, ReplicaHandler
+from tiered.server.kafka.dispatch import Api, Context, MessageHandler, Refused, replica_of
 from tiered.server.kafka.error_mapping import error_code
 from tiered.wire.refusal import refusal
 
@@ -121,11 +121,11 @@ def _on_replica(api: Api) -> Api:
     return replace(api, raw=how) if api.raw is not None else replace(api, handle=how, audit=None)
 
 
-def _refusing(key: int, refused: Refused) -> ReplicaHandler:
+def _refusing(key: int, refused: Refused) -> MessageHandler:
     """Nothing of the request is looked at, so nothing of it can be carried out."""
 
-    async def handle(context: ReplicaContext, request: Any, _reply: Any) -> Any:
-        error = context.broker.refusal()
+    async def handle(context: Context, request: Any, _reply: Any) -> Any:
+        error = replica_of(context).refusal()
         code = error_code(error) if refused.code is None else refused.code
         parts = 2 * context.broker.settings.limits.tiered_max_partitions
         return refusal(key, context.api_version, request, code, str(error), max_parts=parts)

@@ -109,7 +109,7 @@ def authorized_operations(
     context: Context, resource_type: ResourceType, name: str = CLUSTER_NAME, *, asked: bool
 ) -> int:
     """The bits of what the principal may do; where authorization is off, of all that can be done."""
-    if not asked:
+    if not asked or context.broker.options.read_only:
         return NOT_ASKED
     rights = rights_of(context)
     return bits_of(SUPPORTED[resource_type]) if rights is None else rights.bits(resource_type, name)

@@ -8,7 +8,7 @@ import asyncio
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from tiered.broker.broker import Broker
 from tiered.errors import MalformedRequest, Throttled
@@ -38,7 +38,10 @@ T = TypeVar("T")
 
 
 class Context(NamedTuple):
-    """What a handler may use besides its request. (A NamedTuple: one is built for each request.)"""
+    """What a handler may use besides its request. (A NamedTuple: one is built for each request.)
+
+    On a read replica `broker` is that replica, which has of a broker what those handlers ask that it is given.
+    """
 
     broker: Broker
     connection: Connection
@@ -58,30 +61,9 @@ class RawRequest(NamedTuple):
     correlation_id: int
 
 
-class ReplicaContext(Protocol):
-    """What the handler of a read replica may use: that of `Context`, with the replica for a broker."""
-
-    @property
-    def broker(self) -> "ReadReplica": ...
-    @property
-    def connection(self) -> Connection: ...
-    @property
-    def api_version(self) -> int: ...
-
-
-class ReplicaRequest(Protocol):
-    """A `RawRequest` of a read replica."""
-
-    @property
-    def context(self) -> ReplicaContext: ...
-    @property
-    def buffer(self) -> memoryview: ...
-    @property
-    def position(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-    @property
-    def correlation_id(self) -> int: ...
+def replica_of(context: Context) -> "ReadReplica":
+    """What serves the request, for a handler that a read replica alone is given."""
+    return cast("ReadReplica", context.broker)
 
 
 class Refused(NamedTuple):
@@ -99,8 +81,6 @@ class Later(NamedTuple):
 
 RawHandler = Callable[[RawRequest], Handled]
 MessageHandler = Callable[[Context, Any, Any], Awaitable[Any]]
-ReplicaHandler = Callable[[ReplicaContext, Any, Any], Awaitable[Any]]
-ReplicaRawHandler = Callable[[ReplicaRequest], Handled]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +91,7 @@ class Api:
     constructors of its reply, and gives the reply or Later; ApiVersions alone gets None, for a version that is not
     served. `refuse_below` names versions that are advertised for the sake of old clients (KAFKA-18659) and answered
     by closing the connection. `audit` says what an administrative request was about. `on_replica` is what a read
-    replica does instead of `handle` or `raw`; without it a read replica does not serve the API.
+    replica does instead of `handle` or `raw`, or the same; without it a read replica does not serve the API.
     """
 
     key: int
@@ -122,7 +102,7 @@ class Api:
     raw: RawHandler | None = None
     refuse_below: int = 0
     audit: audited.Tell | None = None
-    on_replica: ReplicaHandler | ReplicaRawHandler | Refused | None = None
+    on_replica: MessageHandler | RawHandler | Refused | None = None
 
 
 class Dispatch:

@@ -39,6 +39,8 @@ class LeaderHints:
     @property
     def endpoints(self) -> tuple[NodeEndpoint, ...]:
         """Where the leaders named so far listen."""
+        if not self._named:
+            return ()
         known = self._broker.image.brokers
         rows = [known[broker_id] for broker_id in sorted(self._named) if broker_id in known]
         found = [(row, row.address(self._listener)) for row in rows]

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tiered.broker.view.image import BrokerRow
-from tiered.server.kafka.dispatch import Context, ReplicaContext
+from tiered.server.kafka.dispatch import Context
 
 
 class ListedBroker(NamedTuple):
@@ -28,6 +28,8 @@ def controller_id(context: Context) -> int:
     what clients ask of a controller.
     """
     broker = context.broker
+    if broker.options.read_only:
+        return broker.broker_id
     found = broker.image.brokers.get(broker.image.controller_id)
     return broker.broker_id if found is None or found.fenced else found.broker_id
 
@@ -35,20 +37,24 @@ def controller_id(context: Context) -> int:
 def named_brokers(context: Context) -> list[ListedBroker]:
     """Those whom clients may have to do with, by id: in service, or until a moment ago."""
     broker = context.broker
+    if broker.options.read_only:
+        return [_this(context)]
     return _listed(context, broker.image.named(broker.clock.monotonic_ms()))
 
 
 def described_brokers(context: Context, *, fenced: bool) -> list[ListedBroker]:
     """Those in service, by id; with `fenced` all that are registered."""
+    if context.broker.options.read_only:
+        return [_this(context)]
     image = context.broker.image
     return _listed(context, sorted(image.brokers.values(), key=lambda row: row.broker_id) if fenced else image.live())
 
 
-def this_replica(context: ReplicaContext) -> ListedBroker:
+def _this(context: Context) -> ListedBroker:
     """All that a read replica tells of: nobody else serves what it does."""
-    replica = context.broker
-    host, port = replica.address_for(context.connection.local_host, context.connection.listener.name)
-    return ListedBroker(replica.broker_id, host, port, replica.rack, is_fenced=False)
+    broker = context.broker
+    address = broker.address_for(context.connection.local_host, context.connection.listener.name)
+    return ListedBroker(broker.broker_id, *address, broker.rack, is_fenced=False)
 
 
 def _listed(context: Context, rows: Iterable[BrokerRow]) -> list[ListedBroker]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tiered.errors import InvalidRequest
-from tiered.server.kafka.dispatch import Api, Context, ReplicaContext
+from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import error_code
 from tiered.server.kafka.features import EPOCH, FEATURES, METADATA_VERSION, Feature
 from tiered.server.kafka.transport.connection import Connection
@@ -32,7 +32,7 @@ def api_versions(others: Iterable[Api]) -> Api:
         )
         return answer(context.connection, context.api_version, request, reply, told, FEATURES)
 
-    async def of_replica(context: ReplicaContext, request: Any, reply: Any) -> Any:
+    async def of_replica(context: Context, request: Any, reply: Any) -> Any:
         return answer(context.connection, context.api_version, request, reply, table, (METADATA_VERSION,))
 
     own = Api(key=18, name="ApiVersions", min_version=0, max_version=4, handle=handle, on_replica=of_replica)

@@ -4,15 +4,14 @@ Anybody who is let in may ask, as with Kafka; what the principal may do to the c
 request may ask for brokers that are out of service as well (KIP-1073).
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 from tiered.errors import UnsupportedVersion
 from tiered.rules.security.acl import ResourceType
-from tiered.server.kafka.authorize import NOT_ASKED, authorized_operations
-from tiered.server.kafka.dispatch import Api, Context, ReplicaContext
+from tiered.server.kafka.authorize import authorized_operations
+from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, error_code
-from tiered.server.kafka.listed_brokers import ListedBroker, controller_id, described_brokers, this_replica
+from tiered.server.kafka.listed_brokers import controller_id, described_brokers
 
 BROKERS = 1
 
@@ -22,21 +21,6 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     operations = authorized_operations(
         context, ResourceType.CLUSTER, asked=request.include_cluster_authorized_operations
     )
-    return _answer(context, request, reply, controller_id(context), brokers, operations)
-
-
-async def of_replica(context: ReplicaContext, request: Any, reply: Any) -> Any:
-    return _answer(context, request, reply, context.broker.broker_id, [this_replica(context)])
-
-
-def _answer(
-    context: Context | ReplicaContext,
-    request: Any,
-    reply: Any,
-    controller: int,
-    brokers: Iterable[ListedBroker],
-    operations: int = NOT_ASKED,
-) -> Any:
     code, message = NONE, None
     endpoint_type = getattr(request, "endpoint_type", BROKERS)
     if endpoint_type != BROKERS:
@@ -48,7 +32,7 @@ def _answer(
         error_message=message,
         endpoint_type=endpoint_type,
         cluster_id=context.broker.cluster_id,
-        controller_id=controller,
+        controller_id=controller_id(context),
         brokers=[
             reply.DescribeClusterBroker(
                 broker_id=each.broker_id, host=each.host, port=each.port, rack=each.rack, is_fenced=each.is_fenced
@@ -59,4 +43,4 @@ def _answer(
     )
 
 
-API = Api(key=60, name="DescribeCluster", min_version=0, max_version=2, handle=handle, on_replica=of_replica)
+API = Api(key=60, name="DescribeCluster", min_version=0, max_version=2, handle=handle, on_replica=handle)

@@ -11,7 +11,7 @@ from tiered.config import ConfigEntry, describe_broker, describe_topic, for_clie
 from tiered.errors import InvalidRequest, PolicyViolation, TieredError
 from tiered.rules.security.acl import Operation
 from tiered.server.kafka.config_resources import BROKER, TOPIC, resource_for
-from tiered.server.kafka.dispatch import Api, Context, ReplicaContext, in_turns
+from tiered.server.kafka.dispatch import Api, Context, in_turns, replica_of
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 # In one answer: the settings of some thousand topics, which may be a thousand times the bytes of the request.
@@ -29,7 +29,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     return await _answer(request, reply, find)
 
 
-async def of_replica(context: ReplicaContext, request: Any, reply: Any) -> Any:
+async def of_replica(context: Context, request: Any, reply: Any) -> Any:
     return await _answer(request, reply, lambda code, name: _entries(context, code, name))
 
 
@@ -77,11 +77,11 @@ def described(reply: Any, request: Any, entry: ConfigEntry) -> Any:
     )
 
 
-def _entries(context: ReplicaContext, resource_type: int, resource_name: str) -> Sequence[ConfigEntry]:
-    replica = context.broker
+def _entries(context: Context, resource_type: int, resource_name: str) -> Sequence[ConfigEntry]:
+    replica = replica_of(context)
     if resource_type == TOPIC:
         settings = replica.settings.with_dynamic(dynamic_default=replica.catalogue.cluster_settings, dynamic={})
-        return for_clients(describe_topic(replica.catalogue.by_name(resource_name).configs, settings))
+        return for_clients(describe_topic(replica.catalogue.by_name(resource_name).entry.configs, settings))
     if resource_type == BROKER and resource_name in ("", str(replica.broker_id)):
         return describe_broker(replica.settings) if resource_name else ()
     raise InvalidRequest("a read replica knows the configs of topics (2) and its own settings (4)")

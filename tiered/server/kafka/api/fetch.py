@@ -6,7 +6,10 @@ above the limits. Partitions are served in the order of the request. Cold partit
 within the same limits. Sessions (KIP-227) are declined: every answer has session id 0, so clients send full
 requests. A consumer that names its rack is sent to a follower in it (KIP-392), which serves it up to its own high
 watermark; any other reads from the leader alone. `__consumer_offsets` is a view of SQL, read from its slots'
-coordinators. Followers themselves are answered by `follower_fetch`.
+coordinators. Followers themselves are answered by `fetch.followers`; a read replica refuses them.
+
+On a read replica everything that can be read is cold: an answer waits for downloads or, at the end, for new segments to
+be seen in the bucket. High watermark and last stable offset are where the store ends.
 """
 
 import asyncio
@@ -15,9 +18,9 @@ from collections.abc import Iterator
 
 from tiered.broker.groups.offsets_topic import OffsetsPartition
 from tiered.broker.partitions.fetch_wait import Waiters, Watch
-from tiered.broker.partitions.partition import Partition
+from tiered.broker.partitions.readable import Readable
 from tiered.broker.replication.nearest_replica import nearest_replica
-from tiered.errors import NotLeader, OffsetNotAvailable, OffsetOutOfRange, TieredError
+from tiered.errors import MalformedRequest, NotLeader, TieredError
 from tiered.file_slice import FileSlice
 from tiered.rules.partition import read_plan
 from tiered.rules.security.acl import Operation
@@ -25,8 +28,8 @@ from tiered.server.kafka import throttling
 from tiered.server.kafka.authorize import may_replicate, rights_of, topic_refusal
 from tiered.server.kafka.dispatch import Api, RawRequest, in_turns
 from tiered.server.kafka.fetch import followers as follower_fetch
-from tiered.server.kafka.fetch import of_bucket
 from tiered.server.kafka.fetch.answer import (
+    NO_SESSION,
     READ_COMMITTED,
     Entry,
     Found,
@@ -35,24 +38,25 @@ from tiered.server.kafka.fetch.answer import (
     disk_error,
     keep_to_limits,
 )
-from tiered.server.kafka.fetch.bounds import (
-    COLD_READS_AT_ONCE,
-    LEAST_COLD_BYTES,
-    MAX_WAIT_MS,
-    MAX_WAITING_PARTITIONS,
-    too_many_partitions,
-)
-from tiered.server.kafka.fetch.sessions import NO_SESSION, session_error
 from tiered.server.kafka.transport.outbox import Parts
 from tiered.server.kafka.transport.requests import Answer
 from tiered.wire import fetch
-from tiered.wire.error_codes import CLUSTER_AUTHORIZATION_FAILED, NONE
+from tiered.wire.error_codes import CLUSTER_AUTHORIZATION_FAILED, FETCH_SESSION_ID_NOT_FOUND, INVALID_REQUEST, NONE
 from tiered.wire.fetch import FetchRequest
 
 # A Fetch of more partitions is looked at, and answered, in turns: one of 50,000 would hold everybody up for seconds.
 LONG_FETCH_PARTITIONS = 200
 # A look at many partitions takes this long before the next one is put off, to ten times as long.
 LONG_LOOK_MS = 5.0
+# A longer wait than any client asks for; it bounds how long a vanished client's wait can last.
+MAX_WAIT_MS = 600_000
+# What a cold partition takes of the request's budget at the least: each one costs a read from the store.
+LEAST_COLD_BYTES = 64 << 10
+COLD_READS_AT_ONCE = 16
+# Partitions in all fetches that wait at one time: each takes half a KiB. One more fetch is answered at once.
+MAX_WAITING_PARTITIONS = 1_000_000
+FULL_EPOCHS = (0, -1)
+"""Of a request that names all its partitions: one that would begin a session (KIP-227), and one that wants none."""
 
 
 def handle(request: RawRequest) -> Answer:
@@ -65,13 +69,13 @@ def handle(request: RawRequest) -> Answer:
     broker.counters.requests["Fetch"] += 1
     count = _count(asked)
     if count > limit:
-        raise too_many_partitions(limit)
-    refusal = session_error(asked)
-    if refusal != NONE:
+        raise MalformedRequest(f"a Fetch asks for more than {limit} partitions; more cannot be (tiered.max.partitions)")
+    if asked.session_epoch not in FULL_EPOCHS:  # A full request would at most end the session that it names.
+        refusal = FETCH_SESSION_ID_NOT_FOUND
         return fetch.encode_fetch_response(version, request.correlation_id, refusal, NO_SESSION, [])
     if asked.replica_id >= 0:
-        if not may_replicate(request.context):
-            refusal = CLUSTER_AUTHORIZATION_FAILED
+        if broker.options.read_only or not may_replicate(request.context):
+            refusal = INVALID_REQUEST if broker.options.read_only else CLUSTER_AUTHORIZATION_FAILED
             return fetch.encode_fetch_response(version, request.correlation_id, refusal, NO_SESSION, [])
         return follower_fetch.handle(request, asked)
     if request.context.throttle_ms or broker.client_quotas.limits_fetch:
@@ -145,17 +149,16 @@ def _looking(request: RawRequest, asked: FetchRequest, found: Found) -> Iterator
                     budget -= _look_at_offsets(entry, entry.offsets, min(budget, each.partition_max_bytes), found)
                     yield entry
                     continue
-                entry.partition = known.partition(each.partition)
-                entry.partition.check_leader_epoch(each.current_leader_epoch)
-                if entry.partition.leadership is None:
-                    _require_follower(entry.partition, each.fetch_offset, asked.rack_id)
-                elif asked.rack_id:
+                entry.partition = partition = known.partition(each.partition)
+                names_rack = bool(asked.rack_id)
+                partition.require_readable(each.current_leader_epoch, each.fetch_offset, names_rack=names_rack)
+                if names_rack and partition.leadership is not None:
                     broker = request.context.broker
                     nearest = nearest_replica(
                         broker.context,
                         broker.state,
                         broker.image,
-                        entry.partition,
+                        partition,
                         rack=asked.rack_id,
                         fetch_offset=each.fetch_offset,
                     )
@@ -164,7 +167,7 @@ def _looking(request: RawRequest, asked: FetchRequest, found: Found) -> Iterator
                         found.has_error = True  # Said at once, without records.
                         yield entry
                         continue
-                budget -= _look_at(entry, entry.partition, min(budget, each.partition_max_bytes), committed_only, found)
+                budget -= _look_at(entry, partition, min(budget, each.partition_max_bytes), committed_only, found)
             except TieredError as error:
                 entry.error = error.without_frames()
                 found.has_error = True
@@ -175,16 +178,7 @@ def _looking(request: RawRequest, asked: FetchRequest, found: Found) -> Iterator
         found.topics.append((topic, entries))
 
 
-def _require_follower(partition: Partition, fetch_offset: int, rack_id: str) -> None:
-    """Returns when a consumer that wants to may read this replica. Raises NotLeader, OffsetNotAvailable."""
-    if not rack_id:
-        partition.require_leader()
-    partition.require_replica()
-    if fetch_offset > partition.log.log_end_offset:
-        raise OffsetNotAvailable(f"{partition.name}: offset {fetch_offset} is not on this replica yet; retry")
-
-
-def _look_at(entry: Entry, partition: Partition, max_bytes: int, committed_only: bool, found: Found) -> int:
+def _look_at(entry: Entry, partition: Readable, max_bytes: int, committed_only: bool, found: Found) -> int:
     """Fills in `entry`; returns the bytes that it takes of the request's budget."""
     first = found.total_bytes == 0
     match partition.plan_read(entry.asked.fetch_offset, committed_only=committed_only):
@@ -206,15 +200,12 @@ def _look_at(entry: Entry, partition: Partition, max_bytes: int, committed_only:
             found.has_cold = True
             found.total_bytes += entry.cold_max_bytes
             return max(entry.cold_max_bytes, LEAST_COLD_BYTES)
-        case read_plan.OutOfRange():
-            is_beyond = entry.asked.fetch_offset > partition.log.log_end_offset
+        case read_plan.OutOfRange() as plan:
+            is_beyond = plan.offset > plan.log_end_offset
             if is_beyond and not found.is_confirmed and partition.leadership and partition.leadership.has_followers:
                 found.in_doubt.append(entry)
                 return 0
-            raise OffsetOutOfRange(
-                f"{partition.name}: offset {entry.asked.fetch_offset} is not in {partition.log_start_offset} to "
-                f"{partition.log.log_end_offset}"
-            )
+            raise partition.outside(plan)
         case _:
             return 0
 
@@ -287,7 +278,7 @@ async def _look_once_sure(request: RawRequest, asked: FetchRequest, found: Found
 
 def _watch(found: Found) -> Watch:
     """Of all that has just been looked at."""
-    return Watch(each.waiters for each in {entry.source for entry in found.entries() if entry.source is not None})
+    return Watch({entry.source.waiters for entry in found.entries() if entry.source is not None})
 
 
 async def _wait(request: RawRequest, asked: FetchRequest, found: Found, watch: Watch) -> Found:
@@ -325,4 +316,4 @@ async def _read_cold(request: RawRequest, asked: FetchRequest, entry: Entry, pla
         entry.error = disk_error(request, partition, error)
 
 
-API = Api(key=1, name="Fetch", min_version=4, max_version=18, raw=handle, on_replica=of_bucket.handle)
+API = Api(key=1, name="Fetch", min_version=4, max_version=18, raw=handle, on_replica=handle)

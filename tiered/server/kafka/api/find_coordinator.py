@@ -10,7 +10,7 @@ from typing import Any
 from tiered.errors import InvalidRequest, TieredError
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.server.kafka.authorize import require, require_group
-from tiered.server.kafka.dispatch import Api, Context, ReplicaContext, in_turns
+from tiered.server.kafka.dispatch import Api, Context, in_turns, replica_of
 from tiered.server.kafka.error_mapping import error_code
 from tiered.wire.error_codes import COORDINATOR_NOT_AVAILABLE, NONE
 
@@ -56,12 +56,12 @@ def _coordinator(context: Context, key_type: int, key: str) -> tuple[str, int, i
     return *address, elsewhere.broker_id, NONE, None
 
 
-async def of_replica(context: ReplicaContext, request: Any, reply: Any) -> Any:
-    code, message = NONE, None
-    host, port = context.broker.address_for(context.connection.local_host, context.connection.listener.name)
-    node_id = context.broker.broker_id
+async def of_replica(context: Context, request: Any, reply: Any) -> Any:
+    code, message, replica = NONE, None, replica_of(context)
+    host, port = replica.address_for(context.connection.local_host, context.connection.listener.name)
+    node_id = replica.broker_id
     if getattr(request, "key_type", GROUP) != GROUP:
-        refusal = context.broker.refusal()
+        refusal = replica.refusal()
         code, message, host, port, node_id = error_code(refusal), str(refusal), "", -1, -1
     if context.api_version < 4:
         return reply.FindCoordinatorResponse(

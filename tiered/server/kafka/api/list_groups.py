@@ -9,7 +9,7 @@ from typing import Any
 from tiered.errors import TieredError
 from tiered.rules.security.acl import CLUSTER_NAME, Operation, ResourceType
 from tiered.server.kafka.authorize import may
-from tiered.server.kafka.dispatch import Api, Context, ReplicaContext, in_turns
+from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 
@@ -39,7 +39,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     )
 
 
-async def of_replica(_context: ReplicaContext, _request: Any, reply: Any) -> Any:
+async def of_replica(_context: Context, _request: Any, reply: Any) -> Any:
     return reply.ListGroupsResponse(throttle_time=0, error_code=NONE, groups=[])
 
 

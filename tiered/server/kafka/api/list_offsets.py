@@ -4,17 +4,17 @@
 (v7), -4 the first local offset (v8), -5 the last tiered offset (v9), -6 the first offset that waits for its
 upload (v11). A timestamp later than every record answers offset -1 without an error. Times are looked up
 in both tiers. A special timestamp that the version does not have is UNSUPPORTED_VERSION. Only the leader answers,
-and OFFSET_NOT_AVAILABLE for what depends on the end until it knows how far its log is committed.
+and OFFSET_NOT_AVAILABLE for what depends on the end until it knows how far its log is committed. On a read replica,
+which knows no leader epochs, what is local begins where the store ends.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tiered.errors import LogDirFailed, OffsetNotAvailable, TieredError, UnsupportedVersion
 from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_topic
-from tiered.server.kafka.dispatch import Api, Context, ReplicaContext, in_turns
+from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 log = logging.getLogger(__name__)
@@ -24,26 +24,14 @@ _KNOWN_AT_ONCE = (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLO
 FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 
-Find = Callable[[str, Any], Awaitable[tuple[int, int, int]]]
-"""(topic, what is asked of a partition) -> (timestamp in ms or -1, offset or -1, leader epoch)"""
-
-
 async def handle(context: Context, request: Any, reply: Any) -> Any:
     read_committed = getattr(request, "isolation_level", 0) == 1
-    return await _answer(request, reply, lambda topic, asked: _offset(context, topic, asked, read_committed))
-
-
-async def of_bucket(context: ReplicaContext, request: Any, reply: Any) -> Any:
-    return await _answer(request, reply, lambda topic, asked: _offset_in_bucket(context, topic, asked))
-
-
-async def _answer(request: Any, reply: Any, find: Find) -> Any:
     topics = []
     async for topic in in_turns(request.topics):
         partitions = []
         async for asked in in_turns(topic.partitions):
             try:
-                timestamp_ms, offset, leader_epoch = await find(topic.name, asked)
+                timestamp_ms, offset, leader_epoch = await _offset(context, topic.name, asked, read_committed)
                 code = NONE
             except TieredError as error:
                 timestamp_ms, offset, leader_epoch, code = -1, -1, -1, error_code(error)
@@ -113,32 +101,10 @@ async def _committed_offsets(context: Context, index: int, wanted: int) -> tuple
     return (-1, -1, -1) if found is None else (found[1], found[0], 0)
 
 
-async def _offset_in_bucket(context: ReplicaContext, topic: str, asked: Any) -> tuple[int, int, int]:
-    """The same of a partition in the bucket, which has no leader epochs."""
-    replica, wanted = context.broker, asked.timestamp
-    partition = replica.catalogue.partition(replica.catalogue.by_name(topic), asked.partition_index)
-    _check_timestamp(context.api_version, wanted)
-    start, end = partition.log_start_offset, partition.cold_end_offset
-    special = {
-        LATEST: end,
-        EARLIEST: start,
-        EARLIEST_LOCAL: end,
-        LATEST_TIERED: end - 1 if end > start else -1,
-        EARLIEST_PENDING_UPLOAD: end,
-    }
-    if wanted in special:
-        return -1, special[wanted], -1
-    if wanted == MAX_TIMESTAMP:
-        found = await replica.max_timestamp(partition)
-    else:
-        found = await replica.offset_for_timestamp(partition, wanted)
-    return (-1, -1, -1) if found is None else (found[1], found[0], -1)
-
-
 def _check_timestamp(version: int, wanted: int) -> None:
     """UnsupportedVersion for a special timestamp that the version does not have."""
     if version < FIRST_VERSION.get(wanted, 1) or wanted < EARLIEST_PENDING_UPLOAD:
         raise UnsupportedVersion(f"timestamp {wanted} means nothing in ListOffsets version {version}")
 
 
-API = Api(key=2, name="ListOffsets", min_version=1, max_version=11, handle=handle, on_replica=of_bucket)
+API = Api(key=2, name="ListOffsets", min_version=1, max_version=11, handle=handle, on_replica=handle)

@@ -9,7 +9,7 @@ from tiered.broker.view.image import PartitionRow
 from tiered.errors import TieredError
 from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_cluster
-from tiered.server.kafka.dispatch import Api, Context, ReplicaContext, in_turns
+from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
 
@@ -52,7 +52,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     )
 
 
-async def of_replica(_context: ReplicaContext, _request: Any, reply: Any) -> Any:
+async def of_replica(_context: Context, _request: Any, reply: Any) -> Any:
     return reply.ListPartitionReassignmentsResponse(throttle_time=0, error_code=NONE, error_message=None, topics=[])
 
 

@@ -8,23 +8,22 @@ What the client may not describe is left out of "all topics", is TOPIC_AUTHORIZA
 is there or not, and UNKNOWN_TOPIC_ID by its id. Authorized operations are told where they are asked for (v8+).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from tiered.broker.broker import Broker
 from tiered.broker.partitions.topics import Topic
 from tiered.broker.view.image import PartitionRow
 from tiered.errors import InvalidRequest, TieredError, UnknownTopicId, UnknownTopicOrPartition
-from tiered.formats.checkpoint import TopicEntry
 from tiered.ids import NO_TOPIC_ID, InSyncReplica
 from tiered.rules.replication.replica_set import NO_LEADER
 from tiered.rules.security.acl import CLUSTER_NAME, Operation, ResourceType
 from tiered.server.kafka import throttling
 from tiered.server.kafka.api.create_topics import check_new_topic
-from tiered.server.kafka.authorize import NOT_ASKED, authorized_operations, may, require_topic
-from tiered.server.kafka.dispatch import Api, Context, ReplicaContext, in_turns
+from tiered.server.kafka.authorize import authorized_operations, may, require_topic
+from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import error_code
-from tiered.server.kafka.listed_brokers import ListedBroker, controller_id, named_brokers, this_replica
+from tiered.server.kafka.listed_brokers import controller_id, named_brokers
 from tiered.wire.error_codes import LEADER_NOT_AVAILABLE, NONE
 
 # Each one is a transaction and a folder. Who asks for more gets the rest by asking again.
@@ -56,32 +55,21 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     operations = authorized_operations(
         context, ResourceType.CLUSTER, asked=getattr(request, "include_cluster_authorized_operations", False)
     )
-    return _reply(context, reply, named_brokers(context), controller_id(context), topics, operations)
-
-
-def _reply(
-    context: Context | ReplicaContext,
-    reply: Any,
-    brokers: Iterable[ListedBroker],
-    controller: int,
-    topics: list[Any],
-    operations: int = NOT_ASKED,
-) -> Any:
     return reply.MetadataResponse(
         throttle_time=0,
         brokers=[
             reply.MetadataResponseBroker(node_id=each.broker_id, host=each.host, port=each.port, rack=each.rack)
-            for each in brokers
+            for each in named_brokers(context)
         ],
-        cluster_id=context.broker.cluster_id,
-        controller_id=controller,
+        cluster_id=broker.cluster_id,
+        controller_id=controller_id(context),
         topics=topics,
         cluster_authorized_operations=operations,
         error_code=NONE,
     )
 
 
-def _refused(context: Context | ReplicaContext, reply: Any, topic_id: Any, name: str | None, error: TieredError) -> Any:
+def _refused(context: Context, reply: Any, topic_id: Any, name: str | None, error: TieredError) -> Any:
     return reply.MetadataResponseTopic(
         error_code=error_code(error),
         name=name if name is not None or context.api_version >= 12 else "",
@@ -108,7 +96,7 @@ async def _asked(context: Context, request: Any, reply: Any, asked: Any, *, may_
         try:
             topic = broker.topics.by_name(name)
         except UnknownTopicOrPartition:
-            if not (may_create and broker.settings.topics.auto_create_topics_enable):
+            if broker.options.read_only or not (may_create and broker.settings.topics.auto_create_topics_enable):
                 raise
             if not may(context, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
                 require_topic(context, Operation.CREATE, name)
@@ -140,6 +128,8 @@ def _described(context: Context, request: Any, reply: Any, topic: Topic) -> Any:
 
 def described_partitions(broker: Broker, topic: Topic, make: Callable[..., Any], indexes: range) -> list[Any]:
     """Those of these numbers; `make` takes what Metadata and DescribeTopicPartitions both tell of a partition."""
+    if broker.options.read_only:
+        return [_led_by(broker.broker_id, -1, make, index) for index in indexes]
     if topic.is_internal:
         return [_coordinated(broker, make, index) for index in indexes]
     live = {each.broker_id for each in broker.image.live()}
@@ -168,63 +158,22 @@ def _led(
 
 def _coordinated(broker: Broker, make: Callable[..., Any], slot: int) -> Any:
     """A partition of `__consumer_offsets`, which has no log: its leader is who coordinates the slot's groups."""
-    leader = broker.groups.slot_leader(slot)
+    return _led_by(broker.groups.slot_leader(slot), 0, make, slot)
+
+
+def _led_by(leader: int, leader_epoch: int, make: Callable[..., Any], index: int) -> Any:
+    """A partition of which there is one copy. A read replica leads every one, without a leader epoch: clients compare
+    none."""
     holders = () if leader == NO_LEADER else (leader,)
     return make(
         error_code=NONE if holders else LEADER_NOT_AVAILABLE,
-        partition_index=slot,
+        partition_index=index,
         leader_id=leader,
-        leader_epoch=0,
+        leader_epoch=leader_epoch,
         replica_nodes=holders,
         isr_nodes=holders,
         offline_replicas=(),
     )
 
 
-async def of_bucket(context: ReplicaContext, request: Any, reply: Any) -> Any:
-    """A read replica leads every partition, without a leader epoch: clients compare none."""
-    catalogue = context.broker.catalogue
-    if request.topics is None or (context.api_version == 0 and not request.topics):
-        topics = [_of_bucket(context, reply, topic) async for topic in in_turns(catalogue)]
-    else:
-        wanted = dict.fromkeys((getattr(each, "topic_id", None), each.name) for each in request.topics)
-        topics = [_asked_of_bucket(context, reply, topic_id, name) async for topic_id, name in in_turns(wanted)]
-    return _reply(context, reply, [this_replica(context)], context.broker.broker_id, topics)
-
-
-def _asked_of_bucket(context: ReplicaContext, reply: Any, topic_id: Any, name: str | None) -> Any:
-    """One topic of the request, by name or (v12+) by id."""
-    catalogue = context.broker.catalogue
-    try:
-        if topic_id is not None and topic_id != NO_TOPIC_ID:
-            return _of_bucket(context, reply, catalogue.by_id(topic_id))
-        if name is None:
-            raise InvalidRequest("a topic is asked for by name or by id")
-        return _of_bucket(context, reply, catalogue.by_name(name))
-    except TieredError as error:
-        return _refused(context, reply, topic_id, name, error)
-
-
-def _of_bucket(context: ReplicaContext, reply: Any, topic: TopicEntry) -> Any:
-    here = (context.broker.broker_id,)
-    return reply.MetadataResponseTopic(
-        error_code=NONE,
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=False,
-        partitions=[
-            reply.MetadataResponsePartition(
-                error_code=NONE,
-                partition_index=number,
-                leader_id=context.broker.broker_id,
-                leader_epoch=-1,
-                replica_nodes=here,
-                isr_nodes=here,
-                offline_replicas=(),
-            )
-            for number in range(topic.partition_count)
-        ],
-    )
-
-
-API = Api(key=3, name="Metadata", min_version=0, max_version=13, handle=handle, on_replica=of_bucket)
+API = Api(key=3, name="Metadata", min_version=0, max_version=13, handle=handle, on_replica=handle)

@@ -18,7 +18,7 @@ from tiered.errors import CoordinatorLoading, CoordinatorNotAvailable, InvalidRe
 from tiered.ids import TopicPartition
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.server.kafka.authorize import may, require_group
-from tiered.server.kafka.dispatch import Api, Context, ReplicaContext, in_turns
+from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import error_code
 from tiered.wire.error_codes import NONE, TOPIC_AUTHORIZATION_FAILED
 
@@ -173,7 +173,7 @@ def _code(error: TieredError) -> int:
     return error_code(error)
 
 
-async def of_replica(context: ReplicaContext, request: Any, reply: Any) -> Any:
+async def of_replica(context: Context, request: Any, reply: Any) -> Any:
     """A read replica keeps no groups, so nobody has committed anything."""
     if context.api_version < FIRST_VERSION_WITH_GROUPS:
         names = _Names(reply.OffsetFetchResponseTopic, reply.OffsetFetchResponsePartition, by_id=False)

@@ -33,7 +33,7 @@ from tiered.formats import record_batch
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.server.kafka import throttling
 from tiered.server.kafka.authorize import refusal, rights_of, topic_refusal
-from tiered.server.kafka.dispatch import Api, RawRequest, ReplicaRequest, framed, in_turns
+from tiered.server.kafka.dispatch import Api, RawRequest, framed, in_turns, replica_of
 from tiered.server.kafka.error_mapping import error_code
 from tiered.server.kafka.leader_hints import CODES, LeaderHints
 from tiered.server.kafka.transport.outbox import Parts
@@ -392,9 +392,9 @@ def _with_leaders(topic: TopicResult, hints: LeaderHints) -> TopicResult:
     return TopicResult(name, topic_id, named)
 
 
-def refuse_on_replica(request: ReplicaRequest) -> Parts:
+def refuse_on_replica(request: RawRequest) -> Parts:
     """Raises ReadOnly for acks=0: a closed connection is how that client learns of it."""
-    replica, version = request.context.broker, request.context.api_version
+    replica, version = replica_of(request.context), request.context.api_version
     asked = produce.decode_produce_request(request.buffer, request.position, request.end, version)
     count = sum(len(topic.partitions) for topic in asked.topics)
     if count > MAX_PARTITIONS:

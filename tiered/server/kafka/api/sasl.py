@@ -13,14 +13,14 @@ from typing import Any
 from tiered.broker.security.authentication import Guarded
 from tiered.errors import TieredError, UnsupportedVersion
 from tiered.rules.security.sasl.failures import AuthenticationFailed, IllegalSaslState, UnsupportedSaslMechanism
-from tiered.server.kafka.dispatch import Api, Context, ReplicaContext
+from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, error_code
 from tiered.server.kafka.transport.sasl_session import SaslSession
 
 MAX_MECHANISM = 255
 
 
-async def handshake(context: Context | ReplicaContext, request: Any, reply: Any) -> Any:
+async def handshake(context: Context, request: Any, reply: Any) -> Any:
     broker: Guarded = context.broker
     connection = context.connection
     mechanisms = broker.settings.authentication.mechanisms_of(connection.listener)
@@ -41,7 +41,7 @@ async def handshake(context: Context | ReplicaContext, request: Any, reply: Any)
     return reply.SaslHandshakeResponse(error_code=code, mechanisms=list(mechanisms))
 
 
-async def authenticate(context: Context | ReplicaContext, request: Any, reply: Any) -> Any:
+async def authenticate(context: Context, request: Any, reply: Any) -> Any:
     broker: Guarded = context.broker
     session = context.connection.sasl
     try:

@@ -10,15 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tiered.broker.groups.offsets_topic import OffsetsPartition
-from tiered.broker.partitions.partition import Partition
+from tiered.broker.partitions.readable import Readable
 from tiered.errors import LogDirFailed, TieredError, UnsupportedCompression
 from tiered.file_slice import FileSlice
 from tiered.formats import record_batch
-from tiered.rules.segments.cold_partition import ColdPartition
 from tiered.server.kafka import throttling
-from tiered.server.kafka.dispatch import RawRequest, ReplicaRequest, in_turns
+from tiered.server.kafka.dispatch import RawRequest, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
-from tiered.server.kafka.fetch.sessions import NO_SESSION
 from tiered.server.kafka.leader_hints import CODES, LeaderHints
 from tiered.server.kafka.transport.outbox import Parts
 from tiered.wire import fetch
@@ -31,6 +29,8 @@ READ_COMMITTED = 1
 LEADER = -1
 # Up to here copying a range costs less than a system call of its own.
 COPY_BYTES = 16 << 10
+NO_SESSION = 0
+"""Fetch sessions (KIP-227) are declined in every answer, so clients send full requests."""
 FIRST_VERSION_WITH_ZSTD = 10
 ZSTD = 4
 
@@ -40,11 +40,9 @@ class Entry:
     """One partition of the request and what was found for it."""
 
     asked: FetchPartition
-    partition: Partition | None = None
+    partition: Readable | None = None
     offsets: OffsetsPartition | None = None
     """In its place, of `__consumer_offsets`."""
-    bucket: ColdPartition | None = None
-    """In its place, on a read replica."""
     error: TieredError | None = None
     records: FileSlice | bytes | None = None
     cold_max_bytes: int = 0
@@ -52,7 +50,7 @@ class Entry:
     """The replica that the consumer should read from, when that is not this one."""
 
     @property
-    def source(self) -> Partition | OffsetsPartition | None:
+    def source(self) -> Readable | OffsetsPartition | None:
         """Whose records these are, once it is found."""
         return self.partition if self.partition is not None else self.offsets
 
@@ -76,9 +74,7 @@ class Found:
         return [entry for _, entries in self.topics for entry in entries]
 
 
-def disk_error(
-    request: RawRequest | ReplicaRequest, partition: Partition | ColdPartition | None, error: Exception
-) -> LogDirFailed:
+def disk_error(request: RawRequest, partition: Readable | None, error: Exception) -> LogDirFailed:
     """What a partition answers whose local file cannot be read; said in the log as well, for it is our disk."""
     name = partition.name if partition is not None else "a partition"
     request.context.broker.counters.disk_errors += 1
@@ -123,7 +119,7 @@ async def answer_in_turns(request: RawRequest, asked: FetchRequest, found: Found
     return await asyncio.to_thread(_encoded, request, told, hints, throttle_ms)
 
 
-def telling(request: RawRequest | ReplicaRequest, asked: FetchRequest, found: Found, told: Told) -> Iterator[None]:
+def telling(request: RawRequest, asked: FetchRequest, found: Found, told: Told) -> Iterator[None]:
     """Adds what each partition is answered."""
     version = request.context.api_version
     counters = request.context.broker.counters
@@ -133,7 +129,7 @@ def telling(request: RawRequest | ReplicaRequest, asked: FetchRequest, found: Fo
             try:
                 answers.append(_result(entry, asked, version))
             except (OSError, EOFError) as error:
-                answers.append(_refusal(entry, disk_error(request, entry.partition or entry.bucket, error)))
+                answers.append(_refusal(entry, disk_error(request, entry.partition, error)))
             except TieredError as error:
                 answers.append(_refusal(entry, error))
             if entry.records is not None:
@@ -179,8 +175,7 @@ def _result(entry: Entry, asked: FetchRequest, version: int) -> FetchPartitionRe
         _refuse_zstd(entry)
     if entry.error is not None:
         return _refusal(entry, entry.error)
-    source = entry.source
-    partition = entry.bucket if source is None else source
+    partition = entry.source
     assert partition is not None
     if isinstance(entry.records, FileSlice) and entry.records.length <= COPY_BYTES:
         entry.records = entry.records.read()
@@ -198,11 +193,8 @@ def _result(entry: Entry, asked: FetchRequest, version: int) -> FetchPartitionRe
 
 def _refusal(entry: Entry, error: TieredError) -> FetchPartitionResult:
     entry.records = None
-    code, known = error_code(error), entry.bucket
-    if known is None:
-        return FetchPartitionResult(entry.asked.partition, code)
-    end_offset = known.cold_end_offset
-    return FetchPartitionResult(entry.asked.partition, code, end_offset, end_offset, known.log_start_offset)
+    start_offset, end_offset = (-1, -1) if entry.partition is None else entry.partition.bounds_of_refusal()
+    return FetchPartitionResult(entry.asked.partition, error_code(error), end_offset, end_offset, start_offset)
 
 
 def _refuse_zstd(entry: Entry) -> None:

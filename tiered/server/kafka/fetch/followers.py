@@ -13,6 +13,7 @@ from tiered.errors import LogDirFailed, OffsetOutOfRange, UnsupportedVersion
 from tiered.file_slice import FileSlice
 from tiered.server.kafka.dispatch import RawRequest
 from tiered.server.kafka.error_mapping import NONE, error_code
+from tiered.server.kafka.fetch.answer import COPY_BYTES, NO_SESSION
 from tiered.server.kafka.transport.outbox import Parts
 from tiered.server.kafka.transport.requests import Waiting
 from tiered.wire import fetch
@@ -20,14 +21,11 @@ from tiered.wire.fetch import FetchPartitionResult, FetchRequest, FetchTopicResu
 
 log = logging.getLogger(__name__)
 
-NO_SESSION = 0
 # What comes faster than a follower asks goes out so often at most: a round for each record costs all brokers more
 # than the record does. One that comes while the follower waits goes out at once.
 GATHER_MS = 3.0
 # With so much to send the follower gets it at once.
 GATHER_BYTES = 64 << 10
-# Up to here copying a range costs less than a system call of its own.
-COPY_BYTES = 16 << 10
 
 
 def handle(request: RawRequest, asked: FetchRequest) -> Parts | Coroutine[Any, Any, Parts] | Waiting:
