@@ -5,13 +5,16 @@ plain columns, so that `awk` and `diff` see nothing but text. Must never ask any
 a name that a client or a broker chose move a terminal's cursor, end a line of a table or turn text around.
 """
 
+import argparse
 import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TextIO
+from typing import TextIO, TypeVar
+
+from tiered.cli.failure import EXIT_FAILED, EXIT_OK
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _LAST_YEAR_MS = 253_402_300_800_000
@@ -21,6 +24,7 @@ _NOT_IN_JSON = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """What a terminal takes for a command, or for the other direction, and JSON leaves as it is."""
 
 
+T = TypeVar("T")
 Cell = str | int | None
 
 
@@ -38,6 +42,35 @@ def json_text(value: object, *, indent: int | None = None) -> str:
 def say(text: str = "", *, end: str = "\n", file: TextIO | None = None, flush: bool = False) -> None:
     """Lines of text on stdout or `file`. Names in them were chosen by others: nothing but text reaches a terminal."""
     print("\n".join(map(on_one_line, text.split("\n"))), end=end, file=file, flush=flush)
+
+
+def complain(arguments: argparse.Namespace, text: str) -> None:
+    """The text on stderr, after the command's name."""
+    say(f"{arguments.parser.prog}: {text}", file=sys.stderr)
+
+
+def report(
+    arguments: argparse.Namespace, noun: str, outcomes: Sequence[tuple[str, bool, str | None]], done: str
+) -> int:
+    """Says of each thing by its name whether it changed, or why not; the exit code is 1 when one of them failed."""
+    if arguments.json:
+        print_json([{noun: name, "changed": changed, "error": error} for name, changed, error in outcomes])
+    for name, changed, error in outcomes:
+        if error is not None:
+            complain(arguments, f"{name}: {error}")
+        elif not arguments.json:
+            say(f"{name} {done}" if changed else f"{name} needs no change")
+    return EXIT_FAILED if any(error is not None for _, _, error in outcomes) else EXIT_OK
+
+
+def describe(arguments: argparse.Namespace, found: Sequence[T], show: Callable[[T], None]) -> None:
+    """Several things in full: as JSON, or shown one by one with an empty line between."""
+    if arguments.json:
+        print_json(found)
+        return
+    for index, each in enumerate(found):
+        say("" if index == 0 else "\n", end="")
+        show(each)
 
 
 def on_one_line(text: str) -> str:

@@ -5,16 +5,14 @@ Owns these commands' words. Everything is asked over the Kafka protocol, so it w
 
 import argparse
 import sys
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, astuple
-from typing import TypeVar
 
 from tiered.cli.acls.arguments import RESOURCES
 from tiered.cli.client.cluster import Cluster, run_with_cluster
-from tiered.cli.failure import CommandFailed, UsageError
+from tiered.cli.failure import UsageError
 from tiered.cli.output import print_json, print_table, say
 from tiered.config.addresses import is_address
-from tiered.errors import TieredError
 from tiered.peer.acl_admin import Acl, create_acls, delete_acls, describe_acls
 from tiered.rules.security.acl import (
     CLUSTER_NAME,
@@ -26,8 +24,6 @@ from tiered.rules.security.acl import (
     ResourceType,
 )
 
-T = TypeVar("T")
-
 _PRODUCER = (Operation.WRITE, Operation.DESCRIBE, Operation.CREATE)
 _CONSUMER = (Operation.READ, Operation.DESCRIBE)
 
@@ -37,7 +33,7 @@ def run_list(arguments: argparse.Namespace) -> int:
     wanted = _filter(arguments)
 
     async def act(cluster: Cluster) -> None:
-        _show(arguments, await _asked(describe_acls(cluster, wanted)), "no rules; `tiered acls add` makes one")
+        _show(arguments, await describe_acls(cluster, wanted), "no rules; `tiered acls add` makes one")
 
     return run_with_cluster(arguments, act)
 
@@ -47,7 +43,7 @@ def run_add(arguments: argparse.Namespace) -> int:
     rules = list(_rules(arguments))
 
     async def act(cluster: Cluster) -> None:
-        await _asked(create_acls(cluster, rules))
+        await create_acls(cluster, rules)
         _show(arguments, sorted(rules), "")
 
     return run_with_cluster(arguments, act)
@@ -61,16 +57,9 @@ def run_remove(arguments: argparse.Namespace) -> int:
 
     async def act(cluster: Cluster) -> None:
         ask = describe_acls if arguments.dry_run else delete_acls
-        _show(arguments, await _asked(ask(cluster, wanted)), "no rule is meant; `tiered acls list` shows them")
+        _show(arguments, await ask(cluster, wanted), "no rule is meant; `tiered acls list` shows them")
 
     return run_with_cluster(arguments, act)
-
-
-async def _asked(work: Awaitable[T]) -> T:
-    try:
-        return await work
-    except TieredError as error:
-        raise CommandFailed(str(error)) from error
 
 
 def _show(arguments: argparse.Namespace, rules: Sequence[Acl], none: str) -> None:

@@ -4,14 +4,13 @@ Owns these commands' words. Must never decide where a replica goes: `rules.repli
 """
 
 import argparse
-import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from tiered.cli.client.cluster import Cluster, all_topics, with_cluster
 from tiered.cli.failure import CommandFailed, UsageError
 from tiered.cli.moves.following import carry_out, replicas_of
-from tiered.cli.output import counted, in_bytes, print_json, print_table, say
+from tiered.cli.output import complain, counted, describe, in_bytes, print_json, print_table, say
 from tiered.errors import InvalidReplicationFactor, TieredError
 from tiered.peer import TopicMetadata
 from tiered.peer.broker_admin import (
@@ -36,11 +35,7 @@ async def run_list(arguments: argparse.Namespace, cluster: Cluster) -> None:
     if not visible:
         # There is always one, of the offsets. A 0 would say that all is in sync.
         found = [each | dict.fromkeys(COUNTS) for each in found]
-        say(
-            f"{arguments.parser.prog}: you may see no topic, so nothing is counted: give the --command-config of "
-            "an operator",
-            file=sys.stderr,
-        )
+        complain(arguments, "you may see no topic, so nothing is counted: give the --command-config of an operator")
     if arguments.json:
         print_json(found)
     elif arguments.quiet:
@@ -57,12 +52,7 @@ async def run_describe(arguments: argparse.Namespace, cluster: Cluster) -> None:
     topics = _with_replicas(await all_topics(cluster))
     chosen = _chosen(described, arguments.brokers)
     found = [await _description(cluster, each, described, topics) for each in chosen]
-    if arguments.json:
-        print_json(found)
-    else:
-        for index, each in enumerate(found):
-            say("" if index == 0 else "\n", end="")
-            _show(each)
+    describe(arguments, found, _show)
 
 
 @with_cluster

@@ -5,15 +5,14 @@ Owns these commands' words. Everything is asked over the Kafka protocol, so it w
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tiered.cli.client.cluster import EARLIEST, LATEST, Cluster, with_cluster
 from tiered.cli.client.refusals import lacks, none_to_see
-from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
+from tiered.cli.failure import CommandFailed
 from tiered.cli.names import nearest_names
-from tiered.cli.output import Cell, counted, on_one_line, print_json, print_table, say
+from tiered.cli.output import Cell, counted, describe, on_one_line, print_json, print_table, report, say
 from tiered.errors import GroupNotFound, TieredError
 from tiered.peer import BrokerError, TopicPartition
 from tiered.peer.group_admin import (
@@ -101,12 +100,7 @@ def _is_wanted(group: ListedGroup, states: Sequence[str] | None, kinds: Sequence
 async def run_describe(arguments: argparse.Namespace, cluster: Cluster) -> None:
     """`groups describe`."""
     found = [await _description(cluster, group_id) for group_id in arguments.groups]
-    if arguments.json:
-        print_json(found)
-    else:
-        for index, each in enumerate(found):
-            say("" if index == 0 else "\n", end="")
-            _show(each)
+    describe(arguments, found, _show)
 
 
 async def existing_group(cluster: Cluster, group_id: str) -> DescribedGroup:
@@ -283,14 +277,7 @@ async def run_delete(arguments: argparse.Namespace, cluster: Cluster) -> int:
             told = lacks(cluster, Operation.DELETE, ResourceType.GROUP, group_id)
         message = None if code == NONE or missing_is_fine else reason(code, told)
         outcomes.append((group_id, code == NONE, message))
-    if arguments.json:
-        print_json([{"group": name, "changed": changed, "error": error} for name, changed, error in outcomes])
-    for name, changed, error in outcomes:
-        if error is not None:
-            say(f"{arguments.parser.prog}: {name}: {error}", file=sys.stderr)
-        elif not arguments.json:
-            say(f"{name} deleted" if changed else f"{name} needs no change")
-    return EXIT_FAILED if any(error is not None for _, _, error in outcomes) else EXIT_OK
+    return report(arguments, "group", outcomes, "deleted")
 
 
 async def _deleted(cluster: Cluster, group_id: str) -> int:

@@ -5,14 +5,13 @@ commit an offset that is not in the log.
 """
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tiered.cli.client.cluster import Cluster, chosen_partitions, existing_topic, run_with_cluster
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.groups.commands import SHOWS_GROUPS, bounds_of, missing_group
-from tiered.cli.output import Cell, counted, print_json, print_table, say
+from tiered.cli.output import Cell, complain, counted, print_json, print_table, say
 from tiered.cli.times import moment_ms
 from tiered.errors import GroupNotFound
 from tiered.peer import BrokerError, TopicPartition
@@ -225,9 +224,9 @@ def _tell(
     for each in moves:
         if each.asked is not None:
             what = f"{each.topic}-{each.partition}: offset {each.asked} is outside the log; {each.after} is the nearest"
-            say(f"{arguments.parser.prog}: {what}", file=sys.stderr)
+            complain(arguments, what)
     for (topic, partition), message in failures.items():
-        say(f"{arguments.parser.prog}: {topic}-{partition}: {message}", file=sys.stderr)
+        complain(arguments, f"{topic}-{partition}: {message}")
     return EXIT_FAILED if failures else EXIT_OK
 
 

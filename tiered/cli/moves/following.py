@@ -14,7 +14,7 @@ from typing import Any
 from tiered.cli.client.cluster import Cluster
 from tiered.cli.configs import set_configs
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
-from tiered.cli.output import Cell, counted, in_bytes, print_json, print_table, say
+from tiered.cli.output import Cell, complain, counted, in_bytes, print_json, print_table, say
 from tiered.cli.progress import bar
 from tiered.errors import TieredError
 from tiered.peer import TopicMetadata, TopicPartition
@@ -83,7 +83,7 @@ async def carry_out(
             }
         )
     for (topic, number), refusal in refused.items():
-        say(f"{arguments.parser.prog}: {topic}-{number}: {refusal}", file=sys.stderr)
+        complain(arguments, f"{topic}-{number}: {refusal}")
     if not is_complete:
         raise CommandFailed(
             f"not complete after {arguments.timeout} s; the moves go on: `tiered topics reassignments` shows them"

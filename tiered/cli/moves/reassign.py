@@ -22,7 +22,7 @@ from tiered.cli.client.cluster import (
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.groups.reset import Wanted, wanted_of
 from tiered.cli.moves.following import Replicas, begin, carry_out, progress, replicas_of
-from tiered.cli.output import counted, in_bytes, print_json, print_table, say
+from tiered.cli.output import complain, counted, in_bytes, print_json, print_table, say
 from tiered.errors import InvalidReplicationFactor
 from tiered.peer import TopicMetadata, TopicPartition
 from tiered.peer.broker_admin import (
@@ -204,7 +204,7 @@ def _report(
         print_json(rows)
     failed = [each for each in rows if each["error"] is not None]
     for each in failed:
-        say(f"{arguments.parser.prog}: {each['topic']}-{each['partition']}: {each['error']}", file=sys.stderr)
+        complain(arguments, f"{each['topic']}-{each['partition']}: {each['error']}")
     changed = sum(each["changed"] for each in rows)
     if not arguments.json and (changed or not failed):
         say(f"{counted(changed, 'partition')} {done}" if changed else nothing)

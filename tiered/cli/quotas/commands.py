@@ -7,10 +7,9 @@ import argparse
 from collections.abc import Mapping
 
 from tiered.cli.client.cluster import Cluster, run_with_cluster, with_cluster
-from tiered.cli.failure import CommandFailed, UsageError
+from tiered.cli.failure import UsageError
 from tiered.cli.output import print_json, print_table, say
 from tiered.cli.quotas.arguments import KINDS
-from tiered.errors import TieredError
 from tiered.peer.quota_admin import Entity, alter_quotas, describe_quotas
 
 _DEFAULT = "<default>"
@@ -53,10 +52,7 @@ def _alter(arguments: argparse.Namespace, values: Mapping[str, float | None], do
         raise UsageError("say whose quotas: --user, --client-id, --ip, or the default of one of them")
 
     async def act(cluster: Cluster) -> None:
-        try:
-            await alter_quotas(cluster, entity, values, validate_only=validate_only)
-        except TieredError as error:
-            raise CommandFailed(str(error)) from error
+        await alter_quotas(cluster, entity, values, validate_only=validate_only)
         if arguments.json:
             print_json({"entity": dict(entity), "quotas": dict(values)})
         else:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tiered.cli.client.cluster import Cluster, all_topics, chosen_partitions, existing_topic, run_with_cluster
 from tiered.cli.client.refusals import read_replica
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
-from tiered.cli.output import say
+from tiered.cli.output import complain
 from tiered.cli.records.offset_range import End, Start, end_positions, range_of, start_positions
 from tiered.cli.records.record_text import LineFormat, Template, json_line_of, line_format_of
 from tiered.errors import CorruptBatch, RequestTimedOut, Retriable
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     async def act(cluster: Cluster) -> None:
         topics = await chosen_topics(cluster, arguments.topics)
         if sys.stderr.isatty() and (replica := await read_replica(cluster)) is not None:
-            say(f"{arguments.parser.prog}: {replica}", file=sys.stderr)
+            complain(arguments, replica)
         lines = Lines(None if as_json else line_format)
         fetcher = Fetcher(cluster, SystemClock(), isolation_level=isolation_level)
         if arguments.group is not None:

@@ -4,12 +4,11 @@ Speaks HTTP to a broker, which asks SQL. Holds nothing itself.
 """
 
 import argparse
-import sys
 from typing import Any
 
 from tiered.cli.client.http_api import HttpApi
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
-from tiered.cli.output import Cell, counted, in_utc, print_json, print_table, say
+from tiered.cli.output import Cell, complain, counted, in_utc, print_json, print_table, say
 
 
 def run_create(arguments: argparse.Namespace) -> None:
@@ -49,7 +48,7 @@ def run_delete(arguments: argparse.Namespace) -> int:
             if each["error"] is None:
                 say(f"deleted snapshot {each['snapshot']}")
             else:
-                say(f"{arguments.parser.prog}: {each['snapshot']}: {each['error']}", file=sys.stderr)
+                complain(arguments, f"{each['snapshot']}: {each['error']}")
     return EXIT_OK if all(each["error"] is None for each in done) else EXIT_FAILED
 
 

@@ -6,7 +6,6 @@ shown. With several topics each is tried, and the exit code is 1 when any of the
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,8 +31,8 @@ from tiered.cli.configs import (
     set_configs,
     source_of,
 )
-from tiered.cli.failure import EXIT_FAILED, EXIT_OK, UsageError
-from tiered.cli.output import Cell, counted, in_bytes, print_json, print_table, say
+from tiered.cli.failure import UsageError
+from tiered.cli.output import Cell, complain, counted, describe, in_bytes, print_json, print_table, report, say
 from tiered.errors import TieredError
 from tiered.peer import CorruptAnswer, TopicMetadata, TopicPartition
 from tiered.peer.broker_admin import local_disk
@@ -169,7 +168,7 @@ def run_alter(arguments: argparse.Namespace) -> int:
 
 def _warn(arguments: argparse.Namespace, topic: str, configs: Mapping[str, str | None], replicas: int) -> None:
     if (warning := min_in_sync_warning(configs, replicas)) is not None:
-        say(f"{arguments.parser.prog}: warning: {topic}: {warning}", file=sys.stderr)
+        complain(arguments, f"warning: {topic}: {warning}")
 
 
 async def _grow(cluster: Cluster, topic: str, partition_count: int) -> None:
@@ -191,12 +190,7 @@ async def run_describe(arguments: argparse.Namespace, cluster: Cluster) -> None:
     for name in arguments.topics:
         topic = await existing_topic(cluster, name)
         found.append(await _description(cluster, topic, everything=arguments.all_configs))
-    if arguments.json:
-        print_json(found)
-    else:
-        for index, each in enumerate(found):
-            say("" if index == 0 else "\n", end="")
-            _show(each)
+    describe(arguments, found, _show)
 
 
 async def _description(cluster: Cluster, topic: TopicMetadata, *, everything: bool) -> dict[str, Any]:
@@ -289,13 +283,6 @@ def _report(
     outcomes = []
     for each in results:
         words = (told or {}).get(each.name) or getattr(each, "error_message", None)
-        message = None if each.error_code in fine else reason(each.error_code, words)
-        outcomes.append((each.name, message, each.error_code == NONE))
-    if arguments.json:
-        print_json([{"topic": name, "changed": changed, "error": message} for name, message, changed in outcomes])
-    for name, message, changed in outcomes:
-        if message is not None:
-            say(f"{arguments.parser.prog}: {name}: {message}", file=sys.stderr)
-        elif not arguments.json:
-            say(f"{name} {done}" if changed else f"{name} needs no change")
-    return EXIT_FAILED if any(message is not None for _, message, _ in outcomes) else EXIT_OK
+        error = None if each.error_code in fine else reason(each.error_code, words)
+        outcomes.append((each.name, each.error_code == NONE, error))
+    return report(arguments, "topic", outcomes, done)

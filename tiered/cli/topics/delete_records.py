@@ -6,7 +6,6 @@ records that come meanwhile stay.
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,7 +20,7 @@ from tiered.cli.client.cluster import (
 )
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.groups.reset import wanted_of
-from tiered.cli.output import counted, print_json, print_table, say
+from tiered.cli.output import complain, counted, print_json, print_table, say
 from tiered.cli.times import point_ms
 from tiered.peer import CorruptAnswer, TopicMetadata
 from tiered.peer.topic_admin import delete_records
@@ -137,4 +136,4 @@ def _tell(arguments: argparse.Namespace, topic: str, cuts: Sequence[Cut], failur
         else:
             say(f"\nNothing to delete: {topic} begins there already.")
     for number, message in failures.items():
-        say(f"{arguments.parser.prog}: {topic}-{number}: {message}", file=sys.stderr)
+        complain(arguments, f"{topic}-{number}: {message}")

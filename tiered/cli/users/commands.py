@@ -8,12 +8,12 @@ file or standard input, and is shown and kept nowhere.
 import argparse
 import getpass
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 from tiered.cli.client.cluster import Cluster, run_with_cluster
-from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
+from tiered.cli.failure import CommandFailed, UsageError
 from tiered.cli.output import Cell, print_json, print_table, say
 from tiered.errors import TieredError
 from tiered.meta import cluster as cluster_row
@@ -30,38 +30,25 @@ from tiered.rules.security.sasl.mechanism import (
 from tiered.rules.security.sasl.scram import CredentialChange, credential_of, salted_password
 from tiered.runtime import SystemClock, new_uuid, secret_bytes
 
-T = TypeVar("T")
+Change = tuple[Sequence[NewPassword], Sequence[ScramMechanism]]
+"""New passwords of a user, and the mechanisms whose passwords go."""
 SALT_BYTES = 24
 
 
-def run_list(arguments: argparse.Namespace) -> int:
+def run_list(arguments: argparse.Namespace) -> None:
     """`users list`."""
 
-    def show(users: Users) -> int:
-        if arguments.json:
-            print_json(
-                [
-                    {"user": name, "mechanisms": {str(how): count for how, count in theirs.items()}}
-                    for name, theirs in sorted(users.items())
-                ]
-            )
-        elif users:
-            rows: list[list[Cell]] = [[name, how, users[name][how]] for name in sorted(users) for how in users[name]]
-            print_table("USER MECHANISM >ITERATIONS", rows)
-        else:
-            say("no users; `tiered users create NAME` makes one")
-        return EXIT_OK
+    async def act(cluster: Cluster) -> None:
+        _show(arguments, await describe_users(cluster))
 
-    if arguments.meta is not None:
-        return _with_catalogue(arguments, lambda database: show(_stored(database)))
-
-    async def act(cluster: Cluster) -> int:
-        return show(await _asked(describe_users(cluster)))
-
-    return run_with_cluster(arguments, act)
+    if arguments.meta is None:
+        run_with_cluster(arguments, act)
+    else:
+        with _catalogue(arguments.meta) as database:
+            _show(arguments, _stored(database))
 
 
-def run_create(arguments: argparse.Namespace) -> int:
+def run_create(arguments: argparse.Namespace) -> None:
     """`users create`."""
     if not MIN_ITERATIONS <= arguments.iterations <= MAX_ITERATIONS:
         raise UsageError(f"--iterations must be {MIN_ITERATIONS} to {MAX_ITERATIONS}")
@@ -69,36 +56,57 @@ def run_create(arguments: argparse.Namespace) -> int:
         raise UsageError(f"a user's name has 1 to {MAX_USER_NAME} characters")
     password = _password(arguments)
 
-    def made(users: Users) -> list[NewPassword]:
-        return [_new(how, password, arguments.iterations) for how in _mechanisms(arguments, users, new=True)]
+    def change(users: Users) -> Change:
+        return [_new(how, password, arguments.iterations) for how in _mechanisms(arguments, users, new=True)], ()
 
     if arguments.meta is not None:
         _make_folder(arguments.meta)
-        return _with_catalogue(arguments, lambda database: _store(arguments, database, made(_stored(database)), ()))
-
-    async def act(cluster: Cluster) -> int:
-        await _asked(alter_user(cluster, arguments.user, new=made(await _asked(describe_users(cluster)))))
-        return _done(arguments, "has this password now")
-
-    return run_with_cluster(arguments, act)
+    _alter(arguments, change, "has this password now")
 
 
-def run_delete(arguments: argparse.Namespace) -> int:
+def run_delete(arguments: argparse.Namespace) -> None:
     """`users delete`."""
 
-    def gone(users: Users) -> Sequence[ScramMechanism]:
+    def change(users: Users) -> Change:
         if arguments.user not in users:
             raise CommandFailed(f"there is no user {arguments.user}; `tiered users list` shows those that there are")
-        return _mechanisms(arguments, users, new=False)
+        return (), _mechanisms(arguments, users, new=False)
 
-    if arguments.meta is not None:
-        return _with_catalogue(arguments, lambda database: _store(arguments, database, (), gone(_stored(database))))
+    _alter(arguments, change, "cannot log in any more")
 
-    async def act(cluster: Cluster) -> int:
-        await _asked(alter_user(cluster, arguments.user, deleted=gone(await _asked(describe_users(cluster)))))
-        return _done(arguments, "cannot log in any more")
 
-    return run_with_cluster(arguments, act)
+def _show(arguments: argparse.Namespace, users: Users) -> None:
+    if arguments.json:
+        print_json(
+            [
+                {"user": name, "mechanisms": {str(how): count for how, count in theirs.items()}}
+                for name, theirs in sorted(users.items())
+            ]
+        )
+    elif users:
+        rows: list[list[Cell]] = [[name, how, users[name][how]] for name in sorted(users) for how in users[name]]
+        print_table("USER MECHANISM >ITERATIONS", rows)
+    else:
+        say("no users; `tiered users create NAME` makes one")
+
+
+def _alter(arguments: argparse.Namespace, change: Callable[[Users], Change], done: str) -> None:
+    """Makes the change that is due for the users that there are, in one of the two ways."""
+
+    async def act(cluster: Cluster) -> None:
+        new, deleted = change(await describe_users(cluster))
+        await alter_user(cluster, arguments.user, new=new, deleted=deleted)
+
+    if arguments.meta is None:
+        run_with_cluster(arguments, act)
+    else:
+        with _catalogue(arguments.meta) as database:
+            _store(database, arguments.user, *change(_stored(database)))
+    if arguments.json:
+        print_json({"user": arguments.user})
+    else:
+        how = f" by {', '.join(dict.fromkeys(arguments.mechanism))}" if arguments.mechanism else ""
+        say(f"user {arguments.user} {done}{how}")
 
 
 def _mechanisms(arguments: argparse.Namespace, users: Users, *, new: bool) -> Sequence[ScramMechanism]:
@@ -136,19 +144,13 @@ def _password(arguments: argparse.Namespace) -> str:
     return password
 
 
-async def _asked(question: Awaitable[T]) -> T:
+@contextmanager
+def _catalogue(url: str) -> Iterator[Database]:
     try:
-        return await question
-    except TieredError as error:
-        raise CommandFailed(str(error)) from error
-
-
-def _with_catalogue(arguments: argparse.Namespace, act: Callable[[Database], int]) -> int:
-    try:
-        database = Database.open(arguments.meta)
+        database = Database.open(url)
         try:
             database.migrate()
-            return act(database)
+            yield database
         finally:
             database.close_sync()
     except TieredError as error:
@@ -173,10 +175,7 @@ def _stored(database: Database) -> Users:
     return found
 
 
-def _store(
-    arguments: argparse.Namespace, database: Database, new: Sequence[NewPassword], deleted: Sequence[ScramMechanism]
-) -> int:
-    name = arguments.user
+def _store(database: Database, name: str, new: Sequence[NewPassword], deleted: Sequence[ScramMechanism]) -> None:
     changes = [CredentialChange(user_name=name, mechanism=each, credential=None) for each in deleted]
     for each in new:
         kept = credential_of(each.mechanism, each.salted_password, each.salt, each.iterations)
@@ -187,13 +186,3 @@ def _store(
     database.run_sync(lambda conn: cluster_row.ensure(conn, cluster_id=cluster_id, now_ms=now_ms))
     if database.run_sync(lambda conn: scram_credentials.alter(conn, changes, secret=secret)):
         raise CommandFailed(f"user {name} has no such credential")
-    return _done(arguments, "cannot log in any more" if deleted else "has this password now")
-
-
-def _done(arguments: argparse.Namespace, what: str) -> int:
-    if arguments.json:
-        print_json({"user": arguments.user})
-    else:
-        how = f" by {', '.join(dict.fromkeys(arguments.mechanism))}" if arguments.mechanism else ""
-        say(f"user {arguments.user} {what}{how}")
-    return EXIT_OK
