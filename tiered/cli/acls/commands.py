@@ -13,7 +13,7 @@ from tiered.cli.client.cluster import Cluster, run_with_cluster
 from tiered.cli.failure import UsageError
 from tiered.cli.output import print_json, print_table, say
 from tiered.config.addresses import is_address
-from tiered.peer.acl_admin import Acl, create_acls, delete_acls, describe_acls
+from tiered.peer.access_admin import Acl, create_acls, delete_acls, describe_acls
 from tiered.rules.security.acl import (
     CLUSTER_NAME,
     WILDCARD,

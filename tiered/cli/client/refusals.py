@@ -7,7 +7,7 @@ import argparse
 
 from tiered.errors import TieredError
 from tiered.peer import BrokerError, Cluster
-from tiered.peer.acl_admin import describe_acls
+from tiered.peer.access_admin import describe_acls
 from tiered.peer.security import PLAINTEXT, PeerSecurity
 from tiered.peer.topic_admin import create_topics
 from tiered.rules.security.acl import AclFilter, Operation, ResourceType

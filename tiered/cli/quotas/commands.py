@@ -10,7 +10,7 @@ from tiered.cli.client.cluster import Cluster, run_with_cluster, with_cluster
 from tiered.cli.failure import UsageError
 from tiered.cli.output import print_json, print_table, say
 from tiered.cli.quotas.arguments import KINDS
-from tiered.peer.quota_admin import Entity, alter_quotas, describe_quotas
+from tiered.peer.access_admin import Entity, alter_quotas, describe_quotas
 
 _DEFAULT = "<default>"
 

@@ -19,7 +19,7 @@ from tiered.errors import TieredError
 from tiered.meta import cluster as cluster_row
 from tiered.meta import scram_credentials, security
 from tiered.meta.engine import Database
-from tiered.peer.user_admin import NewPassword, Users, alter_user, describe_users
+from tiered.peer.access_admin import NewPassword, Users, alter_user, describe_users
 from tiered.rules.security.sasl.mechanism import (
     MAX_ITERATIONS,
     MAX_PASSWORD_BYTES,
