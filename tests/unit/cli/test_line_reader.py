@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tiered.cli.failure import CommandFailed
-from tiered.cli.records.line_reader import CHUNK_BYTES, LineReader
+from tiered.cli.records.produce import CHUNK_BYTES, LineReader
 
 
 async def lines_of(chunks: Iterable[bytes]) -> list[bytes]:

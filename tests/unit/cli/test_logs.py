@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tiered.cli.logs import JsonFormatter, TextFormatter
+from tiered.cli.serve import JsonFormatter, TextFormatter
 
 
 @pytest.fixture
