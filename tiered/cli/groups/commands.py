@@ -6,6 +6,7 @@ Owns these commands' words. Everything is asked over the Kafka protocol, so it w
 import argparse
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from tiered.cli.client.cluster import EARLIEST, LATEST, Cluster, with_cluster
@@ -181,16 +182,7 @@ async def _description(cluster: Cluster, group_id: str) -> dict[str, Any]:
         "protocol_type": group.protocol_type,
         "assignor": group.assignor,
         "lag": sum(each["lag"] or 0 for each in offsets),
-        "members": [
-            {
-                "member_id": each.member_id,
-                "instance_id": each.instance_id,
-                "client_id": each.client_id,
-                "client_host": each.client_host,
-                "assignment": {topic: list(partitions) for topic, partitions in sorted(each.assignment.items())},
-            }
-            for each in group.members
-        ],
+        "members": [{**asdict(each), "assignment": dict(sorted(each.assignment.items()))} for each in group.members],
         "offsets": offsets,
     }
 

@@ -6,7 +6,7 @@ commit an offset that is not in the log.
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from tiered.cli.client.cluster import Cluster, chosen_partitions, existing_topic, run_with_cluster
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
@@ -201,17 +201,7 @@ def _tell(
 ) -> int:
     failures = {each: reason(code, None) for each, code in codes.items() if code != NONE}
     if arguments.json:
-        offsets = [
-            {
-                "topic": each.topic,
-                "partition": each.partition,
-                "before": each.before,
-                "after": each.after,
-                "asked": each.asked,
-                "error": failures.get((each.topic, each.partition)),
-            }
-            for each in moves
-        ]
+        offsets = [{**asdict(each), "error": failures.get((each.topic, each.partition))} for each in moves]
         print_json({"group": arguments.group, "executed": arguments.execute, "offsets": offsets})
     else:
         print_table("TOPIC >PARTITION >BEFORE >AFTER >CHANGE", map(_row, moves))

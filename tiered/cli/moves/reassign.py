@@ -8,6 +8,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +85,7 @@ async def run_reassignments(arguments: argparse.Namespace, cluster: Cluster) -> 
         {
             "topic": topic,
             "partition": number,
-            "replicas": list(move.replicas),
-            "adding_replicas": list(move.adding_replicas),
-            "removing_replicas": list(move.removing_replicas),
+            **asdict(move),
             "copied_bytes": copied[topic, number].done_bytes,
             "leader_bytes": copied[topic, number].all_bytes,
         }

@@ -8,6 +8,7 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,10 @@ from tiered.rules.segments.sampling import ChunkSample
 from tiered.runtime import SystemClock
 
 MAX_SHOWN = 100
+_COUNTS = (
+    "partitions", "segments", "log_bytes", "checked_segments", "checked_chunks", "checked_bytes", "unread_bytes",
+    "known_segments", "retired_segments", "deleted_topics",
+)  # fmt: skip
 _UNDECIDED = {FaultKind.UNREADABLE, FaultKind.UNKNOWN_FORMAT}
 
 
@@ -170,17 +175,10 @@ def as_json(state: VerificationState, url: str, sample: ChunkSample, *, with_orp
         "problems": problems,
         "fraction": sample.fraction,
         "seed": sample.seed,
-        "partitions": state.partitions,
-        "segments": state.segments,
-        "log_bytes": state.log_bytes,
-        "checked_segments": state.checked_segments,
-        "checked_chunks": state.checked_chunks,
-        "checked_bytes": state.checked_bytes,
-        "unread_bytes": state.unread_bytes,
-        "known_segments": state.known_segments,
-        "retired_segments": state.retired_segments,
-        "deleted_topics": state.deleted_topics,
-        "orphans": [_orphans_as_json(each) for each in state.orphans] if with_orphans else None,
+        **{name: getattr(state, name) for name in _COUNTS},
+        "orphans": [{**asdict(each), "topic_id": str(each.topic_id)} for each in state.orphans]
+        if with_orphans
+        else None,
     }
 
 
@@ -196,17 +194,4 @@ def _problem_as_json(problem: Problem) -> dict[str, Any]:
         "chunk": fault.chunk,
         "kind": str(fault.kind),
         "message": fault.message,
-    }
-
-
-def _orphans_as_json(each: Orphans) -> dict[str, Any]:
-    return {
-        "topic": each.topic,
-        "topic_id": str(each.topic_id),
-        "partition": each.partition,
-        "objects": each.objects,
-        "size_bytes": each.size_bytes,
-        "retired": each.retired,
-        "has_checkpoint": each.has_checkpoint,
-        "keys": list(each.keys),
     }

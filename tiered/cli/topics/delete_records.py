@@ -7,7 +7,7 @@ records that come meanwhile stay.
 import argparse
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from tiered.cli.client.cluster import (
     EARLIEST,
@@ -114,15 +114,7 @@ async def _execute(cluster: Cluster, topic: TopicMetadata, cuts: Sequence[Cut]) 
 
 def _tell(arguments: argparse.Namespace, topic: str, cuts: Sequence[Cut], failures: Mapping[int, str]) -> None:
     if arguments.json:
-        partitions = [
-            {
-                "partition": each.partition,
-                "before": each.before,
-                "after": each.after,
-                "error": failures.get(each.partition),
-            }
-            for each in cuts
-        ]
+        partitions = [{**asdict(each), "error": failures.get(each.partition)} for each in cuts]
         print_json({"topic": topic, "executed": arguments.execute, "partitions": partitions})
     else:
         rows = [[each.partition, each.before, each.after, each.after - each.before] for each in cuts]
