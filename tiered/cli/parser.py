@@ -34,22 +34,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"tiered {tiered.__version__}")
     parser.set_defaults(run=None, parser=None)
     commands: Commands[Parser] = parser.add_subparsers(metavar="COMMAND", title="commands")
-    _add_serve(commands)
-    add_topics(commands)
-    add_segments(commands)
-    add_retention(commands)
-    add_reconcile(commands)
-    add_produce(commands)
-    add_consume(commands)
-    add_groups(commands)
-    add_brokers(commands)
-    add_cluster(commands)
-    add_acls(commands)
-    add_quotas(commands)
-    add_users(commands)
-    add_store_commands(commands)
-    add_doctor(commands)
-    _add_completion(commands)
+    for add in _COMMANDS:
+        add(commands)
     return parser
 
 
@@ -76,3 +62,9 @@ def _add_completion(commands: "Commands[Parser]") -> None:
         "For fish: `tiered completion fish | source`.",
     )
     parser.add_argument("shell", choices=SHELLS)
+
+
+_COMMANDS = (
+    _add_serve, add_topics, add_segments, add_retention, add_reconcile, add_produce, add_consume, add_groups,
+    add_brokers, add_cluster, add_acls, add_quotas, add_users, add_store_commands, add_doctor, _add_completion,
+)  # fmt: skip

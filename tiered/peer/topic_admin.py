@@ -42,8 +42,7 @@ async def create_topics(
             validate_only=validate_only,
         ),
     )
-    results: Sequence[Any] = answer.topics
-    return results
+    return list(answer.topics)
 
 
 async def delete_topics(cluster: Cluster, names: Sequence[str]) -> Sequence[Any]:
@@ -56,8 +55,7 @@ async def delete_topics(cluster: Cluster, names: Sequence[str]) -> Sequence[Any]
             timeout=TIMEOUT_MS,
         ),
     )
-    results: Sequence[Any] = answer.responses
-    return results
+    return list(answer.responses)
 
 
 async def alter_configs(
@@ -92,8 +90,7 @@ async def alter_configs(
         ),
         broker_id=broker_id,
     )
-    results: Sequence[Any] = answer.responses
-    return results
+    return list(answer.responses)
 
 
 async def describe_configs(
@@ -121,8 +118,7 @@ async def describe_configs(
         ),
         broker_id=broker_id,
     )
-    results: Sequence[Any] = answer.results
-    return results
+    return list(answer.results)
 
 
 async def delete_records(

@@ -9,7 +9,7 @@ import io
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 REGION = "us-east-1"
@@ -124,15 +124,9 @@ def _empty(client: Any, bucket: str) -> None:
 
     A test that resets moto, or another server of this process with a bucket of the same name, may have been first.
     """
-    try:
-        _delete(client, bucket)
-    except client.exceptions.NoSuchBucket:
-        pass
-
-
-def _delete(client: Any, bucket: str) -> None:
-    for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket):
-        keys = [{"Key": each["Key"]} for each in page.get("Contents", [])]
-        if keys:
-            client.delete_objects(Bucket=bucket, Delete={"Objects": keys, "Quiet": True})
-    client.delete_bucket(Bucket=bucket)
+    with suppress(client.exceptions.NoSuchBucket):
+        for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket):
+            keys = [{"Key": each["Key"]} for each in page.get("Contents", [])]
+            if keys:
+                client.delete_objects(Bucket=bucket, Delete={"Objects": keys, "Quiet": True})
+        client.delete_bucket(Bucket=bucket)

@@ -9,12 +9,15 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import reduce
 from typing import Any
 from urllib.parse import unquote
 
 from tiered.cli.client.command_config import command_security
+from tiered.cli.doctor import broker, disk, machine, sql, store
 from tiered.cli.doctor.findings import Area, Finding, Situation, Status, fail
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK
 from tiered.cli.output import counted, print_json, say
@@ -28,6 +31,10 @@ _TIDY_UP_S = 5.0
 _PASSWORD = re.compile(r"//[^:/@]*:([^@/]+)@")
 _SECRET_VARIABLES = ("PGPASSWORD", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _SHORTEST_SECRET = 4
+AREA_CHECKS: Mapping[str, Area] = {
+    "program": machine.program, "limits": machine.limits, "clock": machine.clock, "disk": disk.disk, "sql": sql.sql,
+    "store": store.store, "broker": broker.broker,
+}  # fmt: skip
 _COLOURS = {Status.OK: "green", Status.WARN: "yellow", Status.FAIL: "red"}
 
 
@@ -50,40 +57,25 @@ def run(arguments: argparse.Namespace) -> int:
     )
     hide = hiding(secrets_of([options.meta_url, options.store_url], os.environ))
     found: list[tuple[str, Finding]] = []
-    show = _Shown(hide) if not arguments.json else None
-    chosen = {name: area for name, area in _areas().items() if not arguments.only or name in arguments.only}
-    for name, area in chosen.items():
+    for name, area in AREA_CHECKS.items():
+        if arguments.only and name not in arguments.only:
+            continue
         with _waiting_for(name):
-            results = examined(area, situation)
+            results = [
+                replace(each, message=hide(each.message), advice=each.advice and hide(each.advice))
+                for each in examined(area, situation)
+            ]
         found += [(name, each) for each in results]
-        if show is not None:
-            show.area(name, results)
+        if not arguments.json:
+            _show(name, results)
     failed = sum(each.status is Status.FAIL for _, each in found)
     warned = sum(each.status is Status.WARN for _, each in found)
-    if show is None:
-        checks = [_as_json(name, each, hide) for name, each in found]
+    if arguments.json:
+        checks = [_as_json(name, each) for name, each in found]
         print_json({"ok": failed == 0, "failed": failed, "warned": warned, "checks": checks})
     else:
         say(f"\n{_verdict(len(found), failed, warned)}")
     return EXIT_FAILED if failed else EXIT_OK
-
-
-def _areas() -> dict[str, Area]:
-    from tiered.cli.doctor.broker import broker
-    from tiered.cli.doctor.disk import disk
-    from tiered.cli.doctor.machine import clock, limits, program
-    from tiered.cli.doctor.sql import sql
-    from tiered.cli.doctor.store import store
-
-    return {
-        "program": program,
-        "limits": limits,
-        "clock": clock,
-        "disk": disk,
-        "sql": sql,
-        "store": store,
-        "broker": broker,
-    }
 
 
 def _verdict(checks: int, failed: int, warned: int) -> str:
@@ -138,25 +130,18 @@ def secrets_of(urls: Sequence[str], environ: Mapping[str, str]) -> list[str]:
     return sorted(set(found), key=len, reverse=True)
 
 
-class hiding:  # noqa: N801 - it is used as a function.
-    """Replaces secrets in a text."""
-
-    def __init__(self, secrets: Sequence[str]) -> None:
-        self._secrets = secrets
-
-    def __call__(self, text: str) -> str:
-        for each in self._secrets:
-            text = text.replace(each, "***")
-        return text
+def hiding(secrets: Sequence[str]) -> Callable[[str], str]:
+    """What replaces the secrets in a text."""
+    return lambda text: reduce(lambda shown, secret: shown.replace(secret, "***"), secrets, text)
 
 
-def _as_json(area: str, finding: Finding, hide: hiding) -> dict[str, Any]:
+def _as_json(area: str, finding: Finding) -> dict[str, Any]:
     return {
         "area": area,
         "check": finding.check,
         "status": finding.status.value,
-        "message": hide(finding.message),
-        "advice": None if finding.advice is None else hide(finding.advice),
+        "message": finding.message,
+        "advice": finding.advice,
         "measured": {
             name: round(value, 3) if isinstance(value, float) else value for name, value in finding.measured.items()
         },
@@ -174,34 +159,24 @@ def _waiting_for(area: str) -> Iterator[None]:
         yield
 
 
-class _Shown:
+def _show(area: str, results: Sequence[Finding]) -> None:
     """Writes findings to stdout: coloured and wrapped on a terminal, one line each in a pipe."""
-
-    def __init__(self, hide: hiding) -> None:
-        self._hide = hide
-        self._is_terminal = sys.stdout.isatty()
-
-    def area(self, name: str, results: Sequence[Finding]) -> None:
-        if self._is_terminal:
-            self._draw(name, results)
-            return
+    if not sys.stdout.isatty():
         for each in results:
-            advice = f" -> {self._hide(each.advice)}" if each.advice else ""
-            say(f"{each.status.value:<4}  {name:<7}  {self._hide(each.message)}{advice}")
+            say(f"{each.status.value:<4}  {area:<7}  {each.message}{f' -> {each.advice}' if each.advice else ''}")
         sys.stdout.flush()
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
-    def _draw(self, name: str, results: Sequence[Finding]) -> None:
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table.grid(padding=(0, 2, 0, 0))
-        table.add_column(width=4)
-        table.add_column(width=7)
-        table.add_column(overflow="fold")
-        for each in results:
-            says = Text(self._hide(each.message))
-            if each.advice:
-                says.append(f"\n{self._hide(each.advice)}", style="bold")
-            table.add_row(Text(each.status.value, style=f"bold {_COLOURS[each.status]}"), Text(name), says)
-        Console().print(table)
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(width=4)
+    table.add_column(width=7)
+    table.add_column(overflow="fold")
+    for each in results:
+        says = Text(each.message)
+        if each.advice:
+            says.append(f"\n{each.advice}", style="bold")
+        table.add_row(Text(each.status.value, style=f"bold {_COLOURS[each.status]}"), Text(area), says)
+    Console().print(table)
