@@ -18,8 +18,8 @@ from tiered.cli.parser import build_parser
 from tiered.config.broker import BROKER_SETTINGS
 from tiered.config.topic import TOPIC_SETTINGS
 
-FILES, FOLDERS, TOPICS, GROUPS, BROKERS, SNAPSHOTS = "@file", "@dir", "@topic", "@group", "@broker", "@snapshot"
-"""What a value may be besides one of some words: the shells know how to find files, and a broker the rest."""
+FILES, FOLDERS, TOPICS, GROUPS, BROKERS, SNAPSHOTS = "@file", "@dir", "@topics", "@groups", "@brokers", "@snapshot"
+"""What a value may be besides one of some words: the shells know how to find files; `tiered NOUN list` has the rest."""
 
 _BY_METAVAR = {
     "FILE": FILES,
@@ -201,10 +201,7 @@ _tiered_complete() {
       @any) ;;
       @file) compopt -o filenames 2>/dev/null; mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -- "$current") ;;
       @dir) compopt -o filenames 2>/dev/null; mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -d -- "$current") ;;
-      @topic) COMPREPLY+=($(compgen -W "$(_tiered_ask topics "${before[@]}")" -- "$current")) ;;
-      @group) COMPREPLY+=($(compgen -W "$(_tiered_ask groups "${before[@]}")" -- "$current")) ;;
-      @broker) COMPREPLY+=($(compgen -W "$(_tiered_ask brokers "${before[@]}")" -- "$current")) ;;
-      @snapshot) COMPREPLY+=($(compgen -W "$(_tiered_ask snapshot "${before[@]}")" -- "$current")) ;;
+      @*) COMPREPLY+=($(compgen -W "$(_tiered_ask "${kind#@}" "${before[@]}")" -- "$current")) ;;
       *) plain="$plain $kind" ;;
     esac
   done
@@ -238,10 +235,7 @@ _tiered_complete() {
       @any) ;;
       @file) _files ;;
       @dir) _files -/ ;;
-      @topic) compadd -- ${(f)"$(_tiered_ask topics "${before[@]}")"} ;;
-      @group) compadd -- ${(f)"$(_tiered_ask groups "${before[@]}")"} ;;
-      @broker) compadd -- ${(f)"$(_tiered_ask brokers "${before[@]}")"} ;;
-      @snapshot) compadd -- ${(f)"$(_tiered_ask snapshot "${before[@]}")"} ;;
+      @*) compadd -- ${(f)"$(_tiered_ask "${kind#@}" "${before[@]}")"} ;;
       *=) compadd -S '' -- "$kind" ;;
       *) compadd -- "$kind" ;;
     esac
@@ -272,18 +266,13 @@ def _fish_option(option: OptionWords) -> str:
 
 
 def _fish_values(values: tuple[str, ...]) -> str:
+    asked = [f"-a '(__tiered_ask {each[1:]})'" for each in values if each in (TOPICS, GROUPS, BROKERS, SNAPSHOTS)]
     if FILES in values:
-        return "-F -a '(__tiered_ask topics)'" if TOPICS in values else "-F"
+        return " ".join(["-F", *asked[:1]])
     if FOLDERS in values:
         return "-f -a '(__fish_complete_directories)'"
-    if TOPICS in values:
-        return "-f -a '(__tiered_ask topics)'"
-    if GROUPS in values:
-        return "-f -a '(__tiered_ask groups)'"
-    if BROKERS in values:
-        return "-f -a '(__tiered_ask brokers)'"
-    if SNAPSHOTS in values:
-        return "-f -a '(__tiered_ask snapshot)'"
+    if asked:
+        return f"-f {asked[0]}"
     return f"-f -a {_quoted(' '.join(values))}" if values else "-f"
 
 

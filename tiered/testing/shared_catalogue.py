@@ -21,33 +21,24 @@ class _Company:
 
     def __init__(self) -> None:
         self.turn = threading.Lock()
-        self._telling = threading.Lock()
-        self._told: list[Callable[[], None]] = []
-
-    def join(self, on_change: Callable[[], None]) -> None:
-        with self._telling:
-            self._told.append(on_change)
-
-    def leave(self, on_change: Callable[[], None]) -> None:
-        with self._telling:
-            self._told.remove(on_change)
+        self.telling = threading.Lock()
+        self.told: dict[_Listening, Callable[[], None]] = {}
 
     def tell(self) -> None:
-        with self._telling:
-            for on_change in self._told:
+        with self.telling:
+            for on_change in self.told.values():
                 on_change()
 
 
 class _Listening:
     def __init__(self, company: _Company, on_change: Callable[[], None]) -> None:
         self._company = company
-        self._on_change: Callable[[], None] | None = on_change
-        company.join(on_change)
+        with company.telling:
+            company.told[self] = on_change
 
     def close(self) -> None:
-        on_change, self._on_change = self._on_change, None
-        if on_change is not None:
-            self._company.leave(on_change)
+        with self._company.telling:
+            self._company.told.pop(self, None)
 
 
 class SharedDatabase(Database):
