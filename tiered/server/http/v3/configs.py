@@ -51,7 +51,7 @@ _ENTRY: Mapping[str, Field] = {
     "name": text(),
     "value": nullable(text()),
     "is_default": boolean(),
-    "options.read_only": (boolean(), "read_only"),
+    "is_read_only": (boolean(), "read_only"),
     "is_sensitive": boolean(),
     "source": (text(), lambda entry: f"{entry.source.name}_CONFIG"),
     "has_effect": boolean("False for what is accepted and kept because Kafka has it, and does nothing here."),
