@@ -8,21 +8,21 @@ import asyncio
 import json
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from aiohttp import web
+from aiohttp.http import RawRequestMessage
 from aiohttp.web_protocol import RequestPayloadError
+from yarl import URL
 
 from tiered.broker.broker import Broker
 from tiered.errors import TieredError
 from tiered.rules.security.certificate_names import PrincipalMapping
 from tiered.server.http.door import browser_guard, limits, logins, rights
 from tiered.server.http.door.audited import audited
-from tiered.server.http.door.certificates import MAPPING, known_by_certificate
-from tiered.server.http.door.connection import HttpConnection, OpenConnections, Refusal
+from tiered.server.http.door.connection import Hangup, HttpConnection, OpenConnections, Refusal, TlsGate
 from tiered.server.http.door.keys import BROKER, SERVICE, Service
-from tiered.server.http.door.targets import pattern_of, with_checked_targets
-from tiered.server.http.door.tls_gate import Hangup, TlsGate
 from tiered.server.http.messages import openapi
 from tiered.server.http.messages.failures import error_response, response_for
 from tiered.server.http.messages.route import Handler, Route
@@ -40,6 +40,11 @@ ACCEPTS_A_TURN = 8
 """Of the event loop. asyncio accepts as many as its `backlog` has at once, and each takes a third of a millisecond."""
 REFUSED_AT_ONCE = 50
 """Beyond the bound of connections so many may shake hands to be told so; more are hung up on."""
+
+MAX_PIECES = 16
+"""Of a path. The deepest route has ten."""
+MAX_CLUSTER_ID_CHARS = 80
+MakeRequest = Callable[..., web.BaseRequest]
 
 
 def application(broker: Broker) -> web.Application:
@@ -61,7 +66,7 @@ def guarded(service: Service, routes: Sequence[Route]) -> web.Application:
             audited,
             _errors_as_json,
             browser_guard.same_origin_only,
-            known_by_certificate,
+            logins.known_by_certificate,
             logins.logged_in,
             rights.authorized,
         ]
@@ -71,15 +76,15 @@ def guarded(service: Service, routes: Sequence[Route]) -> web.Application:
     app[limits.REQUESTS] = limits.RequestsState()
     app[logins.WAITING] = asyncio.Semaphore(logins.MAX_AT_ONCE)
     tls = service.options.http_tls
-    app[MAPPING] = PrincipalMapping("DEFAULT" if tls is None else tls.principal_mapping_rules)
+    app[logins.MAPPING] = PrincipalMapping("DEFAULT" if tls is None else tls.principal_mapping_rules)
     app[openapi.DOCUMENT] = json.dumps(openapi.document_of(routes)).encode()
     app.on_response_prepare.append(browser_guard.add_headers)
     for route in routes:
         handler = limits.limited(route)
         if route.method == "GET":
-            app.router.add_get(pattern_of(route.path), handler, allow_head=route.has_deadline)
+            app.router.add_get(_pattern_of(route.path), handler, allow_head=route.has_deadline)
         else:
-            app.router.add_route(route.method, pattern_of(route.path), handler)
+            app.router.add_route(route.method, _pattern_of(route.path), handler)
     return app
 
 
@@ -106,7 +111,7 @@ class HttpServer:
         await self._runner.setup()
         server = self._runner.server
         assert server is not None
-        server.request_factory = with_checked_targets(server.request_factory)
+        server.request_factory = _with_checked_targets(server.request_factory)
         loop = asyncio.get_running_loop()
         self._listening = await loop.create_server(self._accepted, sock=sock, backlog=ACCEPTS_A_TURN)
         sock.listen(BACKLOG)
@@ -129,6 +134,41 @@ class HttpServer:
         if len(self._open) >= settings.http.tiered_http_max_connections:
             return Refusal()
         return HttpConnection(server, self._open, patience_s=settings.http.tiered_http_request_timeout_ms / 1000.0)
+
+
+def _pattern_of(path: str) -> str:
+    """A route's path as the router is told it.
+
+    Nearly every route begins with a cluster's id, and one pattern is tried after the other: a long name there must end
+    each at once.
+    """
+    return path.replace("{cluster_id}", f"{{cluster_id:[^/{{}}]{{1,{MAX_CLUSTER_ID_CHARS}}}}}")
+
+
+def _with_checked_targets(make_request: MakeRequest) -> MakeRequest:
+    """The same, for any target that a client can write: what would cost the router much, or break it, is made harmless.
+
+    aiohttp looks for the longest route that a path begins with, piece by piece from its end, which takes the square of
+    their number; and it forgets a connection whose request it cannot make.
+    """
+
+    def make(message: RawRequestMessage, *others: Any) -> web.BaseRequest:
+        return make_request(message._replace(url=_checked(message.url)), *others)
+
+    return make
+
+
+def _checked(url: URL) -> URL:
+    """The path and the query. The Host header says whose (`browser_guard`); a name in the target may be unreadable.
+
+    A path of too many pieces loses some: it is served nowhere, with them or without.
+    """
+    if url.absolute:
+        url = url.relative()
+    if not url.raw_path:
+        return url.with_path("/", keep_query=True)
+    pieces = url.raw_path.split("/", MAX_PIECES + 1)
+    return url.with_path("/".join(pieces[: MAX_PIECES + 1]), encoded=True) if len(pieces) > MAX_PIECES + 1 else url
 
 
 @web.middleware

@@ -131,10 +131,7 @@ async def _segments(request: web.Request) -> web.StreamResponse:
         "partition": partition.partition,
         "log_start_offset": partition.log_start_offset,
         "local_log_start_offset": end,
-        "cold_end_offset": end,
-        "overdue_end_offset": end,
-        "high_watermark": end,
-        "log_end_offset": end,
+        **dict.fromkeys(("cold_end_offset", "overdue_end_offset", "high_watermark", "log_end_offset"), end),
     }
     return await json_with_list(
         fields, "segments", (SEGMENT.of(each, tier="cold", state="committed") for each in found)
@@ -160,14 +157,11 @@ async def _records(request: web.Request) -> web.StreamResponse:
     return await send_page(
         request,
         page,
-        {
-            "topic": partition.cold.topic,
-            "partition": partition.cold.partition,
-            "next_offset": page.next_offset,
-            "is_end": page.is_end or page.next_offset >= partition.high_watermark,
-            "high_watermark": partition.high_watermark,
-            "log_start_offset": partition.log_start_offset,
-        },
+        topic=partition.cold.topic,
+        partition=partition.cold.partition,
+        end_offset=partition.high_watermark,
+        high_watermark=partition.high_watermark,
+        log_start_offset=partition.log_start_offset,
     )
 
 

@@ -25,39 +25,32 @@ _ACLS = schema.record(
     },
     is_open=True,
 )
-_USERS = schema.record(
+_CREDENTIAL = schema.record({"mechanism": schema.text(), "iterations": schema.integer()}, is_open=True)
+_USER = Form(
     {
-        "users": schema.array(
-            schema.record(
-                {
-                    "name": schema.text(),
-                    "credentials": schema.array(
-                        schema.record({"mechanism": schema.text(), "iterations": schema.integer()}, is_open=True)
-                    ),
-                },
-                is_open=True,
-            )
-        )
-    },
-    is_open=True,
+        "name": (schema.text(), lambda user: user[0]),
+        "credentials": (
+            schema.array(_CREDENTIAL),
+            lambda user: [{"mechanism": str(each), "iterations": kept.iterations} for each, kept in user[1].items()],
+        ),
+    }
 )
 _ENTITY_PARTS = ("user", "client_id", "ip")
-_QUOTAS = schema.record(
+_QUOTA = Form(
     {
-        "quotas": schema.array(
-            schema.record(
-                {
-                    "entity": schema.mapping(
-                        schema.nullable(schema.text()), "user, client_id and ip, as it has them; null is all others."
-                    ),
-                    "values": schema.mapping(schema.number(), "By the name of the quota."),
-                },
-                is_open=True,
-            )
-        )
-    },
-    is_open=True,
+        "entity": (
+            schema.mapping(
+                schema.nullable(schema.text()), "user, client_id and ip, as it has them; null is all others."
+            ),
+            lambda quota: _parts(quota[0]),
+        ),
+        "values": (schema.mapping(schema.number(), "By the name of the quota."), lambda quota: dict(quota[1])),
+    }
 )
+
+
+def _list_of(name: str, form: Form) -> schema.Schema:
+    return schema.record({name: schema.array(form.schema)}, is_open=True)
 
 
 async def acls(request: web.Request) -> web.Response:
@@ -68,22 +61,12 @@ async def acls(request: web.Request) -> web.Response:
 
 async def users(request: web.Request) -> web.Response:
     found = request.app[BROKER].credentials.users()
-    listed = (
-        {
-            "name": name,
-            "credentials": [
-                {"mechanism": str(mechanism), "iterations": kept.iterations} for mechanism, kept in found[name].items()
-            ],
-        }
-        for name in sorted(found)
-    )
-    return await json_with_list({}, "users", listed)
+    return await json_with_list({}, "users", map(_USER.of, sorted(found.items())))
 
 
 async def quotas(request: web.Request) -> web.Response:
     found = request.app[BROKER].client_quotas.describe(QuotaFilter(parts={}))
-    listed = ({"entity": _parts(entity), "values": dict(values)} for entity, values in found.items())
-    return await json_with_list({}, "quotas", listed)
+    return await json_with_list({}, "quotas", map(_QUOTA.of, found.items()))
 
 
 def _parts(entity: QuotaEntity) -> dict[str, str | None]:
@@ -94,7 +77,7 @@ ROUTES = tuple(
     route("GET", f"/api/v1/{name}", handler, answers_json(answer), summary=summary, tag=TAG)
     for name, handler, summary, answer in (
         ("acls", acls, "The access control lists.", _ACLS),
-        ("users", users, "Who has a password, and by which mechanism.", _USERS),
-        ("quotas", quotas, "The quotas of users, client ids and addresses.", _QUOTAS),
+        ("users", users, "Who has a password, and by which mechanism.", _list_of("users", _USER)),
+        ("quotas", quotas, "The quotas of users, client ids and addresses.", _list_of("quotas", _QUOTA)),
     )
 )

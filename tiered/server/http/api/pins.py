@@ -90,9 +90,12 @@ _PIN = Form(
 
 async def snapshots(request: web.Request) -> web.Response:
     """Every snapshot with what it holds."""
-    found = await request.app[BROKER].pins.list_live(named=True, topic=_asked_topic(request))
-    seen = (each for each in found if may_see_topic(request, each.topic))
-    return await json_with_list({}, "snapshots", (_fields(each) for each in seen))
+    return await _list(request, "snapshots", named=True)
+
+
+async def _list(request: web.Request, name: str, *, named: bool) -> web.Response:
+    found = await request.app[BROKER].pins.list_live(named=named, topic=_asked_topic(request))
+    return await json_with_list({}, name, (_fields(each) for each in found if may_see_topic(request, each.topic)))
 
 
 async def create_snapshot(request: web.Request) -> web.Response:
@@ -102,14 +105,7 @@ async def create_snapshot(request: web.Request) -> web.Response:
     # Records that a snapshot holds are neither deleted nor retained as the topic's configs say.
     require(request, Operation.ALTER, ResourceType.TOPIC, body["topic"])
     topic = broker.topics.by_name(body["topic"])
-    made = await broker.pins.create_snapshot(
-        topic,
-        name=body["name"],
-        owner=body.get("owner", ""),
-        ttl_ms=body.get("ttl_ms"),
-        asked=_asked_ranges(body),
-        high_watermarks=await _high_watermarks(request, topic),
-    )
+    made = await broker.pins.create_snapshot(topic, name=body["name"], **await _what_to_hold(request, topic, body))
     return web.json_response(_fields(made), status=201)
 
 
@@ -131,9 +127,7 @@ async def delete_snapshot(request: web.Request) -> web.Response:
 
 async def pins(request: web.Request) -> web.Response:
     """Every pin with what it holds."""
-    found = await request.app[BROKER].pins.list_live(named=False, topic=_asked_topic(request))
-    seen = (each for each in found if may_see_topic(request, each.topic))
-    return await json_with_list({}, "pins", (_fields(each) for each in seen))
+    return await _list(request, "pins", named=False)
 
 
 async def take_pin(request: web.Request) -> web.Response:
@@ -142,13 +136,7 @@ async def take_pin(request: web.Request) -> web.Response:
     broker = request.app[BROKER]
     require(request, Operation.READ, ResourceType.TOPIC, body["topic"])
     topic = broker.topics.by_name(body["topic"])
-    taken = await broker.pins.take(
-        topic,
-        owner=body.get("owner", ""),
-        ttl_ms=body.get("ttl_ms"),
-        asked=_asked_ranges(body),
-        high_watermarks=await _high_watermarks(request, topic),
-    )
+    taken = await broker.pins.take(topic, **await _what_to_hold(request, topic, body))
     return web.json_response(_fields(taken), status=201)
 
 
@@ -219,6 +207,16 @@ def _asked_ranges(body: dict[str, Any]) -> tuple[AskedRange, ...] | None:
     if len({each["partition"] for each in asked}) != len(asked):
         raise InvalidRequest("a partition stands twice in partitions: name it once")
     return tuple(AskedRange(**each) for each in asked)
+
+
+async def _what_to_hold(request: web.Request, topic: Topic, body: dict[str, Any]) -> dict[str, Any]:
+    """What snapshots and pins are made of alike."""
+    return {
+        "owner": body.get("owner", ""),
+        "ttl_ms": body.get("ttl_ms"),
+        "asked": _asked_ranges(body),
+        "high_watermarks": await _high_watermarks(request, topic),
+    }
 
 
 async def _high_watermarks(request: web.Request, topic: Topic) -> dict[int, int]:

@@ -7,8 +7,7 @@ in the broker's threads, within bounds.
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
@@ -112,14 +111,11 @@ async def records(request: web.Request) -> web.StreamResponse:
     return await send_page(
         request,
         page,
-        {
-            "topic": partition.topic,
-            "partition": partition.topic_partition.partition,
-            "next_offset": page.next_offset,
-            "is_end": page.is_end or page.next_offset >= end_offset,
-            "high_watermark": partition.high_watermark,
-            "log_start_offset": partition.log_start_offset,
-        },
+        topic=partition.topic,
+        partition=partition.topic_partition.partition,
+        end_offset=end_offset,
+        high_watermark=partition.high_watermark,
+        log_start_offset=partition.log_start_offset,
     )
 
 
@@ -128,8 +124,18 @@ def limits_of(request: web.Request) -> Limits:
     return Limits(max_records=_LIMIT.of(request), max_bytes=MAX_PAGE_BYTES, max_ms=MAX_READ_MS)
 
 
-async def send_page(request: web.Request, page: Page, fields: Mapping[str, Any]) -> web.StreamResponse:
-    """The records are JSON already, made where they were decoded; only the frame of `fields` is put around them."""
+async def send_page(
+    request: web.Request, page: Page, *, topic: str, partition: int, end_offset: int, **offsets: int
+) -> web.StreamResponse:
+    """The records are JSON already, made where they were decoded; only the frame is put around them. Nothing follows a
+    page that reaches `end_offset`; `offsets` are told besides."""
+    fields = {
+        "topic": topic,
+        "partition": partition,
+        "next_offset": page.next_offset,
+        "is_end": page.is_end or page.next_offset >= end_offset,
+        **offsets,
+    }
     frame = json.dumps(fields).encode()
     body = frame[:-1] + b', "records": [' + b", ".join(rendered for _, rendered in page.records) + b"]}"
     if BROKER in request.app:  # A read replica has no quotas.

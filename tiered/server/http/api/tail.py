@@ -9,16 +9,17 @@ import asyncio
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import asdict
+from functools import cache
 from typing import Any, assert_never
 
 from aiohttp import web
 
 from tiered.broker.broker import Broker
 from tiered.broker.partitions.topics import Topic
-from tiered.broker.people.record_reader import Render, Wanted
-from tiered.broker.people.tail import Behind, Ended, Found, Missed, Tail, check_count
+from tiered.broker.people.record_reader import Wanted
+from tiered.broker.people.tail import Behind, Ended, Found, Tail, check_count
 from tiered.errors import InvalidRequest, NotAuthorized, NotLeader, UnknownTopicOrPartition
-from tiered.formats.record_batch import Record
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.rules.security.quotas import QuotaKey
 from tiered.rules.security.sasl.failures import AuthenticationFailed
@@ -77,7 +78,8 @@ async def tail(request: web.Request) -> web.StreamResponse:
     takes_new_partitions = _PARTITION.find(request) is None
     committed_only = _ISOLATION.of(request) == READ_COMMITTED
     wanted = _wanted(_KEY.find(request), _KEY_PREFIX.find(request))
-    render = _Renderers(_FIELD_BYTES.of(request))
+    field_bytes = _FIELD_BYTES.of(request)
+    render = cache(lambda number: renderer(field_bytes, {"partition": number}))
     if takes_new_partitions:
         check_count(topic, topic.partition_count)
     positions = await _positions(request, topic)
@@ -233,7 +235,7 @@ class _Stream:
                 "reason": behind.reason,
                 "message": behind.message,
                 "skipped": behind.skipped,
-                "partitions": [_missed_fields(each) for each in behind.missed],
+                "partitions": list(map(asdict, behind.missed)),
             },
         )
 
@@ -244,41 +246,16 @@ class _Stream:
         return ",".join(f"{partition}:{offset}" for partition, offset in sorted(self._told.items()))
 
 
-def _missed_fields(missed: Missed) -> dict[str, int]:
-    return {"partition": missed.partition, "from_offset": missed.from_offset, "to_offset": missed.to_offset}
-
-
-class _Renderers:
-    """The renderer of each partition's records."""
-
-    def __init__(self, field_bytes: int) -> None:
-        self._field_bytes = field_bytes
-        self._made: dict[int, Render] = {}
-
-    def __call__(self, partition: int) -> Render:
-        if partition not in self._made:
-            self._made[partition] = renderer(self._field_bytes, {"partition": partition})
-        return self._made[partition]
-
-
 def _wanted(key: str | None, prefix: str | None) -> Wanted | None:
     """The filter that the query means; None lets everything through."""
     if key is not None and prefix is not None:
         raise InvalidRequest("key and key_prefix are two filters for one thing: give one of them")
     if key is not None:
         exact = key.encode()
-
-        def equals(record: Record) -> bool:
-            return record.key == exact
-
-        return equals
+        return lambda record: record.key == exact
     if prefix is not None:
         beginning = prefix.encode()
-
-        def begins(record: Record) -> bool:
-            return record.key is not None and record.key.startswith(beginning)
-
-        return begins
+        return lambda record: record.key is not None and record.key.startswith(beginning)
     return None
 
 

@@ -9,8 +9,9 @@ from aiohttp import web
 from tiered.broker.security.audit import ALLOWED, DENIED, FAILED, UNKNOWN
 from tiered.errors import NotAuthorized
 from tiered.server.http.door.keys import BROKER
-from tiered.server.http.door.rights import ON_BEHALF_OF, Handler, asked_for, principal_of, rights_of
+from tiered.server.http.door.rights import ON_BEHALF_OF, asked_for, principal_of, rights_of
 from tiered.server.http.messages.origin import SENDER
+from tiered.server.http.messages.route import Handler
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 RECORDS = "/records"

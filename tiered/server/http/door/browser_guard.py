@@ -9,7 +9,6 @@ taken for authentication: `logins` asks who somebody is, and `rights` what they 
 
 import ipaddress
 import platform
-from collections.abc import Awaitable, Callable
 from hmac import compare_digest
 from urllib.parse import urlsplit
 
@@ -18,10 +17,8 @@ from aiohttp import web
 from tiered.runtime import new_uuid
 from tiered.server.http.door.keys import SERVICE, Service
 from tiered.server.http.messages.failures import error_response
-from tiered.server.http.messages.route import answers_json, route, tagged
+from tiered.server.http.messages.route import Handler, answers_json, route, tagged
 from tiered.server.http.messages.schema import record, text
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 CSRF_HEADER = "X-Tiered-CSRF"
 CSRF_TOKEN: web.AppKey[str] = web.AppKey("csrf_token", str)

@@ -1,8 +1,10 @@
-"""Logins over HTTP: a name and a password (basic), or a token (bearer), checked as SASL's are.
+"""Who a client of the HTTP door is: by its certificate, else by a name and a password (basic), or a token (bearer).
 
-Owns the header's two forms, and what is open to whoever asks: whether the broker lives. Whoever has shown a certificate
-need not log in. A browser asks for a name and a password when it meets the refusal, so the console needs no page for
-that. Must never tell an unknown user from a wrong password, nor put either into an answer or a log.
+Owns the principal that `http.ssl.principal.mapping.rules` gives to a certificate, which TLS has checked by then; the
+two forms of the header, checked as SASL's are; and what is open to whoever asks: whether the broker lives. Whoever has
+shown a certificate need not log in. A browser asks for a name and a password when it meets the refusal, so the console
+needs no page for that. Must never decide what a principal may do: `rights` does. Must never tell an unknown user from a
+wrong password, nor put either into an answer or a log.
 """
 
 import asyncio
@@ -13,17 +15,32 @@ from aiohttp import web
 
 from tiered.broker.security.authentication import Guarded, Login
 from tiered.errors import Throttled
+from tiered.rules.security.certificate_names import NoPrincipal, PrincipalMapping
 from tiered.rules.security.sasl.failures import AuthenticationFailed
 from tiered.server.http.door.keys import SERVICE
-from tiered.server.http.door.rights import LOGIN, PRINCIPAL, Handler
+from tiered.server.http.door.rights import LOGIN, PRINCIPAL
 from tiered.server.http.messages.failures import error_response
+from tiered.server.http.messages.route import Handler
 
 OPEN_PATHS = ("/healthz", "/readyz")
 CHALLENGE = 'Basic realm="tiered", charset="UTF-8"'
 MAX_AT_ONCE = 100
 """Failed logins whose answer waits; more are told at once, for waiting costs a connection."""
 
+MAPPING: web.AppKey[PrincipalMapping] = web.AppKey("mapping", PrincipalMapping)
 WAITING: web.AppKey[asyncio.Semaphore] = web.AppKey("failed_logins", asyncio.Semaphore)
+
+
+@web.middleware
+async def known_by_certificate(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Gives the request its principal where its client has shown a certificate."""
+    shown = request.get_extra_info("peercert")
+    if shown:
+        try:
+            request[PRINCIPAL] = request.app[MAPPING].principal(shown.get("subject", ()))
+        except NoPrincipal as error:
+            return error_response(403, str(error))
+    return await handler(request)
 
 
 @web.middleware

@@ -8,7 +8,6 @@ rights.
 """
 
 import ipaddress
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
@@ -22,9 +21,8 @@ from tiered.rules.security.principal import ANONYMOUS, Principal, parse_principa
 from tiered.rules.security.sasl.failures import AuthenticationFailed
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages.origin import is_forwarded
+from tiered.server.http.messages.route import Handler
 from tiered.server.kafka.authorize import refusal
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 PRINCIPAL: web.RequestKey[Principal] = web.RequestKey("principal", Principal)
 """Where authentication puts a request's `Principal`; ANONYMOUS where nobody is asked."""

@@ -173,15 +173,11 @@ async def asking(
 
 async def ask(request: web.Request, to: Neighbour, path: str, *, patience_s: float = ASK_S) -> Any:
     """The JSON that another broker answers with to GET `path`. Raises Unreachable, also for what is no success."""
-    content = bytearray()
     try:
         async with asyncio.timeout(patience_s), asking(request, to, "GET", path) as answer:
-            async for some in answer.content.iter_chunked(PIECE_BYTES):
-                content += some
-                if len(content) > MAX_ASKED_BYTES:
-                    raise Unreachable(f"broker {to.broker_id} answers with more than {MAX_ASKED_BYTES} bytes")
+            content = await content_of(answer, to, MAX_ASKED_BYTES)
             if answer.status != 200:
-                raise Unreachable(f"broker {to.broker_id} answers {answer.status}: {bytes(content[:200])!r}")
+                raise Unreachable(f"broker {to.broker_id} answers {answer.status}: {content[:200]!r}")
         return json.loads(content)
     except TimeoutError as error:
         raise Unreachable(
@@ -189,6 +185,16 @@ async def ask(request: web.Request, to: Neighbour, path: str, *, patience_s: flo
         ) from error
     except ValueError as error:
         raise Unreachable(f"broker {to.broker_id} answers without JSON: is that address its own?") from error
+
+
+async def content_of(answer: aiohttp.ClientResponse, to: Neighbour, max_bytes: int) -> bytes:
+    """The whole body. Raises Unreachable for one that is larger."""
+    content = bytearray()
+    async for some in answer.content.iter_chunked(PIECE_BYTES):
+        content += some
+        if len(content) > max_bytes:
+            raise Unreachable(f"broker {to.broker_id} answers with more than {max_bytes} bytes")
+    return bytes(content)
 
 
 async def ask_all(request: web.Request, neighbours: Iterable[Neighbour], path: str) -> dict[int, Any]:

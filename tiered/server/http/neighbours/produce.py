@@ -25,7 +25,7 @@ from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.route import JSON
 from tiered.server.http.messages.timestamps import timestamp_ms_of
 from tiered.server.http.neighbours.elsewhere import neighbour
-from tiered.server.http.neighbours.forward import Neighbour, Unreachable, asking
+from tiered.server.http.neighbours.forward import Neighbour, Unreachable, asking, content_of
 
 MAX_ADDED_BYTES = 1024
 """How much longer a record's JSON may be with its partition's number."""
@@ -112,10 +112,12 @@ async def _send(
     ]
     cluster_id = request.app[BROKER].cluster_id
     path = f"/v3/clusters/{cluster_id}/topics/{quote(topic.name, safe='')}/records"
+    headers = {"Content-Type": JSON}
     for some in _in_bodies(lines):
         try:
-            status, content = await _answer(request, to, path, b"\n".join(some))
-            outcomes += _outcomes(status, content, len(some))
+            async with asking(request, to, "POST", path, headers=headers, body=b"\n".join(some)) as answer:
+                content = await content_of(answer, to, MAX_ANSWER_BYTES)
+            outcomes += _outcomes(answer.status, content, len(some))
         except (Unreachable, ValueError, KeyError) as error:
             unknown = Unreachable(f"{error}. It may have written the record all the same: look, then try again")
             outcomes += [unknown] * len(some)
@@ -132,16 +134,6 @@ def _in_bodies(lines: Sequence[bytes]) -> Iterator[list[bytes]]:
         some.append(line)
     if some:
         yield some
-
-
-async def _answer(request: web.Request, to: Neighbour, path: str, body: bytes) -> tuple[int, bytes]:
-    async with asking(request, to, "POST", path, headers={"Content-Type": JSON}, body=body) as answer:
-        content = bytearray()
-        async for some in answer.content.iter_any():
-            content += some
-            if len(content) > MAX_ANSWER_BYTES:
-                raise Unreachable(f"broker {to.broker_id} answers with more than {MAX_ANSWER_BYTES} bytes")
-        return answer.status, bytes(content)
 
 
 def _outcomes(status: int, content: bytes, count: int) -> list[Outcome]:
