@@ -11,15 +11,18 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 from uuid import UUID, uuid4
 
 from tiered.errors import Throttled
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+
+TURN_MS = 1.0
+"""A loop over many things works for so long before the event loop serves others."""
 
 
 class Clock(Protocol):
@@ -169,3 +172,59 @@ async def every(
         except Exception:
             log.exception("periodic work %s failed; it runs again in %g ms", name, interval_ms())
         await asyncio.sleep(pause_s())
+
+
+class Worker:
+    """The tasks of one part, from `start` to `stop`."""
+
+    def __init__(self) -> None:
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self, group: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> None:
+        """Carries out `work` as a task of `group`, beside what was started before."""
+        self._tasks.append(group.create_task(work))
+
+    def cancel(self) -> None:
+        """Ends the tasks soon; nobody waits for it."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def stop(self) -> None:
+        """Returns when the tasks have ended, however they did."""
+        self.cancel()
+        tasks, self._tasks = self._tasks, []
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class QuietFailures:
+    """What fails now, by name. SQL or the store being away is no bug: one line when it begins, one when it ends.
+
+    Both messages are formats of `logging`: `failed` may have `%(name)s` and `%(error)s`, `works_again` `%(name)s`.
+    """
+
+    def __init__(self, log: logging.Logger, failed: str, works_again: str = "%(name)s: works again") -> None:
+        self._log = log
+        self._messages = failed, works_again
+        self._failing: set[str] = set()
+
+    def failed(self, error: Exception | str, name: str = "", *, of: str = "") -> None:
+        """`name` failed; the line calls it `of` where that is given."""
+        if name not in self._failing:
+            self._failing.add(name)
+            self._log.warning(self._messages[0], {"name": of or name, "error": error})
+
+    def worked(self, name: str = "") -> None:
+        if name in self._failing:
+            self._failing.discard(name)
+            self._log.warning(self._messages[1], {"name": name})
+
+
+async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
+    """The items, with pauses in which the loop serves others. What the loop looks at may change in them."""
+    now = asyncio.get_running_loop().time
+    since = now()
+    for item in items:
+        yield item
+        if now() - since > TURN_MS / 1000.0:
+            await asyncio.sleep(0)
+            since = now()

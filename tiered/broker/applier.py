@@ -32,11 +32,11 @@ from tiered.meta.changes import ChangeSet
 from tiered.meta.partitions import PartitionRow
 from tiered.meta.topics import TopicRow
 from tiered.rules.replication.replica_set import NO_LEADER
+from tiered.runtime import in_turns
 
 log = logging.getLogger(__name__)
 
 TOPICS_AT_ONCE = 100
-YIELD_EVERY_PARTITIONS = 500
 
 
 class ChangeApplier:
@@ -173,9 +173,7 @@ class ChangeApplier:
         """The open partitions among them, which now are what their rows say."""
         touched = []
         told = dict(committed)
-        for number, row in enumerate(rows):
-            if number % YIELD_EVERY_PARTITIONS == YIELD_EVERY_PARTITIONS - 1:
-                await asyncio.sleep(0)
+        async for row in in_turns(rows):
             partition = self._open_partition(row.topic_partition)
             if partition is None or self._context.broker_id not in row.replicas:
                 continue

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tiered.meta.cluster import CHANNEL
 from tiered.meta.connections import shut
-from tiered.runtime import jittered_backoff_ms
+from tiered.runtime import QuietFailures, jittered_backoff_ms
 
 if TYPE_CHECKING:
     import psycopg
@@ -51,11 +51,15 @@ class PostgresListener:
     def __init__(self, connect: "Callable[[], psycopg.Connection[Any]]", on_change: Callable[[], None], *, name: str):
         self._connect = connect
         self._on_change = on_change
-        self._name = name
         self._closing = threading.Event()
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
-        self._is_failing = False
+        self._name = name
+        self._failures = QuietFailures(
+            log,
+            "%(name)s does not tell of changes any more, so they are found by polling: %(error)s",
+            "%(name)s tells of changes again",
+        )
         self._thread = threading.Thread(target=self._work, name="meta-listen", daemon=True)
         self._thread.start()
 
@@ -75,10 +79,11 @@ class PostgresListener:
                     with self._soon():
                         conn.execute(f"LISTEN {CHANNEL}")
                     attempt = 0
-                    self._say_that_it_works()
+                    self._failures.worked(self._name)
                     self._hear(conn)
             except (psycopg.Error, OSError) as error:
-                self._say_that_it_failed(error)
+                if not self._closing.is_set():
+                    self._failures.failed(" ".join(str(error).split()), self._name)
             self._closing.wait(jittered_backoff_ms(attempt, first_ms=FIRST_BACKOFF_MS, max_ms=MAX_BACKOFF_MS) / 1000.0)
             attempt += 1
 
@@ -122,14 +127,3 @@ class PostgresListener:
         with self._lock:
             if self._socket is not None:
                 shut(self._socket)
-
-    def _say_that_it_failed(self, error: Exception) -> None:
-        if not self._is_failing and not self._closing.is_set():
-            self._is_failing = True
-            cause = " ".join(str(error).split())
-            log.warning("%s does not tell of changes any more, so they are found by polling: %s", self._name, cause)
-
-    def _say_that_it_works(self) -> None:
-        if self._is_failing:
-            self._is_failing = False
-            log.warning("%s tells of changes again", self._name)

@@ -37,7 +37,7 @@ from tiered.metrics import TrafficState
 from tiered.rules.partition import read_plan
 from tiered.rules.partition.partition_state import Offsets
 from tiered.rules.segments.cold_partition import ColdPartition
-from tiered.runtime import BlockingPool, Clock, every
+from tiered.runtime import BlockingPool, Clock, QuietFailures, Worker, every
 
 log = logging.getLogger(__name__)
 
@@ -182,8 +182,12 @@ class BucketCatalogue:
         self._partitions: dict[TopicPartition, BucketPartition] = {}
         self._faults: dict[TopicPartition, TieredError] = {}
         self._seen_ms: float | None = None
-        self._is_failing = False
-        self._task: asyncio.Task[None] | None = None
+        self._worker = Worker()
+        self._failures = QuietFailures(
+            log,
+            "the bucket cannot be looked at; what was seen of it stays, tried again: %(error)s",
+            "the bucket is looked at again",
+        )
         self.waiters = Waiters()
         """Those who wait for anything to change."""
         self.state = CatalogueState()
@@ -253,13 +257,11 @@ class BucketCatalogue:
         cluster's checkpoint, CorruptObject, StoreUnavailable."""
         self._flights.start(tasks)
         await self.refresh()
-        self._task = tasks.create_task(every(self._interval_ms, self._tick, name="look at the bucket"))
+        self._worker.start(tasks, every(self._interval_ms, self._tick, name="look at the bucket"))
 
     async def stop(self) -> None:
         """Looks no more. Who waits for a change is woken."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._worker.stop()
         await self._flights.stop()
         self.waiters.wake()
 
@@ -347,13 +349,9 @@ class BucketCatalogue:
             await self.refresh()
         except TieredError as error:
             self.state.failures += 1
-            if not self._is_failing:
-                self._is_failing = True
-                log.warning("the bucket cannot be looked at; what was seen of it stays, tried again: %s", error)
+            self._failures.failed(error)
         else:
-            if self._is_failing:
-                self._is_failing = False
-                log.warning("the bucket is looked at again")
+            self._failures.worked()
 
     def _name(self, key: TopicPartition) -> str:
         topic = self._by_id.get(key.topic_id)

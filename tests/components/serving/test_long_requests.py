@@ -142,7 +142,7 @@ def test_changes_of_many_partitions_and_quotas_give_others_their_turn(
     """Where no step may take any time, each item has a turn of the loop whenever all are gone through: when they are
     counted, looked at, answered, encoded."""
     count = 3_000
-    monkeypatch.setattr("tiered.server.kafka.dispatch.STEP_MS", 0.0)
+    monkeypatch.setattr("tiered.runtime.TURN_MS", 0.0)
     with GuardedBroker(tmp_path / "data") as guarded, RawConnection(guarded) as connection:
         guarded.rules([allow("ALTER", "CLUSTER", "kafka-cluster"), allow("ALTER_CONFIGS", "CLUSTER", "kafka-cluster")])
         key, version, request = asked(count)
@@ -155,7 +155,7 @@ def test_a_long_list_of_what_has_configs_gives_others_their_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count = 3_000
-    monkeypatch.setattr("tiered.server.kafka.dispatch.STEP_MS", 0.0)
+    monkeypatch.setattr("tiered.runtime.TURN_MS", 0.0)
     with GuardedBroker(tmp_path / "data") as guarded, RawConnection(guarded) as connection:
         guarded.rules([allow("DESCRIBE_CONFIGS", "CLUSTER", "kafka-cluster")])
         stored = {("GROUP", f"g-{number}"): {"consumer.session.timeout.ms": "45000"} for number in range(count)}

@@ -25,10 +25,10 @@ from tiered.meta import elections as stored
 from tiered.meta.partitions import PartitionRow
 from tiered.rules.replication import elections
 from tiered.rules.replication.replica_set import NO_LEADER, ReplicaSet, Standings
+from tiered.runtime import QuietFailures, Worker, in_turns
 
 log = logging.getLogger(__name__)
 
-YIELD_EVERY_PARTITIONS = 1_000
 NO_CONFIG = TopicConfig()
 
 
@@ -57,14 +57,18 @@ class Controller:
         self._image = image
         self._lease = lease
         self._topics = topics
-        self._task: asyncio.Task[None] | None = None
+        self._worker = Worker()
         self._beat = asyncio.Event()
         self._silent: tuple[InSyncReplica, ...] = ()
         self._unsettled: set[TopicPartition] = set()
         """Partitions that may lack a leader, or name one that is out of service."""
         self._must_look_at_all = True
         self._balanced_ms: float | None = None
-        self._failing: set[str] = set()
+        self._failures = QuietFailures(
+            log,
+            "controller: %(name)s failed and is tried again and again: %(error)s",
+            "controller: %(name)s works again",
+        )
 
     @property
     def is_leading(self) -> bool:
@@ -72,13 +76,11 @@ class Controller:
         return self._lease.is_held
 
     def start(self, group: asyncio.TaskGroup) -> None:
-        self._task = group.create_task(self._work())
+        self._worker.start(group, self._work())
 
     async def stop(self) -> None:
         """Begins nothing more. Until the lease is given up, what only the controller writes is still this broker's."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._worker.stop()
 
     # What heartbeats and the feed say
 
@@ -119,20 +121,15 @@ class Controller:
                 await self._quietly("sharing the groups' slots", self._balance_slots)
 
     async def _quietly(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
-        """SQL being away is no bug: one line when it begins, one when it ends."""
         try:
             await work()
         except TieredError as error:
-            if name not in self._failing:
-                self._failing.add(name)
-                log.warning("controller: %s failed and is tried again and again: %s", name, error)
+            self._failures.failed(error, name)
         except Exception:
             # A tick boundary: the next heartbeat begins anew.
             log.exception("controller: %s failed in an unforeseen way", name)
         else:
-            if name in self._failing:
-                self._failing.discard(name)
-                log.warning("controller: %s works again", name)
+            self._failures.worked(name)
 
     # Elections
 
@@ -162,9 +159,7 @@ class Controller:
         looked_at, self._unsettled = self._unsettled, set()
         decide = self._decision()
         found = []
-        for number, key in enumerate(looked_at):
-            if number % YIELD_EVERY_PARTITIONS == YIELD_EVERY_PARTITIONS - 1:
-                await asyncio.sleep(0)
+        async for key in in_turns(looked_at):
             row = image.row(key)
             if row is not None and decide(row, image.standings) is not None:
                 found.append(key)

@@ -19,7 +19,7 @@ from tiered.ids import InSyncReplica
 from tiered.meta import liveness
 from tiered.meta.liveness import Pulse
 from tiered.rules.replication.heartbeat_watch import HeartbeatWatchState
-from tiered.runtime import every
+from tiered.runtime import QuietFailures, Worker, every
 
 log = logging.getLogger(__name__)
 
@@ -64,18 +64,17 @@ class Heartbeats:
             interval_ms=self._interval_ms,
             recovery_ms=self._context.database.slowest_connect_ms,
         )
-        self._task: asyncio.Task[None] | None = None
-        self._is_failing = False
+        self._worker = Worker()
+        self._failures = QuietFailures(
+            log, "heartbeat failed and is tried again and again: %(error)s", "heartbeat: works again"
+        )
 
     def start(self, group: asyncio.TaskGroup) -> None:
-        self._task = group.create_task(every(self._interval_ms, self.beat, name="heartbeat"))
+        self._worker.start(group, every(self._interval_ms, self.beat, name="heartbeat"))
 
     async def stop(self) -> None:
         """No heartbeat is under way any more, and none follows."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        await self._worker.stop()
 
     async def beat(self) -> None:
         """One heartbeat, and what it saw."""
@@ -96,13 +95,9 @@ class Heartbeats:
             self._watch.missed()
             self._controller.resign()
             self._context.counters.heartbeat_failures += 1
-            if not self._is_failing:
-                self._is_failing = True
-                log.warning("heartbeat failed and is tried again and again: %s", error)
+            self._failures.failed(error)
         else:
-            if self._is_failing:
-                self._is_failing = False
-                log.warning("heartbeat: works again")
+            self._failures.worked()
             self._took(pulse)
 
     def _took(self, pulse: Pulse) -> None:

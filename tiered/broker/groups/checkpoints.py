@@ -17,6 +17,7 @@ from tiered.errors import NotCoordinator, TieredError
 from tiered.formats.checkpoint_bytes import MAX_CHECKPOINT_BYTES
 from tiered.formats.group_checkpoint import GroupCheckpoint, GroupEntry
 from tiered.meta import slot_offsets
+from tiered.runtime import QuietFailures
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,11 @@ class GroupCheckpointWriter:
         self._gained: set[int] = set()
         self._turn = asyncio.Lock()
         self._has_ticked = False
-        self._is_failing = False
+        self._failures = QuietFailures(
+            log,
+            "the checkpoint of consumer groups could not be written; it is tried again: %(error)s",
+            "checkpoints of consumer groups are written again",
+        )
 
     def slots_changed(self, slots: Iterable[int]) -> None:
         """SQL has other offsets or groups of these slots than the bucket, or may have."""
@@ -79,7 +84,11 @@ class GroupCheckpointWriter:
                 except TieredError as error:
                     self._changed.add(slot)
                     failure = error
-            self._tell(failure)
+            if failure is None:
+                self._failures.worked()
+            else:
+                self._context.counters.checkpoint_failures += 1
+                self._failures.failed(failure)
 
     async def _write(self, slot: int, slot_epoch: int) -> None:
         found = await self._context.database.read(
@@ -98,16 +107,6 @@ class GroupCheckpointWriter:
         if checkpoint.left_out:
             log.warning("the bucket's checkpoint of group slot %d lacks %d groups: too many", slot, checkpoint.left_out)
         await self._context.uploads.run(group_checkpoints.write_group_checkpoint, self._context.store, checkpoint)
-
-    def _tell(self, failure: TieredError | None) -> None:
-        """The store being away is no bug: one line when it begins, and one when it ends."""
-        if failure is not None:
-            self._context.counters.checkpoint_failures += 1
-            if not self._is_failing:
-                log.warning("the checkpoint of consumer groups could not be written; it is tried again: %s", failure)
-        elif self._is_failing:
-            log.warning("checkpoints of consumer groups are written again")
-        self._is_failing = failure is not None
 
 
 def _within_bounds(checkpoint: GroupCheckpoint) -> GroupCheckpoint:

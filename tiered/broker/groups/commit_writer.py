@@ -34,6 +34,7 @@ from tiered.meta import coordinator_slots, group_offsets, groups
 from tiered.meta.coordinator_slots import Moved, SlotRow
 from tiered.meta.group_offsets import Coordinator, GroupCommit
 from tiered.meta.groups import GroupRow
+from tiered.runtime import Worker
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -91,7 +92,7 @@ class OffsetCommits:
         self._changed: dict[str, GroupRow] = {}
         self._being_written: Mapping[str, GroupRow] = {}
         self._commit_number = 0
-        self._task: asyncio.Task[None] | None = None
+        self._worker = Worker()
         self._stopped = False
         self._one_by_one = False
         """SQL could not digest something of a batch: what it was shows when each is written alone."""
@@ -99,14 +100,12 @@ class OffsetCommits:
         """A transaction may still be committed: the slots have to be taken again first."""
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
-        self._task = tasks.create_task(self._write_for_ever())
+        self._worker.start(tasks, self._write_for_ever())
 
     async def stop(self) -> None:
         """Writes what waits, if SQL does it at once; what is left fails with NotCoordinator."""
         self._stopped = True
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._worker.stop()
         try:
             async with asyncio.timeout(LAST_WORDS_MS / 1000.0), self._turn:
                 while self._waiting or self._changed:

@@ -51,7 +51,7 @@ from tiered.meta.coordinator_slots import SlotRow
 from tiered.rules.groups.coordinator_slot import coordinator_slot
 from tiered.rules.groups.group_state import GroupState
 from tiered.rules.replication.replica_set import NO_LEADER
-from tiered.runtime import every
+from tiered.runtime import Worker, every
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ class GroupCoordinator:
         self._groups: dict[str, Group] = {}
         self._loading: dict[str, _LoadingState] = {}
         self._idle: set[str] = set()
-        self._tasks: tuple[asyncio.Task[None], ...] = ()
+        self._worker = Worker()
         self._serving = False
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
@@ -123,18 +123,18 @@ class GroupCoordinator:
         )
         self.slots_changed(moved.rows)
         self.offsets.start(tasks)
-        forgetting = tasks.create_task(every(FORGET_INTERVAL_MS, self._forget_idle, name="forgetting groups"))
-        telling = tasks.create_task(
-            every(TICK_INTERVAL_MS, self.offsets_topic.tick, name="reading offsets for readers")
-        )
-        self._tasks = (forgetting, telling, self._balance.start(tasks))
+        for work in (
+            every(FORGET_INTERVAL_MS, self._forget_idle, name="forgetting groups"),
+            every(TICK_INTERVAL_MS, self.offsets_topic.tick, name="reading offsets for readers"),
+            self._balance.move_for_ever(),
+        ):
+            self._worker.start(tasks, work)
         self._serving = True
 
     def begin_stop(self) -> None:
         """Answers everybody who waits; from here on members are sent to look for their coordinator again."""
         self._serving = False
-        for task in self._tasks:
-            task.cancel()
+        self._worker.cancel()
         for group in self._groups.values():
             group.close()
         self._groups.clear()

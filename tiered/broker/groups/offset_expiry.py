@@ -24,7 +24,7 @@ from tiered.broker.partitions.topics import Topics
 from tiered.errors import TieredError
 from tiered.meta import group_offsets, groups
 from tiered.meta.groups import GroupRow
-from tiered.runtime import every
+from tiered.runtime import Worker, every
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -56,16 +56,14 @@ class OffsetExpiry:
         self._topics = topics
         self._slots = slots
         self._commits = commits
-        self._task: asyncio.Task[None] | None = None
+        self._worker = Worker()
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         interval_ms = self._state.settings.groups.offsets_retention_check_interval_ms
-        self._task = tasks.create_task(every(interval_ms, self._round, name="offset expiry"))
+        self._worker.start(tasks, every(interval_ms, self._round, name="offset expiry"))
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._worker.stop()
 
     async def expire(self) -> None:
         """Deletes what has expired. Raises CoordinatorNotAvailable and NotCoordinator; what is left comes next time."""

@@ -4,7 +4,6 @@ Owns what each pattern in use matches. RE2 takes time in proportion to a name's 
 memory is bounded: a client's pattern never reaches Python's `re`, where a short one can take hours.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,13 +13,13 @@ import re2
 
 from tiered.broker.groups.memory import GroupMemory
 from tiered.errors import CoordinatorNotAvailable, InvalidRegularExpression
+from tiered.runtime import in_turns
 
 MAX_PATTERN_CHARS = 4096
 MAX_PATTERNS = 1000
 """Of all groups together."""
 REGEX_BYTES = 1 << 20
 """What RE2 may take for one pattern. Its binding keeps at most 128 compiled."""
-MATCHES_A_TURN = 500
 # What a pattern takes, and a reference to a name in its set.
 _PATTERN_BYTES, _NAME_BYTES = 2_000, 40
 
@@ -54,13 +53,8 @@ class Patterns:
         """Afterwards `matches` knows the pattern. Raises InvalidRegularExpression, CoordinatorNotAvailable."""
         if pattern in self._known:
             return
-        matched = set()
         regex = compiled(pattern)
-        for number, name in enumerate(names):
-            if regex.fullmatch(name) is not None:
-                matched.add(name)
-            if number % MATCHES_A_TURN == MATCHES_A_TURN - 1:
-                await asyncio.sleep(0)
+        matched = {name async for name in in_turns(names) if regex.fullmatch(name) is not None}
         self._make_room()
         if pattern in self._known:  # Somebody else was faster.
             return

@@ -5,7 +5,6 @@ of that member, for there may be many topics. Must never show a topic before its
 topic is not among them.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,10 +15,10 @@ from tiered.broker.security.access import Access
 from tiered.errors import CoordinatorNotAvailable
 from tiered.rules.groups.consumer_member import Pattern
 from tiered.rules.security.acl import Operation, ResourceType
+from tiered.runtime import in_turns
 
 MAX_SHOWN = 10_000
 """Patterns and who sent them, of all groups together."""
-LOOKS_A_TURN = 500
 _ENTRY_BYTES, _NAME_BYTES = 500, 40
 
 
@@ -70,11 +69,7 @@ class ShownTopics:
                 return
             found, new = set(known.allowed & matched), matched - known.matched
         may = rights.by_name(Operation.DESCRIBE, ResourceType.TOPIC)
-        for number, name in enumerate(new, start=1):
-            if may[name]:
-                found.add(name)
-            if not number % LOOKS_A_TURN:
-                await asyncio.sleep(0)
+        found.update([name async for name in in_turns(new) if may[name]])
         allowed = matched if len(found) == len(matched) else frozenset(found)
         self._put(pattern, _Shown(rules=rules, matched=matched, allowed=allowed))
 

@@ -51,9 +51,6 @@ class SlotBalance:
         self._due = asyncio.Event()
         self._is_settled = False
 
-    def start(self, tasks: asyncio.TaskGroup) -> asyncio.Task[None]:
-        return tasks.create_task(self._move_for_ever())
-
     def look(self) -> None:
         """Sees to it that slots move if some should. Costs next to nothing, and asks SQL nothing, if none should."""
         now_ms, settings = self._context.clock.monotonic_ms(), self._state.settings
@@ -78,7 +75,8 @@ class SlotBalance:
                 found[slot] = row.broker_id
         return found
 
-    async def _move_for_ever(self) -> None:
+    async def move_for_ever(self) -> None:
+        """Moves slots whenever `look` found that some should."""
         while True:
             await self._due.wait()
             self._due.clear()

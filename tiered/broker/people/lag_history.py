@@ -22,13 +22,13 @@ from tiered.errors import TieredError
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta import group_lag
 from tiered.meta.group_lag import CommittedOffset
+from tiered.runtime import in_turns
 
 SAMPLES = 1_440
 """Two hours of them, unless the broker is told another interval."""
 MAX_GROUPS = 1_000
 MAX_OFFSETS = 20_000
 """Committed offsets in one sample, of all groups."""
-OFFSETS_A_TURN = 1_000
 READ_DEADLINE_MS = 4_000
 # Several people who look at the same time share one question.
 FRESH_MS = 200.0
@@ -162,20 +162,15 @@ class LagHistory:
 
     async def _lags(self, rows: Sequence[CommittedOffset]) -> dict[str, GroupLag]:
         found = {}
-        this_turn = 0
         # Where the answer was cut off, its last group is not whole: better no lag of it than a wrong one.
         cut_group = rows[-1].group_id if len(rows) >= MAX_OFFSETS else None
-        for group_id, of_group in groupby(rows, key=attrgetter("group_id")):
+        async for group_id, of_group in in_turns(groupby(rows, key=attrgetter("group_id"))):
             if group_id == cut_group:
                 break
             partitions = tuple(self._partition_lags(of_group))
             if partitions:
                 total = sum(each.lag for each in partitions)
                 found[group_id] = GroupLag(group_id=group_id, lag=total, partitions=partitions)
-            this_turn += len(partitions)
-            if this_turn >= OFFSETS_A_TURN:
-                this_turn = 0
-                await asyncio.sleep(0)
         return found
 
     def _partition_lags(self, rows: Iterator[CommittedOffset]) -> Iterator[PartitionLag]:

@@ -17,10 +17,10 @@ from tiered.ids import TopicPartition
 from tiered.rules.segments import reconcile
 from tiered.rules.segments.reconcile import Cursor, FileDifference
 from tiered.rules.segments.tiering import Waiting
+from tiered.runtime import in_turns
 
 FOLDERS_A_ROUND = 200
 SECOND_LOOK_MS = 1_000
-YIELD_EVERY_PARTITIONS = 500
 _STUCK = (Waiting.MISSING_LOCALLY, Waiting.MISALIGNED)
 
 
@@ -45,9 +45,7 @@ class DiskComparison:
         """Tells which partitions led here have closed segments that are overdue, or can never be uploaded. Asks nobody:
         it is all in memory."""
         self._seemed_stuck &= {each.topic_partition for each in self._topics.partitions()}
-        for number, each in enumerate(list(self._topics.partitions())):
-            if number % YIELD_EVERY_PARTITIONS == YIELD_EVERY_PARTITIONS - 1:
-                await asyncio.sleep(0)
+        async for each in in_turns(list(self._topics.partitions())):
             if each.leadership is not None:
                 now_ms = self._context.clock.now_ms()
                 self._findings.replace(each.topic_partition, _is_of_uploads, self._overdue(each), now_ms)

@@ -18,7 +18,7 @@ from tiered.broker.reconcile.orphans import Strangers, is_stranger
 from tiered.broker.reconcile.scrub import Scrub
 from tiered.broker.view.lease import ControllerLease
 from tiered.errors import TieredError
-from tiered.runtime import BlockingPool, every
+from tiered.runtime import BlockingPool, QuietFailures, Worker, every
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +47,8 @@ class Reconciler:
         self._lease = lease
         self._topics = topics
         self._pool = pool
-        self._task: asyncio.Task[None] | None = None
-        self._failing: set[str] = set()
+        self._worker = Worker()
+        self._failures = QuietFailures(log, "%(name)s failed and goes on when it can: %(error)s")
         self.findings = findings
         self.bucket = bucket
         self.strangers = strangers
@@ -62,13 +62,11 @@ class Reconciler:
     def start(self, tasks: asyncio.TaskGroup) -> None:
         interval_ms = self._state.settings.reconcile.tiered_reconcile_interval_ms
         if self.is_enabled:
-            self._task = tasks.create_task(every(interval_ms, self.round, name="reconciling", jitter=JITTER))
+            self._worker.start(tasks, every(interval_ms, self.round, name="reconciling", jitter=JITTER))
 
     async def stop(self) -> None:
         """Ends the round under way; a request to the store ends by itself."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._worker.stop()
         self._pool.close(wait=False)
 
     async def round(self) -> None:
@@ -87,13 +85,9 @@ class Reconciler:
                 await part()
             except (TieredError, OSError) as error:
                 self._context.counters.housekeeping_failures += 1
-                if name not in self._failing:
-                    self._failing.add(name)
-                    log.warning("%s failed and goes on when it can: %s", name, error)
+                self._failures.failed(error, name)
             else:
-                if name in self._failing:
-                    self._failing.discard(name)
-                    log.warning("%s: works again", name)
+                self._failures.worked(name)
 
     def _is_gone(self, finding: Finding) -> bool:
         """Whether it is nobody's here any more: others lead the partition, or what it is about was deleted."""

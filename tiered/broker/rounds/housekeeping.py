@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tiered.errors import TieredError
 from tiered.metrics import CountersState
-from tiered.runtime import every
+from tiered.runtime import QuietFailures, Worker, every
 
 log = logging.getLogger(__name__)
 
@@ -32,34 +32,27 @@ class Housekeeping:
 
     def __init__(self, *, counters: CountersState) -> None:
         self._counters = counters
-        self._tasks: list[asyncio.Task[None]] = []
-        self._failing: set[str] = set()
+        self._worker = Worker()
+        self._failures = QuietFailures(log, "%(name)s failed and is tried again and again: %(error)s")
 
     def start(self, group: asyncio.TaskGroup, ticks: Iterable[Tick]) -> None:
         """Carries out `ticks` until `stop`."""
         for interval_ms, work, name in ticks:
-            self._tasks.append(group.create_task(every(interval_ms, partial(self._quietly, work, name), name=name)))
-        self._tasks.append(group.create_task(self._probe_stalls()))
+            self._worker.start(group, every(interval_ms, partial(self._quietly, work, name), name=name))
+        self._worker.start(group, self._probe_stalls())
 
     async def stop(self) -> None:
         """Begins nothing new."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._worker.stop()
 
     async def _quietly(self, work: Callable[[], Awaitable[None]], name: str) -> None:
-        """SQL or the store being away is no bug: one line when it begins, one when it ends."""
         try:
             await work()
         except (TieredError, OSError) as error:
             self._counters.housekeeping_failures += 1
-            if name not in self._failing:
-                self._failing.add(name)
-                log.warning("%s failed and is tried again and again: %s", name, error)
-            return
-        if name in self._failing:
-            self._failing.discard(name)
-            log.warning("%s: works again", name)
+            self._failures.failed(error, name)
+        else:
+            self._failures.worked(name)
 
     async def _probe_stalls(self) -> None:
         """Measures how late the event loop wakes: the one number that tells whether something blocks it."""

@@ -14,10 +14,9 @@ from tiered.broker.partitions.topics import Topics
 from tiered.broker.tiering.upload_pipeline import UploadPipeline
 from tiered.errors import LogDirFailed, TieredError
 from tiered.rules.partition.producer_bounds import most_each
+from tiered.runtime import in_turns
 
 log = logging.getLogger(__name__)
-
-YIELD_EVERY_PARTITIONS = 500
 
 
 class PartitionRounds:
@@ -43,9 +42,7 @@ class PartitionRounds:
         await self._context.disk.run(self._context.reserve.look)
         now_ms = self._context.clock.now_ms()
         partitions = list(self._topics.partitions())
-        for number, partition in enumerate(partitions):
-            if number % YIELD_EVERY_PARTITIONS == YIELD_EVERY_PARTITIONS - 1:
-                await asyncio.sleep(0)
+        async for partition in in_turns(partitions):
             self._roll(partition, now_ms)
             if partition.leadership is not None:
                 self._upload_pipeline.look(partition, now_ms)

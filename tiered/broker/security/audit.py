@@ -20,7 +20,7 @@ from typing import IO
 from tiered.broker.context import BrokerContext, BrokerState
 from tiered.broker.security.access import Access
 from tiered.errors import InvalidConfig
-from tiered.runtime import every
+from tiered.runtime import Worker, every
 
 LOGGER = "tiered.audit"
 NOWHERE, STDERR = "none", "stderr"
@@ -43,6 +43,7 @@ class AuditLog:
         self.is_on = self._target != NOWHERE
         self._logger = logging.getLogger(f"{LOGGER}.{self._context.broker_id}")
         self._handler: logging.Handler | None = None
+        self._worker = Worker()
         self._refused = 0
         self._left_out = 0
 
@@ -58,14 +59,13 @@ class AuditLog:
         self._logger.addHandler(self._handler)
         self._logger.setLevel(logging.INFO)
         self._logger.propagate = False  # These lines are no messages of the program.
-        self._task = tasks.create_task(every(SUM_UP_EVERY_MS, self._sum_up_soon, name="audit summaries"))
+        self._worker.start(tasks, every(SUM_UP_EVERY_MS, self._sum_up_soon, name="audit summaries"))
 
     async def stop(self) -> None:
         """The last summary; nothing is written afterwards."""
         if self._handler is None:
             return
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await self._worker.stop()
         self.sum_up()
         self._logger.removeHandler(self._handler)
         self._handler.close()

@@ -27,7 +27,7 @@ from tiered.formats.checkpoint import ClusterCheckpoint, PageRef, PartitionCheck
 from tiered.formats.pin_entries import PinEntry, PinnedOffsets
 from tiered.meta import pins
 from tiered.meta.pins import PinRow
-from tiered.runtime import crash_point
+from tiered.runtime import QuietFailures, crash_point
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,11 @@ class CheckpointWriter:
         self._pages: dict[tuple[UUID, int], frozenset[PageRef]] = {}
         """Of each partition that is led here, the pages that hold what SQL says: it costs much to compare them."""
         self._turn = asyncio.Lock()
-        self._is_failing = False
+        self._failures = QuietFailures(
+            log,
+            "the checkpoint of %(name)s could not be written; stale ones are tried again and again: %(error)s",
+            "checkpoints are written again",
+        )
 
     def opened(self, partition: Partition) -> None:
         """Nobody knows whether the bucket was told of the last commit or retirement, here or by another leader: it
@@ -125,9 +129,8 @@ class CheckpointWriter:
                     self._stale[key] = partition  # Behind the others, so that they have their turn.
                 elif (segments, log_start_offset) == (partition.committed, partition.log_start_offset):
                     self._stale.pop(key, None)
-            if self._is_failing and was_stale and failures == self._context.counters.checkpoint_failures:
-                self._is_failing = False
-                log.warning("checkpoints are written again")
+            if was_stale and failures == self._context.counters.checkpoint_failures:
+                self._failures.worked()
 
     async def remove(self, topic_id: UUID, partition_count: int) -> None:
         """Removes the checkpoints of a deleted topic, whose objects are gone. Raises StoreUnavailable."""
@@ -209,13 +212,9 @@ class CheckpointWriter:
         return True
 
     def _failed(self, name: str, error: TieredError) -> None:
-        """The store being away is no bug: one line when it begins, however many are stale, and one when it ends."""
+        """However many are stale, one line."""
         self._context.counters.checkpoint_failures += 1
-        if not self._is_failing:
-            self._is_failing = True
-            log.warning(
-                "the checkpoint of %s could not be written; stale ones are tried again and again: %s", name, error
-            )
+        self._failures.failed(error, of=name)
 
 
 def _list_pins(conn: Connection) -> tuple[PinRow, ...]:

@@ -10,7 +10,7 @@ import asyncio
 from tiered.cold.chunks.cache import ChunkCache
 from tiered.metrics import CountersState
 from tiered.rules.pacing import cold_pace
-from tiered.runtime import Clock
+from tiered.runtime import Clock, Worker
 
 TICK_MS, WINDOW_MS = 10.0, 200.0
 # A timer of the event loop comes a millisecond late by itself, and one more is nothing that a client notices.
@@ -29,17 +29,15 @@ class ColdPacing:
         self._pace = cold_pace.alone(most)
         self._tail_bytes = 0
         self._tail_used_ms = float("-inf")
-        self._task: asyncio.Task[None] | None = None
+        self._worker = Worker()
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Watches as a task of `tasks` until `stop`."""
-        self._task = tasks.create_task(self._run())
+        self._worker.start(tasks, self._run())
 
     async def stop(self) -> None:
         """Watches no more. Loads go on as they were last allowed to."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._worker.stop()
 
     async def _run(self) -> None:
         while True:

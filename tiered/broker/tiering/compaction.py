@@ -16,11 +16,10 @@ from tiered.hot.compaction import CompactionPass, PassReport
 from tiered.ids import TopicPartition
 from tiered.rules.segments import compaction
 from tiered.rules.segments.compaction import Due
-from tiered.runtime import BlockingPool
+from tiered.runtime import BlockingPool, in_turns
 
 log = logging.getLogger(__name__)
 
-YIELD_EVERY_PARTITIONS = 500
 REST_MS = 60_000
 """So long nobody tries again to compact a log whose pass has failed."""
 MAX_PASSES_A_ROUND = 100
@@ -74,12 +73,11 @@ class CompactionRounds:
 
     async def _most_urgent(self) -> tuple[Partition, Due] | None:
         now_ms = self._context.clock.monotonic_ms()
-        found: list[tuple[Partition, Due]] = []
-        for number, partition in enumerate(list(self._topics.partitions())):
-            if number % YIELD_EVERY_PARTITIONS == YIELD_EVERY_PARTITIONS - 1:
-                await asyncio.sleep(0)
-            if self._may_go_on(partition) and self._rest_until_ms.get(partition.topic_partition, 0.0) <= now_ms:
-                found.append((partition, self.due(partition)))
+        found = [
+            (partition, self.due(partition))
+            async for partition in in_turns(list(self._topics.partitions()))
+            if self._may_go_on(partition) and self._rest_until_ms.get(partition.topic_partition, 0.0) <= now_ms
+        ]
         self.max_dirty_ratio = max((due.dirty_ratio for _, due in found), default=0.0)
         chosen = compaction.most_urgent(enumerate(due for _, due in found))
         return None if chosen is None else found[chosen]

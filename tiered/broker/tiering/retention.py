@@ -5,7 +5,6 @@ gathered in one place for both: so an explanation is what the next round does, i
 delete by age while the clock is not trusted, nor anything at all while SQL cannot say what is pinned.
 """
 
-import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -24,12 +23,12 @@ from tiered.meta.pins import Held
 from tiered.meta.retired import RetiredObject
 from tiered.rules.segments.clock_watch import Judgement
 from tiered.rules.segments.retention import Pin, Retention
+from tiered.runtime import in_turns
 
 __all__ = ["Explanation", "RetentionRounds", "RetiredObject"]
 
 log = logging.getLogger(__name__)
 
-YIELD_EVERY_PARTITIONS = 500
 MAX_RETIRED_TOLD = 1_000
 
 
@@ -84,9 +83,7 @@ class RetentionRounds:
         """Those of which something would go if nothing were pinned: mostly none, and SQL need not be asked."""
         due = []
         clock = self._clock_watch.look()
-        for number, partition in enumerate(partitions):
-            if number % YIELD_EVERY_PARTITIONS == YIELD_EVERY_PARTITIONS - 1:
-                await asyncio.sleep(0)
+        async for partition in in_turns(partitions):
             if partition.leadership is None or not tier_plan.has_retention(partition):
                 continue
             now_ms = self._context.clock.now_ms()

@@ -19,6 +19,7 @@ from tiered.errors import MetadataUnavailable, TieredError
 from tiered.meta import changes, cluster
 from tiered.meta.changes import ChangeSet
 from tiered.meta.listener import Listener
+from tiered.runtime import QuietFailures, Worker
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -37,8 +38,12 @@ class ChangeFeed:
         self._something = asyncio.Event()
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._listener: Listener | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._is_failing = False
+        self._worker = Worker()
+        self._failures = QuietFailures(
+            log,
+            "changes of the cluster cannot be read; tried again and again: %(error)s",
+            "changes of the cluster are read again",
+        )
         self.apply: Callable[[ChangeSet], Awaitable[None]] | None = None
         """Makes what a set says so on this broker. It stands above all that commit through the feed: given last."""
 
@@ -52,13 +57,11 @@ class ChangeFeed:
                 loop.call_soon_threadsafe(self.wake)
 
         self._listener = self._context.database.listen(wake)
-        self._task = group.create_task(self._follow())
+        self._worker.start(group, self._follow())
 
     async def stop(self) -> None:
         """Applies nothing more; who waits for a change is told that it is not known."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._worker.stop()
         if self._listener is not None:
             await asyncio.to_thread(self._listener.close)
             self._listener = None
@@ -121,16 +124,12 @@ class ChangeFeed:
                 await self._catch_up()
             except TieredError as error:
                 self._context.counters.feed_failures += 1
-                if not self._is_failing:
-                    self._is_failing = True
-                    log.warning("changes of the cluster cannot be read; tried again and again: %s", error)
+                self._failures.failed(error)
             except Exception:
                 # A tick boundary: what it was is asked for again, and a bug must not end a broker that serves.
                 log.exception("a change of the cluster could not be applied; it is tried again")
             else:
-                if self._is_failing:
-                    self._is_failing = False
-                    log.warning("changes of the cluster are read again")
+                self._failures.worked()
                 continue
             await asyncio.sleep(RETRY_MS / 1000.0)
             if self._waiting:

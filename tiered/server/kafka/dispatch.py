@@ -6,17 +6,18 @@ behaviour of an API: that is in `api/<api>.py`.
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from tiered.broker.broker import Broker
 from tiered.errors import MalformedRequest, Throttled
+from tiered.runtime import in_turns as in_turns  # noqa: PLC0414 - handlers take it from here, as all that they need
 from tiered.server.kafka import audited, throttling, unserved
 from tiered.server.kafka.transport.connection import Connection
 from tiered.server.kafka.transport.outbox import Parts
 from tiered.server.kafka.transport.requests import Handled, Overlapping
-from tiered.server.kafka.transport.turns import STEP_MS, Turns
+from tiered.server.kafka.transport.turns import Turns
 from tiered.wire import frames, messages
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class Dispatch:
             answer = self._handle(api, context, buffer, header, end)
         finally:
             throttling.used(broker, connection, started_ms)
-        return throttling.Timed(broker, connection, answer) if asyncio.iscoroutine(answer) else answer
+        return throttling.timed(broker, connection, answer) if asyncio.iscoroutine(answer) else answer
 
     def _handle(
         self, api: Api, context: Context, buffer: memoryview, header: frames.RequestHeader, end: int
@@ -217,17 +218,6 @@ async def encoded_in_turns(message: Any) -> bytearray:
     async for _ in in_turns(messages.encode_in_pieces(message, out)):
         pass
     return out
-
-
-async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """The items, with pauses in which other connections get their turn. What the loop looks at may change in them."""
-    now = asyncio.get_running_loop().time
-    since = now()
-    for item in items:
-        yield item
-        if now() - since > STEP_MS / 1000.0:
-            await asyncio.sleep(0)
-            since = now()
 
 
 _prefix = struct.Struct(">i")

@@ -6,12 +6,12 @@ themselves are exempt. Must never hold up an answer, nor count what was used: th
 """
 
 import math
-from collections.abc import Coroutine, Generator
-from functools import partial
+from collections.abc import Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tiered.errors import Throttled
 from tiered.rules.security.quotas import QuotaKey
+from tiered.server.kafka.transport.turns import Stepped
 
 if TYPE_CHECKING:
     from tiered.broker.broker import Broker
@@ -142,46 +142,19 @@ def used(broker: "Broker", connection: "Connection", since_ms: float) -> None:
         buckets.request.take(now_ms - since_ms, now_ms)
 
 
-class Timed(Coroutine[Any, Any, T]):
-    """A coroutine whose steps count; the waits between them do not."""
+def timed(broker: "Broker", connection: "Connection", work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+    """The same work, whose steps count; the waits between them do not."""
 
-    __slots__ = ("_broker", "_connection", "_steps", "_work")
-
-    def __init__(self, broker: "Broker", connection: "Connection", work: Coroutine[Any, Any, T]) -> None:
-        self._broker = broker
-        self._connection = connection
-        self._work = work
-        self._steps = self._run()
-
-    def _run(self) -> Generator[Any, Any, T]:
-        step = partial(self._work.send, None)
-        waited_for: Any = None
+    def step(call: Callable[[], Any]) -> Any:
+        started_ms = broker.clock.monotonic_ms()
         try:
-            while True:
-                started_ms = self._broker.clock.monotonic_ms()
-                try:
-                    waited_for = step()
-                except StopIteration as end:
-                    result: T = end.value
-                    return result
-                finally:
-                    used(self._broker, self._connection, started_ms)
-                try:
-                    step = partial(self._work.send, (yield waited_for))
-                except BaseException as error:  # noqa: BLE001 - cancellation and the like: the work's to see, not swallowed
-                    step = partial(self._work.throw, error)
+            return call()
         finally:
-            del step, waited_for  # What was thrown holds this frame, and must not be held by it.
+            used(broker, connection, started_ms)
 
-    def __await__(self) -> Generator[Any, Any, T]:
-        return self._steps
+    return Stepped(work, step=step, pause=_pause)
 
-    def send(self, value: Any) -> Any:
-        return self._steps.send(value)
 
-    def throw(self, *error: Any) -> Any:
-        return self._steps.throw(*error)
-
-    def close(self) -> None:
-        self._steps.close()
-        self._work.close()
+def _pause(number: int) -> Generator[None, None, None]:
+    if number:
+        yield

@@ -22,6 +22,7 @@ from tiered.errors import InvalidRequest, InvalidTopic, RequestTimedOut, TieredE
 from tiered.ids import TopicId
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.rules.security.quotas import QuotaKey
+from tiered.runtime import in_turns
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.quotas import count, count_and_rest, require_none_owed
 from tiered.server.http.door.rights import require_still
@@ -55,7 +56,6 @@ MAX_RECORDS_AT_ONCE = 500
 PIECE_BYTES = 16 << 10
 # The smallest record is two bytes, the largest all there may be: others have their turn in between.
 BYTES_A_TURN = 2 << 10
-TURN_S = 0.001
 MAX_HEADERS = 1000
 _BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _NULL: Schema = {"type": "null"}
@@ -200,14 +200,9 @@ async def _reports(
 ) -> AsyncIterator[dict[str, Any] | TieredError]:
     """What became of each record, whoever wrote it. The topic is looked up anew each time, and so is the right: a
     stream may outlive what they were."""
-    broker, now = request.app[BROKER], asyncio.get_running_loop().time
+    broker = request.app[BROKER]
     for first in range(0, len(objects), MAX_RECORDS_AT_ONCE):
-        asked, since = [], now()
-        for each in objects[first : first + MAX_RECORDS_AT_ONCE]:
-            if now() - since > TURN_S:
-                await asyncio.sleep(0)
-                since = now()
-            asked.append(_asked(each))
+        asked = [_asked(each) async for each in in_turns(objects[first : first + MAX_RECORDS_AT_ONCE])]
         topic = broker.topics.by_id(topic_id)
         require_still(request, Operation.WRITE, ResourceType.TOPIC, topic.name)
         wanted = [each[1] for each in asked if not isinstance(each, TieredError)]

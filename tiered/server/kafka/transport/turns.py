@@ -57,7 +57,7 @@ class Turns:
 
     def taking(self, asker: Hashable, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """The same work, whose steps wait for their turns: the first, and each after `asyncio.sleep(0)`."""
-        return _Turned(self, asker, work)
+        return Stepped(work, step=self.step, pause=partial(self.turn, asker))
 
     def step(self, call: Callable[[], T]) -> T:
         """What it gives; its time counts."""
@@ -105,41 +105,47 @@ class Turns:
             self._schedule()
 
 
-class _Turned(Coroutine[Any, Any, T]):
-    """A coroutine whose steps take turns with those of others."""
+class Stepped(Coroutine[Any, Any, T]):
+    """`work`, whose owner has a say in each of its steps.
 
-    __slots__ = ("_asker", "_steps", "_turns", "_work")
+    `step` carries one out and gives what it gives. `pause` comes before the first step, with 0, and then in the place
+    of each `asyncio.sleep(0)` of the work, with their number.
+    """
 
-    def __init__(self, turns: Turns, asker: Hashable, work: Coroutine[Any, Any, T]) -> None:
-        self._turns = turns
-        self._asker = asker
+    __slots__ = ("_pause", "_step", "_steps", "_work")
+
+    def __init__(
+        self,
+        work: Coroutine[Any, Any, T],
+        *,
+        step: Callable[[Callable[[], Any]], Any],
+        pause: Callable[[int], Generator[Any, Any, None]],
+    ) -> None:
         self._work = work
+        self._step = step
+        self._pause = pause
         self._steps = self._run()
 
     def _run(self) -> Generator[Any, Any, T]:
-        turns, pauses = self._turns, 0
-        step: Callable[[], Any] = partial(self._work.send, None)
+        pauses = 0
+        step: Callable[[], Any] | None = None
         waited_for: Any = None
         try:
-            try:
-                yield from turns.turn(self._asker, pauses)
-            except BaseException as error:  # noqa: BLE001 - cancellation and the like: the work's to see, not swallowed
-                step = partial(self._work.throw, error)
             while True:
-                try:
-                    waited_for = turns.step(step)
-                except StopIteration as end:
-                    result: T = end.value
-                    return result
                 try:
                     if waited_for is None:
                         pauses += 1
-                        yield from turns.turn(self._asker, pauses)
+                        yield from self._pause(pauses - 1)
                         step = partial(self._work.send, None)
                     else:
                         step = partial(self._work.send, (yield waited_for))
-                except BaseException as error:  # noqa: BLE001 - as above
+                except BaseException as error:  # noqa: BLE001 - cancellation and the like: the work's to see, not swallowed
                     step = partial(self._work.throw, error)
+                try:
+                    waited_for = self._step(step)
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
         finally:
             del step, waited_for  # What was thrown holds this frame, and must not be held by it.
 

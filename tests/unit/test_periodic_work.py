@@ -1,0 +1,71 @@
+"""Tasks of a part, and what is said of work that fails again and again."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from tiered import runtime
+from tiered.runtime import QuietFailures, Worker, in_turns
+
+log = logging.getLogger(__name__)
+
+
+def test_a_failure_is_said_once_and_its_end_once(caplog: pytest.LogCaptureFixture) -> None:
+    failures = QuietFailures(log, "%(name)s failed: %(error)s")
+    failures.worked("reading")
+    for error in (OSError("away"), OSError("still away")):
+        failures.failed(error, "reading")
+    failures.failed(OSError("full"), "writing")
+    failures.worked("reading")
+    failures.worked("reading")
+    failures.failed(OSError("away again"), "reading")
+    assert [each.getMessage() for each in caplog.records] == [
+        "reading failed: away",
+        "writing failed: full",
+        "reading: works again",
+        "reading failed: away again",
+    ]
+
+
+async def test_a_worker_that_stopped_has_no_task_left_and_may_start_again() -> None:
+    ended = []
+
+    async def work(name: str) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(name)
+
+    async with asyncio.TaskGroup() as group:
+        worker = Worker()
+        await worker.stop()
+        for name in ("one", "two"):
+            worker.start(group, work(name))
+        await asyncio.sleep(0)
+        await worker.stop()
+        assert sorted(ended) == ["one", "two"]
+        worker.start(group, work("three"))
+        await asyncio.sleep(0)
+        await worker.stop()
+        assert ended[2:] == ["three"]
+
+
+async def test_others_have_their_turn_between_many_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "TURN_MS", -1.0)
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    def items() -> Iterator[int]:
+        yield from range(10)
+
+    beside = asyncio.create_task(other())
+    assert [each async for each in in_turns(items())] == list(range(10))
+    beside.cancel()
+    assert turns == 10
