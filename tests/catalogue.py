@@ -2,16 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 from uuid import UUID, uuid4
 
 from sqlalchemy import Connection
 
+from tiered.errors import TieredError
 from tiered.ids import TopicId, TopicPartition
-from tiered.meta import brokers, cluster, topics
+from tiered.meta import brokers, cluster, partitions, topics
 from tiered.meta.brokers import Registration
 from tiered.meta.elections import change_replica_sets
 from tiered.meta.engine import Database
-from tiered.meta.partitions import PartitionRow
+from tiered.meta.partitions import IsrChange, PartitionRow
 from tiered.meta.segments import SegmentPlan
 from tiered.meta.topics import TopicRow
 from tiered.rules.replication.number_claim import Claim
@@ -110,3 +112,27 @@ def segment_plan(
         planned_at_ms=planned_at_ms,
         deadline_ms=planned_at_ms + HOUR_MS,
     )
+
+
+def advance_log_start_offset(
+    conn: Connection, topic_id: UUID, number: int, *, leader_epoch: int, new_log_start_offset: int
+) -> PartitionRow:
+    """The partition with `log_start_offset` at least as high as asked, as a transaction of its own."""
+    partitions.raise_log_start_offset(
+        conn,
+        topic_id,
+        number,
+        leader_epoch=leader_epoch,
+        new_log_start_offset=new_log_start_offset,
+        change_number=cluster.take_number(conn),
+    )
+    return partitions.load(conn, topic_id, number)
+
+
+def change_isr(conn: Connection, *, broker_id: int, broker_epoch: int, **change: Any) -> PartitionRow:
+    """`partitions.change_isrs` for one partition: its row; what refuses the change is raised."""
+    wanted = IsrChange(**{**change, "isr": tuple(change["isr"])})
+    (answer,) = partitions.change_isrs(conn, broker_id=broker_id, broker_epoch=broker_epoch, changes=[wanted])
+    if isinstance(answer, TieredError):
+        raise answer
+    return answer

@@ -4,7 +4,7 @@ import pytest
 
 from tests.components.guarded_broker import allow
 from tiered.errors import PolicyViolation
-from tiered.meta import acls, changes, cluster
+from tiered.meta import changes, cluster, security
 from tiered.meta.engine import Database
 from tiered.meta.security import AclRow
 from tiered.rules.security.acl import AclFilter, PatternType, ResourceType
@@ -18,17 +18,17 @@ GROUP = allow("READ", "GROUP", "orders")
 
 
 def create(database: Database, *rules: AclRow) -> int:
-    return database.run_sync(lambda conn: acls.create(conn, rules, now_ms=1))
+    return database.run_sync(lambda conn: security.create_acls(conn, rules, now_ms=1))
 
 
 def remove(database: Database, *filters: AclFilter) -> list[list[AclRow]]:
-    return database.run_sync(lambda conn: acls.remove(conn, filters))
+    return database.run_sync(lambda conn: security.remove_acls(conn, filters))
 
 
 def held(database: Database, since: int) -> set[AclRow]:
-    security = database.run_sync(lambda conn: changes.since(conn, since)).security
-    assert security is not None
-    return set(security.acls)
+    found = database.run_sync(lambda conn: changes.since(conn, since)).security
+    assert found is not None
+    return set(found.acls)
 
 
 def test_rules_are_added_once_and_seen_by_the_feed(database: Database) -> None:
@@ -54,7 +54,7 @@ def test_no_filter_finds_what_is_gone(database: Database) -> None:
 
 
 def test_there_are_no_more_rules_than_the_bound(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acls, "MAX_RULES", 2)
+    monkeypatch.setattr(security, "MAX_ACLS", 2)
     since = create(database, ORDERS, ALL) - 1
     create(database, ORDERS)
     with pytest.raises(PolicyViolation, match="2 are possible"):

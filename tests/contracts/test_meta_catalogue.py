@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import Connection
 
-from tests.catalogue import HOUR_MS, NOW_MS, create_topic, elect, register, segment_plan
+from tests.catalogue import HOUR_MS, NOW_MS, advance_log_start_offset, create_topic, elect, register, segment_plan
 from tiered.errors import (
     CorruptMetadata,
     FencedLeaderEpoch,
@@ -26,7 +26,6 @@ from tiered.meta import (
     partitions,
     producer_ids,
     reports,
-    resource_configs,
     segments,
     settings,
     topics,
@@ -126,9 +125,9 @@ def test_settings_of_a_topic_are_replaced_or_altered_one_by_one(database: Databa
         lambda conn: topics.alter_configs(conn, topic_id, values={"b": "3", "c": "4"}, removed=["a", "unknown"])
     )
     assert altered.configs == database.run_sync(configs_after) == {"b": "3", "c": "4"}
-    database.run_sync(lambda conn: topics.set_configs(conn, topic_id, {"d": "5"}))
+    database.run_sync(lambda conn: topics.alter_configs(conn, topic_id, values={"d": "5"}, removed=None))
     assert database.run_sync(configs_after) == {"d": "5"}
-    database.run_sync(lambda conn: topics.set_configs(conn, topic_id, {}))
+    database.run_sync(lambda conn: topics.alter_configs(conn, topic_id, values={}, removed=None))
     assert database.run_sync(configs_after) == {}
 
 
@@ -151,7 +150,7 @@ def test_a_deleted_topic_frees_its_name_and_retires_its_objects(database: Databa
     assert database.run_sync(create_topic).topic_id != topic.topic_id
     for call in (
         lambda conn: topics.delete_topic(conn, topic.topic_id, now_ms=NOW_MS, purge_after_ms=NOW_MS),
-        lambda conn: topics.set_configs(conn, topic.topic_id, {}),
+        lambda conn: topics.alter_configs(conn, topic.topic_id, values={}),
         lambda conn: topics.add_partitions(conn, topic.topic_id, partition_count=9, assignments=[(1,)] * 8),
     ):
         with pytest.raises(UnknownTopicId, match="deleted"):
@@ -184,9 +183,7 @@ def test_log_start_offset_only_grows_and_takes_cold_end_offset_with_it(database:
 
     def advance(to: int, epoch: int = 0) -> tuple[int, int]:
         row = database.run_sync(
-            lambda conn: partitions.advance_log_start_offset(
-                conn, topic_id, 0, leader_epoch=epoch, new_log_start_offset=to
-            )
+            lambda conn: advance_log_start_offset(conn, topic_id, 0, leader_epoch=epoch, new_log_start_offset=to)
         )
         return row.log_start_offset, row.cold_end_offset
 
@@ -205,9 +202,7 @@ def test_a_zombie_cannot_move_log_start_offset(database: Database) -> None:
 
     def advance(epoch: int, number: int = 0) -> None:
         database.run_sync(
-            lambda conn: partitions.advance_log_start_offset(
-                conn, topic_id, number, leader_epoch=epoch, new_log_start_offset=5
-            )
+            lambda conn: advance_log_start_offset(conn, topic_id, number, leader_epoch=epoch, new_log_start_offset=5)
         )
 
     with pytest.raises(FencedLeaderEpoch):
@@ -240,24 +235,25 @@ def test_configs_of_resources_are_set_dropped_and_replaced_and_reach_the_feed(da
     orders, others = ("GROUP", "orders"), ("CLIENT_METRICS", "orders")
     database.run_sync(create_topic)
     before = database.run_sync(lambda conn: changes.since(conn, 0)).number
-    database.run_sync(lambda conn: resource_configs.alter(conn, orders, values={"a": "1", "b": "2"}, removed=()))
-    database.run_sync(lambda conn: resource_configs.alter(conn, orders, values={"a": "3"}, removed=("b",)))
-    database.run_sync(lambda conn: resource_configs.replace(conn, others, {"c": "4"}))
+    database.run_sync(lambda conn: settings.alter_resource(conn, orders, values={"a": "1", "b": "2"}, removed=()))
+    database.run_sync(lambda conn: settings.alter_resource(conn, orders, values={"a": "3"}, removed=("b",)))
+    database.run_sync(lambda conn: settings.alter_resource(conn, others, values={"c": "4"}, removed=None))
     found = database.run_sync(lambda conn: changes.since(conn, before))
     assert found.resource_configs == {orders: {"a": "3"}, others: {"c": "4"}}
-    database.run_sync(lambda conn: resource_configs.replace(conn, others, {}))
-    assert database.run_sync(resource_configs.load_all) == {orders: {"a": "3"}}
+    database.run_sync(lambda conn: settings.alter_resource(conn, others, values={}, removed=None))
+    assert database.run_sync(settings.load_resources) == {orders: {"a": "3"}}
 
 
 def test_broker_settings_have_a_default_and_exceptions(database: Database) -> None:
     def alter(broker_id: int | None, values: dict[str, str], removed: tuple[str, ...] = ()) -> dict[str, str]:
-        return database.run_sync(lambda conn: settings.alter(conn, broker_id=broker_id, values=values, removed=removed))
+        database.run_sync(lambda conn: settings.alter(conn, broker_id=broker_id, values=values, removed=removed))
+        return database.run_sync(settings.load_all)[broker_id]
 
     assert alter(None, {"a": "1", "b": "2"}) == {"a": "1", "b": "2"}
     assert alter(1, {"a": "9"}) == {"a": "9"}
     assert alter(None, {"a": "3"}, ("b",)) == {"a": "3"}
     assert database.run_sync(settings.load_all) == {None: {"a": "3"}, 1: {"a": "9"}}
-    database.run_sync(lambda conn: settings.replace(conn, broker_id=1, values={}))
+    database.run_sync(lambda conn: settings.alter(conn, broker_id=1, values={}, removed=None))
     assert database.run_sync(settings.load_all) == {None: {"a": "3"}}
 
 
@@ -319,7 +315,7 @@ async def test_a_reader_that_polls_by_number_misses_no_change(database: Database
 def test_a_failed_change_takes_no_number(database: Database) -> None:
     before = database.run_sync(lambda conn: changes.since(conn, 0)).number
     with pytest.raises(UnknownTopicId):
-        database.run_sync(lambda conn: topics.set_configs(conn, uuid4(), {}))
+        database.run_sync(lambda conn: topics.alter_configs(conn, uuid4(), values={}))
     assert database.run_sync(lambda conn: changes.since(conn, 0)).number == before
 
 

@@ -1,6 +1,6 @@
 """Quotas on SQLite and on PostgreSQL: set, changed and taken away, each entity for itself."""
 
-from tiered.meta import changes, client_quotas, cluster
+from tiered.meta import changes, cluster, security
 from tiered.meta.engine import Database
 from tiered.rules.security.quotas import QuotaChange, QuotaEntity
 
@@ -21,15 +21,15 @@ ENTITIES = [
 
 def alter(database: Database, *changed: tuple[QuotaEntity, str, float | None]) -> int:
     wanted = [QuotaChange(entity=entity, quota=quota, value=value) for entity, quota, value in changed]
-    return database.run_sync(lambda conn: client_quotas.alter(conn, wanted))
+    return database.run_sync(lambda conn: security.alter_quotas(conn, wanted))
 
 
 def held(database: Database, since: int) -> dict[tuple[QuotaEntity, str], float]:
-    security = database.run_sync(lambda conn: changes.since(conn, since)).security
-    assert security is not None
+    found = database.run_sync(lambda conn: changes.since(conn, since)).security
+    assert found is not None
     return {
         (QuotaEntity(user=row.user_name, client_id=row.client_id, ip=row.ip), row.quota): row.value
-        for row in security.quotas
+        for row in found.quotas
     }
 
 

@@ -18,7 +18,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import Connection, event, text
 
-from tests.catalogue import NOW_MS, create_topic, open_ready, register, registration, segment_plan
+from tests.catalogue import NOW_MS, change_isr, create_topic, open_ready, register, registration, segment_plan
 from tiered.errors import MetadataUnavailable, TieredError
 from tiered.ids import InSyncReplica
 from tiered.meta import (
@@ -72,10 +72,10 @@ class Crowd:
         dead = self.random.choice([1, 2, 3])
         row: Callable[[Connection], Any] = lambda conn: partitions.load(conn, topic_id, 0)  # noqa: E731
 
-        def change_isr(conn: Connection) -> object:
+        def join_isr(conn: Connection) -> object:
             now = row(conn)
             members = {each.broker_id: each for each in now.isr} | {broker_id: InSyncReplica(broker_id, epoch)}
-            return partitions.change_isr(
+            return change_isr(
                 conn,
                 topic_id=topic_id,
                 partition=0,
@@ -173,7 +173,7 @@ class Crowd:
             reports.replace_local_segments(conn, broker_id=broker_id, of_partitions=keys, segments=local, now_ms=NOW_MS)
 
         return [
-            change_isr,
+            join_isr,
             restart,
             upload,
             come_and_go,

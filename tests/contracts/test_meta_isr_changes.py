@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import Connection, text
 
-from tests.catalogue import NOW_MS, create_topic, elect, open_ready, register, registration
+from tests.catalogue import NOW_MS, change_isr, create_topic, elect, open_ready, register, registration
 from tiered.errors import (
     CorruptMetadata,
     FencedLeaderEpoch,
@@ -63,7 +63,7 @@ class Led:
             "expected_partition_epoch": now.partition_epoch,
             "isr": self.members,
         }
-        return partitions.change_isr(conn, **(arguments | others))
+        return change_isr(conn, **(arguments | others))
 
     def change(self, **others: Any) -> IsrChange:
         now = self.row

@@ -19,7 +19,7 @@ from tiered.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from tiered.meta import partitions, pins, retired, segments, topics
+from tiered.meta import partitions, pins, segments, topics
 from tiered.meta.engine import Database
 from tiered.meta.pins import PinnedRange, PinRow, WantedRange
 from tiered.meta.tables import pin, pinned_range
@@ -207,7 +207,7 @@ def test_an_explicit_deletion_passes_a_pin_and_its_objects_wait_for_it(
     row = take(database, topic_id, 10, 20)
     remove(database, topic_id)
     assert purgeable(database) == [0, 20]
-    waiting = database.run_sync(lambda conn: retired.list_retired(conn, topic_id, 0, limit=10))
+    waiting = database.run_sync(lambda conn: segments.list_retired(conn, topic_id, 0, limit=10))
     assert [(each.base_offset, each.is_pinned) for each in waiting] == [(0, False), (10, True), (20, False)]
     # Just ended: a renewal may be on its way to its commit.
     end_now(database, row.pin_id)

@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import Connection
 
-from tests.catalogue import create_topic, elect, register
+from tests.catalogue import change_isr, create_topic, elect, register
 from tiered import errors
 from tiered.ids import InSyncReplica, TopicId, TopicPartition
 from tiered.meta import brokers, partitions, reassignments
@@ -47,7 +47,7 @@ def join(database: Database, where: TopicPartition, broker_id: int) -> None:
         epoch = next(each.broker_epoch for each in brokers.load_all(conn) if each.broker_id == broker_id)
         leader = before.replica_set.member(before.leader)
         assert leader is not None
-        return partitions.change_isr(
+        return change_isr(
             conn,
             topic_id=where.topic_id,
             partition=where.partition,

@@ -149,7 +149,7 @@ async def test_a_sweeper_and_a_late_commit_never_both_succeed(database: Database
             base += 10
 
 
-def test_uploads_to_sweep_are_found_by_owner_and_by_deadline(database: Database, topic_id: UUID) -> None:
+def test_uploads_to_sweep_are_found_by_owner_and_by_age(database: Database, topic_id: UUID) -> None:
     mine = plan(database, segment_plan(topic_id, 0, 10))
     others = plan(database, segment_plan(topic_id, 0, 20, owner=2, planned_at_ms=NOW_MS + HOUR_MS))
     add(database, topic_id, 0, 5)
@@ -158,15 +158,9 @@ def test_uploads_to_sweep_are_found_by_owner_and_by_deadline(database: Database,
         rows = database.run_sync(lambda conn: segments.list_planned(conn, owner=owner, planned_before_ms=before))
         return [row.object_id for row in rows]
 
-    def overdue(now_ms: int) -> list[UUID]:
-        return [row.object_id for row in database.run_sync(lambda conn: segments.list_overdue(conn, now_ms=now_ms))]
-
     assert planned(1, NOW_MS) == []
     assert planned(1, NOW_MS + 1) == [mine.object_id]
     assert planned(2, NOW_MS + 2 * HOUR_MS) == [others.object_id]
-    assert overdue(NOW_MS + HOUR_MS) == []
-    assert overdue(NOW_MS + HOUR_MS + 1) == [mine.object_id]
-    assert overdue(NOW_MS + 3 * HOUR_MS) == [mine.object_id, others.object_id]
 
     def of_anybody(before: int, limit: int = 10) -> list[UUID]:
         rows = database.run_sync(

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from tests.catalogue import NOW_MS, create_topic, elect, open_ready, register, segment_plan
+from tests.catalogue import NOW_MS, advance_log_start_offset, create_topic, elect, open_ready, register, segment_plan
 from tests.contracts.segment_rows import add, bounds, commit, committed, new_leader, plan, run_until_killed
 from tiered.errors import FencedLeaderEpoch, Invalid, LostRace, UnknownTopicOrPartition
 from tiered.meta import partitions, segments, topics
@@ -145,9 +145,7 @@ def test_after_delete_records_the_segment_that_holds_the_start_can_still_be_comm
     database: Database, topic_id: UUID
 ) -> None:
     add(database, topic_id, 0, 10)
-    database.run_sync(
-        lambda conn: partitions.advance_log_start_offset(conn, topic_id, 0, leader_epoch=0, new_log_start_offset=15)
-    )
+    database.run_sync(lambda conn: advance_log_start_offset(conn, topic_id, 0, leader_epoch=0, new_log_start_offset=15))
     assert bounds(database, topic_id) == (15, 15)
     beside = [
         plan(database, segment_plan(topic_id, base, end)).object_id for base, end in [(16, 30), (5, 30), (20, 30)]
@@ -218,3 +216,31 @@ def test_kill_9_during_a_commit_leaves_all_of_it_or_nothing(database_url: str, c
     assert commit(database, row.object_id).state is SegmentState.COMMITTED
     assert bounds(database, topic_id) == (0, 10)
     database.close_sync()
+
+
+# Of objects that were found in the store
+
+
+def test_each_object_has_the_state_and_key_of_its_row_and_a_stranger_has_none(database: Database) -> None:
+    topic_id = database.run_sync(create_topic).topic_id
+    plans = [segment_plan(topic_id, base, base + 10) for base in (0, 10, 20)]
+    for each in plans:
+        database.run_sync(lambda conn, each=each: segments.plan(conn, each))  # type: ignore[misc]
+    first, second, third = (each.object_id for each in plans)
+    database.run_sync(lambda conn: segments.commit(conn, first, leader_epoch=0, now_ms=NOW_MS))
+    database.run_sync(lambda conn: segments.abandon(conn, [second], now_ms=NOW_MS))
+    database.run_sync(lambda conn: segments.fail_planned(conn, [second], now_ms=NOW_MS))
+    stranger = uuid4()
+
+    found = database.run_sync(lambda conn: segments.load_some(conn, [first, second, third, stranger]))
+    assert {object_id: each.state for object_id, each in found.items()} == {
+        first: SegmentState.COMMITTED,
+        second: SegmentState.PURGED,
+        third: SegmentState.PLANNED,
+    }
+    assert [found[each.object_id].object_key for each in plans] == [each.object_key for each in plans]
+    assert found[first].change_number < found[second].change_number
+
+
+def test_nothing_is_asked_for_nothing(database: Database) -> None:
+    assert database.run_sync(lambda conn: segments.load_some(conn, [])) == {}

@@ -2,7 +2,7 @@
 
 from tiered.meta import changes, cluster
 from tiered.meta.engine import Database
-from tiered.meta.scram_credentials import NOBODY, alter
+from tiered.meta.security import NOBODY, alter_credentials
 from tiered.rules.security.sasl.mechanism import ScramMechanism
 from tiered.rules.security.sasl.scram import CredentialChange, ScramCredential
 
@@ -16,7 +16,7 @@ Change = tuple[str, ScramMechanism, ScramCredential | None]
 
 def change(database: Database, *wanted: Change, secret: bytes = b"first") -> set[str]:
     made = [CredentialChange(user_name=name, mechanism=how, credential=kept) for name, how, kept in wanted]
-    return database.run_sync(lambda conn: alter(conn, made, secret=secret))
+    return database.run_sync(lambda conn: alter_credentials(conn, made, secret=secret))
 
 
 def held(database: Database, since: int = -1) -> dict[tuple[str, str], ScramCredential]:

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from functools import update_wrapper
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import Connection
-
 from tiered.broker.applier import ChangeApplier
 from tiered.broker.context import BrokerContext, BrokerState
 from tiered.broker.host.resource_configs import Kind, ResourceConfigs
@@ -48,7 +46,7 @@ from tiered.errors import (
     UnknownTopicOrPartition,
 )
 from tiered.ids import TopicId, is_legal_topic_name
-from tiered.meta import resource_configs, settings, topics
+from tiered.meta import settings, topics
 from tiered.rules.replication import placement
 from tiered.runtime import new_uuid
 
@@ -299,15 +297,9 @@ class Admin:
         if validate_only:
             return
 
-        def alter(conn: Connection) -> None:
-            if not keep_others:
-                topics.set_configs(conn, topic.topic_id, overrides)
-                return
-            # Only what was asked for: another broker may be changing other configs of this topic.
-            values, removed = _difference(held, overrides)
-            topics.alter_configs(conn, topic.topic_id, values=values, removed=removed)
-
-        await self._feed.commit(alter)
+        # Only what was asked for: another broker may be changing other configs of this topic.
+        values, removed = _difference(held, overrides) if keep_others else (overrides, None)
+        await self._feed.commit(lambda conn: topics.alter_configs(conn, topic.topic_id, values=values, removed=removed))
 
     @_in_turn
     async def alter_broker(
@@ -326,15 +318,8 @@ class Admin:
         if validate_only:
             return
         scope = self._context.broker_id if name else None
-
-        def alter(conn: Connection) -> None:
-            if not keep_others:
-                settings.replace(conn, broker_id=scope, values=texts)
-                return
-            values, removed = _difference(held, texts)
-            settings.alter(conn, broker_id=scope, values=values, removed=removed)
-
-        await self._feed.commit(alter)
+        values, removed = _difference(held, texts) if keep_others else (texts, None)
+        await self._feed.commit(lambda conn: settings.alter(conn, broker_id=scope, values=values, removed=removed))
 
     @_in_turn
     async def alter_resource(
@@ -351,15 +336,8 @@ class Admin:
         if validate_only:
             return
         resource = (kind.value, name)
-
-        def alter(conn: Connection) -> None:
-            if not keep_others:
-                resource_configs.replace(conn, resource, texts)
-                return
-            values, removed = _difference(held, texts)
-            resource_configs.alter(conn, resource, values=values, removed=removed)
-
-        await self._feed.commit(alter)
+        values, removed = _difference(held, texts) if keep_others else (texts, None)
+        await self._feed.commit(lambda conn: settings.alter_resource(conn, resource, values=values, removed=removed))
 
     # Records
 

@@ -4,12 +4,11 @@ Owns registration and its rows. Must never decide that a broker is dead: the con
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
-from sqlalchemy.sql.elements import ColumnElement
 
 from tiered.errors import LostRace, StaleBrokerEpoch
 from tiered.meta import partitions, replica_sets
@@ -144,14 +143,7 @@ def register(
         conn.execute(insert(broker).values(broker_id=broker_id, **values))
     conn.execute(delete(broker_listener).where(broker_listener.c.broker_id == broker_id))
     if listeners:
-        conn.execute(
-            insert(broker_listener),
-            [
-                {"broker_id": broker_id, "name": each.name, "protocol": each.protocol, "host": each.host,
-                 "port": each.port}
-                for each in listeners
-            ],
-        )  # fmt: skip
+        conn.execute(insert(broker_listener), [{"broker_id": broker_id, **asdict(each)} for each in listeners])
 
     def decide(row: PartitionRow, standings: Standings) -> ReplicaSet | None:
         return elections.registered(
@@ -177,8 +169,9 @@ def fence(conn: Connection, *, broker_id: int, broker_epoch: int) -> None:
     `StaleBrokerEpoch` when a newer registration exists. Fencing a fenced one changes nothing.
     """
     number = take_number(conn)
-    statement = update(broker).where(*_registration(broker_id, broker_epoch)).values(fenced=True, change_number=number)
-    _require_one(conn.execute(statement).rowcount, broker_id, broker_epoch)
+    ours = (broker.c.broker_id == broker_id, broker.c.broker_epoch == broker_epoch)
+    if conn.execute(update(broker).where(*ours).values(fenced=True, change_number=number)).rowcount == 0:
+        raise stale(broker_id, broker_epoch)
 
 
 def unregister(conn: Connection, *, broker_id: int) -> None:
@@ -225,13 +218,9 @@ def _with_listeners(conn: Connection, rows: Sequence[Mapping[Any, Any]]) -> tupl
     return tuple(BrokerRow(**row, listeners=tuple(found.get(row["broker_id"], ()))) for row in rows)
 
 
-def _registration(broker_id: int, broker_epoch: int) -> tuple[ColumnElement[bool], ...]:
-    return broker.c.broker_id == broker_id, broker.c.broker_epoch == broker_epoch
-
-
-def _require_one(rows: int, broker_id: int, broker_epoch: int) -> None:
-    if rows == 0:
-        raise StaleBrokerEpoch(
-            f"broker {broker_id} was registered again after epoch {broker_epoch}: another process serves under "
-            "this id, so this one must stop"
-        )
+def stale(broker_id: int, broker_epoch: int) -> StaleBrokerEpoch:
+    """What a registration hears that is not the newest one of its id."""
+    return StaleBrokerEpoch(
+        f"broker {broker_id} was registered again after epoch {broker_epoch}: another process serves under this id, so "
+        "this one must stop"
+    )

@@ -9,23 +9,13 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from tiered.meta import (
-    brokers,
-    cluster,
-    coordinator_slots,
-    partitions,
-    resource_configs,
-    security,
-    segments,
-    settings,
-    topics,
-)
+from tiered.meta import brokers, cluster, coordinator_slots, partitions, security, segments, settings, topics
 from tiered.meta.brokers import BrokerRow
 from tiered.meta.coordinator_slots import SlotRow
 from tiered.meta.partitions import PartitionRow
-from tiered.meta.resource_configs import Stored
 from tiered.meta.security import Security
 from tiered.meta.segments import SegmentRow
+from tiered.meta.settings import StoredConfigs
 from tiered.meta.topics import TopicRow
 
 
@@ -33,10 +23,9 @@ from tiered.meta.topics import TopicRow
 class ChangeSet:
     """Every row that changed, as it is now. Ask with `number` next time.
 
-    Deleted topics come with `deleted_at_ms`; their partitions come too. `broker_configs` is all of them
-    when any has changed, else None; `resource_configs` and `security`
-    likewise. `broker_ids` is everyone registered, None where nothing
-    changed: who is missing was unregistered. Rows that were deleted for good had changed before: topics were
+    Deleted topics come with `deleted_at_ms`; their partitions come too. `broker_configs` is all of them when any has
+    changed, else None; `resource_configs` and `security` likewise. `broker_ids` is everyone registered, None where
+    nothing changed: who is missing was unregistered. Rows that were deleted for good had changed before: topics were
     deleted, segments purged.
     """
 
@@ -49,7 +38,7 @@ class ChangeSet:
     slots: tuple[SlotRow, ...] = ()
     broker_ids: frozenset[int] | None = None
     security: Security | None = None
-    resource_configs: Stored | None = None
+    resource_configs: StoredConfigs | None = None
 
 
 def since(conn: Connection, number: int) -> ChangeSet:
@@ -68,5 +57,5 @@ def since(conn: Connection, number: int) -> ChangeSet:
         slots=coordinator_slots.changed_since(conn, number),
         broker_ids=brokers.load_ids(conn),
         security=security.load_all(conn) if now.security_change_number > number else None,
-        resource_configs=resource_configs.load_all(conn) if settings_changed else None,
+        resource_configs=settings.load_resources(conn) if settings_changed else None,
     )

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, or_, select, true, update
 from sqlalchemy.sql.elements import ColumnElement
 
-from tiered.errors import StaleBrokerEpoch
+from tiered.meta.brokers import stale
 from tiered.meta.clock import now_ms_in
 from tiered.meta.cluster import end_if_idle, take_number
 from tiered.meta.tables import broker, cluster, lease
@@ -68,7 +68,7 @@ def beat(conn: Connection, *, broker_id: int, broker_epoch: int, lease_ms: int, 
     seen = _look(conn, lease_ms)
     before = next((each for each in seen.beats if each.broker_id == broker_id), None)
     if before is None or before.broker_epoch != broker_epoch:
-        raise _stale(broker_id, broker_epoch)
+        raise stale(broker_id, broker_epoch)
     # Before any row is locked, or this and a fencing could wait for each other.
     change_number = take_number(conn) if before.fenced else seen.change_number
     own = _say(conn, before, unfencing_under=change_number if before.fenced else None)
@@ -169,7 +169,7 @@ def _say(conn: Connection, before: Beat, *, unfencing_under: int | None) -> Beat
     statement = _saying(conn.dialect.name, is_unfencing=unfencing_under is not None)
     after = conn.execute(statement, values).one_or_none()
     if after is None:
-        raise _stale(before.broker_id, before.broker_epoch)
+        raise stale(before.broker_id, before.broker_epoch)
     return replace(before, heartbeat_at_ms=after.heartbeat_at_ms, fenced=bool(after.fenced))
 
 
@@ -186,10 +186,3 @@ def _is_free(dialect: str) -> ColumnElement[bool]:
     # A lease that ends later than anybody grants was granted by a clock that has since been set back.
     now = now_ms_in(dialect)
     return or_(lease.c.expires_at_ms <= now, lease.c.expires_at_ms > now + bindparam("longest_lease_ms"))
-
-
-def _stale(broker_id: int, broker_epoch: int) -> StaleBrokerEpoch:
-    return StaleBrokerEpoch(
-        f"broker {broker_id} was registered again after epoch {broker_epoch}: another process serves under this id, so "
-        "this one must stop"
-    )

@@ -125,31 +125,15 @@ def changed_since(conn: Connection, change_number: int) -> tuple[PartitionRow, .
     return _rows(conn, _CHANGED, {"change": change_number})
 
 
-def advance_log_start_offset(
-    conn: Connection, topic_id: UUID, number: int, *, leader_epoch: int, new_log_start_offset: int
-) -> PartitionRow:
-    """The partition with `log_start_offset` at least as high as asked: it never goes back.
+def raise_log_start_offset(
+    conn: Connection, topic_id: UUID, number: int, *, leader_epoch: int, new_log_start_offset: int, change_number: int
+) -> None:
+    """Moves `log_start_offset` at least as high as asked, under the caller's change number: it never goes back.
 
     Committed segments below it stay committed until `segments.retire_before`. Raises `FencedLeaderEpoch`
     when another leader took over, `UnknownTopicOrPartition`, and `CorruptMetadata` when SQL shows an older
     epoch than the caller's (R1).
     """
-    change_number = take_number(conn)
-    raise_log_start_offset(
-        conn,
-        topic_id,
-        number,
-        leader_epoch=leader_epoch,
-        new_log_start_offset=new_log_start_offset,
-        change_number=change_number,
-    )
-    return load(conn, topic_id, number)
-
-
-def raise_log_start_offset(
-    conn: Connection, topic_id: UUID, number: int, *, leader_epoch: int, new_log_start_offset: int, change_number: int
-) -> None:
-    """The update alone, for transactions that already hold a change number."""
     statement = (
         update(partition)
         .where(
@@ -170,48 +154,22 @@ def raise_log_start_offset(
         require_leader_epoch(load(conn, topic_id, number), leader_epoch)  # else: it already was that high
 
 
-def change_isr(
-    conn: Connection,
-    *,
-    topic_id: UUID,
-    partition: int,
-    broker_id: int,
-    broker_epoch: int,
-    leader_epoch: int,
-    expected_partition_epoch: int,
-    isr: Sequence[InSyncReplica],
-) -> PartitionRow:
-    """The partition with `isr` as its in-sync replicas and the next `partition_epoch`: its leader's compare-and-swap.
-
-    Nothing is changed unless all of this holds, in one transaction (rule 1): the caller leads in `leader_epoch`,
-    the row is at `expected_partition_epoch`, and the registrations of the caller and of every added member are
-    current and in service. A change whose outcome is unknown is settled by another one at the same expected epoch
-    (rule 7), be it the same: one that has happened is answered with its row.
-
-    Raises `LostRace` when the row has another partition epoch (it then was changed, perhaps by an earlier try),
-    `FencedLeaderEpoch`, `IneligibleReplica` (an added member), `StaleBrokerEpoch` (the caller), `CorruptMetadata`
-    when SQL shows older epochs than the caller has seen (R1), and `UnknownTopicOrPartition`.
-    """
-    change = IsrChange(
-        topic_id=topic_id,
-        partition=partition,
-        leader_epoch=leader_epoch,
-        expected_partition_epoch=expected_partition_epoch,
-        isr=tuple(isr),
-    )
-    (answer,) = change_isrs(conn, broker_id=broker_id, broker_epoch=broker_epoch, changes=[change])
-    if isinstance(answer, TieredError):
-        raise answer
-    return answer
-
-
 def change_isrs(
     conn: Connection, *, broker_id: int, broker_epoch: int, changes: Sequence[IsrChange]
 ) -> tuple[PartitionRow | TieredError, ...]:
-    """As `change_isr`, for many partitions of one leader in one transaction: each one's row, or why it is as it was.
+    """What became of each change that a leader wants, in one transaction: the new row, or why it is as it was.
 
-    At most one change of a partition. Raises `StaleBrokerEpoch` when the caller's registration is not current or
-    fenced: nothing is changed then, although a change that had happened before is still answered.
+    A changed partition has the `isr` of its change and the next `partition_epoch`: its leader's compare-and-swap. It
+    is changed only where all of this holds (rule 1): the caller leads in `leader_epoch`, the row is at
+    `expected_partition_epoch`, and the registrations of the caller and of every added member are current and in
+    service. A change whose outcome is unknown is settled by another one at the same expected epoch (rule 7), be it the
+    same: one that has happened is answered with its row. At most one change of a partition.
+
+    The refusals are `LostRace` where the row has another partition epoch (it then was changed, perhaps by an earlier
+    try), `FencedLeaderEpoch`, `IneligibleReplica` (an added member), `CorruptMetadata` where SQL shows older epochs
+    than the caller has seen (R1), and `UnknownTopicOrPartition`. Raises `StaleBrokerEpoch` when the caller's
+    registration is not current or fenced: nothing is changed then, although a change that had happened before is still
+    answered.
     """
     change_number = take_number(conn)
     standings = replica_sets.load_standings(conn)
@@ -257,23 +215,9 @@ def is_held_by(conn: Connection, broker_id: int) -> ColumnElement[bool]:
     return exists(select(each.c.value).where(each.c.value == broker_id))
 
 
+_LISTS = ("isr", "replicas", "adding_replicas", "removing_replicas")
 # The lists as text, and each text read once: a cluster has many partitions and few different lists.
-_SELECT = select(
-    partition.c.topic_id,
-    partition.c.partition,
-    partition.c.leader,
-    partition.c.leader_epoch,
-    partition.c.partition_epoch,
-    cast(partition.c.isr, Text),
-    cast(partition.c.replicas, Text),
-    cast(partition.c.adding_replicas, Text),
-    cast(partition.c.removing_replicas, Text),
-    partition.c.log_start_offset,
-    partition.c.cold_end_offset,
-    partition.c.change_number,
-)
-
-
+_SELECT = select(*(cast(each, Text) if each.name in _LISTS else each for each in partition.c))
 _ONE = _SELECT.where(partition.c.topic_id == bindparam("of_topic"), partition.c.partition == bindparam("number"))
 _CHANGED = _SELECT.where(partition.c.change_number > bindparam("change")).order_by(
     partition.c.topic_id, partition.c.partition
@@ -285,33 +229,20 @@ def _rows(
 ) -> tuple[PartitionRow, ...]:
     return tuple(
         PartitionRow(
-            topic_id=topic_id,
-            partition=number,
-            leader=leader,
-            leader_epoch=leader_epoch,
-            partition_epoch=partition_epoch,
-            isr=_members(isr),
-            replicas=_broker_ids(replicas),
-            adding_replicas=_broker_ids(adding_replicas),
-            removing_replicas=_broker_ids(removing_replicas),
-            log_start_offset=log_start_offset,
-            cold_end_offset=cold_end_offset,
-            change_number=change_number,
+            topic_id=row.topic_id,
+            partition=row.partition,
+            leader=row.leader,
+            leader_epoch=row.leader_epoch,
+            partition_epoch=row.partition_epoch,
+            isr=_members(row.isr),
+            replicas=_broker_ids(row.replicas),
+            adding_replicas=_broker_ids(row.adding_replicas),
+            removing_replicas=_broker_ids(row.removing_replicas),
+            log_start_offset=row.log_start_offset,
+            cold_end_offset=row.cold_end_offset,
+            change_number=row.change_number,
         )
-        for (
-            topic_id,
-            number,
-            leader,
-            leader_epoch,
-            partition_epoch,
-            isr,
-            replicas,
-            adding_replicas,
-            removing_replicas,
-            log_start_offset,
-            cold_end_offset,
-            change_number,
-        ) in conn.execute(statement, parameters).all()
+        for row in conn.execute(statement, parameters)
     )
 
 

@@ -11,16 +11,16 @@ swap) has taken the old row away, which makes it fail as a whole.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from uuid import UUID
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, update
 
 from tiered.errors import LostRace
 from tiered.meta import pins
 from tiered.meta.clock import database_now_ms
 from tiered.meta.cluster import take_number
-from tiered.meta.segments import SegmentPlan, SegmentRow
+from tiered.meta.segments import SegmentPlan, SegmentRow, load_some
 from tiered.meta.tables import segment
 from tiered.rules.segments.segment_states import TRANSITIONS, SegmentEvent, SegmentState
 from tiered.runtime import crash_point
@@ -54,6 +54,10 @@ class WrittenObject:
     root_sha256: str
 
 
+_WRITTEN = tuple(each.name for each in fields(WrittenObject) if each.name not in ("object_id", "before"))
+"""What a swap writes of a new object."""
+
+
 def plan(conn: Connection, wanted: Sequence[NewObject], *, timeout_ms: int) -> tuple[SegmentRow, ...]:
     """The planned rows, which precede the objects, in the order of `wanted`. They say of sizes, times and the root what
     the rows before them do. Repeating it answers with the rows that are there.
@@ -64,17 +68,17 @@ def plan(conn: Connection, wanted: Sequence[NewObject], *, timeout_ms: int) -> t
     assert len(wanted) <= MAX_ROWS, len(wanted)
     number = take_number(conn)
     ids = [each.object_id for each in wanted]
-    known = _load(conn, ids)
+    known = load_some(conn, ids)
     if not known:
         now_ms = database_now_ms(conn)
-        committed = _load(conn, [each.before.object_id for each in wanted])
+        committed = load_some(conn, [each.before.object_id for each in wanted])
         for each in wanted:
             _require_committed(committed.get(each.before.object_id), each.before.object_id)
         plans = [_plan_of(each, now_ms=now_ms, timeout_ms=timeout_ms) for each in wanted]
         rows = [{**asdict(each), "state": SegmentState.PLANNED, "change_number": number} for each in plans]
         if rows:
             conn.execute(insert(segment), rows)
-        known = _load(conn, ids)
+        known = load_some(conn, ids)
     return tuple(known[each] for each in ids)
 
 
@@ -91,10 +95,10 @@ def swap(
     """
     assert len(written) <= MAX_ROWS, len(written)
     change_number = take_number(conn)
-    found = _load(conn, [each.object_id for each in written])
+    found = load_some(conn, [each.object_id for each in written])
     if len(found) == len(written) and all(row.committed_at_ms is not None for row in found.values()):
         return tuple(found[each.object_id] for each in written)
-    before = _load(conn, [each.before for each in written])
+    before = load_some(conn, [each.before for each in written])
     for each in written:
         old = _require_committed(before.get(each.before), each.before)
         new = found.get(each.object_id)
@@ -133,38 +137,23 @@ def swap(
                 "its_id": each.object_id,
                 # Retention goes by it where no record has a time: what replaces a segment is as old as that was.
                 "committed_at_ms": before[each.before].committed_at_ms,
-                "size_bytes": each.size_bytes,
-                "log_bytes": each.log_bytes,
-                "min_timestamp_ms": each.min_timestamp_ms,
-                "max_timestamp_ms": each.max_timestamp_ms,
-                "record_count": each.record_count,
-                "root_sha256": each.root_sha256,
+                **{name: getattr(each, name) for name in _WRITTEN},
             }
             for each in written
         ],
     )
-    after = _load(conn, [each.object_id for each in written])
+    after = load_some(conn, [each.object_id for each in written])
     return tuple(after[each.object_id] for each in written)
 
 
 def _plan_of(wanted: NewObject, *, now_ms: int, timeout_ms: int) -> SegmentPlan:
     before = wanted.before
-    return SegmentPlan(
+    same = {each.name: getattr(before, each.name) for each in fields(SegmentPlan)}
+    return replace(
+        SegmentPlan(**same),
         object_id=wanted.object_id,
-        topic_id=before.topic_id,
-        partition=before.partition,
-        base_offset=before.base_offset,
-        end_offset=before.end_offset,
-        leader_epoch=before.leader_epoch,
-        owner=NOBODY,
         object_key=wanted.object_key,
-        size_bytes=before.size_bytes,
-        log_bytes=before.log_bytes,
-        min_timestamp_ms=before.min_timestamp_ms,
-        max_timestamp_ms=before.max_timestamp_ms,
-        record_count=before.record_count,
-        root_sha256=before.root_sha256,
-        previous_root_sha256=before.previous_root_sha256,
+        owner=NOBODY,
         planned_at_ms=now_ms,
         deadline_ms=now_ms + timeout_ms,
         uploaded_root_sha256=before.uploaded_root_sha256 or before.root_sha256,
@@ -179,8 +168,3 @@ def _require_committed(row: SegmentRow | None, object_id: UUID) -> SegmentRow:
             "was replaced, compact again"
         )
     return row
-
-
-def _load(conn: Connection, object_ids: Sequence[UUID]) -> dict[UUID, SegmentRow]:
-    rows = conn.execute(select(segment).where(segment.c.object_id.in_(object_ids))).mappings()
-    return {row["object_id"]: SegmentRow(**{**row, "state": SegmentState(row["state"])}) for row in rows}

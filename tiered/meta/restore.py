@@ -196,9 +196,7 @@ def _tables(plan: RestorePlan, now_ms: int) -> Iterator[tuple[Table, Iterable[di
             {
                 "pin_id": each.pin_id,
                 "topic_id": each.topic_id,
-                "partition": its.partition,
-                "start_offset": its.start_offset,
-                "end_offset": its.end_offset,
+                **asdict(its),
             }
             for each in plan.pins
             for its in each.ranges
@@ -304,27 +302,16 @@ def _pin_row(each: PinEntry, now_ms: int) -> dict[str, Any]:
 def _segment_row(
     each: RestoredTopic, its: RestoredPartition, committed: CommittedSegment, number: int
 ) -> dict[str, Any]:
+    columns = asdict(committed)
+    del columns["min_timestamp_is_proven"]
     return {
-        "object_id": committed.object_id,
+        **columns,
         "topic_id": each.topic_id,
         "partition": its.partition,
-        "base_offset": committed.base_offset,
-        "end_offset": committed.end_offset,
-        "leader_epoch": committed.leader_epoch,
         "state": SegmentState.COMMITTED,
         "owner": NOBODY,
-        "object_key": committed.object_key,
-        "size_bytes": committed.size_bytes,
-        "log_bytes": committed.log_bytes,
-        "min_timestamp_ms": committed.min_timestamp_ms,
-        "max_timestamp_ms": committed.max_timestamp_ms,
-        "record_count": committed.record_count,
-        "root_sha256": committed.root_sha256,
-        "previous_root_sha256": committed.previous_root_sha256,
         "planned_at_ms": committed.committed_at_ms,
         "deadline_ms": committed.committed_at_ms,
-        "committed_at_ms": committed.committed_at_ms,
-        "uploaded_root_sha256": committed.uploaded_root_sha256,
         "change_number": number,
     }
 

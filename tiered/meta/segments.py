@@ -11,7 +11,7 @@ The way out of an upload that failed is `abandon`, delete the object, `fail_plan
 abandoned row can never be committed, so no commit that is still on its way can point at the deleted object.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
@@ -25,6 +25,9 @@ from tiered.meta.cluster import take_number
 from tiered.meta.tables import partition, segment, topic
 from tiered.rules.segments.segment_states import TRANSITIONS, SegmentEvent, SegmentState
 from tiered.runtime import crash_point
+
+MAX_IDS = 1_000
+"""Of objects that are asked for at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,18 @@ class SegmentRow(SegmentPlan):
     purge_after_ms: int | None
     purged_at_ms: int | None
     change_number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetiredObject:
+    """An object that is no longer in the log and still in the store, until its grace ends and nothing pins it.
+    `purge_after_ms` is by the brokers' clock."""
+
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    purge_after_ms: int
+    is_pinned: bool
 
 
 def plan(conn: Connection, wanted: SegmentPlan) -> SegmentRow:
@@ -149,7 +164,7 @@ def retire_before(
     """The rows retired: the committed ones wholly below `new_log_start_offset`, which the partition moves to (T6).
 
     Their objects may be deleted from `purge_after_ms` (a time) on. `log_start_offset` never goes back; a
-    lower one retires what lies below it all the same. Raises as `partitions.advance_log_start_offset`, and `Pinned`
+    lower one retires what lies below it all the same. Raises as `partitions.raise_log_start_offset`, and `Pinned`
     where a snapshot holds what would go, or a pin does unless somebody `is_explicit` about it.
     """
     change_number = take_number(conn)
@@ -230,6 +245,14 @@ def load(conn: Connection, object_id: UUID) -> SegmentRow:
     return row
 
 
+def load_some(conn: Connection, object_ids: Collection[UUID]) -> dict[UUID, SegmentRow]:
+    """The rows of at most 1,000 ids, by id, whatever has become of them; those without one are not among them."""
+    assert len(object_ids) <= MAX_IDS, len(object_ids)
+    if not object_ids:
+        return {}
+    return {row.object_id: row for row in _rows(conn, select(segment).where(segment.c.object_id.in_(object_ids)))}
+
+
 def list_committed(
     conn: Connection, topic_id: UUID, number: int, *, from_offset: int = 0, limit: int | None = None
 ) -> tuple[SegmentRow, ...]:
@@ -282,11 +305,6 @@ def list_overdue_planned(conn: Connection, *, planned_before_ms: int, limit: int
     return _planned(conn, limit, segment.c.planned_at_ms < planned_before_ms)
 
 
-def list_overdue(conn: Connection, *, now_ms: int, limit: int = 1_000) -> tuple[SegmentRow, ...]:
-    """The planned rows of any broker whose deadline has passed, the longest overdue first."""
-    return _planned(conn, limit, segment.c.deadline_ms < now_ms)
-
-
 def list_purgeable(
     conn: Connection, *, now_ms: int, limit: int = 1_000, leader: int | None = None
 ) -> tuple[SegmentRow, ...]:
@@ -302,6 +320,23 @@ def list_purgeable_of_deleted_topics(conn: Connection, *, now_ms: int, limit: in
     """As `list_purgeable`, of topics that are deleted: nobody leads their partitions, so the controller purges them."""
     statement = _purgeable(conn, now_ms, limit).join(topic, topic.c.topic_id == segment.c.topic_id)
     return _rows(conn, statement.where(topic.c.deleted_at_ms.is_not(None)))
+
+
+def list_retired(conn: Connection, topic_id: UUID, number: int, *, limit: int) -> tuple[RetiredObject, ...]:
+    """Up to `limit` retired objects of a partition, those that go first before the others: for people."""
+    rows = conn.execute(
+        select(
+            segment.c.base_offset,
+            segment.c.end_offset,
+            segment.c.size_bytes,
+            segment.c.purge_after_ms,
+            pins.holds_object(conn).label("is_pinned"),
+        )
+        .where(*_of_partition(topic_id, number), segment.c.state == SegmentState.RETIRED)
+        .order_by(segment.c.purge_after_ms, segment.c.base_offset)
+        .limit(limit)
+    )
+    return tuple(RetiredObject(**{**row, "is_pinned": bool(row["is_pinned"])}) for row in rows.mappings())
 
 
 def changed_since(conn: Connection, number: int) -> tuple[SegmentRow, ...]:

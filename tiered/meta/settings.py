@@ -1,33 +1,48 @@
-"""Dynamic broker settings: defaults for all brokers, and those of one broker.
+"""Settings that people change while brokers run: of all brokers, of one, of groups and of subscriptions to metrics.
 
-Owns the stored text. Must never interpret a value: `config` knows names, ranges and defaults.
+Owns the stored text, and the bound of how much there is for what has no row of its own. Must never interpret a value:
+`config` knows names, ranges and defaults. All of them share one number in the feed.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
+from tiered.errors import PolicyViolation
 from tiered.meta.cluster import take_number
-from tiered.meta.tables import CLUSTER_WIDE, ONLY_ROW, broker_config, cluster
+from tiered.meta.tables import CLUSTER_WIDE, ONLY_ROW, broker_config, cluster, resource_config
+
+Resource = tuple[str, str]
+"""(kind, name)"""
+StoredConfigs = Mapping[Resource, Mapping[str, str]]
+
+MAX_RESOURCE_CONFIGS = 50_000
+"""Every broker has all of them in memory and reads them anew when one changes."""
 
 
 def alter(
-    conn: Connection, *, broker_id: int | None, values: Mapping[str, str], removed: Iterable[str] = ()
-) -> dict[str, str]:
-    """Sets `values` and drops `removed` for one broker, or for all (`None`); the settings of that scope afterwards."""
-    note_change(conn)
-    scope = _scope(broker_id)
-    _remove(conn, scope, {*values, *removed})
-    _add(conn, scope, values)
-    return _of_scope(conn, scope)
+    conn: Connection, *, broker_id: int | None, values: Mapping[str, str], removed: Iterable[str] | None = ()
+) -> None:
+    """Sets `values` for one broker, or for all (`None`), and drops `removed`: where that is None, all that was set."""
+    _note_change(conn)
+    scope = CLUSTER_WIDE if broker_id is None else str(broker_id)
+    write_texts(conn, broker_config, {"scope": scope}, values, removed)
 
 
-def replace(conn: Connection, *, broker_id: int | None, values: Mapping[str, str]) -> None:
-    """Makes `values` the whole of what is set for one broker, or for all (`None`)."""
-    note_change(conn)
-    scope = _scope(broker_id)
-    conn.execute(delete(broker_config).where(broker_config.c.scope == scope))
-    _add(conn, scope, values)
+def alter_resource(
+    conn: Connection, resource: Resource, *, values: Mapping[str, str], removed: Iterable[str] | None = ()
+) -> None:
+    """The same for a resource without a row of its own. Raises PolicyViolation when there would be too many."""
+    _note_change(conn)
+    kind, name = resource
+    write_texts(conn, resource_config, {"kind": kind, "resource": name}, values, removed)
+    there = conn.execute(select(func.count()).select_from(resource_config)).scalar_one()
+    if values and there > MAX_RESOURCE_CONFIGS:
+        raise PolicyViolation(
+            f"{there - len(values)} configs of groups and client metrics are there, and {MAX_RESOURCE_CONFIGS} are "
+            "possible: delete some"
+        )
 
 
 def load_all(conn: Connection) -> dict[int | None, dict[str, str]]:
@@ -39,27 +54,26 @@ def load_all(conn: Connection) -> dict[int | None, dict[str, str]]:
     return found
 
 
-def note_change(conn: Connection) -> None:
-    """Takes a number for a change of settings, of brokers or of other resources."""
+def load_resources(conn: Connection) -> dict[Resource, dict[str, str]]:
+    """What is set, by resource, in the order of the keys."""
+    found: dict[Resource, dict[str, str]] = {}
+    for row in conn.execute(select(resource_config).order_by(*resource_config.primary_key.columns)):
+        found.setdefault((row.kind, row.resource), {})[row.name] = row.value
+    return found
+
+
+def write_texts(
+    conn: Connection, table: Table, of: Mapping[str, Any], values: Mapping[str, str], removed: Iterable[str] | None
+) -> None:
+    """Sets `values` in a table of names and texts where its key is `of`, and drops `removed`: where that is None, all
+    that was set. The caller has noted the change."""
+    those = () if removed is None else (table.c.name.in_(sorted({*values, *removed})),)
+    conn.execute(delete(table).where(*(table.c[name] == value for name, value in of.items()), *those))
+    if values:
+        conn.execute(insert(table), [{**of, "name": name, "value": value} for name, value in values.items()])
+
+
+def _note_change(conn: Connection) -> None:
     # A removed row could carry no number, so the feed has one number for all settings.
     number = take_number(conn)
     conn.execute(update(cluster).where(cluster.c.id == ONLY_ROW).values(settings_change_number=number))
-
-
-def _scope(broker_id: int | None) -> str:
-    return CLUSTER_WIDE if broker_id is None else str(broker_id)
-
-
-def _remove(conn: Connection, scope: str, names: set[str]) -> None:
-    conn.execute(delete(broker_config).where(broker_config.c.scope == scope, broker_config.c.name.in_(sorted(names))))
-
-
-def _add(conn: Connection, scope: str, values: Mapping[str, str]) -> None:
-    if values:
-        rows = [{"scope": scope, "name": name, "value": value} for name, value in values.items()]
-        conn.execute(insert(broker_config), rows)
-
-
-def _of_scope(conn: Connection, scope: str) -> dict[str, str]:
-    statement = select(broker_config.c.name, broker_config.c.value).where(broker_config.c.scope == scope)
-    return {row.name: row.value for row in conn.execute(statement)}

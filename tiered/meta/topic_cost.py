@@ -37,18 +37,5 @@ def load_all(conn: Connection, *, limit: int, without_broker: int) -> tuple[Topi
     """Up to `limit` topics by name; deleted ones only while something of them is in the store. The disk of
     `without_broker` is not counted: that broker asks, and knows it."""
     rows = conn.execute(_QUERY, {"limit": limit, "without_broker": without_broker}).mappings()
-    found = (
-        TopicBytes(
-            topic=row["topic"],
-            topic_id=row["topic_id"],
-            deleted=bool(row["deleted"]),
-            cold_objects=int(row["cold_objects"]),
-            cold_bytes=int(row["cold_bytes"]),
-            cold_records=int(row["cold_records"]),
-            retired_objects=int(row["retired_objects"]),
-            retired_bytes=int(row["retired_bytes"]),
-            local_bytes=int(row["local_bytes"]),
-        )
-        for row in rows
-    )
+    found = (TopicBytes(**{**row, "deleted": bool(row["deleted"])}) for row in rows)
     return tuple(each for each in found if not each.deleted or each.cold_objects or each.retired_objects)

@@ -23,9 +23,10 @@ from tiered.errors import (
 from tiered.ids import is_legal_topic_name
 from tiered.meta import pins, segments
 from tiered.meta.cluster import take_number
+from tiered.meta.replica_sets import load_standings
+from tiered.meta.settings import write_texts
 from tiered.meta.tables import (
     NO_LEADER,
-    broker,
     group_offset,
     local_segment,
     partition,
@@ -90,7 +91,9 @@ def create(
             change_number=number,
         )
     )
-    _add_configs(conn, topic_id, configs)
+    if configs:
+        rows = [{"topic_id": topic_id, "name": option, "value": value} for option, value in configs.items()]
+        conn.execute(insert(topic_config), rows)
     _add_partitions(conn, topic_id, 0, assignments, number)
     return load(conn, topic_id)
 
@@ -181,25 +184,16 @@ def forget_deleted(
     return found
 
 
-def set_configs(conn: Connection, topic_id: UUID, configs: Mapping[str, str]) -> TopicRow:
-    """The topic with `configs` as all that is set for it. Raises `UnknownTopicId`."""
-    number = take_number(conn)
-    load_living(conn, topic_id)
-    conn.execute(delete(topic_config).where(topic_config.c.topic_id == topic_id))
-    _add_configs(conn, topic_id, configs)
-    return _touched(conn, topic_id, number)
-
-
 def alter_configs(
-    conn: Connection, topic_id: UUID, *, values: Mapping[str, str], removed: Iterable[str] = ()
+    conn: Connection, topic_id: UUID, *, values: Mapping[str, str], removed: Iterable[str] | None = ()
 ) -> TopicRow:
-    """The topic with `values` set and `removed` back at their defaults, all else as it was. Raises `UnknownTopicId`."""
+    """The topic with `values` set and `removed` back at their defaults, all others where that is None. Raises
+    `UnknownTopicId`."""
     number = take_number(conn)
     load_living(conn, topic_id)
-    gone = sorted({*values, *removed})
-    conn.execute(delete(topic_config).where(topic_config.c.topic_id == topic_id, topic_config.c.name.in_(gone)))
-    _add_configs(conn, topic_id, values)
-    return _touched(conn, topic_id, number)
+    write_texts(conn, topic_config, {"topic_id": topic_id}, values, removed)
+    conn.execute(update(topic).where(topic.c.topic_id == topic_id).values(change_number=number))
+    return load(conn, topic_id)
 
 
 def load_all(conn: Connection) -> tuple[TopicRow, ...]:
@@ -258,24 +252,10 @@ def _delete_what_nobody_writes(conn: Connection, table: Table, topic_ids: Sequen
     conn.execute(delete(table).where(tuple_(*keys).in_(free)))
 
 
-def _touched(conn: Connection, topic_id: UUID, number: int) -> TopicRow:
-    conn.execute(update(topic).where(topic.c.topic_id == topic_id).values(change_number=number))
-    return load(conn, topic_id)
-
-
-def _add_configs(conn: Connection, topic_id: UUID, configs: Mapping[str, str]) -> None:
-    if configs:
-        rows = [{"topic_id": topic_id, "name": name, "value": value} for name, value in configs.items()]
-        conn.execute(insert(topic_config), rows)
-
-
 def _add_partitions(
     conn: Connection, topic_id: UUID, first: int, assignments: Sequence[Assignment], number: int
 ) -> None:
-    registrations = {
-        row.broker_id: (row.broker_epoch, row.fenced)
-        for row in conn.execute(select(broker.c.broker_id, broker.c.broker_epoch, broker.c.fenced))
-    }
+    registrations = load_standings(conn)
     rows = []
     for index, replicas in enumerate(assignments):
         unknown = [replica for replica in replicas if replica not in registrations]
@@ -284,7 +264,7 @@ def _add_partitions(
                 f"partition {first + index} is assigned to {list(replicas)}: name each broker once, and only "
                 f"registered ones ({sorted(registrations)})"
             )
-        alive = [replica for replica in replicas if not registrations[replica][1]]
+        alive = [replica for replica in replicas if not registrations[replica].fenced]
         # Somebody has to be in the ISR, or nobody could ever be elected: the preferred one, when it is back.
         isr = alive or [replicas[0]]
         rows.append(
@@ -294,7 +274,7 @@ def _add_partitions(
                 "leader": alive[0] if alive else NO_LEADER,
                 "leader_epoch": 0,
                 "partition_epoch": 0,
-                "isr": [[replica, registrations[replica][0]] for replica in isr],
+                "isr": [[replica, registrations[replica].broker_epoch] for replica in isr],
                 "replicas": list(replicas),
                 "log_start_offset": 0,
                 "cold_end_offset": 0,

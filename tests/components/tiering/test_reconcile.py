@@ -30,7 +30,7 @@ from tiered.broker.reconcile.findings import FindingKind
 from tiered.broker.reconcile.scrub import PLACE_FILE
 from tiered.config import BrokerSettings
 from tiered.formats.object_key import parse_segment_key, segment_key
-from tiered.meta import known_objects, segments
+from tiered.meta import segments
 from tiered.rules.segments.segment_states import SegmentState
 from tiered.runtime import SystemClock
 
@@ -183,7 +183,7 @@ async def test_an_upload_that_is_under_way_and_a_retired_object_are_left_alone(b
     assert await found(broker) == []
     assert sorted((tmp_path / "objects").rglob("*.seg")) == before
     assert parse_segment_key(key).object_id == object_id
-    known = await broker.database.run(lambda conn: known_objects.load(conn, [object_id]))
+    known = await broker.database.run(lambda conn: segments.load_some(conn, [object_id]))
     assert known[object_id].state is SegmentState.PLANNED
 
 

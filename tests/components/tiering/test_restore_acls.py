@@ -10,7 +10,7 @@ import pytest
 from tests.components.guarded_broker import GuardedBroker, allow
 from tests.support.http_logins import ask
 from tiered.cli import main
-from tiered.meta import acls, resource_configs
+from tiered.meta import security, settings
 from tiered.meta.security import AclRow
 
 RULES = (
@@ -30,8 +30,8 @@ def test_rules_and_group_configs_come_back_from_a_bucket(tmp_path: Path, capfd: 
         assert ask(broker, "POST", "/api/v1/topics", {"name": "orders"})[0] == 201
         database = broker.broker.database
         group, configs = ("GROUP", "a:b"), {"consumer.session.timeout.ms": "50000"}
-        database.run_sync(lambda conn: resource_configs.replace(conn, group, configs))
-        database.run_sync(lambda conn: acls.create(conn, RULES, now_ms=1))
+        database.run_sync(lambda conn: settings.alter_resource(conn, group, values=configs))
+        database.run_sync(lambda conn: security.create_acls(conn, RULES, now_ms=1))
         broker.run(broker.broker.feed.wake)
         while held(broker) != set(RULES):
             time.sleep(0.01)

@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 )
 from sqlalchemy import Connection
 
-from tests.catalogue import NOW_MS, create_topic, elect, open_ready, segment_plan
+from tests.catalogue import NOW_MS, advance_log_start_offset, create_topic, elect, open_ready, segment_plan
 from tiered.errors import CorruptMetadata, FencedLeaderEpoch, LostRace
 from tiered.meta import changes, cluster, partitions, segments
 from tiered.meta.engine import Database
@@ -169,7 +169,7 @@ class Catalogue(RuleBasedStateMachine):
         to = max(0, now.log_start_offset + by)
         try:
             after = self.run(
-                lambda conn: partitions.advance_log_start_offset(
+                lambda conn: advance_log_start_offset(
                     conn, self.topic_id, 0, leader_epoch=now.leader_epoch - lag, new_log_start_offset=to
                 )
             )

@@ -23,17 +23,7 @@ from tiered.config.listeners import ListenerOptions
 from tiered.errors import InvalidConfig, MetadataOutcomeUnknown
 from tiered.hot.file_system import read_whole, replace_file
 from tiered.ids import TopicId
-from tiered.meta import (
-    brokers,
-    cluster,
-    coordinator_slots,
-    partitions,
-    resource_configs,
-    security,
-    segments,
-    settings,
-    topics,
-)
+from tiered.meta import brokers, cluster, coordinator_slots, partitions, security, segments, settings, topics
 from tiered.meta.brokers import HTTP_DOOR, HTTPS, BrokerRow, ListenerRow
 from tiered.meta.changes import ChangeSet
 from tiered.rules.replication.number_claim import Claim
@@ -293,5 +283,5 @@ def _everything(conn: Connection, broker_id: int) -> ChangeSet:
         broker_configs=settings.load_all(conn),
         slots=coordinator_slots.changed_since(conn, -1),
         security=security.load_all(conn),
-        resource_configs=resource_configs.load_all(conn),
+        resource_configs=settings.load_resources(conn),
     )

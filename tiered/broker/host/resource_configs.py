@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from tiered.config import BrokerSettings, GroupConfig
 from tiered.errors import InvalidConfig
-from tiered.meta.resource_configs import Stored
+from tiered.meta.settings import StoredConfigs
 
 
 class Kind(StrEnum):
@@ -26,9 +26,9 @@ class ResourceConfigs:
         self._made_for: BrokerSettings | None = None
         self._default = GroupConfig()
         self._groups: dict[str, GroupConfig] = {}
-        self.stored: Stored = {}
+        self.stored: StoredConfigs = {}
 
-    def take(self, stored: Stored) -> None:
+    def take(self, stored: StoredConfigs) -> None:
         self.stored = stored
         self._made_for = None
 

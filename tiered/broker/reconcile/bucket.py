@@ -21,8 +21,7 @@ from tiered.broker.view.image import ClusterImage
 from tiered.formats import object_key
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.ids import TopicPartition
-from tiered.meta import known_objects, segments
-from tiered.meta.known_objects import KnownObject
+from tiered.meta import segments
 from tiered.meta.segments import SegmentRow
 from tiered.rules.segments import reconcile
 from tiered.rules.segments.reconcile import Comparison, Cursor, Fate, Listed
@@ -194,14 +193,14 @@ class BucketComparison:
             return _of_row(partition, row, FindingKind.WRONG_SIZE, words)
         return None
 
-    async def _known(self, ids: Collection[UUID]) -> dict[UUID, KnownObject]:
+    async def _known(self, ids: Collection[UUID]) -> dict[UUID, SegmentRow]:
         """The rows as they are now."""
         wanted = sorted(ids)
 
-        def load(conn: Connection) -> dict[UUID, KnownObject]:
-            found: dict[UUID, KnownObject] = {}
-            for first in range(0, len(wanted), known_objects.MAX_IDS):
-                found |= known_objects.load(conn, wanted[first : first + known_objects.MAX_IDS])
+        def load(conn: Connection) -> dict[UUID, SegmentRow]:
+            found: dict[UUID, SegmentRow] = {}
+            for first in range(0, len(wanted), segments.MAX_IDS):
+                found |= segments.load_some(conn, wanted[first : first + segments.MAX_IDS])
             return found
 
         return await self._context.database.read(load) if wanted else {}
@@ -214,7 +213,7 @@ class BucketComparison:
         log.info("%s: swept an object that came back after its deletion: %s", partition.name, each.name)
 
     def _catalogue(
-        self, partition: Partition, disputed: Collection[UUID], known: dict[UUID, KnownObject]
+        self, partition: Partition, disputed: Collection[UUID], known: dict[UUID, SegmentRow]
     ) -> list[Finding]:
         """Where this broker's memory is not what SQL says, though every change of SQL was applied here."""
         if not disputed:
@@ -258,7 +257,7 @@ def _disputed(partition: Partition, rows: Sequence[SegmentRow]) -> set[UUID]:
     return here ^ {row.object_id for row in rows}
 
 
-def _is_committed(row: KnownObject | None) -> bool:
+def _is_committed(row: SegmentRow | None) -> bool:
     return row is not None and row.state is SegmentState.COMMITTED
 
 

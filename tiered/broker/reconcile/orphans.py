@@ -10,7 +10,7 @@ from tiered.broker.reconcile.bucket import PAGE, REMOVE_BY_HAND, Requests
 from tiered.broker.reconcile.findings import Finding, FindingKind, Findings
 from tiered.broker.view.lease import ControllerLease
 from tiered.formats import object_key
-from tiered.meta import known_objects
+from tiered.meta import segments
 from tiered.rules.segments import reconcile
 from tiered.rules.segments.reconcile import Listed
 from tiered.runtime import BlockingPool
@@ -89,7 +89,7 @@ class Strangers:
             self._after = prefix + _BEHIND
             return True
         ids = [each.key.object_id for each in found]
-        known = await self._context.database.read(lambda conn: known_objects.load(conn, ids))
+        known = await self._context.database.read(lambda conn: segments.load_some(conn, ids))
         unknown = [each for each in found if each.key.object_id not in known]
         if unknown and len(self._told) < MAX_STRANGERS and await self._is_there(unknown[0].name):
             size_bytes = sum(each.size_bytes for each in unknown)

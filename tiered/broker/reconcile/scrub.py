@@ -21,7 +21,7 @@ from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.segment_check import Fault
 from tiered.hot.file_system import read_whole, replace_file
 from tiered.ids import TopicId, TopicPartition
-from tiered.meta import known_objects
+from tiered.meta import segments
 from tiered.rules.segments import reconcile
 from tiered.rules.segments.reconcile import Cursor
 from tiered.rules.segments.sampling import ChunkSample
@@ -177,7 +177,7 @@ class Scrub:
         return part
 
     async def _is_committed(self, segment: CommittedSegment) -> bool:
-        found = await self._context.database.read(lambda conn: known_objects.load(conn, [segment.object_id]))
+        found = await self._context.database.read(lambda conn: segments.load_some(conn, [segment.object_id]))
         row = found.get(segment.object_id)
         return row is not None and row.state is SegmentState.COMMITTED
 

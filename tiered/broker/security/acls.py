@@ -12,8 +12,7 @@ from tiered.broker.view.changes import Changes
 from tiered.broker.view.feed import ChangeFeed
 from tiered.config.addresses import address_or_word
 from tiered.errors import InvalidConfig, InvalidRequest, SecurityDisabled
-from tiered.meta import acls
-from tiered.meta.security import AclRow
+from tiered.meta.security import AclRow, create_acls, remove_acls
 from tiered.meta.security_tables import HOST_CHARACTERS, NAME_CHARACTERS
 from tiered.rules.security.acl import (
     CLUSTER_NAME,
@@ -90,12 +89,12 @@ class Acls:
     async def create(self, rules: Sequence[AclRow]) -> None:
         """Adds rules that `check` has given. Raises PolicyViolation above the bound, MetadataUnavailable."""
         now_ms = self._context.clock.now_ms()
-        await self._changes.run(lambda: self._feed.commit(lambda conn: acls.create(conn, rules, now_ms=now_ms)))
+        await self._changes.run(lambda: self._feed.commit(lambda conn: create_acls(conn, rules, now_ms=now_ms)))
 
     async def delete(self, filters: Sequence[AclFilter]) -> list[list[AclRow]]:
         """What each filter has found; all of it is gone. Raises MetadataUnavailable."""
         self._require_authorizer()
-        return await self._changes.run(lambda: self._feed.commit(lambda conn: acls.remove(conn, filters)))
+        return await self._changes.run(lambda: self._feed.commit(lambda conn: remove_acls(conn, filters)))
 
     def _require_authorizer(self) -> None:
         if not self._access.is_on:

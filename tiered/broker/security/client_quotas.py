@@ -12,7 +12,7 @@ from tiered.broker.view.changes import Changes
 from tiered.broker.view.feed import ChangeFeed
 from tiered.config import BrokerSettings
 from tiered.errors import InvalidRequest
-from tiered.meta import client_quotas
+from tiered.meta import security
 from tiered.meta.security import ClientQuotaRow
 from tiered.meta.security_tables import NAME_CHARACTERS
 from tiered.rules.pacing.token_bucket import TokenBucketState
@@ -145,7 +145,7 @@ async def alter(turn: Changes, feed: ChangeFeed, changes: Sequence[QuotaChange])
     """Commits all of them, and returns when they count here. Raises InvalidRequest, MetadataUnavailable."""
     if len(changes) > MAX_CHANGES:
         raise InvalidRequest(f"{len(changes)} changes of quotas in one request; {MAX_CHANGES} are possible")
-    await turn.run(lambda: feed.commit(lambda conn: client_quotas.alter(conn, changes)))
+    await turn.run(lambda: feed.commit(lambda conn: security.alter_quotas(conn, changes)))
 
 
 def _entity(row: ClientQuotaRow) -> QuotaEntity:

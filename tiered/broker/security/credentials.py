@@ -13,9 +13,8 @@ from typing import TypeVar
 from tiered.broker.context import BrokerState
 from tiered.broker.view.changes import Changes
 from tiered.broker.view.feed import ChangeFeed
-from tiered.meta import scram_credentials
-from tiered.meta.scram_credentials import NOBODY, SECRET_BYTES
-from tiered.meta.security import ScramCredentialRow
+from tiered.meta import security
+from tiered.meta.security import NOBODY, SECRET_BYTES, ScramCredentialRow
 from tiered.rules.security.sasl import scram
 from tiered.rules.security.sasl.mechanism import MIN_ITERATIONS, ScramMechanism
 from tiered.rules.security.sasl.scram import CredentialChange, ScramCredential
@@ -130,7 +129,7 @@ class Credentials:
         """
         wanted, secret = tuple(changes), secret_bytes(SECRET_BYTES)
         return await self._changes.run(
-            lambda: self._feed.commit(lambda conn: scram_credentials.alter(conn, wanted, secret=secret))
+            lambda: self._feed.commit(lambda conn: security.alter_credentials(conn, wanted, secret=secret))
         )
 
     def _take(self, rows: tuple[ScramCredentialRow, ...]) -> None:

@@ -18,9 +18,9 @@ from tiered.broker.tiering import tier_plan
 from tiered.broker.tiering.clock_watch import ClockWatch
 from tiered.broker.tiering.segment_lifecycle import SegmentLifecycle
 from tiered.errors import TieredError
-from tiered.meta import pins, retired
+from tiered.meta import pins, segments
 from tiered.meta.pins import Held
-from tiered.meta.retired import RetiredObject
+from tiered.meta.segments import RetiredObject
 from tiered.rules.segments.clock_watch import Judgement
 from tiered.rules.segments.retention import Pin, Retention
 from tiered.runtime import in_turns
@@ -134,7 +134,7 @@ class RetentionRounds:
         where = partition.topic_partition
 
         def ask(conn: Connection) -> tuple[Held, tuple[RetiredObject, ...]]:
-            found = retired.list_retired(conn, where.topic_id, where.partition, limit=MAX_RETIRED_TOLD)
+            found = segments.list_retired(conn, where.topic_id, where.partition, limit=MAX_RETIRED_TOLD)
             return pins.held(conn, [where.topic_id]), found
 
         held, gone = await self._context.database.read(ask)

@@ -17,7 +17,7 @@ from tiered.cli.failure import CommandFailed, UsageError
 from tiered.cli.output import Cell, print_json, print_table, say
 from tiered.errors import TieredError
 from tiered.meta import cluster as cluster_row
-from tiered.meta import scram_credentials, security
+from tiered.meta import security
 from tiered.meta.engine import Database
 from tiered.peer.access_admin import NewPassword, Users, alter_user, describe_users
 from tiered.rules.security.sasl.mechanism import (
@@ -170,7 +170,7 @@ def _make_folder(meta_url: str) -> None:
 def _stored(database: Database) -> Users:
     found: dict[str, dict[ScramMechanism, int]] = {}
     for row in database.run_sync(security.load_all).credentials:
-        if row.user_name != scram_credentials.NOBODY:
+        if row.user_name != security.NOBODY:
             found.setdefault(row.user_name, {})[ScramMechanism(row.mechanism)] = row.iterations
     return found
 
@@ -181,8 +181,8 @@ def _store(database: Database, name: str, new: Sequence[NewPassword], deleted: S
         kept = credential_of(each.mechanism, each.salted_password, each.salt, each.iterations)
         changes.append(CredentialChange(user_name=name, mechanism=each.mechanism, credential=kept))
     cluster_id, now_ms = str(new_uuid()), SystemClock().now_ms()
-    secret = secret_bytes(scram_credentials.SECRET_BYTES)
+    secret = secret_bytes(security.SECRET_BYTES)
     # As a first broker does: there may have been none yet.
     database.run_sync(lambda conn: cluster_row.ensure(conn, cluster_id=cluster_id, now_ms=now_ms))
-    if database.run_sync(lambda conn: scram_credentials.alter(conn, changes, secret=secret)):
+    if database.run_sync(lambda conn: security.alter_credentials(conn, changes, secret=secret)):
         raise CommandFailed(f"user {name} has no such credential")
