@@ -13,14 +13,15 @@ from tiered.broker.parts import BrokerParts
 from tiered.cold.object_store import ObjectStore
 from tiered.config import BrokerSettings, ServeOptions
 from tiered.config.listeners import ListenerOptions
-from tiered.server.read_only import ReadOnlyServer
+from tiered.read_replica.replica import ReadReplica
+from tiered.server.serve import Server
 
 NEVER_MS = "600000"
 WAIT_S = 60.0
 
 
 class ReplicaThread:
-    """A whole `ReadOnlyServer` on a thread of its own; its doors are on free loopback ports."""
+    """A whole `Server` on a thread of its own; its doors are on free loopback ports."""
 
     def __init__(
         self, data: Path, store: ObjectStore, *, listeners: tuple[ListenerOptions, ...] = (), **settings: object
@@ -69,8 +70,9 @@ class ReplicaThread:
     async def _serve(self) -> None:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
-            server = ReadOnlyServer(self._options, parts=BrokerParts(store=self._store))
-            self.replica = server.replica
+            server = Server(self._options, parts=BrokerParts(store=self._store))
+            assert isinstance(server.service, ReadReplica)
+            self.replica = server.service
             try:
                 await server.start(tasks)
             except BaseException:

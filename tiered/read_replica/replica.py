@@ -108,7 +108,7 @@ class ReadReplica:
 
     # Start and stop
 
-    async def start(self, tasks: asyncio.TaskGroup, *, listeners: Sequence[ListenerOptions]) -> None:
+    async def start(self, tasks: asyncio.TaskGroup, *, listeners: Sequence[ListenerOptions], **_: object) -> None:
         """Ready to serve when it returns. Raises TieredError that says what to do."""
         self._advertised = {each.name: each.advertised for each in listeners}
         await self.cold_reader.start(tasks)
@@ -129,6 +129,10 @@ class ReadReplica:
         await self.catalogue.stop()
         await self.cold_reader.stop()
         await asyncio.to_thread(self._close)
+
+    async def abandon(self) -> None:
+        """There is nothing that only a controlled stop would save."""
+        await self.stop()
 
     def _close(self) -> None:
         # First the store, so that requests to one that is away are not repeated any more.

@@ -1,4 +1,4 @@
-"""One broker process, from its options to its exit code.
+"""One process, a broker or a read replica, from its options to its exit code.
 
 Owns the order of start and stop: what must be there before clients come, and what must be safe before the
 process goes. Must never decide anything about data.
@@ -19,13 +19,13 @@ from tiered.errors import InvalidConfig, TieredError
 from tiered.runtime import Clock, SystemClock
 from tiered.server.addresses import HTTP_OPTION, bind_or_explain, shown
 from tiered.server.bound_listeners import bound_listeners
-from tiered.server.http.opening import HttpDoor
-from tiered.server.kafka.apis import served_apis
+from tiered.server.http.opening import BROKER, READ_ONLY, HttpDoor
+from tiered.server.kafka.apis import replica_apis, served_apis
 from tiered.server.kafka.dispatch import Dispatch
 from tiered.server.kafka.transport.listener import KafkaListener
 
 if TYPE_CHECKING:
-    from tiered.server.read_only import ReadOnlyServer
+    from tiered.read_replica.replica import ReadReplica
 
 log = logging.getLogger(__name__)
 
@@ -33,25 +33,31 @@ STOP_GRACE_MS = 3_000.0
 
 
 class Server:
-    """A broker with its two doors. `start`, then `stop`; the addresses are known in between."""
+    """A broker or a read replica with its two doors. `start`, then `stop`; the addresses are known in between."""
 
     def __init__(self, options: ServeOptions, clock: Clock | None = None, parts: BrokerParts | None = None) -> None:
         self._options = options
-        self.broker = Broker(options, clock or SystemClock(), parts)
+        service = self.service = _service(options, clock or SystemClock(), parts)
         self._kafka = KafkaListener(
-            Dispatch(self.broker, served_apis()).handle,
-            clock=self.broker.clock,
-            counters=self.broker.counters,
-            settings=lambda: self.broker.settings,
-            rate_of=self.broker.client_quotas.of_address,
+            Dispatch(service, replica_apis() if options.read_only else served_apis()).handle,
+            clock=service.clock,
+            counters=service.counters,
+            settings=lambda: service.settings,
+            rate_of=service.client_quotas.of_address,
         )
-        authentication = self.broker.authentication
-        self.broker.credentials.watch(lambda: self._kafka.end_logins(authentication.is_revoked))
-        self._http = HttpDoor(self.broker, tls=options.http_tls)
+        if isinstance(service, Broker):
+            is_revoked = service.authentication.is_revoked
+            service.credentials.watch(lambda: self._kafka.end_logins(is_revoked))
+        self._http = HttpDoor(service, READ_ONLY if options.read_only else BROKER, tls=options.http_tls)
         self.kafka_address = ("", 0)
         """Of the first listener."""
         self.kafka_addresses: dict[str, tuple[str, int]] = {}
         self.http_address = ("", 0)
+
+    @property
+    def broker(self) -> Broker:
+        assert isinstance(self.service, Broker), "this is a read replica"
+        return self.service
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """Serves when it returns. Raises TieredError or OSError with a message that says what to do."""
@@ -73,7 +79,7 @@ class Server:
                 )
         advertised = listeners[0].advertised
         http_host = advertised[0] if options.http_host in WILDCARD_ADDRESSES else options.http_host
-        await self.broker.start(
+        await self.service.start(
             tasks, advertised=advertised, http=(http_host, self.http_address[1]), listeners=listeners
         )
         self._kafka.start(tasks)
@@ -81,11 +87,12 @@ class Server:
 
     async def stop(self, *, grace_ms: float = STOP_GRACE_MS) -> None:
         """A controlled shutdown: others take over, answers in progress finish, logs are flushed and marked clean."""
-        await self.broker.hand_over()
-        self.broker.begin_stop()
+        if isinstance(self.service, Broker):
+            await self.service.hand_over()
+        self.service.begin_stop()
         await self._kafka.stop(grace_ms=grace_ms)
         await self._http.stop()
-        await self.broker.stop()
+        await self.service.stop()
 
     async def abandon(self) -> None:
         """What kill -9 leaves behind, as far as one object among others can: connections are reset, nothing is
@@ -99,7 +106,15 @@ class Server:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
         await self._http.stop()
-        await self.broker.abandon()
+        await self.service.abandon()
+
+
+def _service(options: ServeOptions, clock: Clock, parts: BrokerParts | None) -> "Broker | ReadReplica":
+    if options.read_only:
+        from tiered.read_replica.replica import ReadReplica  # A broker does not pay for it.
+
+        return ReadReplica(options, clock, parts)
+    return Broker(options, clock, parts)
 
 
 class _AskedToStopAtStart(Exception):
@@ -108,7 +123,7 @@ class _AskedToStopAtStart(Exception):
 
 async def serve(options: ServeOptions) -> None:
     """Runs one broker, or a read replica, until SIGTERM or SIGINT; prints its ready line to stdout."""
-    server = _server(options)
+    server = Server(options)
     asked_to_stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -119,12 +134,12 @@ async def serve(options: ServeOptions) -> None:
         # Nobody was served yet: what a kill would leave is left.
         await server.abandon()
     log.info("stopped")
-    if isinstance(server, Server) and server.broker.replaced is not None:
-        raise server.broker.replaced
+    if isinstance(server.service, Broker) and server.service.replaced is not None:
+        raise server.service.replaced
 
 
-async def _serve(server: "Server | ReadOnlyServer", options: ServeOptions, asked_to_stop: asyncio.Event) -> None:
-    broker = server.broker if isinstance(server, Server) else None
+async def _serve(server: Server, options: ServeOptions, asked_to_stop: asyncio.Event) -> None:
+    service = server.service
     async with asyncio.TaskGroup() as tasks:
         # It may wait for its number or its database, or read a large log: nobody must wait for that to stop it.
         starting, asked = tasks.create_task(_start(server, tasks)), tasks.create_task(asked_to_stop.wait())
@@ -144,7 +159,7 @@ async def _serve(server: "Server | ReadOnlyServer", options: ServeOptions, asked
         )
         sys.stdout.write(f"ready broker={options.broker_id} kafka={kafka} http={http}{others}\n")
         sys.stdout.flush()
-        events = [asked_to_stop] if broker is None else [asked_to_stop, broker.must_stop]
+        events = [asked_to_stop, service.must_stop] if isinstance(service, Broker) else [asked_to_stop]
         stops = [tasks.create_task(event.wait()) for event in events]
         await asyncio.wait(stops, return_when=asyncio.FIRST_COMPLETED)
         for stop in stops:
@@ -153,21 +168,12 @@ async def _serve(server: "Server | ReadOnlyServer", options: ServeOptions, asked
         await server.stop()
 
 
-async def _start(server: "Server | ReadOnlyServer", tasks: asyncio.TaskGroup) -> None:
+async def _start(server: Server, tasks: asyncio.TaskGroup) -> None:
     try:
         await server.start(tasks)
     except (TieredError, OSError):
-        data = server.broker.data if isinstance(server, Server) else server.replica.data
-        await asyncio.to_thread(data.remove_if_new)
+        await asyncio.to_thread(server.service.data.remove_if_new)
         raise
-
-
-def _server(options: ServeOptions) -> "Server | ReadOnlyServer":
-    if options.read_only:
-        from tiered.server.read_only import ReadOnlyServer  # A broker does not pay for it.
-
-        return ReadOnlyServer(options)
-    return Server(options)
 
 
 def run(options: ServeOptions) -> int:
