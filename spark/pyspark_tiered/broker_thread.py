@@ -7,7 +7,6 @@ import asyncio
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from tiered.errors import InvalidConfig
@@ -40,9 +39,7 @@ class BrokerThread:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def submit(self, call: Coroutine[Any, Any, T]) -> "Future[T]":

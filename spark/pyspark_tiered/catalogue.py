@@ -8,7 +8,6 @@ one chunk that a lookup by timestamp needs.
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 from uuid import UUID
 
@@ -79,9 +78,7 @@ class Catalogue:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -19,7 +19,6 @@ from tiered.cold.bucket.segments import RUN_BYTES, load_run, load_tail
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.opening import open_store
 from tiered.errors import Corrupt
-from tiered.formats.aborted_ranges import AbortedRange
 from tiered.formats.arrow import decode_chunk, to_timestamp_us
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.segment_check import Place
@@ -56,10 +55,6 @@ def read_cold(
     """
     with ThreadPoolExecutor(RUNS_IN_FLIGHT + 1, thread_name_prefix="cold-read") as threads:
         for run, data in _SplitReader(store, split).fetched(threads):
-            aborted = [
-                AbortedRange(producer_id=one.producer_id, first_offset=one.first_offset, last_offset=one.last_offset)
-                for one in (run.tail.aborted if read_committed else ())
-            ]
             with naming(run.place):
                 yield from decode_chunk(
                     data,
@@ -68,7 +63,7 @@ def read_cold(
                     start_offset=split.start_offset,
                     end_offset=split.end_offset,
                     columns=columns,
-                    aborted=aborted,
+                    aborted=run.tail.aborted if read_committed else (),
                     pure=pure,
                 )
 

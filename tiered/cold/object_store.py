@@ -5,7 +5,7 @@ folder does not pay for it) and never hold or print a credential.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 from tiered.errors import CorruptFile, Invalid, InvalidConfig
 
 BLOCK_BYTES = 1 << 20
+LIST_KEYS = 1000
 MAX_KEY_BYTES = 900  # S3 allows 1024; the rest is room for a store's prefix.
 
 _KEY_PART = re.compile(r"[A-Za-z0-9._=-]+\Z")
@@ -97,6 +98,14 @@ class ObjectStore(Protocol):
 
     def close(self) -> None:
         """Lets connections go; calls that wait for another attempt give up."""
+
+
+def listed(store: ObjectStore, prefix: str) -> Iterator[tuple[str, int]]:
+    """Key and size of every object whose key begins with the prefix, in byte order; a request for each thousand."""
+    after: str | None = None
+    while page := store.list(prefix, start_after=after, limit=LIST_KEYS):
+        yield from page
+        after = page[-1][0]
 
 
 def check_key(key: str) -> str:

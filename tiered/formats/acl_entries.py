@@ -4,9 +4,8 @@ Owns their value and its JSON, a member `acls` that readers can do without (see 
 credential: what a password could be found from by trying has no place where every reader of the bucket can try.
 """
 
-from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
-from typing import Any, Final
+from typing import Final
 
 from tiered.errors import CorruptObject
 from tiered.formats.json_fields import Fields
@@ -30,11 +29,6 @@ class AclEntry:
 
 
 _NAMES: Final = tuple(each.name for each in fields(AclEntry))
-
-
-def acls_as_json(entries: Sequence[AclEntry]) -> list[dict[str, Any]]:
-    """The member."""
-    return [dict(zip(_NAMES, astuple(each), strict=True)) for each in entries]
 
 
 def acls_from(found: Fields, name: str) -> tuple[AclEntry, ...]:

@@ -14,16 +14,16 @@ without it is read as one that knows nothing: `high_watermark` of a partition; `
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
 from uuid import UUID
 
 from tiered.errors import CorruptObject
-from tiered.formats.acl_entries import AclEntry, acls_as_json, acls_from
-from tiered.formats.checkpoint_bytes import encode_members, read_members
+from tiered.formats.acl_entries import AclEntry, acls_from
+from tiered.formats.checkpoint_bytes import encode_checkpoint, read_members
 from tiered.formats.json_fields import MAX_EPOCH, MAX_INT, MAX_SHORT, MAX_VERSION, Fields
 from tiered.formats.object_key import partition_page_key
-from tiered.formats.pin_entries import PinEntry, pins_as_json, pins_from
+from tiered.formats.pin_entries import PinEntry, pins_from
 
 PAGE_ENTRIES: Final = 1000
 
@@ -192,23 +192,7 @@ def page_ref(page: CheckpointPage) -> PageRef:
 
 def encode_partition_checkpoint(checkpoint: PartitionCheckpoint) -> bytes:
     """The bytes of a head."""
-    return encode_members(
-        _PARTITION_FORMAT,
-        {
-            "version": checkpoint.version,
-            "cluster_id": checkpoint.cluster_id,
-            "topic": checkpoint.topic,
-            "topic_id": str(checkpoint.topic_id),
-            "partition": checkpoint.partition,
-            "partition_count": checkpoint.partition_count,
-            "log_start_offset": checkpoint.log_start_offset,
-            "cold_end_offset": checkpoint.cold_end_offset,
-            "leader_epoch": checkpoint.leader_epoch,
-            "pages": [asdict(page) for page in checkpoint.pages],
-            "segments": _segments_as_json(checkpoint.segments),
-            **_if_known("high_watermark", checkpoint.high_watermark),
-        },
-    )
+    return encode_checkpoint(_PARTITION_FORMAT, checkpoint)
 
 
 def decode_partition_checkpoint(data: bytes | bytearray | memoryview) -> PartitionCheckpoint:
@@ -239,14 +223,7 @@ def decode_partition_checkpoint(data: bytes | bytearray | memoryview) -> Partiti
 def encode_checkpoint_page(page: CheckpointPage) -> bytes:
     """The bytes of a page of one segment or more; equal pages give equal bytes."""
     assert page.segments, "a page is sealed when it is full"
-    return encode_members(
-        _PAGE_FORMAT,
-        {
-            "topic_id": str(page.topic_id),
-            "partition": page.partition,
-            "segments": _segments_as_json(page.segments),
-        },
-    )
+    return encode_checkpoint(_PAGE_FORMAT, page)
 
 
 def decode_checkpoint_page(data: bytes | bytearray | memoryview, reference: PageRef | None = None) -> CheckpointPage:
@@ -269,28 +246,7 @@ def decode_checkpoint_page(data: bytes | bytearray | memoryview, reference: Page
 
 def encode_cluster_checkpoint(checkpoint: ClusterCheckpoint) -> bytes:
     """The bytes of a cluster's checkpoint."""
-    return encode_members(
-        _CLUSTER_FORMAT,
-        {
-            "version": checkpoint.version,
-            "cluster_id": checkpoint.cluster_id,
-            "topics": [
-                {
-                    "name": topic.name,
-                    "topic_id": str(topic.topic_id),
-                    "partition_count": topic.partition_count,
-                    "configs": topic.configs,
-                    **_if_known("replication_factor", topic.replication_factor),
-                }
-                for topic in checkpoint.topics
-            ],
-            **_if_known("settings", checkpoint.settings or None),
-            **_if_known("previous_cluster_ids", list(checkpoint.previous_cluster_ids) or None),
-            **_if_known("pins", pins_as_json(checkpoint.pins) or None),
-            **_if_known("acls", acls_as_json(checkpoint.acls) or None),
-            **_if_known("resource_configs", checkpoint.resource_configs or None),
-        },
-    )
+    return encode_checkpoint(_CLUSTER_FORMAT, checkpoint)
 
 
 def decode_cluster_checkpoint(data: bytes | bytearray | memoryview) -> ClusterCheckpoint:
@@ -332,33 +288,6 @@ def decode_cluster_checkpoint(data: bytes | bytearray | memoryview) -> ClusterCh
     if partitions > MAX_PARTITIONS:
         raise CorruptObject(f"a cluster's checkpoint names {partitions} partitions; {MAX_PARTITIONS} are possible")
     return checkpoint
-
-
-def _if_known(name: str, value: Any) -> dict[str, Any]:
-    return {} if value is None else {name: value}
-
-
-def _segments_as_json(segments: Sequence[CommittedSegment]) -> list[dict[str, Any]]:
-    return [
-        {
-            "base_offset": each.base_offset,
-            "end_offset": each.end_offset,
-            "leader_epoch": each.leader_epoch,
-            "object_key": each.object_key,
-            "object_id": str(each.object_id),
-            "size_bytes": each.size_bytes,
-            "log_bytes": each.log_bytes,
-            "min_timestamp_ms": each.min_timestamp_ms,
-            "max_timestamp_ms": each.max_timestamp_ms,
-            "min_timestamp_is_proven": each.min_timestamp_is_proven,
-            "record_count": each.record_count,
-            "root_sha256": each.root_sha256,
-            "previous_root_sha256": each.previous_root_sha256,
-            "committed_at_ms": each.committed_at_ms,
-            **_if_known("uploaded_root_sha256", each.uploaded_root_sha256),
-        }
-        for each in segments
-    ]
 
 
 def _segments_from(fields: Fields) -> tuple[CommittedSegment, ...]:

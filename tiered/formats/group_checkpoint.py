@@ -7,11 +7,11 @@ Migration: a reader refuses formats that it does not know, and skips members tha
 new in format 1: readers before them call such a checkpoint corrupt.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from tiered.formats.checkpoint_bytes import encode_members, read_members
+from tiered.formats.checkpoint_bytes import encode_checkpoint, read_members
 from tiered.formats.json_fields import MAX_EPOCH, MAX_INT, MAX_NUMBER
 
 _FORMAT: Final = "tiered.group-checkpoint/1"
@@ -65,26 +65,7 @@ class GroupCheckpoint:
 
 def encode_group_checkpoint(checkpoint: GroupCheckpoint) -> bytes:
     """The bytes of one; equal checkpoints give equal bytes."""
-    return encode_members(
-        _FORMAT,
-        {
-            "cluster_id": checkpoint.cluster_id,
-            "slot": checkpoint.slot,
-            "slot_count": checkpoint.slot_count,
-            "slot_epoch": checkpoint.slot_epoch,
-            "left_out": checkpoint.left_out,
-            "groups": [
-                {
-                    "group_id": group.group_id,
-                    "kind": group.kind,
-                    "protocol_type": group.protocol_type,
-                    "generation": group.generation,
-                    "offsets": [{**asdict(each), "topic_id": str(each.topic_id)} for each in group.offsets],
-                }
-                for group in checkpoint.groups
-            ],
-        },
-    )
+    return encode_checkpoint(_FORMAT, checkpoint)
 
 
 def decode_group_checkpoint(data: bytes | bytearray | memoryview) -> GroupCheckpoint:

@@ -4,9 +4,8 @@ Owns their values and their JSON, a member `pins` that readers can do without (s
 three numbers, because there may be 200,000 of them. Must never know when one ends: only what it was told of that.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from tiered.formats.json_fields import Fields
@@ -14,8 +13,7 @@ from tiered.formats.json_fields import Fields
 _MAX_NAME_CHARS: Final = 249
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PinnedOffsets:
+class PinnedOffsets(NamedTuple):
     """Offsets of one partition from `start_offset` up to, and without, `end_offset`."""
 
     partition: int
@@ -28,28 +26,12 @@ class PinEntry:
     """A pin, or with a `name` a snapshot; without `expires_at_ms` it is for good. A pin may have been renewed since."""
 
     pin_id: UUID
-    name: str | None
+    name: str | None = None
     topic_id: UUID
     owner: str
     created_at_ms: int
-    expires_at_ms: int | None
+    expires_at_ms: int | None = None
     ranges: tuple[PinnedOffsets, ...]
-
-
-def pins_as_json(entries: Sequence[PinEntry]) -> list[dict[str, Any]]:
-    """The member; what is None is left out."""
-    return [
-        {
-            "pin_id": str(each.pin_id),
-            "topic_id": str(each.topic_id),
-            "owner": each.owner,
-            "created_at_ms": each.created_at_ms,
-            "ranges": [[its.partition, its.start_offset, its.end_offset] for its in each.ranges],
-            **({} if each.name is None else {"name": each.name}),
-            **({} if each.expires_at_ms is None else {"expires_at_ms": each.expires_at_ms}),
-        }
-        for each in entries
-    ]
 
 
 def pins_from(fields: Fields, name: str) -> tuple[PinEntry, ...]:
@@ -62,10 +44,7 @@ def pins_from(fields: Fields, name: str) -> tuple[PinEntry, ...]:
             owner=each.text("owner", max_chars=_MAX_NAME_CHARS),
             created_at_ms=each.integer("created_at_ms"),
             expires_at_ms=each.integer("expires_at_ms") if "expires_at_ms" in each else None,
-            ranges=tuple(
-                PinnedOffsets(partition=partition, start_offset=start_offset, end_offset=end_offset)
-                for partition, start_offset, end_offset in each.rows_of_integers("ranges", width=3)
-            ),
+            ranges=tuple(PinnedOffsets(*its) for its in each.rows_of_integers("ranges", width=3)),
         )
         for each in fields.objects(name)
     )

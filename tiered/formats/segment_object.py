@@ -44,6 +44,7 @@ from uuid import UUID
 from fastcrc import crc32
 
 from tiered.errors import CorruptObject
+from tiered.formats.aborted_ranges import AbortedRange
 from tiered.formats.chunk_table import (
     DEFAULT_CHUNK_BYTES,
     NO_ROOT,
@@ -108,12 +109,9 @@ Buffer = bytes | bytearray | memoryview
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AbortedTransaction:
+class AbortedTransaction(AbortedRange):
     """A transaction that ended here without a commit, as in Kafka's transaction index."""
 
-    producer_id: int
-    first_offset: int
-    last_offset: int
     last_stable_offset: int
 
 

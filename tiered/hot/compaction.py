@@ -13,6 +13,7 @@ from hashlib import blake2b
 from typing import Final
 
 from tiered.errors import CorruptBatch, LogDirFailed
+from tiered.formats.aborted_ranges import AbortedRange
 from tiered.formats.batch_filter import (
     MAX_HOLE_OFFSETS,
     RawRecord,
@@ -28,7 +29,7 @@ from tiered.hot.file_system import TEMPORARY_SUFFIX, FileSystem, OpenFile, write
 from tiered.hot.replaceable_log import ReplaceableLog
 from tiered.hot.segment import LOG_SUFFIX, SegmentState, Tail
 from tiered.rules.segments import batch_compaction, compaction
-from tiered.rules.segments.compaction import NOT_FOUND, Aborted, Compacted, Due, Fate
+from tiered.rules.segments.compaction import NOT_FOUND, Compacted, Due, Fate
 from tiered.runtime import crash_point
 
 CLEANED_SUFFIX: Final = ".cleaned" + TEMPORARY_SUFFIX
@@ -64,7 +65,7 @@ class CompactionPass:
         due: Due,
         *,
         last_offsets: Mapping[int, int],
-        aborted: Collection[Aborted] = (),
+        aborted: Collection[AbortedRange] = (),
         delete_retention_ms: int,
         keeps_tombstones: bool = False,
         now_ms: int,

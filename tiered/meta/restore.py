@@ -196,7 +196,7 @@ def _tables(plan: RestorePlan, now_ms: int) -> Iterator[tuple[Table, Iterable[di
             {
                 "pin_id": each.pin_id,
                 "topic_id": each.topic_id,
-                **asdict(its),
+                **its._asdict(),
             }
             for each in plan.pins
             for its in each.ranges

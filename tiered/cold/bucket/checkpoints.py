@@ -11,7 +11,7 @@ from functools import partial
 from types import MappingProxyType
 from uuid import UUID
 
-from tiered.cold.object_store import ObjectStore
+from tiered.cold.object_store import ObjectStore, listed
 from tiered.errors import (
     Corrupt,
     CorruptObject,
@@ -264,10 +264,9 @@ def list_partitions(store: ObjectStore, topic_id: UUID | None = None) -> list[tu
     """Topic id and partition of every head in the store, or of one topic's."""
     prefix = object_key.PARTITION_CHECKPOINTS_PREFIX + (f"{topic_id}/" if topic_id is not None else "")
     found: list[tuple[UUID, int]] = []
-    after: str | None = None
-    while keys := store.list(prefix, start_after=after, limit=_KEYS_PER_PAGE):
-        found.extend(parsed for key, _ in keys if (parsed := object_key.parse_partition_checkpoint_key(key)))
-        after = keys[-1][0]
+    for key, _ in listed(store, prefix):
+        parsed = object_key.parse_partition_checkpoint_key(key)
+        found.extend([] if parsed is None else [parsed])
         if len(found) > MAX_PARTITIONS:
             raise CorruptObject(f"the store has checkpoints of more than {MAX_PARTITIONS} partitions")
     return sorted(found)

@@ -4,14 +4,13 @@ Owns that an older holder of a slot never replaces what a newer one wrote: by th
 compare-and-swap. Every function blocks. Must never know a broker or an event loop.
 """
 
-from tiered.cold.object_store import ObjectStore
+from tiered.cold.object_store import ObjectStore, listed
 from tiered.errors import CorruptObject, FencedLeaderEpoch, InvalidConfig, LostRace, ObjectExists, ObjectMissing
 from tiered.formats import object_key
 from tiered.formats.checkpoint_bytes import MAX_CHECKPOINT_BYTES
 from tiered.formats.group_checkpoint import GroupCheckpoint, decode_group_checkpoint, encode_group_checkpoint
 
 _WRITE_ATTEMPTS = 3
-_KEYS_PER_PAGE = 1000
 
 
 def read_group_checkpoint(store: ObjectStore, slot: int) -> tuple[GroupCheckpoint, str] | None:
@@ -32,13 +31,10 @@ def read_group_checkpoint(store: ObjectStore, slot: int) -> tuple[GroupCheckpoin
 
 def list_slots(store: ObjectStore) -> list[int]:
     """The slots that have a checkpoint in the store."""
-    found: list[int] = []
-    after: str | None = None
-    while keys := store.list(object_key.GROUP_CHECKPOINTS_PREFIX, start_after=after, limit=_KEYS_PER_PAGE):
-        slots = [object_key.parse_group_checkpoint_key(key) for key, _ in keys]
-        found.extend(slot for slot in slots if slot is not None)
-        after = keys[-1][0]
-    return sorted(found)
+    slots = (
+        object_key.parse_group_checkpoint_key(key) for key, _ in listed(store, object_key.GROUP_CHECKPOINTS_PREFIX)
+    )
+    return sorted(slot for slot in slots if slot is not None)
 
 
 def write_group_checkpoint(store: ObjectStore, checkpoint: GroupCheckpoint) -> None:

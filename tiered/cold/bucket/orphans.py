@@ -12,12 +12,11 @@ from itertools import groupby
 from uuid import UUID
 
 from tiered.cold.bucket.checkpoint_walk import walk
-from tiered.cold.object_store import ObjectStore
+from tiered.cold.object_store import ObjectStore, listed
 from tiered.errors import Corrupt, CorruptObject
 from tiered.formats.object_key import SEGMENTS_PREFIX, SegmentKey, parse_segment_key
 from tiered.formats.segment_check import Fault
 
-_KEYS_PER_PAGE = 1000
 _EXAMPLES = 3
 
 
@@ -86,11 +85,9 @@ def _is_within(key: SegmentKey, faults: list[Fault]) -> bool:
 
 
 def _listed(store: ObjectStore) -> Iterator[tuple[SegmentKey, str, int]]:
-    after: str | None = None
-    while listed := store.list(SEGMENTS_PREFIX, start_after=after, limit=_KEYS_PER_PAGE):
-        for name, size_bytes in listed:
-            try:
-                yield parse_segment_key(name), name, size_bytes
-            except CorruptObject:
-                continue  # Nothing of ours.
-        after = listed[-1][0]
+    for name, size_bytes in listed(store, SEGMENTS_PREFIX):
+        try:
+            key = parse_segment_key(name)
+        except CorruptObject:
+            continue  # Nothing of ours.
+        yield key, name, size_bytes

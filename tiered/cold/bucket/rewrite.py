@@ -21,7 +21,6 @@ from tiered.formats.record_batch import BatchHeader
 from tiered.formats.segment_check import Place
 from tiered.formats.segment_object import ChunkRow, runs
 from tiered.rules.segments.batch_compaction import OffsetSet, SegmentCleaning
-from tiered.rules.segments.compaction import Aborted
 
 _WRITE_BYTES = 1 << 20
 
@@ -73,10 +72,7 @@ def rewrite(store: ObjectStore, order: RewriteOrder, newest: Iterable[int], scra
         tail = load_tail(store, place)
         cleaning = SegmentCleaning(
             last_of_keys,
-            aborted=[
-                Aborted(producer_id=each.producer_id, first_offset=each.first_offset, last_offset=each.last_offset)
-                for each in tail.aborted
-            ],
+            aborted=tail.aborted,
             last_offsets=order.last_offsets,
             is_marked=segment.uploaded_root_sha256 is not None,
             now_ms=order.now_ms,

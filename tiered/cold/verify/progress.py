@@ -12,7 +12,6 @@ import json
 import os
 import re
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from tiered.errors import InvalidConfig
@@ -52,7 +51,7 @@ class ProgressFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     def __len__(self) -> int:

@@ -7,10 +7,11 @@ nor leave one that no batch covers (decision 0014).
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from tiered.formats.aborted_ranges import AbortedRange
 from tiered.formats.batch_filter import MAX_HOLE_OFFSETS, RawRecord, emptied, filtered, is_hole, the_hole
 from tiered.formats.record_batch import BatchHeader, Buffer
 from tiered.rules.segments import compaction
-from tiered.rules.segments.compaction import Aborted, Fate
+from tiered.rules.segments.compaction import Fate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +95,7 @@ class SegmentCleaning:
         self,
         newest: OffsetSet,
         *,
-        aborted: Collection[Aborted],
+        aborted: Collection[AbortedRange],
         last_offsets: Mapping[int, int],
         is_marked: bool,
         now_ms: int,

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tiered.formats.aborted_ranges import AbortedRange
 from tiered.formats.producer_snapshot import ProducerEntry
 from tiered.formats.record_batch import BatchHeader
 from tiered.rules.segments.tiering import LocalSegment
@@ -131,16 +132,7 @@ def most_urgent(found: Iterable[tuple[int, Due]]) -> int | None:
     return max(due_now, key=lambda pair: (pair[1].why is Why.LATE, pair[1].dirty_ratio))[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Aborted:
-    """A transaction that was aborted: batches of this producer within these offsets count for nothing."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-
-
-def is_aborted(header: BatchHeader, aborted: Collection[Aborted]) -> bool:
+def is_aborted(header: BatchHeader, aborted: Collection[AbortedRange]) -> bool:
     """Whether the batch belongs to an aborted transaction: consumers skip it, and so does compaction."""
     return header.is_transactional and any(
         each.producer_id == header.producer_id and each.first_offset <= header.base_offset <= each.last_offset

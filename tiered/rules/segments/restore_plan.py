@@ -331,7 +331,7 @@ def _restored_pins(pins: Sequence[PinEntry], topics: Sequence[RestoredTopic]) ->
         replace(
             each,
             ranges=tuple(
-                replace(its, end_offset=min(its.end_offset, ends[each.topic_id, its.partition]))
+                its._replace(end_offset=min(its.end_offset, ends[each.topic_id, its.partition]))
                 for its in each.ranges
                 if its.start_offset <= ends.get((each.topic_id, its.partition), -1)
             ),

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from tiered.formats.aborted_ranges import AbortedRange
 from tiered.formats.producer_snapshot import ProducerBatch, ProducerEntry
 from tiered.formats.record_batch import Record, encode_batch, read_header
 from tiered.rules.segments.compaction import (
     NOT_FOUND,
-    Aborted,
     Compacted,
     Due,
     Fate,
@@ -149,10 +149,10 @@ def test_the_last_batch_of_a_producer_stays_without_records() -> None:
 def test_only_batches_of_the_aborted_transaction_count_for_nothing() -> None:
     record = Record(offset=3, timestamp_ms=0, key=b"k", value=b"v")
     data = encode_batch([record], base_offset=3, producer_id=7, producer_epoch=0, base_sequence=5, transactional=True)
-    aborted = Aborted(producer_id=7, first_offset=2, last_offset=4)
+    aborted = AbortedRange(producer_id=7, first_offset=2, last_offset=4)
     assert is_aborted(read_header(data), [aborted])
-    assert not is_aborted(read_header(data), [Aborted(producer_id=8, first_offset=2, last_offset=4)])
-    assert not is_aborted(read_header(data), [Aborted(producer_id=7, first_offset=4, last_offset=9)])
+    assert not is_aborted(read_header(data), [AbortedRange(producer_id=8, first_offset=2, last_offset=4)])
+    assert not is_aborted(read_header(data), [AbortedRange(producer_id=7, first_offset=4, last_offset=9)])
 
 
 def test_markers_of_transactions_stay() -> None:
