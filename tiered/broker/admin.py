@@ -11,7 +11,7 @@ from functools import update_wrapper
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tiered.broker.applier import ChangeApplier
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.host.resource_configs import Kind, ResourceConfigs
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topic, Topics
@@ -91,7 +91,6 @@ class Admin:
         self,
         *,
         context: BrokerContext,
-        state: BrokerState,
         changes: Changes,
         applier: ChangeApplier,
         feed: ChangeFeed,
@@ -101,7 +100,6 @@ class Admin:
         topics: Topics,
     ) -> None:
         self._context = context
-        self._state = state
         self._changes = changes
         self._applier = applier
         self._feed = feed
@@ -166,7 +164,7 @@ class Admin:
             name=new.name,
             topic_id=TopicId(new_uuid()),
             partition_count=len(assignments),
-            config=TopicConfig.of(overrides, self._state.settings),
+            config=TopicConfig.of(overrides, self._context.settings),
             overrides=overrides,
             partitions=(),
             replication_factor=len(assignments[0]),
@@ -187,7 +185,7 @@ class Admin:
             self._check_assignments(new.name, given, replication_factor=len(given[0]))
             self._check_count(new.name, len(given))
             return given
-        settings_ = self._state.settings
+        settings_ = self._context.settings
         count = settings_.topics.num_partitions if new.partition_count == DEFAULT else new.partition_count
         self._check_count(new.name, count)
         replicas = new.replication_factor
@@ -226,7 +224,7 @@ class Admin:
         snapshot holds any of it."""
         if topic.is_internal:
             raise InvalidTopic(f"topic {topic.name} is internal and cannot be deleted")
-        if not self._state.settings.topics.delete_topic_enable:
+        if not self._context.settings.topics.delete_topic_enable:
             raise PolicyViolation("delete.topic.enable is false on this broker")
         now_ms = self._context.clock.now_ms()
         if self._topics.find_id(topic.topic_id) is None:
@@ -275,13 +273,13 @@ class Admin:
 
     def describe_topic(self, topic: Topic) -> Sequence[ConfigEntry]:
         """Every config of the topic with its source."""
-        return describe_topic(topic.overrides, self._state.settings)
+        return describe_topic(topic.overrides, self._context.settings)
 
     def describe_broker(self, name: str) -> Sequence[ConfigEntry]:
         """Every setting of this broker; for an empty `name` those set for all brokers at run time."""
         if not name:
-            return describe_dynamic_default(self._state.settings)
-        return describe_broker(self._state.settings, self._state.facts)
+            return describe_dynamic_default(self._context.settings)
+        return describe_broker(self._context.settings, self._context.state.facts)
 
     @_in_turn
     async def alter_topic(
@@ -293,7 +291,7 @@ class Admin:
             raise InvalidTopic(f"topic {topic.name} is internal: its configs are fixed")
         held = current.overrides if keep_others else {}
         overrides = changed(TOPIC_SETTINGS, held, steps, kind="topic config")
-        TopicConfig.of(overrides, self._state.settings)
+        TopicConfig.of(overrides, self._context.settings)
         if validate_only:
             return
 
@@ -306,7 +304,7 @@ class Admin:
         self, name: str, steps: Sequence[ConfigChange], *, keep_others: bool, validate_only: bool
     ) -> None:
         """The same for this broker (`name` is its id) or for all of them (`name` is empty)."""
-        broker_settings = self._state.settings
+        broker_settings = self._context.settings
         held = broker_settings.dynamic if name else broker_settings.dynamic_default
         texts = changed_at_run_time(held if keep_others else {}, steps, for_all=not name)
         wanted = broker_settings.with_dynamic(
@@ -329,7 +327,7 @@ class Admin:
         held = self._resource_configs.overrides(kind, name) if keep_others else {}
         if kind is Kind.GROUP:
             texts = changed(GROUP_SETTINGS, held, steps, kind="group config")
-            check_group_config(texts, self._state.settings)
+            check_group_config(texts, self._context.settings)
         else:
             texts = changed(CLIENT_METRICS_SETTINGS, held, steps, kind="client metrics config")
             check_client_metrics(name, texts)

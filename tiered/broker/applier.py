@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.control.controller import Controller
 from tiered.broker.groups.coordinator import GroupCoordinator
 from tiered.broker.host.resource_configs import ResourceConfigs
@@ -46,7 +46,6 @@ class ChangeApplier:
         self,
         *,
         context: BrokerContext,
-        state: BrokerState,
         checkpoints: CheckpointWriter,
         client_quotas: ClientQuotas,
         controller: Controller,
@@ -60,7 +59,6 @@ class ChangeApplier:
         topics: Topics,
     ) -> None:
         self._context = context
-        self._state = state
         self._checkpoints = checkpoints
         self._client_quotas = client_quotas
         self._controller = controller
@@ -104,7 +102,7 @@ class ChangeApplier:
         if found.resource_configs is not None:
             self._resource_configs.take(found.resource_configs)
         if found.security is not None:
-            self._state.security = found.security
+            self._context.state.security = found.security
             self._client_quotas.take(found.security.quotas)
             self._credentials.changed()
         brokers_changed = image.put_brokers(found.brokers, self._context.clock.monotonic_ms())
@@ -136,30 +134,30 @@ class ChangeApplier:
 
     def _take_settings(self, stored: Mapping[int | None, Mapping[str, str]]) -> None:
         self._checkpoints.settings_changed(stored)
-        fetchers = self._state.settings.cluster.num_replica_fetchers
+        fetchers = self._context.settings.cluster.num_replica_fetchers
         try:
-            self._state.settings = self._state.settings.with_dynamic(
+            self._context.state.settings = self._context.settings.with_dynamic(
                 dynamic_default=stored.get(None, {}), dynamic=stored.get(self._context.broker_id, {})
             )
         except InvalidConfig as error:
-            if not self._state.serving:
+            if not self._context.state.serving:
                 raise
             log.error("the settings of this broker in the catalogue are not allowed, the last ones stay: %s", error)
             return
-        self._context.disk.resize(self._state.settings.limits.num_io_threads)
-        if self._state.settings.cluster.num_replica_fetchers != fetchers:
+        self._context.disk.resize(self._context.settings.limits.num_io_threads)
+        if self._context.settings.cluster.num_replica_fetchers != fetchers:
             self._replication.rows_applied(list(self._topics.partitions()))
         for topic in self._topics:
             self._put(replace(topic, config=self._config_of(topic.name, topic.overrides)))
 
     def _config_of(self, name: str, overrides: Mapping[str, str]) -> TopicConfig:
         try:
-            return TopicConfig.of(overrides, self._state.settings)
+            return TopicConfig.of(overrides, self._context.settings)
         except InvalidConfig as error:
-            if not self._state.serving:
+            if not self._context.state.serving:
                 raise
             log.error("topic %s: its configs in the catalogue are not allowed, it gets defaults: %s", name, error)
-            return TopicConfig.of({}, self._state.settings)
+            return TopicConfig.of({}, self._context.settings)
 
     def _put(self, topic: Topic) -> None:
         self._topics.put(topic)
@@ -181,7 +179,7 @@ class ChangeApplier:
             committed_rows.apply(self._checkpoints, partition, told.pop(row.topic_partition, ()))
             if row.leader == self._context.broker_id and partition.log.log_end_offset < partition.cold_end_offset:
                 await self._loader.begin_at_cold_end(partition)
-            partition.apply_row(row, broker_epoch=self._state.broker_epoch)
+            partition.apply_row(row, broker_epoch=self._context.state.broker_epoch)
             touched.append(partition)
             if before != (partition.cold_end_offset, partition.log_start_offset, partition.leader_epoch):
                 self._checkpoints.opened(partition)
@@ -280,7 +278,7 @@ class ChangeApplier:
             return None
         if self._unopened.pop(row.topic_partition, None) is not None:
             self._failed_replicas.discard(row.topic_partition)
-        partition.apply_row(row, broker_epoch=self._state.broker_epoch)
+        partition.apply_row(row, broker_epoch=self._context.state.broker_epoch)
         self._checkpoints.opened(partition)
         return partition
 

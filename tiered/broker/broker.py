@@ -72,7 +72,6 @@ from tiered.broker.tiering.upload_pipeline import UploadPipeline
 from tiered.broker.view.changes import Changes
 from tiered.broker.view.feed import ChangeFeed
 from tiered.broker.view.image import ClusterImage
-from tiered.broker.view.lease import ControllerLease
 from tiered.cold.budget import Budget
 from tiered.cold.chunks.cache import ChunkCache
 from tiered.cold.chunks.reader import ColdReader
@@ -146,6 +145,7 @@ class Broker:
             disk=self.disk,
             uploads=self.uploads,
             flusher=self.flusher,
+            state=self.state,
         )
         self.started_monotonic_ms = clock.monotonic_ms()
         self.waiting_partitions = 0
@@ -172,7 +172,7 @@ class Broker:
         self.records = RecordReader(self.reader, clock)
 
         context, state = self.context, self.state
-        topics, image, lease = self.topics, self.image, self.lease = Topics(), ClusterImage(), ControllerLease()
+        topics, image = self.topics, self.image = Topics(), ClusterImage()
         feed = self.feed = ChangeFeed(context=context, image=image)
         self.changes = Changes(feed=feed)
         self.resource_configs = ResourceConfigs(lambda: state.settings)
@@ -188,20 +188,19 @@ class Broker:
         self.authentication = Authentication(
             options=options, clock=clock, state=state, credentials=self.credentials, is_alone=self.is_alone
         )
-        self.audit = AuditLog(context=context, state=state, access=self.access)
-        self.acls = Acls(context=context, state=state, feed=feed, changes=self.changes, access=self.access)
+        self.audit = AuditLog(context=context, access=self.access)
+        self.acls = Acls(context=context, feed=feed, changes=self.changes, access=self.access)
 
-        self.registration = Registration(context=context, state=state, boot_id=parts.boot_id)
+        self.registration = Registration(context=context, boot_id=parts.boot_id)
         self.channels: Channels = parts.channels or PeerChannels(
             self.broker_id,
             options.inter_broker.name,
             with_login(options.inter_broker_security, settings.authentication),
         )
-        isr_changes = IsrChanges(context=context, state=state, topics=topics, image=image, feed=feed)
+        isr_changes = IsrChanges(context=context, topics=topics, image=image, feed=feed)
         self.throttle = Throttle(clock, lambda: state.settings.cluster.follower_replication_throttled_rate)
         self.replication = Replication(
             context=context,
-            state=state,
             topics=topics,
             image=image,
             isr_changes=isr_changes,
@@ -213,43 +212,31 @@ class Broker:
         )
 
         self.checkpoints = CheckpointWriter(
-            context=context,
-            state=state,
-            topics=topics,
-            image=image,
-            lease=lease,
-            resource_configs=self.resource_configs,
+            context=context, topics=topics, image=image, resource_configs=self.resource_configs
         )
         findings = Findings()
-        clock_watch = self.clock_watch = ClockWatch(context=context, state=state)
+        clock_watch = self.clock_watch = ClockWatch(context=context)
         lifecycle = self.lifecycle = SegmentLifecycle(
             context=context,
-            state=state,
             image=image,
-            lease=lease,
             feed=feed,
             changes=self.changes,
             checkpoints=self.checkpoints,
             clock_watch=clock_watch,
             first_lost_offset=findings.first_lost_offset,
         )
-        self.upload_pipeline = UploadPipeline(context=context, state=state, topics=topics, lifecycle=lifecycle)
-        self.retention = RetentionRounds(
-            context=context, state=state, topics=topics, lifecycle=lifecycle, clock_watch=clock_watch
-        )
-        self.compaction = CompactionRounds(context=context, state=state, topics=topics)
-        self.reconciler = reconciler(
-            context=context, state=state, topics=topics, image=image, lease=lease, findings=findings
-        )
-        self.pins = Pins(context=context, state=state)
+        self.upload_pipeline = UploadPipeline(context=context, topics=topics, lifecycle=lifecycle)
+        self.retention = RetentionRounds(context=context, topics=topics, lifecycle=lifecycle, clock_watch=clock_watch)
+        self.compaction = CompactionRounds(context=context, topics=topics)
+        self.reconciler = reconciler(context=context, topics=topics, image=image, findings=findings)
+        self.pins = Pins(context=context)
         slots = HeldSlots()
-        self.group_checkpoints = GroupCheckpointWriter(context=context, state=state, slots=slots)
+        self.group_checkpoints = GroupCheckpointWriter(context=context, slots=slots)
         self.reports = Reports(context=context, topics=topics)
         self.producer_ids = ProducerIds(self.database)
-        self.record_writer = RecordWriter(context=context, state=state)
+        self.record_writer = RecordWriter(context=context)
         self.groups = group_coordinator(
             context=context,
-            state=state,
             topics=topics,
             image=image,
             access=self.access,
@@ -263,26 +250,18 @@ class Broker:
         self.reassignments = Reassignments(context=context, topics=topics, image=image, feed=feed)
         self.controller = Controller(
             context=context,
-            state=state,
             topics=topics,
             image=image,
-            lease=lease,
             feed=feed,
             checkpoints=self.checkpoints,
             reassignments=self.reassignments,
             balance_slots=self.groups.balance_slots,
         )
         self._heartbeats = Heartbeats(
-            context=context,
-            state=state,
-            image=image,
-            feed=feed,
-            controller=self.controller,
-            was_replaced=self.was_replaced,
+            context=context, image=image, feed=feed, controller=self.controller, was_replaced=self.was_replaced
         )
         self.applier = ChangeApplier(
             context=context,
-            state=state,
             topics=topics,
             image=image,
             loader=self.loader,
@@ -298,7 +277,6 @@ class Broker:
         feed.apply = self.applier.apply
         self.admin = Admin(
             context=context,
-            state=state,
             topics=topics,
             image=image,
             feed=feed,
@@ -308,13 +286,9 @@ class Broker:
             lifecycle=lifecycle,
         )
         self._rounds = PartitionRounds(
-            context=context,
-            state=state,
-            topics=topics,
-            upload_pipeline=self.upload_pipeline,
-            disk_failed=self.disk_failed,
+            context=context, topics=topics, upload_pipeline=self.upload_pipeline, disk_failed=self.disk_failed
         )
-        self._sweeps = Sweeps(context=context, lease=lease, lifecycle=lifecycle)
+        self._sweeps = Sweeps(context=context, lifecycle=lifecycle)
         self._housekeeping = Housekeeping(counters=self.counters)
 
     def _fetcher(self, leader_id: int, number: int) -> Fetcher:
@@ -322,7 +296,6 @@ class Broker:
             leader_id=leader_id,
             number=number,
             context=self.context,
-            state=self.state,
             image=self.image,
             feed=self.feed,
             channels=self.channels,
@@ -435,14 +408,7 @@ class Broker:
         """The beginning of a controlled shutdown: others lead what this broker led, which still answers."""
         await self._heartbeats.stop()
         await self.controller.stop()
-        await hand_over(
-            context=self.context,
-            state=self.state,
-            topics=self.topics,
-            image=self.image,
-            feed=self.feed,
-            groups=self.groups,
-        )
+        await hand_over(context=self.context, topics=self.topics, image=self.image, feed=self.feed, groups=self.groups)
 
     def begin_stop(self) -> None:
         """From here on no write is taken; answers in progress still go out."""

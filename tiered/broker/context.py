@@ -18,9 +18,24 @@ from tiered.metrics import CountersState
 from tiered.runtime import BlockingPool, Clock
 
 
+@dataclass(slots=True, kw_only=True)
+class BrokerState:
+    """What changes while a broker runs. Parts ask for it each time, and never keep a value of it."""
+
+    settings: BrokerSettings
+    security: Security = field(default_factory=Security)
+    cluster_id: str = ""
+    broker_epoch: int = -1
+    serving: bool = False
+    is_controller: bool = False
+    """Whether this broker holds the controller's lease, as its last heartbeat saw it; `controller` alone sets it."""
+    facts: dict[str, str | None] = field(default_factory=dict)
+    """What the configs of this broker show beside its settings: its id, its rack, its addresses."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerContext:
-    """The surroundings of one broker. Nothing of it is another thing later."""
+    """The surroundings of one broker. Nothing of it is another thing later; what changes is in `state`."""
 
     broker_id: int
     rack: str | None
@@ -37,16 +52,9 @@ class BrokerContext:
     disk: BlockingPool
     uploads: BlockingPool
     flusher: Flusher
+    state: BrokerState
 
-
-@dataclass(slots=True, kw_only=True)
-class BrokerState:
-    """What changes while a broker runs. Parts keep this object, never a value of it."""
-
-    settings: BrokerSettings
-    security: Security = field(default_factory=Security)
-    cluster_id: str = ""
-    broker_epoch: int = -1
-    serving: bool = False
-    facts: dict[str, str | None] = field(default_factory=dict)
-    """What the configs of this broker show beside its settings: its id, its rack, its addresses."""
+    @property
+    def settings(self) -> BrokerSettings:
+        """Those in force now, dynamic ones included."""
+        return self.state.settings

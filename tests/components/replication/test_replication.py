@@ -226,9 +226,7 @@ async def test_consumers_in_a_rack_are_sent_to_the_follower_there(tmp_path: Path
         other = "b" if leader.rack != "b" else "c"
 
         def nearest(rack: str, offset: int) -> int | None:
-            return nearest_replica(
-                leader.context, leader.state, leader.image, partition, rack=rack, fetch_offset=offset
-            )
+            return nearest_replica(leader.context, leader.image, partition, rack=rack, fetch_offset=offset)
 
         expected = {"a": 1, "b": 2, "c": 3}[other]
         await eventually(lambda: nearest(other, appended.end_offset) == expected)

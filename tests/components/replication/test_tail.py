@@ -18,7 +18,6 @@ def follow(broker: Broker, offset: int) -> Tail:
     return Tail(
         topic,
         context=broker.context,
-        state=broker.state,
         topics=broker.topics,
         records=broker.records,
         positions={0: offset},

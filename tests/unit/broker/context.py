@@ -66,9 +66,10 @@ async def surroundings(folder: Path, **settings: str) -> AsyncIterator[Surroundi
         disk=disk,
         uploads=uploads,
         flusher=Flusher(disk, clock),
+        state=BrokerState(settings=options.settings),
     )
     try:
-        yield Surroundings(context=context, state=BrokerState(settings=options.settings), clock=clock)
+        yield Surroundings(context=context, state=context.state, clock=clock)
     finally:
         store.close()
         disk.close()

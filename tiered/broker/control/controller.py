@@ -11,13 +11,12 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from uuid import UUID
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.control.reassignments import Reassignments
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.tiering.checkpoints import CheckpointWriter
 from tiered.broker.view.feed import ChangeFeed
 from tiered.broker.view.image import ClusterImage
-from tiered.broker.view.lease import ControllerLease
 from tiered.config import TopicConfig
 from tiered.errors import TieredError
 from tiered.ids import InSyncReplica, TopicPartition
@@ -39,23 +38,19 @@ class Controller:
         self,
         *,
         context: BrokerContext,
-        state: BrokerState,
         reassignments: Reassignments,
         balance_slots: Callable[[], Awaitable[object]],
         checkpoints: CheckpointWriter,
         feed: ChangeFeed,
         image: ClusterImage,
-        lease: ControllerLease,
         topics: Topics,
     ) -> None:
         self._context = context
-        self._state = state
         self._reassignments = reassignments
         self._balance_slots = balance_slots
         self._checkpoints = checkpoints
         self._feed = feed
         self._image = image
-        self._lease = lease
         self._topics = topics
         self._worker = Worker()
         self._beat = asyncio.Event()
@@ -73,7 +68,7 @@ class Controller:
     @property
     def is_leading(self) -> bool:
         """Whether this broker holds the lease, as its last heartbeat saw it."""
-        return self._lease.is_held
+        return self._context.state.is_controller
 
     def start(self, group: asyncio.TaskGroup) -> None:
         self._worker.start(group, self._work())
@@ -86,8 +81,8 @@ class Controller:
 
     def lead(self, silent: Collection[InSyncReplica]) -> None:
         """The lease is held; these registrations have fallen silent."""
-        if not self._lease.is_held:
-            self._lease.is_held = True
+        if not self._context.state.is_controller:
+            self._context.state.is_controller = True
             self._must_look_at_all = True
             self._balanced_ms = self._context.clock.monotonic_ms()
             self._checkpoints.cluster_changed()  # Who held it before may not have written the last one.
@@ -97,15 +92,15 @@ class Controller:
 
     def resign(self) -> None:
         """The lease is not held, or that is not known."""
-        if self._lease.is_held:
-            self._lease.is_held = False
+        if self._context.state.is_controller:
+            self._context.state.is_controller = False
             log.info("this broker is not the controller any more")
 
     def changed(self, rows: Iterable[PartitionRow], *, brokers_changed: bool) -> None:
         """The feed has applied these rows."""
         self._must_look_at_all = self._must_look_at_all or brokers_changed
         self._unsettled.update(row.topic_partition for row in rows)
-        if self._lease.is_held:
+        if self._context.state.is_controller:
             self._beat.set()
 
     # The task
@@ -114,7 +109,7 @@ class Controller:
         while True:
             await self._beat.wait()
             self._beat.clear()
-            if self._lease.is_held:
+            if self._context.state.is_controller:
                 await self._quietly("fencing and electing", self._elect)
                 await self._quietly("giving partitions back to their preferred leaders", self._balance)
                 await self._quietly("reassigning partitions", self._reassignments.advance)
@@ -190,7 +185,7 @@ class Controller:
     # Preferred leaders
 
     async def _balance(self) -> None:
-        settings = self._state.settings
+        settings = self._context.settings
         now_ms = self._context.clock.monotonic_ms()
         due_ms = 1000.0 * settings.cluster.leader_imbalance_check_interval_seconds
         if self._balanced_ms is not None and now_ms - self._balanced_ms < due_ms:
@@ -217,7 +212,7 @@ class Controller:
             preferring[wanted] += 1
             if row.leader not in (wanted, NO_LEADER) and elections.preferred(row.replica_set, image.standings):
                 lacking.setdefault(wanted, []).append(key)
-        limit = self._state.settings.cluster.leader_imbalance_per_broker_percentage
+        limit = self._context.settings.cluster.leader_imbalance_per_broker_percentage
         return [
             key
             for broker_id, keys in lacking.items()

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from uuid import UUID
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.groups.coordinator import GroupCoordinator
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.view.feed import ChangeFeed
@@ -29,31 +29,23 @@ ANSWER_MS = 100
 
 
 async def hand_over(
-    *,
-    context: BrokerContext,
-    state: BrokerState,
-    topics: Topics,
-    image: ClusterImage,
-    feed: ChangeFeed,
-    groups: GroupCoordinator,
+    *, context: BrokerContext, topics: Topics, image: ClusterImage, feed: ChangeFeed, groups: GroupCoordinator
 ) -> None:
     """Returns when others lead, as far as there are any, or when that took too long. Heartbeats have ended."""
-    if not state.settings.cluster.controlled_shutdown_enable:
+    if not context.settings.cluster.controlled_shutdown_enable:
         return
     if all(row.broker_id == context.broker_id for row in image.live()):
         return  # Nobody else could lead; the partitions wait for this broker.
     try:
         async with asyncio.timeout(DEADLINE_MS / 1000.0):
-            await _hand_over(context, state, topics, feed, groups)
+            await _hand_over(context, topics, feed, groups)
     except (TieredError, TimeoutError) as error:
         log.warning(
             "at shutdown: partitions were not handed over, others will find them: %s", str(error) or "it took too long"
         )
 
 
-async def _hand_over(
-    context: BrokerContext, state: BrokerState, topics: Topics, feed: ChangeFeed, groups: GroupCoordinator
-) -> None:
+async def _hand_over(context: BrokerContext, topics: Topics, feed: ChangeFeed, groups: GroupCoordinator) -> None:
     # What followers have not fetched yet must not be the only copy that a power loss could take.
     for partition in list(topics.partitions()):
         if partition.leadership is not None and partition.log.failed is None:
@@ -65,7 +57,7 @@ async def _hand_over(
 
     # First the groups: their new coordinators are known before this broker is out of service.
     await groups.hand_over()
-    me = InSyncReplica(context.broker_id, state.broker_epoch)
+    me = InSyncReplica(context.broker_id, context.state.broker_epoch)
     elected = await context.database.run(
         lambda conn: stored.change_replica_sets(conn, decide, fence=(me,)), deadline_ms=DEADLINE_MS
     )

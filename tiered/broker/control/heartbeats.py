@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.control.controller import Controller
 from tiered.broker.view.feed import ChangeFeed
 from tiered.broker.view.image import ClusterImage
@@ -41,19 +41,17 @@ class Heartbeats:
         self,
         *,
         context: BrokerContext,
-        state: BrokerState,
         controller: Controller,
         feed: ChangeFeed,
         image: ClusterImage,
         was_replaced: Callable[[StaleBrokerEpoch], None],
     ) -> None:
         self._context = context
-        self._state = state
         self._controller = controller
         self._feed = feed
         self._image = image
         self._was_replaced = was_replaced
-        settings = self._state.settings
+        settings = self._context.settings
         session_ms = float(settings.cluster.broker_session_timeout_ms)
         self._interval_ms = interval_ms(settings, is_alone=self._context.is_alone)
         self._lease_ms = int(max(2.0 * self._interval_ms, session_ms - self._interval_ms))
@@ -83,7 +81,7 @@ class Heartbeats:
                 lambda conn: liveness.beat(
                     conn,
                     broker_id=self._context.broker_id,
-                    broker_epoch=self._state.broker_epoch,
+                    broker_epoch=self._context.state.broker_epoch,
                     lease_ms=self._lease_ms,
                 ),
                 deadline_ms=self._deadline_ms,

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.errors import InvalidConfig, LostRace
 from tiered.hot.file_system import read_whole, replace_file
 from tiered.meta import brokers
@@ -35,16 +35,9 @@ class NumberClaim:
     """The way of one process to its number, once."""
 
     def __init__(
-        self,
-        *,
-        context: BrokerContext,
-        state: BrokerState,
-        incarnation_id: UUID,
-        interval_ms: float,
-        check: Callable[[Connection], None],
+        self, *, context: BrokerContext, incarnation_id: UUID, interval_ms: float, check: Callable[[Connection], None]
     ) -> None:
         self._context = context
-        self._state = state
         self._check = check
         """Raises InvalidConfig where this process has no place in the cluster, whoever has the number: that is said
         at once, and not after a wait."""
@@ -52,7 +45,7 @@ class NumberClaim:
         self._interval_ms = interval_ms
         self._path = str(self._context.data.root / INCARNATIONS_FILE)
         self._watch = HolderWatchState(
-            session_timeout_ms=self._state.settings.cluster.broker_session_timeout_ms, interval_ms=interval_ms
+            session_timeout_ms=self._context.settings.cluster.broker_session_timeout_ms, interval_ms=interval_ms
         )
 
     async def carry_out(self, register: Callable[[Claim], Awaitable[T]], *, marker_epoch: int | None) -> T:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.control.heartbeats import interval_ms
 from tiered.broker.control.number_claim import NumberClaim
 from tiered.cold.store_identity import is_same_store, store_identity
@@ -69,9 +69,8 @@ class Registered:
 class Registration:
     """One broker's registration and its marker."""
 
-    def __init__(self, *, context: BrokerContext, state: BrokerState, boot_id: str | None) -> None:
+    def __init__(self, *, context: BrokerContext, boot_id: str | None) -> None:
         self._context = context
-        self._state = state
         self._boot_id = boot_id or read_boot_id()
         self.incarnation_id = proving_id(secret_bytes(ID_BYTES))
         """This process's own, for life. Other brokers take who shows it for this broker: a secret of the cluster."""
@@ -127,7 +126,6 @@ class Registration:
 
         number = NumberClaim(
             context=self._context,
-            state=self._state,
             incarnation_id=self.incarnation_id,
             interval_ms=interval_ms(self._context.options.settings, is_alone=self._context.is_alone),
             check=self._check_cluster,
@@ -221,7 +219,7 @@ class Registration:
 
     async def logs_flushed(self) -> None:
         """Every log was flushed and closed, and nobody appends any more: the next start is clean on any machine."""
-        await self._mark(self._state.broker_epoch, flushed=True)
+        await self._mark(self._context.state.broker_epoch, flushed=True)
 
     async def _mark(self, broker_epoch: int, *, flushed: bool) -> None:
         """An error only makes the next start unclean."""

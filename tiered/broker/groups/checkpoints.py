@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable
 from functools import partial
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.groups.slots import HeldSlots
 from tiered.cold.bucket import group_checkpoints
 from tiered.errors import NotCoordinator, TieredError
@@ -30,9 +30,8 @@ BYTES_FOR_GROUPS = MAX_CHECKPOINT_BYTES - (64 << 10)
 class GroupCheckpointWriter:
     """Writes the slots that are stale, one at a time."""
 
-    def __init__(self, *, context: BrokerContext, state: BrokerState, slots: HeldSlots) -> None:
+    def __init__(self, *, context: BrokerContext, slots: HeldSlots) -> None:
         self._context = context
-        self._state = state
         self._slots = slots
         self._changed: set[int] = set()
         self._gained: set[int] = set()
@@ -96,9 +95,9 @@ class GroupCheckpointWriter:
         )
         checkpoint = _within_bounds(
             GroupCheckpoint(
-                cluster_id=self._state.cluster_id,
+                cluster_id=self._context.state.cluster_id,
                 slot=slot,
-                slot_count=self._state.settings.groups.offsets_topic_num_partitions,
+                slot_count=self._context.settings.groups.offsets_topic_num_partitions,
                 slot_epoch=slot_epoch,
                 groups=found.groups,
                 left_out=found.left_out,

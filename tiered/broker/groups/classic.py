@@ -44,7 +44,7 @@ class ClassicGroups:
         """
         self._coordinator.check_ours(request.group_id)
         _check_names(request)
-        settings = self._coordinator.state.settings
+        settings = self._coordinator.context.settings
         shortest_ms, longest_ms = (
             settings.groups.group_min_session_timeout_ms,
             settings.groups.group_max_session_timeout_ms,

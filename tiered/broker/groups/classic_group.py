@@ -177,7 +177,7 @@ class ClassicGroup:
     def _make_room(self, request: JoinRequest) -> None:
         """Raises GroupFull; a member that is one too many has to go (the limit was lowered)."""
         member = self._roster.members.get(request.member_id)
-        most = self._coordinator.state.settings.groups.group_max_size
+        most = self._coordinator.context.settings.groups.group_max_size
         if group_state.has_room(
             self._rebalance.state,
             is_member=member is not None,

@@ -181,7 +181,7 @@ class ClassicRebalance:
         timeout_ms = self.roster.rebalance_timeout_ms()
         self._is_first_wait = before is GroupState.EMPTY
         if self._is_first_wait:
-            delay_ms = self._coordinator.state.settings.groups.group_initial_rebalance_delay_ms
+            delay_ms = self._coordinator.context.settings.groups.group_initial_rebalance_delay_ms
             self._has_grown = False
             self._first_wait_left_ms = timeout_ms - delay_ms
             self._join_wait.set(delay_ms)
@@ -194,7 +194,7 @@ class ClassicRebalance:
 
     def _join_wait_over(self) -> None:
         if self._is_first_wait:
-            delay_ms = self._coordinator.state.settings.groups.group_initial_rebalance_delay_ms
+            delay_ms = self._coordinator.context.settings.groups.group_initial_rebalance_delay_ms
             more_ms = group_state.initial_delay_ms(
                 delay_ms=delay_ms, left_ms=self._first_wait_left_ms, has_grown=self._has_grown
             )

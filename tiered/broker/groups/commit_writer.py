@@ -18,7 +18,7 @@ from typing import TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.exc import DataError, IntegrityError
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.groups.checkpoints import GroupCheckpointWriter
 from tiered.broker.groups.offsets_topic import OffsetsTopic
 from tiered.broker.groups.slots import HeldSlots
@@ -71,14 +71,12 @@ class OffsetCommits:
         self,
         *,
         context: BrokerContext,
-        state: BrokerState,
         group_checkpoints: GroupCheckpointWriter,
         offsets_topic: OffsetsTopic,
         slots_learned: Callable[[Iterable[SlotRow]], None],
         slots: HeldSlots,
     ) -> None:
         self._context = context
-        self._state = state
         self._group_checkpoints = group_checkpoints
         self._offsets_topic = offsets_topic
         self._slots_learned = slots_learned
@@ -144,8 +142,8 @@ class OffsetCommits:
                 lambda conn: coordinator_slots.hand_over(
                     conn,
                     broker_id=self._context.broker_id,
-                    broker_epoch=self._state.broker_epoch,
-                    slot_count=self._state.settings.groups.offsets_topic_num_partitions,
+                    broker_epoch=self._context.state.broker_epoch,
+                    slot_count=self._context.settings.groups.offsets_topic_num_partitions,
                     now_ms=self._context.clock.now_ms(),
                 )
             )
@@ -244,7 +242,7 @@ class OffsetCommits:
         while True:
             await self._something.wait()
             # Whoever commits in these milliseconds shares the transaction.
-            await asyncio.sleep(self._state.settings.groups.tiered_offset_commit_linger_ms / 1000.0)
+            await asyncio.sleep(self._context.settings.groups.tiered_offset_commit_linger_ms / 1000.0)
             async with self._turn:
                 try:
                     await self._write_batch()
@@ -345,7 +343,7 @@ class OffsetCommits:
             return
         rows = await self._run(
             lambda conn: coordinator_slots.retake_own(
-                conn, broker_id=self._context.broker_id, broker_epoch=self._state.broker_epoch
+                conn, broker_id=self._context.broker_id, broker_epoch=self._context.state.broker_epoch
             )
         )
         self.outcome_unknown = False
@@ -382,7 +380,7 @@ class OffsetCommits:
         self._commit_number += 1
         return Coordinator(
             broker_id=self._context.broker_id,
-            broker_epoch=self._state.broker_epoch,
+            broker_epoch=self._context.state.broker_epoch,
             slot_epochs=self._slots.epochs,
             commit_number=self._commit_number,
         )

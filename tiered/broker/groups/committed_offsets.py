@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.groups.commit_writer import OffsetCommits
 from tiered.broker.groups.offset_expiry import OffsetExpiry
 from tiered.broker.groups.slots import HeldSlots
@@ -39,16 +39,9 @@ class Offsets:
     """Part of the group coordinator, and started and stopped by it."""
 
     def __init__(
-        self,
-        *,
-        context: BrokerContext,
-        state: BrokerState,
-        slots: HeldSlots,
-        commits: OffsetCommits,
-        expiry: OffsetExpiry,
+        self, *, context: BrokerContext, slots: HeldSlots, commits: OffsetCommits, expiry: OffsetExpiry
     ) -> None:
         self._context = context
-        self._state = state
         self._slots = slots
         self.commits = commits
         self._expiry = expiry
@@ -175,7 +168,7 @@ class Offsets:
         await self._expiry.expire()
 
     def _slot(self, group_id: str) -> int:
-        return coordinator_slot(group_id, self._state.settings.groups.offsets_topic_num_partitions)
+        return coordinator_slot(group_id, self._context.settings.groups.offsets_topic_num_partitions)
 
     async def _read(self, question: Callable[[Connection], T]) -> T:
         try:

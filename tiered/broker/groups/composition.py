@@ -6,7 +6,7 @@ decide anything.
 
 from collections.abc import Iterable
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.groups.checkpoints import GroupCheckpointWriter
 from tiered.broker.groups.commit_writer import OffsetCommits
 from tiered.broker.groups.committed_offsets import Offsets
@@ -27,7 +27,6 @@ from tiered.meta.coordinator_slots import SlotRow
 def group_coordinator(
     *,
     context: BrokerContext,
-    state: BrokerState,
     topics: Topics,
     image: ClusterImage,
     access: Access,
@@ -46,28 +45,20 @@ def group_coordinator(
     def forget_group(group_id: str) -> None:
         made.forget(group_id)
 
-    memory = GroupMemory(lambda: state.settings.groups.tiered_group_memory_bytes)
-    offsets_topic = OffsetsTopic(context=context, state=state, topics=topics, slots=slots, memory=memory)
+    memory = GroupMemory(lambda: context.settings.groups.tiered_group_memory_bytes)
+    offsets_topic = OffsetsTopic(context=context, topics=topics, slots=slots, memory=memory)
     commits = OffsetCommits(
         context=context,
-        state=state,
         slots=slots,
         group_checkpoints=group_checkpoints,
         offsets_topic=offsets_topic,
         slots_learned=slots_learned,
     )
     expiry = OffsetExpiry(
-        context=context,
-        state=state,
-        topics=topics,
-        slots=slots,
-        commits=commits,
-        find_group=find_group,
-        forget_group=forget_group,
+        context=context, topics=topics, slots=slots, commits=commits, find_group=find_group, forget_group=forget_group
     )
     made = GroupCoordinator(
         context=context,
-        state=state,
         topics=topics,
         image=image,
         access=access,
@@ -75,8 +66,8 @@ def group_coordinator(
         group_checkpoints=group_checkpoints,
         memory=memory,
         slots=slots,
-        balance=SlotBalance(context=context, state=state, image=image),
-        offsets=Offsets(context=context, state=state, slots=slots, commits=commits, expiry=expiry),
+        balance=SlotBalance(context=context, image=image),
+        offsets=Offsets(context=context, slots=slots, commits=commits, expiry=expiry),
         offsets_topic=offsets_topic,
     )
     return made

@@ -254,7 +254,7 @@ class ConsumerGroup:
 
     def check_room(self) -> None:
         """Raises GroupFull."""
-        most = self._coordinator.state.settings.groups.group_consumer_max_size
+        most = self._coordinator.context.settings.groups.group_consumer_max_size
         if len(self.state) >= most:
             raise GroupFull(
                 f"group {self._group_id} has {most} members (group.consumer.max.size); start fewer, or raise it"

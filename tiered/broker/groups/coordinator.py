@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.groups.checkpoints import GroupCheckpointWriter
 from tiered.broker.groups.classic import ClassicGroups
 from tiered.broker.groups.classic_group import ClassicGroup
@@ -75,7 +75,6 @@ class GroupCoordinator:
         self,
         *,
         context: BrokerContext,
-        state: BrokerState,
         topics: Topics,
         image: ClusterImage,
         access: Access,
@@ -88,7 +87,6 @@ class GroupCoordinator:
         offsets_topic: OffsetsTopic,
     ) -> None:
         self.context = context
-        self.state = state
         self.topics = topics
         self._image = image
         self.access = access
@@ -116,8 +114,8 @@ class GroupCoordinator:
             lambda conn: coordinator_slots.take_unheld(
                 conn,
                 broker_id=self.context.broker_id,
-                broker_epoch=self.state.broker_epoch,
-                slot_count=self.state.settings.groups.offsets_topic_num_partitions,
+                broker_epoch=self.context.state.broker_epoch,
+                slot_count=self.context.settings.groups.offsets_topic_num_partitions,
                 now_ms=self.context.clock.now_ms(),
             )
         )
@@ -153,7 +151,9 @@ class GroupCoordinator:
         Groups of slots that went are closed: members that wait, and commits, hear NotCoordinator. Groups of
         slots that came are loaded when they are asked for.
         """
-        lost, gained = self.slots.learn(rows, broker_id=self.context.broker_id, broker_epoch=self.state.broker_epoch)
+        lost, gained = self.slots.learn(
+            rows, broker_id=self.context.broker_id, broker_epoch=self.context.state.broker_epoch
+        )
         if lost:
             self.offsets.commits.slots_lost(lost)
             self.offsets_topic.slots_lost(lost)
@@ -217,7 +217,7 @@ class GroupCoordinator:
         return self._serving and self.slot(group_id) in self.slots
 
     def slot(self, group_id: str) -> int:
-        return coordinator_slot(group_id, self.state.settings.groups.offsets_topic_num_partitions)
+        return coordinator_slot(group_id, self.context.settings.groups.offsets_topic_num_partitions)
 
     def check_ours(self, group_id: str) -> None:
         """Raises InvalidGroup for what no group can be called, NotCoordinator for what another broker coordinates."""

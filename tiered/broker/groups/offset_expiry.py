@@ -16,7 +16,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.groups.commit_writer import OffsetCommits
 from tiered.broker.groups.group import Group
 from tiered.broker.groups.slots import HeldSlots
@@ -42,7 +42,6 @@ class OffsetExpiry:
         self,
         *,
         context: BrokerContext,
-        state: BrokerState,
         find_group: Callable[[str], Group | None],
         forget_group: Callable[[str], None],
         topics: Topics,
@@ -50,7 +49,6 @@ class OffsetExpiry:
         slots: HeldSlots,
     ) -> None:
         self._context = context
-        self._state = state
         self._find_group = find_group
         self._forget_group = forget_group
         self._topics = topics
@@ -59,7 +57,7 @@ class OffsetExpiry:
         self._worker = Worker()
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
-        interval_ms = self._state.settings.groups.offsets_retention_check_interval_ms
+        interval_ms = self._context.settings.groups.offsets_retention_check_interval_ms
         self._worker.start(tasks, every(interval_ms, self._round, name="offset expiry"))
 
     async def stop(self) -> None:
@@ -69,7 +67,7 @@ class OffsetExpiry:
         """Deletes what has expired. Raises CoordinatorNotAvailable and NotCoordinator; what is left comes next time."""
         if SLOT_OF_DELETED_TOPICS in self._slots:
             await self._commits.exclusively([SLOT_OF_DELETED_TOPICS], group_offsets.remove_of_deleted_topics)
-        before_ms = self._context.clock.now_ms() - self._state.settings.groups.offsets_retention_minutes * MINUTE_MS
+        before_ms = self._context.clock.now_ms() - self._context.settings.groups.offsets_retention_minutes * MINUTE_MS
         after = ""
         while rows := await self._read(partial(self._some_of_ours, after=after)):
             await self._expire_groups(rows, before_ms)
@@ -98,7 +96,9 @@ class OffsetExpiry:
             without_members.extend(row.group_id for row in rows if not self._has_members(row))
 
         # A group that has just lost its last member, or its coordinator, keeps its generation for a while.
-        empty_before_ms = self._context.clock.now_ms() - self._state.settings.groups.offsets_retention_check_interval_ms
+        empty_before_ms = (
+            self._context.clock.now_ms() - self._context.settings.groups.offsets_retention_check_interval_ms
+        )
 
         def change(conn: Connection) -> tuple[str, ...]:
             group_offsets.remove_old(conn, expired, before_ms=before_ms)

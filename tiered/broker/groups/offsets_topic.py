@@ -16,7 +16,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.groups.memory import GroupMemory
 from tiered.broker.groups.offset_log import OffsetLog, Written, cost
 from tiered.broker.groups.slots import HeldSlots
@@ -93,11 +93,8 @@ class OffsetsPartition:
 class OffsetsTopic:
     """Part of the group coordinator, and started and stopped by it."""
 
-    def __init__(
-        self, *, context: BrokerContext, state: BrokerState, topics: Topics, slots: HeldSlots, memory: GroupMemory
-    ) -> None:
+    def __init__(self, *, context: BrokerContext, topics: Topics, slots: HeldSlots, memory: GroupMemory) -> None:
         self._context = context
-        self._state = state
         self._topics = topics
         self._slots = slots
         self._memory = memory
@@ -108,7 +105,7 @@ class OffsetsTopic:
     def partition(self, index: int) -> OffsetsPartition:
         """The partition; it may need loading. Raises NotLeader where another broker holds the slot, and
         UnknownTopicOrPartition."""
-        if not 0 <= index < self._state.settings.groups.offsets_topic_num_partitions:
+        if not 0 <= index < self._context.settings.groups.offsets_topic_num_partitions:
             raise UnknownTopicOrPartition(f"__consumer_offsets has no partition {index}; refresh metadata")
         tenure = self._slots.tenure(index)
         if tenure is None or self._is_closed:

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.view.image import ClusterImage
 from tiered.errors import TieredError
 from tiered.meta import coordinator_slots
@@ -39,9 +39,8 @@ class _Seen:
 class SlotBalance:
     """`look` is called again and again on the broker that is the controller, and on no other."""
 
-    def __init__(self, *, context: BrokerContext, state: BrokerState, image: ClusterImage) -> None:
+    def __init__(self, *, context: BrokerContext, image: ClusterImage) -> None:
         self._context = context
-        self._state = state
         self._image = image
         self._live: Mapping[int, int] = {}
         self._live_since_ms = 0.0
@@ -53,7 +52,7 @@ class SlotBalance:
 
     def look(self) -> None:
         """Sees to it that slots move if some should. Costs next to nothing, and asks SQL nothing, if none should."""
-        now_ms, settings = self._context.clock.monotonic_ms(), self._state.settings
+        now_ms, settings = self._context.clock.monotonic_ms(), self._context.settings
         live = {row.broker_id: row.broker_epoch for row in self._image.live()}
         if live != self._live:
             self._live, self._live_since_ms = live, now_ms
@@ -68,7 +67,7 @@ class SlotBalance:
 
     def _holders(self, live: Mapping[int, int]) -> dict[int, int | None]:
         slots = self._image.slots
-        found: dict[int, int | None] = dict.fromkeys(range(self._state.settings.groups.offsets_topic_num_partitions))
+        found: dict[int, int | None] = dict.fromkeys(range(self._context.settings.groups.offsets_topic_num_partitions))
         for slot in found:
             row = slots.get(slot)
             if row is not None and live.get(row.broker_id) == row.broker_epoch:
@@ -102,7 +101,7 @@ class SlotBalance:
         return await self._context.database.run(
             lambda conn: coordinator_slots.balance(
                 conn,
-                slot_count=self._state.settings.groups.offsets_topic_num_partitions,
+                slot_count=self._context.settings.groups.offsets_topic_num_partitions,
                 now_ms=self._context.clock.now_ms(),
                 may_disturb=may_disturb,
                 may_wait=may_wait,

@@ -6,7 +6,7 @@ Owns the names alone: with them the groups stand below the coordinator that make
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.groups.committed_offsets import Offsets
 from tiered.broker.groups.group import Group
 from tiered.broker.groups.memory import GroupMemory
@@ -51,7 +51,6 @@ class Surroundings(Protocol):
     """The coordinator, as its groups see it."""
 
     context: BrokerContext
-    state: BrokerState
     topics: Topics
     access: Access
     resource_configs: ResourceConfigs

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.topics import Topics
 from tiered.cold.request_counts import upload_requests
 from tiered.meta import topic_cost
@@ -43,7 +43,7 @@ class Cost:
     topics: tuple[TopicCost, ...]
 
 
-async def cost(context: BrokerContext, state: BrokerState, topics: Topics) -> Cost:
+async def cost(context: BrokerContext, topics: Topics) -> Cost:
     """At most 10,000 topics. Raises MetadataUnavailable."""
     held = await context.database.read(
         lambda conn: topic_cost.load_all(conn, limit=MAX_TOPICS, without_broker=context.broker_id)
@@ -52,7 +52,7 @@ async def cost(context: BrokerContext, state: BrokerState, topics: Topics) -> Co
     for partition in topics.partitions():
         here[partition.topic_partition.topic_id] += partition.log.size_bytes
     held = tuple(replace(each, local_bytes=each.local_bytes + here[each.topic_id]) for each in held)
-    settings = state.settings
+    settings = context.settings
     cold = settings.http.tiered_price_cold_usd_per_gib_month
     local = settings.http.tiered_price_local_usd_per_gib_month
     upload = settings.http.tiered_price_upload_usd_per_1000

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.acknowledge import acknowledged, is_acknowledged
 from tiered.broker.partitions.partition import ALL, Appended, Partition
 from tiered.broker.partitions.topics import Topic
@@ -64,9 +64,8 @@ class _Batch:
 class RecordWriter:
     """Writes records to the partitions that this broker leads."""
 
-    def __init__(self, *, context: BrokerContext, state: BrokerState) -> None:
+    def __init__(self, *, context: BrokerContext) -> None:
         self._context = context
-        self._state = state
         self._keyless = -1
 
     async def write(self, topic: Topic, records: Sequence[NewRecord]) -> list[Written | TieredError]:
@@ -156,7 +155,11 @@ class RecordWriter:
         appended = self._appended(partition, bytearray(encoded), now_ms)
         if not is_acknowledged(partition, appended, ALL):
             await acknowledged(
-                self._context, partition, appended, acks=ALL, timeout_ms=self._state.settings.limits.request_timeout_ms
+                self._context,
+                partition,
+                appended,
+                acks=ALL,
+                timeout_ms=self._context.settings.limits.request_timeout_ms,
             )
         stamped = appended.log_append_time_ms
         return [

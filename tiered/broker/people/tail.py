@@ -100,7 +100,6 @@ class Tail:
         topic: Topic,
         *,
         context: BrokerContext,
-        state: BrokerState,
         topics: Topics,
         records: RecordReader,
         positions: Mapping[int, int],
@@ -110,7 +109,6 @@ class Tail:
     ) -> None:
         self.positions = dict(positions)
         self._context = context
-        self._state = state
         self._topics = topics
         self._records = records
         self.topic_id: TopicId = topic.topic_id
@@ -127,7 +125,7 @@ class Tail:
         deadline_ms = clock.monotonic_ms() + timeout_ms
         while True:
             topic = self._topics.find_id(self.topic_id)
-            end = ended(self._state, topic, self._name)
+            end = ended(self._context.state, topic, self._name)
             if end is not None:
                 return end
             assert topic is not None

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.reconcile.findings import OF_COMPARISON, Finding, FindingKind, Findings
@@ -55,17 +55,9 @@ class BucketComparison:
     """One broker's turns through the partitions that it leads."""
 
     def __init__(
-        self,
-        *,
-        context: BrokerContext,
-        state: BrokerState,
-        image: ClusterImage,
-        topics: Topics,
-        pool: BlockingPool,
-        findings: Findings,
+        self, *, context: BrokerContext, image: ClusterImage, topics: Topics, pool: BlockingPool, findings: Findings
     ) -> None:
         self._context = context
-        self._state = state
         self._image = image
         self._topics = topics
         self._pool = pool
@@ -81,11 +73,11 @@ class BucketComparison:
         StoreUnavailable and MetadataUnavailable: the next round goes on where this one was."""
         now_ms = self._context.clock.monotonic_ms()
         if not self._is_under_way:
-            period_ms = self._state.settings.reconcile.tiered_reconcile_period_ms
+            period_ms = self._context.settings.reconcile.tiered_reconcile_period_ms
             if not reconcile.is_turn_due(began_ms=self._began_ms, now_ms=now_ms, period_ms=period_ms):
                 return
             self._began_ms, self._at, self._is_under_way = now_ms, None, True
-        requests = requests or Requests(self._state.settings.reconcile.tiered_reconcile_max_requests)
+        requests = requests or Requests(self._context.settings.reconcile.tiered_reconcile_max_requests)
         # One of which nothing was ever uploaded needs no look.
         led = {each.topic_partition: each for each in self._topics.partitions() if each.cold_end_offset > 0}
         ordered = reconcile.in_turn(key for key, each in led.items() if each.leadership is not None)

@@ -3,7 +3,7 @@
 Owns the one thread that all comparisons share. Must never decide anything.
 """
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.reconcile.bucket import BucketComparison
 from tiered.broker.reconcile.disk import DiskComparison
@@ -12,30 +12,19 @@ from tiered.broker.reconcile.orphans import Strangers
 from tiered.broker.reconcile.rounds import Reconciler
 from tiered.broker.reconcile.scrub import Scrub
 from tiered.broker.view.image import ClusterImage
-from tiered.broker.view.lease import ControllerLease
 from tiered.runtime import BlockingPool
 
 
-def reconciler(
-    *,
-    context: BrokerContext,
-    state: BrokerState,
-    topics: Topics,
-    image: ClusterImage,
-    lease: ControllerLease,
-    findings: Findings,
-) -> Reconciler:
+def reconciler(*, context: BrokerContext, topics: Topics, image: ClusterImage, findings: Findings) -> Reconciler:
     """Not started yet; it closes the thread's pool when it stops."""
     pool = BlockingPool("reconcile", threads=1, max_waiting=10)
     return Reconciler(
         context=context,
-        state=state,
         topics=topics,
-        lease=lease,
         pool=pool,
         findings=findings,
-        bucket=BucketComparison(context=context, state=state, topics=topics, image=image, pool=pool, findings=findings),
-        strangers=Strangers(context=context, state=state, topics=topics, lease=lease, pool=pool, findings=findings),
-        disk=DiskComparison(context=context, state=state, topics=topics, findings=findings),
-        scrub=Scrub(context=context, state=state, topics=topics, pool=pool, findings=findings),
+        bucket=BucketComparison(context=context, topics=topics, image=image, pool=pool, findings=findings),
+        strangers=Strangers(context=context, topics=topics, pool=pool, findings=findings),
+        disk=DiskComparison(context=context, topics=topics, findings=findings),
+        scrub=Scrub(context=context, topics=topics, pool=pool, findings=findings),
     )

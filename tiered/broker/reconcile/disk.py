@@ -8,7 +8,7 @@ import asyncio
 from pathlib import Path
 from uuid import UUID
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.reconcile.findings import OF_DISK, OF_UPLOADS, Finding, FindingKind, Findings
@@ -27,9 +27,8 @@ _STUCK = (Waiting.MISSING_LOCALLY, Waiting.MISALIGNED)
 class DiskComparison:
     """One broker's turns through its own folders, those of the replicas that follow included."""
 
-    def __init__(self, *, context: BrokerContext, state: BrokerState, topics: Topics, findings: Findings) -> None:
+    def __init__(self, *, context: BrokerContext, topics: Topics, findings: Findings) -> None:
         self._context = context
-        self._state = state
         self._topics = topics
         self._findings = findings
         self._at: Cursor | None = None
@@ -72,7 +71,7 @@ class DiskComparison:
                 )
             ]
         end_offset = tier_plan.overdue_end_offset(
-            partition, self._context.clock.now_ms(), self._state.settings.tiering.tiered_upload_timeout_ms
+            partition, self._context.clock.now_ms(), self._context.settings.tiering.tiered_upload_timeout_ms
         )
         if end_offset <= cold_end_offset:
             return []
@@ -93,7 +92,7 @@ class DiskComparison:
         """Looks at some folders, if a turn is under way or due. Raises OSError."""
         now_ms = self._context.clock.monotonic_ms()
         if not self._is_under_way:
-            period_ms = self._state.settings.reconcile.tiered_reconcile_period_ms
+            period_ms = self._context.settings.reconcile.tiered_reconcile_period_ms
             if not reconcile.is_turn_due(began_ms=self._began_ms, now_ms=now_ms, period_ms=period_ms):
                 return
             self._began_ms, self._at, self._is_under_way = now_ms, None, True

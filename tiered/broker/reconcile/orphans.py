@@ -4,11 +4,10 @@ Owns how far the turn through the bucket's segments is. One request for each par
 leader compares: the listing goes on behind them. Must never delete: what SQL has no row of is people's to judge.
 """
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.reconcile.bucket import PAGE, REMOVE_BY_HAND, Requests
 from tiered.broker.reconcile.findings import Finding, FindingKind, Findings
-from tiered.broker.view.lease import ControllerLease
 from tiered.formats import object_key
 from tiered.meta import segments
 from tiered.rules.segments import reconcile
@@ -24,19 +23,8 @@ _BEHIND = "~"
 class Strangers:
     """The controller's turns through all segments of the bucket."""
 
-    def __init__(
-        self,
-        *,
-        context: BrokerContext,
-        state: BrokerState,
-        lease: ControllerLease,
-        topics: Topics,
-        pool: BlockingPool,
-        findings: Findings,
-    ) -> None:
+    def __init__(self, *, context: BrokerContext, topics: Topics, pool: BlockingPool, findings: Findings) -> None:
         self._context = context
-        self._state = state
-        self._lease = lease
         self._topics = topics
         self._pool = pool
         self._findings = findings
@@ -51,11 +39,11 @@ class Strangers:
         """Goes on with the turn for what is left of the round's requests, on the controller alone. Raises
         StoreUnavailable and MetadataUnavailable: the next round goes on where this one was."""
         now_ms = self._context.clock.monotonic_ms()
-        if not self._lease.is_held:
+        if not self._context.state.is_controller:
             self._is_under_way = False
             return
         if not self._is_under_way:
-            period_ms = self._state.settings.reconcile.tiered_reconcile_period_ms
+            period_ms = self._context.settings.reconcile.tiered_reconcile_period_ms
             if not reconcile.is_turn_due(began_ms=self._began_ms, now_ms=now_ms, period_ms=period_ms):
                 return
             self._began_ms, self._after, self._is_under_way, self._told = now_ms, None, True, {}

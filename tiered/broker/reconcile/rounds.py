@@ -9,14 +9,13 @@ import asyncio
 import logging
 from functools import partial
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.reconcile.bucket import BucketComparison, Requests
 from tiered.broker.reconcile.disk import DiskComparison
 from tiered.broker.reconcile.findings import OF_DISK, OF_OBJECTS, Finding, FindingKind, Findings
 from tiered.broker.reconcile.orphans import Strangers, is_stranger
 from tiered.broker.reconcile.scrub import Scrub
-from tiered.broker.view.lease import ControllerLease
 from tiered.errors import TieredError
 from tiered.runtime import BlockingPool, QuietFailures, Worker, every
 
@@ -32,8 +31,6 @@ class Reconciler:
         self,
         *,
         context: BrokerContext,
-        state: BrokerState,
-        lease: ControllerLease,
         topics: Topics,
         pool: BlockingPool,
         findings: Findings,
@@ -43,8 +40,6 @@ class Reconciler:
         scrub: Scrub,
     ) -> None:
         self._context = context
-        self._state = state
-        self._lease = lease
         self._topics = topics
         self._pool = pool
         self._worker = Worker()
@@ -57,10 +52,10 @@ class Reconciler:
 
     @property
     def is_enabled(self) -> bool:
-        return self._state.settings.reconcile.tiered_reconcile_interval_ms > 0
+        return self._context.settings.reconcile.tiered_reconcile_interval_ms > 0
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
-        interval_ms = self._state.settings.reconcile.tiered_reconcile_interval_ms
+        interval_ms = self._context.settings.reconcile.tiered_reconcile_interval_ms
         if self.is_enabled:
             self._worker.start(tasks, every(interval_ms, self.round, name="reconciling", jitter=JITTER))
 
@@ -71,7 +66,7 @@ class Reconciler:
 
     async def round(self) -> None:
         """One round of everything. What SQL, the store or the disk refuse goes on in the next one."""
-        requests = Requests(self._state.settings.reconcile.tiered_reconcile_max_requests)
+        requests = Requests(self._context.settings.reconcile.tiered_reconcile_max_requests)
         self.findings.begin_round()
         self.findings.forget(self._is_gone)
         for name, part in (
@@ -94,7 +89,7 @@ class Reconciler:
         if finding.partition == -1:
             return False
         if is_stranger(finding):
-            return not self._lease.is_held
+            return not self._context.state.is_controller
         topic = self._topics.find_id(finding.topic_id)
         partition = None if topic is None else topic.hosted(finding.partition)
         if partition is None:

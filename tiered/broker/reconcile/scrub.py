@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.reconcile.findings import OF_OBJECTS, Finding, FindingKind, Findings, kind_of
@@ -42,11 +42,8 @@ LOOK_AGAIN_MS = 600_000
 class Scrub:
     """One broker's turns through the segments of the partitions that it leads."""
 
-    def __init__(
-        self, *, context: BrokerContext, state: BrokerState, topics: Topics, pool: BlockingPool, findings: Findings
-    ) -> None:
+    def __init__(self, *, context: BrokerContext, topics: Topics, pool: BlockingPool, findings: Findings) -> None:
         self._context = context
-        self._state = state
         self._topics = topics
         self._pool = pool
         self._findings = findings
@@ -63,7 +60,7 @@ class Scrub:
 
     async def round(self) -> None:
         """Reads what is due. Raises StoreUnavailable and MetadataUnavailable: the next round goes on."""
-        settings = self._state.settings
+        settings = self._context.settings
         rate = settings.reconcile.tiered_scrub_max_bytes_per_second
         led = {
             each.topic_partition: each
@@ -205,7 +202,7 @@ class Scrub:
         self._is_read = True
         try:
             found = json.loads(data or b"")
-            if (found["version"], found["cluster_id"]) != (1, self._state.cluster_id):
+            if (found["version"], found["cluster_id"]) != (1, self._context.state.cluster_id):
                 return
             self.turn_ended_at_ms = int(found["turn_ended_at_ms"])
             if found["topic_id"]:
@@ -224,7 +221,7 @@ class Scrub:
             return
         content = {
             "version": 1,
-            "cluster_id": self._state.cluster_id,
+            "cluster_id": self._context.state.cluster_id,
             "topic_id": "" if at is None else str(at.topic_id),
             "partition": 0 if at is None else at.partition,
             "offset": 0 if at is None else at.offset,

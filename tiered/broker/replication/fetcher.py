@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.partition import Partition, Role
 from tiered.broker.partitions.replica_log import checked_runs
 from tiered.broker.replication.catch_up import CatchUp
@@ -68,7 +68,6 @@ class Fetcher:
         self,
         *,
         context: BrokerContext,
-        state: BrokerState,
         catch_up: CatchUp,
         channels: Channels,
         disk_failed: Callable[[Partition], None],
@@ -80,7 +79,6 @@ class Fetcher:
         number: int,
     ) -> None:
         self._context = context
-        self._state = state
         self._catch_up = catch_up
         self._channels = channels
         self._give_up = disk_failed
@@ -163,7 +161,8 @@ class Fetcher:
         if self._failures == 1 and error is not None:
             log.info("broker %d cannot be followed, trying again: %s", self.leader_id, error)
         rest_ms = min(
-            self._state.settings.cluster.replica_fetch_backoff_ms, FIRST_REST_MS * 2.0 ** min(self._failures, 10)
+            self._context.settings.cluster.replica_fetch_backoff_ms,
+            FIRST_REST_MS * 2.0 ** min(self._failures, 10),
         )
         self._changed.clear()
         with suppress(TimeoutError):
@@ -215,7 +214,7 @@ class Fetcher:
 
     def _build(self) -> tuple[Question, float | None]:
         """What is asked now, and in how many milliseconds a partition that rests may be; None if none rests."""
-        settings = self._state.settings
+        settings = self._context.settings
         now_ms = self._context.clock.monotonic_ms()
         wait_ms: float | None = None
         # By the number of the topic's id, for UUID's own hash costs more than all else here.
@@ -252,7 +251,7 @@ class Fetcher:
         max_wait_ms = settings.cluster.replica_fetch_wait_max_ms
         request = FetchRequest(
             replica_id=self._context.broker_id,
-            replica_epoch=self._state.broker_epoch,
+            replica_epoch=self._context.state.broker_epoch,
             max_wait_ms=max_wait_ms if wait_ms is None else min(max_wait_ms, 1 + int(wait_ms)),
             min_bytes=1,
             max_bytes=settings.cluster.replica_fetch_response_max_bytes,
@@ -377,7 +376,7 @@ class Fetcher:
     def _rest_longer(self, followed: Followed) -> None:
         """Each time in a row twice as long."""
         followed.failures += 1
-        longest_ms = max(1.0, self._state.settings.cluster.replica_fetch_backoff_ms)
+        longest_ms = max(1.0, self._context.settings.cluster.replica_fetch_backoff_ms)
         self._rest(followed, min(longest_ms, FIRST_REST_MS * 2.0 ** min(followed.failures - 1, 10)))
 
     def _disk_failed(self, followed: Followed, error: LogDirFailed) -> None:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.leadership import Leadership
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
@@ -42,11 +42,8 @@ CHANGES_AT_ONCE = 2_000
 class IsrChanges:
     """One task that looks at followers and asks SQL."""
 
-    def __init__(
-        self, *, context: BrokerContext, state: BrokerState, feed: ChangeFeed, image: ClusterImage, topics: Topics
-    ) -> None:
+    def __init__(self, *, context: BrokerContext, feed: ChangeFeed, image: ClusterImage, topics: Topics) -> None:
         self._context = context
-        self._state = state
         self._feed = feed
         self._image = image
         self._topics = topics
@@ -88,7 +85,7 @@ class IsrChanges:
                 await asyncio.sleep(pause_ms / 1000.0)
 
     def _look_interval_ms(self) -> float:
-        return min(max(self._state.settings.cluster.replica_lag_time_max_ms / 2, MIN_LOOK_MS), MAX_LOOK_MS)
+        return min(max(self._context.settings.cluster.replica_lag_time_max_ms / 2, MIN_LOOK_MS), MAX_LOOK_MS)
 
     def _look_for_laggards(self) -> None:
         now_ms = self._context.clock.monotonic_ms()
@@ -110,7 +107,10 @@ class IsrChanges:
         try:
             answers = await self._context.database.run(
                 lambda conn: partitions.change_isrs(
-                    conn, broker_id=self._context.broker_id, broker_epoch=self._state.broker_epoch, changes=changes
+                    conn,
+                    broker_id=self._context.broker_id,
+                    broker_epoch=self._context.state.broker_epoch,
+                    changes=changes,
                 ),
                 deadline_ms=DEADLINE_MS,
             )
@@ -181,7 +181,7 @@ class IsrChanges:
         is_current = self._image.is_current
         gone = tuple(each for each in leadership.committed if each != leadership.me and not is_current(each))
         lagging = leadership.lagging(
-            partition.log.log_end_offset, now_ms, self._state.settings.cluster.replica_lag_time_max_ms
+            partition.log.log_end_offset, now_ms, self._context.settings.cluster.replica_lag_time_max_ms
         )
         return (*gone, *(member for member in lagging if member not in gone))
 
@@ -192,7 +192,7 @@ class IsrChanges:
         if isinstance(answer, PartitionRow):
             self._unsettled.pop(partition.topic_partition, None)
             self._count(leadership.committed, answer.isr)
-            partition.apply_row(answer, broker_epoch=self._state.broker_epoch)
+            partition.apply_row(answer, broker_epoch=self._context.state.broker_epoch)
             return True
         self._context.counters.isr_change_failures += 1
         log.info("%s: the ISR was not changed: %s", partition.name, answer)

@@ -3,7 +3,7 @@
 Owns what the rule is asked with. Must never decide: `rules.replication.nearest_replica` does.
 """
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.view.image import ClusterImage
 from tiered.rules.replication.nearest_replica import Candidate, preferred_read_replica
@@ -12,19 +12,13 @@ RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 def nearest_replica(
-    context: BrokerContext,
-    state: BrokerState,
-    image: ClusterImage,
-    partition: Partition,
-    *,
-    rack: str,
-    fetch_offset: int,
+    context: BrokerContext, image: ClusterImage, partition: Partition, *, rack: str, fetch_offset: int
 ) -> int | None:
     """The broker that a consumer in `rack` should read `fetch_offset` from; None when it is this one, the leader."""
     leadership = partition.leadership
     if leadership is None or not rack or len(leadership.committed) < 2 or rack == context.rack:
         return None
-    if state.settings.cluster.replica_selector_class != RACK_AWARE:
+    if context.settings.cluster.replica_selector_class != RACK_AWARE:
         return None
     candidates = []
     for member in leadership.committed:

@@ -6,7 +6,7 @@ Owns which fetcher follows which partition; the rows that the feed applies decid
 import asyncio
 from collections.abc import Callable, Iterable
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.partition import Partition, Role
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.replication.answer import FollowerAnswers
@@ -28,7 +28,6 @@ class Replication:
         self,
         *,
         context: BrokerContext,
-        state: BrokerState,
         image: ClusterImage,
         topics: Topics,
         isr_changes: IsrChanges,
@@ -36,7 +35,6 @@ class Replication:
         fetcher: Callable[[int, int], Fetcher],
     ) -> None:
         self._context = context
-        self._state = state
         self._image = image
         self._topics = topics
         self._group: asyncio.TaskGroup | None = None
@@ -106,7 +104,7 @@ class Replication:
         if partition.role is not Role.FOLLOWER and not partition.is_truncating:
             return None
         key = partition.topic_partition
-        number = (key.topic_id.int + key.partition) % self._state.settings.cluster.num_replica_fetchers
+        number = (key.topic_id.int + key.partition) % self._context.settings.cluster.num_replica_fetchers
         return row.leader, number
 
     def _leave(self, key: TopicPartition) -> None:

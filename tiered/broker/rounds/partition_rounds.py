@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.tiering.upload_pipeline import UploadPipeline
@@ -26,13 +26,11 @@ class PartitionRounds:
         self,
         *,
         context: BrokerContext,
-        state: BrokerState,
         disk_failed: Callable[[Partition], None],
         topics: Topics,
         upload_pipeline: UploadPipeline,
     ) -> None:
         self._context = context
-        self._state = state
         self._disk_failed = disk_failed
         self._topics = topics
         self._upload_pipeline = upload_pipeline
@@ -75,12 +73,12 @@ class PartitionRounds:
         """Forgets producers that have written nothing for long."""
         now_ms = self._context.clock.now_ms()
         for partition in list(self._topics.partitions()):
-            partition.expire_producers(now_ms, self._state.settings.log.producer_id_expiration_ms)
+            partition.expire_producers(now_ms, self._context.settings.log.producer_id_expiration_ms)
 
     async def bound_producers(self) -> None:
         """Keeps the producers of all partitions together within `tiered.max.producers`."""
         partitions = list(self._topics.partitions())
-        limit = self._state.settings.limits.tiered_max_producers
+        limit = self._context.settings.limits.tiered_max_producers
         if sum(len(each.producers) for each in partitions) <= limit:
             return
         most = most_each([len(each.producers) for each in partitions], limit)

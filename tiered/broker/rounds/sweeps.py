@@ -5,7 +5,6 @@ Owns when a broker sweeps for itself, and when for all of them. How an object go
 
 from tiered.broker.context import BrokerContext
 from tiered.broker.tiering.segment_lifecycle import SegmentLifecycle
-from tiered.broker.view.lease import ControllerLease
 
 FORGET_INTERVAL_MS = 3_600_000
 
@@ -13,9 +12,8 @@ FORGET_INTERVAL_MS = 3_600_000
 class Sweeps:
     """The sweeps of one broker."""
 
-    def __init__(self, *, context: BrokerContext, lease: ControllerLease, lifecycle: SegmentLifecycle) -> None:
+    def __init__(self, *, context: BrokerContext, lifecycle: SegmentLifecycle) -> None:
         self._context = context
-        self._lease = lease
         self._lifecycle = lifecycle
         self._swept = False
         self._forgot_ms: float | None = None
@@ -27,7 +25,7 @@ class Sweeps:
 
     async def for_all(self) -> None:
         """What one broker does for all: the controller."""
-        if not self._lease.is_held:
+        if not self._context.state.is_controller:
             return
         await self._lifecycle.forget_deleted_topics()
         await self._lifecycle.sweep_of_the_dead()

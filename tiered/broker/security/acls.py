@@ -6,7 +6,7 @@ the call returns. Must never decide what a rule allows: `access` does.
 
 from collections.abc import Sequence
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.security.access import Access
 from tiered.broker.view.changes import Changes
 from tiered.broker.view.feed import ChangeFeed
@@ -30,11 +30,8 @@ from tiered.rules.security.principal import parse_principal
 class Acls:
     """The rules of the cluster, through one broker. All of it raises SecurityDisabled where no rule is looked at."""
 
-    def __init__(
-        self, *, context: BrokerContext, state: BrokerState, access: Access, changes: Changes, feed: ChangeFeed
-    ) -> None:
+    def __init__(self, *, context: BrokerContext, access: Access, changes: Changes, feed: ChangeFeed) -> None:
         self._context = context
-        self._state = state
         self._access = access
         self._changes = changes
         self._feed = feed
@@ -42,7 +39,7 @@ class Acls:
     def describe(self, wanted: AclFilter) -> list[AclRow]:
         """The rules that are meant, in the order of their resources."""
         self._require_authorizer()
-        return [rule for rule in self._state.security.acls if wanted.matches(rule)]
+        return [rule for rule in self._context.state.security.acls if wanted.matches(rule)]
 
     def check(
         self,

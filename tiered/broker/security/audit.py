@@ -17,7 +17,7 @@ from io import TextIOWrapper
 from logging.handlers import WatchedFileHandler
 from typing import IO
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.security.access import Access
 from tiered.errors import InvalidConfig
 from tiered.runtime import Worker, every
@@ -35,11 +35,10 @@ MAX_NAME = 300
 class AuditLog:
     """One broker's. `start` opens it, `close` says what is left to be said."""
 
-    def __init__(self, *, context: BrokerContext, state: BrokerState, access: Access) -> None:
+    def __init__(self, *, context: BrokerContext, access: Access) -> None:
         self._context = context
-        self._state = state
         self._access = access
-        self._target = self._state.settings.authorization.tiered_audit_log
+        self._target = self._context.settings.authorization.tiered_audit_log
         self.is_on = self._target != NOWHERE
         self._logger = logging.getLogger(f"{LOGGER}.{self._context.broker_id}")
         self._handler: logging.Handler | None = None

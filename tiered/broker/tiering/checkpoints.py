@@ -14,12 +14,11 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.host.resource_configs import ResourceConfigs
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.view.image import ClusterImage
-from tiered.broker.view.lease import ControllerLease
 from tiered.cold.bucket import checkpoints
 from tiered.errors import TieredError
 from tiered.formats.acl_entries import AclEntry
@@ -38,19 +37,10 @@ class CheckpointWriter:
     """Writes stale checkpoints, a bounded number a round, one at a time."""
 
     def __init__(
-        self,
-        *,
-        context: BrokerContext,
-        state: BrokerState,
-        image: ClusterImage,
-        lease: ControllerLease,
-        resource_configs: ResourceConfigs,
-        topics: Topics,
+        self, *, context: BrokerContext, image: ClusterImage, resource_configs: ResourceConfigs, topics: Topics
     ) -> None:
         self._context = context
-        self._state = state
         self._image = image
-        self._lease = lease
         self._resource_configs = resource_configs
         self._topics = topics
         self._stale: dict[tuple[UUID, int], Partition] = {}
@@ -92,7 +82,7 @@ class CheckpointWriter:
     async def look_at_pins(self) -> None:
         """Pins and snapshots are taken and given up by any broker, past the feed: the controller asks for them now and
         then. Raises MetadataUnavailable."""
-        if self._lease.is_held and await self._context.database.read(pins.list_ids) != self._pins:
+        if self._context.state.is_controller and await self._context.database.read(pins.list_ids) != self._pins:
             self.cluster_changed()
 
     def is_stale(self, topic_id: UUID, partition: int) -> bool:
@@ -104,7 +94,7 @@ class CheckpointWriter:
     @property
     def cluster_is_stale(self) -> bool:
         """True while the bucket may still list topics that are gone, and this broker is the one to write it."""
-        return self._cluster_is_stale and self._lease.is_held
+        return self._cluster_is_stale and self._context.state.is_controller
 
     @property
     def stale_count(self) -> int:
@@ -151,7 +141,7 @@ class CheckpointWriter:
             return
         checkpoint = ClusterCheckpoint(
             version=self._image.change_number,
-            cluster_id=self._state.cluster_id,
+            cluster_id=self._context.state.cluster_id,
             topics=tuple(
                 TopicEntry(
                     name=topic.name,
@@ -165,7 +155,7 @@ class CheckpointWriter:
             ),
             settings=self._settings,
             pins=tuple(_entry(each) for each in held),
-            acls=tuple(AclEntry(**asdict(each)) for each in self._state.security.acls),
+            acls=tuple(AclEntry(**asdict(each)) for each in self._context.state.security.acls),
             resource_configs={
                 f"{kind}:{name}": dict(configs) for (kind, name), configs in self._resource_configs.stored.items()
             },
@@ -186,7 +176,7 @@ class CheckpointWriter:
             return True  # Deleted: the topic is gone from the cluster's checkpoint.
         checkpoint = PartitionCheckpoint(
             version=0,
-            cluster_id=self._state.cluster_id,
+            cluster_id=self._context.state.cluster_id,
             topic=partition.topic,
             topic_id=where.topic_id,
             partition=where.partition,

@@ -5,7 +5,7 @@ Owns the last judgement and what the log says of it. How a clock is judged is de
 
 import logging
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.rules.segments import clock_watch
 from tiered.rules.segments.clock_watch import Judgement, Reading
 
@@ -15,9 +15,8 @@ log = logging.getLogger(__name__)
 class ClockWatch:
     """The watch on one broker's clock."""
 
-    def __init__(self, *, context: BrokerContext, state: BrokerState) -> None:
+    def __init__(self, *, context: BrokerContext) -> None:
         self._context = context
-        self._state = state
         self._judgement: Judgement | None = None
 
     def look(self, database_ms: int | None = None) -> Judgement:
@@ -27,7 +26,7 @@ class ClockWatch:
             self._judgement,
             Reading(wall_ms=clock.now_ms(), elapsed_ms=clock.elapsed_ms()),
             database_ms=database_ms,
-            max_jump_ms=self._state.settings.tiering.tiered_retention_max_clock_jump_ms,
+            max_jump_ms=self._context.settings.tiering.tiered_retention_max_clock_jump_ms,
         )
         self._context.counters.retention_clock_ahead_ms = self._judgement.ahead_ms
         if was_trusted and not self._judgement.is_trusted:

@@ -8,7 +8,7 @@ the leader has removed is asked of nobody. Must never touch what is not committe
 import asyncio
 import logging
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
 from tiered.errors import TieredError
@@ -31,9 +31,8 @@ one interpreter, and small batches take more of it than their bytes say."""
 class CompactionRounds:
     """Compaction of one broker."""
 
-    def __init__(self, *, context: BrokerContext, state: BrokerState, topics: Topics) -> None:
+    def __init__(self, *, context: BrokerContext, topics: Topics) -> None:
         self._context = context
-        self._state = state
         self._topics = topics
         self._pool = BlockingPool("compaction", threads=1)
         self._rest_until_ms: dict[TopicPartition, float] = {}
@@ -47,7 +46,7 @@ class CompactionRounds:
     async def round(self) -> None:
         """Compacts what is due, the most urgent first, until nothing is. Bounded: another round comes."""
         for _ in range(MAX_PASSES_A_ROUND):
-            if not self._state.settings.log.log_cleaner_enable or self._context.reserve.is_low:
+            if not self._context.settings.log.log_cleaner_enable or self._context.reserve.is_low:
                 return
             chosen = await self._most_urgent()
             if chosen is None:
@@ -101,7 +100,7 @@ class CompactionRounds:
             delete_retention_ms=partition.config.delete_retention_ms,
             keeps_tombstones=_keeps_tombstones(partition),
             now_ms=self._context.clock.now_ms(),
-            max_memory_bytes=self._state.settings.log.log_cleaner_dedupe_buffer_size,
+            max_memory_bytes=self._context.settings.log.log_cleaner_dedupe_buffer_size,
         )
         try:
             await self._drive(partition, running)
@@ -130,7 +129,7 @@ class CompactionRounds:
         while (count := await self._pool.run(next, steps, None)) is not None:
             if not self._may_go_on(partition) or self._context.reserve.is_low:
                 return
-            rate = self._state.settings.log.log_cleaner_io_max_bytes_per_second
+            rate = self._context.settings.log.log_cleaner_io_max_bytes_per_second
             took_ms = clock.monotonic_ms() - began_ms
             await asyncio.sleep(max(count / rate * 1000.0 - took_ms, REST_SHARE * took_ms) / 1000.0)
             began_ms = clock.monotonic_ms()

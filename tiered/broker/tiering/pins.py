@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.topics import Topic
 from tiered.errors import InvalidRequest, OffsetOutOfRange
 from tiered.ids import is_legal_topic_name
@@ -34,9 +34,8 @@ class AskedRange:
 class Pins:
     """Takes, renews and gives up pins and snapshots."""
 
-    def __init__(self, *, context: BrokerContext, state: BrokerState) -> None:
+    def __init__(self, *, context: BrokerContext) -> None:
         self._context = context
-        self._state = state
 
     async def take(
         self,
@@ -58,7 +57,7 @@ class Pins:
             ttl_ms=self._allowed_ttl_ms(ttl_ms),
             asked=asked,
             high_watermarks=high_watermarks,
-            max_pins=self._state.settings.tiering.tiered_pins_max,
+            max_pins=self._context.settings.tiering.tiered_pins_max,
         )
 
     async def create_snapshot(
@@ -81,13 +80,13 @@ class Pins:
             ttl_ms=ttl_ms,
             asked=asked,
             high_watermarks=high_watermarks,
-            max_pins=self._state.settings.tiering.tiered_snapshots_max,
+            max_pins=self._context.settings.tiering.tiered_snapshots_max,
         )
 
     async def renew(self, pin_id: UUID, *, ttl_ms: int | None) -> PinRow:
         """The pin, holding for `ttl_ms` from now. Raises PinNotFound, InvalidRequest and MetadataUnavailable."""
         wanted_ms = self._allowed_ttl_ms(ttl_ms)
-        longest_ms = self._state.settings.tiering.tiered_pin_max_lifetime_ms
+        longest_ms = self._context.settings.tiering.tiered_pin_max_lifetime_ms
         return await self._context.database.run(
             lambda conn: pins.renew(conn, pin_id, ttl_ms=wanted_ms, max_lifetime_ms=longest_ms)
         )
@@ -145,7 +144,7 @@ class Pins:
         )
 
     def _allowed_ttl_ms(self, ttl_ms: int | None) -> int:
-        settings = self._state.settings
+        settings = self._context.settings
         longest_ms = min(settings.tiering.tiered_pin_max_ttl_ms, settings.tiering.tiered_pin_max_lifetime_ms)
         if ttl_ms is None:
             return min(DEFAULT_TTL_MS, longest_ms)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.tiering import tier_plan
@@ -49,16 +49,9 @@ class RetentionRounds:
     """Retention of one broker."""
 
     def __init__(
-        self,
-        *,
-        context: BrokerContext,
-        state: BrokerState,
-        topics: Topics,
-        lifecycle: SegmentLifecycle,
-        clock_watch: ClockWatch,
+        self, *, context: BrokerContext, topics: Topics, lifecycle: SegmentLifecycle, clock_watch: ClockWatch
     ) -> None:
         self._context = context
-        self._state = state
         self._lifecycle = lifecycle
         self._topics = topics
         self._clock_watch = clock_watch
@@ -120,7 +113,7 @@ class RetentionRounds:
             now_ms,
             pins=held,
             clock_is_trusted=clock.is_trusted,
-            max_segments=self._state.settings.tiering.tiered_retention_max_segments,
+            max_segments=self._context.settings.tiering.tiered_retention_max_segments,
         )
 
     # Explaining

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.tiering import tier_plan
 from tiered.broker.tiering.checkpoints import CheckpointWriter
@@ -24,7 +24,6 @@ from tiered.broker.tiering.committed_rows import committed_segment
 from tiered.broker.view.changes import Changes
 from tiered.broker.view.feed import ChangeFeed
 from tiered.broker.view.image import ClusterImage
-from tiered.broker.view.lease import ControllerLease
 from tiered.cold.bucket import uploader
 from tiered.cold.bucket.uploader import DescribedSegment
 from tiered.cold.object_store import ObjectInfo
@@ -57,24 +56,20 @@ class SegmentLifecycle:
         self,
         *,
         context: BrokerContext,
-        state: BrokerState,
         changes: Changes,
         checkpoints: CheckpointWriter,
         clock_watch: ClockWatch,
         feed: ChangeFeed,
         first_lost_offset: Callable[[TopicPartition], int | None],
         image: ClusterImage,
-        lease: ControllerLease,
     ) -> None:
         self._context = context
-        self._state = state
         self._changes = changes
         self._checkpoints = checkpoints
         self._clock_watch = clock_watch
         self._feed = feed
         self._first_lost_offset = first_lost_offset
         self._image = image
-        self._lease = lease
         self._in_progress: set[UUID] = set()
 
     # Upload
@@ -96,7 +91,7 @@ class SegmentLifecycle:
             previous_root = await self._previous_root(partition)
             described = await self._context.uploads.run(self._describe, partition, local, previous_root)
             # The same moment as the row's deadline, by the clock that does not jump.
-            end_by_ms = self._context.clock.monotonic_ms() + self._state.settings.tiering.tiered_upload_timeout_ms
+            end_by_ms = self._context.clock.monotonic_ms() + self._context.settings.tiering.tiered_upload_timeout_ms
             plan = self._plan(partition, leader_epoch, local, described, object_id, previous_root)
             await self._insert_plan(partition, plan)
             crash_point("upload.planned")
@@ -132,7 +127,7 @@ class SegmentLifecycle:
             local.fileno(),
             local.size_bytes,
             chunk_bytes=partition.config.tiered_chunk_bytes,
-            cluster_id=self._state.cluster_id,
+            cluster_id=self._context.state.cluster_id,
             topic_id=partition.topic_partition.topic_id,
             topic=partition.topic,
             partition=partition.topic_partition.partition,
@@ -178,7 +173,7 @@ class SegmentLifecycle:
             root_sha256=table.root_sha256.hex(),
             previous_root_sha256=previous_root,
             planned_at_ms=now_ms,
-            deadline_ms=now_ms + self._state.settings.tiering.tiered_upload_timeout_ms,
+            deadline_ms=now_ms + self._context.settings.tiering.tiered_upload_timeout_ms,
         )
 
     async def _insert_plan(self, partition: Partition, plan: SegmentPlan) -> None:
@@ -306,7 +301,7 @@ class SegmentLifecycle:
         past their deadline that are not in progress.
         """
         now_ms = self._context.clock.now_ms()
-        before_ms = now_ms + 1 if at_start else now_ms - self._state.settings.tiering.tiered_upload_timeout_ms
+        before_ms = now_ms + 1 if at_start else now_ms - self._context.settings.tiering.tiered_upload_timeout_ms
         planned = await self._context.database.run(
             lambda conn: segments.list_planned(
                 conn, owner=self._context.broker_id, planned_before_ms=before_ms, limit=SWEEP_BATCH
@@ -321,7 +316,7 @@ class SegmentLifecycle:
     async def sweep_of_the_dead(self) -> None:
         """Removes what failed uploads left of brokers that are not in service: they may never come back."""
         live = {row.broker_id for row in self._image.live()}
-        before_ms = self._context.clock.now_ms() - self._state.settings.tiering.tiered_upload_timeout_ms
+        before_ms = self._context.clock.now_ms() - self._context.settings.tiering.tiered_upload_timeout_ms
         found = await self._context.database.run(
             lambda conn: segments.list_overdue_planned(conn, planned_before_ms=before_ms, limit=SWEEP_BATCH)
         )
@@ -332,7 +327,7 @@ class SegmentLifecycle:
 
     async def abort_abandoned_uploads(self) -> None:
         """Frees the parts that killed uploads left in the store, where they cost money and nobody sees them."""
-        before_ms = self._context.clock.now_ms() - self._state.settings.tiering.tiered_upload_timeout_ms
+        before_ms = self._context.clock.now_ms() - self._context.settings.tiering.tiered_upload_timeout_ms
         aborted = await self._context.uploads.run(
             lambda: self._context.store.abort_abandoned_uploads(object_key.SEGMENTS_PREFIX, started_before_ms=before_ms)
         )
@@ -345,7 +340,7 @@ class SegmentLifecycle:
             return  # By a clock that jumped, every grace would be over.
         me = self._context.broker_id
         await self._purge_all(lambda conn: segments.list_purgeable(conn, now_ms=now_ms, leader=me, limit=SWEEP_BATCH))
-        if self._lease.is_held:
+        if self._context.state.is_controller:
             await self._purge_all(
                 lambda conn: segments.list_purgeable_of_deleted_topics(conn, now_ms=now_ms, limit=SWEEP_BATCH)
             )

@@ -9,7 +9,7 @@ failed, nor remember that something is due without asking again before it begins
 import asyncio
 import logging
 
-from tiered.broker.context import BrokerContext, BrokerState
+from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.tiering import tier_plan
@@ -25,18 +25,15 @@ log = logging.getLogger(__name__)
 class UploadPipeline:
     """Uploads of the partitions that this broker leads, as tasks of its TaskGroup."""
 
-    def __init__(
-        self, *, context: BrokerContext, state: BrokerState, lifecycle: SegmentLifecycle, topics: Topics
-    ) -> None:
+    def __init__(self, *, context: BrokerContext, lifecycle: SegmentLifecycle, topics: Topics) -> None:
         self._context = context
-        self._state = state
         self._lifecycle = lifecycle
         self._topics = topics
         self._group: asyncio.TaskGroup | None = None
         self._due: dict[TopicPartition, DueUpload] = {}
         self._uploading: dict[TopicPartition, asyncio.Task[None]] = {}
         self._turns = UploadTurns()
-        self._pace = upload_pace.full_pace(self._state.settings.tiering.tiered_upload_concurrency)
+        self._pace = upload_pace.full_pace(self._context.settings.tiering.tiered_upload_concurrency)
         # A partition whose own upload failed rests, longer each time.
         self._rest_until_ms: dict[TopicPartition, float] = {}
         self._failures: dict[TopicPartition, int] = {}

@@ -14,7 +14,7 @@ async def test_a_clock_that_was_set_ahead_is_not_believed_until_it_is_back(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with surroundings(tmp_path) as made:
-        watch = ClockWatch(context=made.context, state=made.state)
+        watch = ClockWatch(context=made.context)
         assert watch.look().is_trusted
         made.clock.set_by_ms = 100 * HOUR_MS
         doubted = watch.look()

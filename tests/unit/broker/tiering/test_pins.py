@@ -27,7 +27,7 @@ def topic(*, is_internal: bool = False) -> Topic:
 
 async def test_nothing_is_pinned_beyond_what_is_committed_or_for_longer_than_allowed(tmp_path: Path) -> None:
     async with surroundings(tmp_path, tiered_pin_max_ttl_ms="60000") as made:
-        pins = Pins(context=made.context, state=made.state)
+        pins = Pins(context=made.context)
         with pytest.raises(OffsetOutOfRange, match="ends at 10"):
             beyond = (AskedRange(partition=0, end_offset=11),)
             await pins.take(topic(), owner="a", ttl_ms=None, asked=beyond, high_watermarks={0: 10})
@@ -41,7 +41,7 @@ async def test_nothing_is_pinned_beyond_what_is_committed_or_for_longer_than_all
 
 async def test_a_snapshot_has_a_name_that_a_path_can_have(tmp_path: Path) -> None:
     async with surroundings(tmp_path) as made:
-        pins = Pins(context=made.context, state=made.state)
+        pins = Pins(context=made.context)
         with pytest.raises(InvalidRequest, match="no snapshot name"):
             await pins.create_snapshot(
                 topic(), name="../x", owner="a", ttl_ms=None, asked=None, high_watermarks={0: 10}

@@ -271,7 +271,7 @@ def _in_order(findings: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 async def costs(request: web.Request) -> web.Response:
     """What each topic takes of both tiers, and what that costs."""
     broker = request.app[BROKER]
-    found = await cost(broker.context, broker.state, broker.topics)
+    found = await cost(broker.context, broker.topics)
     return web.json_response(
         {
             "currency": "USD",

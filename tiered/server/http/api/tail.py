@@ -89,7 +89,6 @@ async def tail(request: web.Request) -> web.StreamResponse:
         return Tail(
             topic,
             context=broker.context,
-            state=broker.state,
             topics=broker.topics,
             records=broker.records,
             positions=positions,

@@ -155,12 +155,7 @@ def _looking(request: RawRequest, asked: FetchRequest, found: Found) -> Iterator
                 if names_rack and partition.leadership is not None:
                     broker = request.context.broker
                     nearest = nearest_replica(
-                        broker.context,
-                        broker.state,
-                        broker.image,
-                        partition,
-                        rack=asked.rack_id,
-                        fetch_offset=each.fetch_offset,
+                        broker.context, broker.image, partition, rack=asked.rack_id, fetch_offset=each.fetch_offset
                     )
                     if nearest is not None:
                         entry.read_from = nearest
