@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 
 from pyspark import Accumulator
 from pyspark.errors import PySparkException
@@ -26,14 +27,12 @@ from tiered.cli.output import counted, print_json
 from tiered.cli.progress import long_work
 from tiered.cli.store import verify as words
 from tiered.cli.store.arguments import fraction
-from tiered.cold.bucket.orphans import find_orphans
 from tiered.cold.patient_store import PatientStore
-from tiered.cold.verify.scope import Scope, ScopedPartition, find_scope, group_faults, is_still_named, pages_of
+from tiered.cold.verify.scope import Scope, is_still_named
 from tiered.cold.verify.segments import CheckedSegment, SegmentVerifier
-from tiered.cold.verify.verification import MAX_UNREADABLE, Problem, VerificationState
+from tiered.cold.verify.verification import MAX_UNREADABLE, Findings, Survey, VerificationState, survey, unreadable
 from tiered.errors import StoreUnavailable
-from tiered.formats import object_key
-from tiered.formats.segment_check import Fault, FaultKind, Place, of_segment
+from tiered.formats.segment_check import Place
 from tiered.rules.segments.sampling import ChunkSample
 
 TASK_BYTES = 256 << 20
@@ -41,7 +40,6 @@ WAVE_SEGMENTS = 50_000
 """About 50 MiB of rows on the driver."""
 TASKS_PER_CORE = 4
 THREADS_PER_TASK = 2
-_MAX_ORPHANS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,12 +82,13 @@ def run(arguments: argparse.Namespace) -> int:
     store = store_of(arguments.store)
     spark = SparkSession.builder.appName("tiered-verify").getOrCreate()
     verifier = SpreadVerifier(spark, store.url, sample=sample, topics=arguments.topic)
-    log_bytes, segments = verifier.survey()
-    with long_work(int(log_bytes * min(1.0, sample.fraction)), counted(segments, "segment")) as show:
+    planned = verifier.survey()
+    segments = counted(planned.segments, "segment")
+    with long_work(int(planned.log_bytes * min(1.0, sample.fraction)), segments) as show:
 
         def changed(checked_bytes: int, checked_segments: int) -> None:
             bad = f", {verifier.state.problem_count:,} bad" if verifier.state.problem_count else ""
-            show(checked_bytes, f"{checked_segments:,} of {counted(segments, 'segment')}{bad}")
+            show(checked_bytes, f"{checked_segments:,} of {segments}{bad}")
 
         try:
             state = verifier.run(changed, with_orphans=arguments.orphans)
@@ -120,55 +119,27 @@ class SpreadVerifier:
         self._sample = sample or ChunkSample()
         self._topics = topics
         self._wave_segments = wave_segments
-        self._suspects: dict[ScopedPartition, list[Fault]] = {}
-        self.state = VerificationState()
+        self._findings = Findings(self._store, topics)
+        self.state = self._findings.state
 
-    def survey(self) -> tuple[int, int]:
+    def survey(self) -> Survey:
         """Bytes and segments that the checkpoints name, for a progress bar."""
-        scope = find_scope(self._store, self._topics)
-        log_bytes = segments = 0
-        for partition in scope.partitions:
-            for page in pages_of(self._store, scope, partition):
-                log_bytes += sum(each.log_bytes for each in page.segments)
-                segments += len(page.segments)
-        return log_bytes, segments
+        return survey(self._store, self._topics)
 
     def run(
         self, changed: Callable[[int, int], None] = lambda _bytes, _segments: None, *, with_orphans: bool = False
     ) -> VerificationState:
         """What was found, when all has been looked at. `changed` takes the bytes and segments done so far."""
-        scope = find_scope(self._store, self._topics)
-        self.state.cluster_id = scope.cluster_id
-        self.state.deleted_topics = scope.deleted_topics
-        if scope.fault is not None:
-            self._add(None, object_key.cluster_checkpoint_key(), scope.fault)
+        scope = self._findings.begin()
         for wave in self._waves(scope):
             self._check(wave, changed)
-        self._confirm(scope)
-        if self._topics is None:
-            for key, fault in group_faults(self._store):
-                self._add(None, key, fault)
-        if with_orphans:
-            for found, _ in zip(find_orphans(self._store, self._topics), range(_MAX_ORPHANS), strict=False):
-                self.state.orphans.append(found)
-        self.state.sort()
+        self._findings.end(scope, with_orphans=with_orphans)
         return self.state
 
     def _waves(self, scope: Scope) -> Iterator[list[Place]]:
         """Every segment, so many at a time, in order of topics, partitions and offsets."""
-        state = self.state
-        wave: list[Place] = []
-        for partition in scope.partitions:
-            state.partitions += 1
-            for page in pages_of(self._store, scope, partition):
-                self._suspects.setdefault(partition, []).extend(page.faults)
-                state.segments += len(page.segments)
-                state.log_bytes += sum(each.log_bytes for each in page.segments)
-                wave += page.places()
-                while len(wave) >= self._wave_segments:
-                    yield wave[: self._wave_segments]
-                    wave = wave[self._wave_segments :]
-        if wave:
+        places = (place for page in self._findings.pages(scope) for place in page.places())
+        while wave := list(islice(places, self._wave_segments)):
             yield wave
 
     def _check(self, wave: list[Place], changed: Callable[[int, int], None]) -> None:
@@ -199,26 +170,11 @@ class SpreadVerifier:
         if found.checked is None:
             state.retired_segments += 1
             return
-        if not found.is_unreadable:
-            state.checked_segments += 1
-            state.checked_chunks += found.checked.chunks
+        if found.is_unreadable:
+            self._findings.add_all(place, found.checked.faults)
+        else:
+            self._findings.checked(place, found.checked)
             state.checked_bytes += found.checked.size_bytes
-            state.unread_bytes += place.segment.log_bytes - found.checked.size_bytes
-        for fault in found.checked.faults:
-            self._add(partition_of(place), place.segment.object_key, fault)
-
-    def _add(self, partition: ScopedPartition | None, key: str, fault: Fault) -> None:
-        topic, number_ = ("", -1) if partition is None else (partition.topic, partition.partition)
-        self.state.add(Problem(topic=topic, partition=number_, object_key=key, fault=fault))
-
-    def _confirm(self, scope: Scope) -> None:
-        """Reports those faults of checkpoints that are there still: a leader may have been amid a change."""
-        for partition, suspects in self._suspects.items():
-            if suspects:
-                again = {fault for page in pages_of(self._store, scope, partition) for fault in page.faults}
-                for fault in suspects:
-                    if fault in again:
-                        self._add(partition, partition.head_key, fault)
 
 
 def tasks_of(wave: Sequence[Place], *, cores: int) -> Iterator[list[tuple[int, Place]]]:
@@ -237,10 +193,6 @@ def tasks_of(wave: Sequence[Place], *, cores: int) -> Iterator[list[tuple[int, P
         yield task
 
 
-def partition_of(place: Place) -> ScopedPartition:
-    return ScopedPartition(topic=place.topic, topic_id=place.topic_id, partition=place.partition)
-
-
 def check_places(
     url: str,
     sample: ChunkSample,
@@ -250,24 +202,22 @@ def check_places(
 ) -> Iterator[Checked]:
     """The verdicts on a task's segments; those behind `MAX_UNREADABLE` that could not be had are not asked for."""
     store = PatientStore(store_of(url))
-    unreadable: list[int] = []
+    not_given: list[int] = []
 
     def check(numbered: tuple[int, Place]) -> Checked:
         index, place = numbered
         verifier = SegmentVerifier(store, sample, advance=lambda _bytes: None)
         try:
-            if len(unreadable) >= MAX_UNREADABLE:
+            if len(not_given) >= MAX_UNREADABLE:
                 raise StoreUnavailable(f"{MAX_UNREADABLE} segments before it could not be read either")
             checked = verifier.check(place)
-            if checked.faults and not is_still_named(store, partition_of(place), place.segment):
+            if checked.faults and not is_still_named(store, place):
                 return Checked(index=index, checked=None)
         except StoreUnavailable as error:
-            unreadable.append(index)
-            fault = of_segment(place.segment, FaultKind.UNREADABLE, f"it could not be read: {error}")
-            return Checked(
-                index=index, checked=CheckedSegment(chunks=0, size_bytes=0, faults=(fault,)), is_unreadable=True
-            )
-        unreadable.clear()
+            not_given.append(index)
+            nothing = CheckedSegment(chunks=0, size_bytes=0, faults=(unreadable(place, error),))
+            return Checked(index=index, checked=nothing, is_unreadable=True)
+        not_given.clear()
         return Checked(index=index, checked=checked)
 
     with ThreadPoolExecutor(THREADS_PER_TASK, thread_name_prefix="verify") as threads:

@@ -137,16 +137,16 @@ def group_faults(store: ObjectStore) -> list[tuple[str, Fault]]:
     return found
 
 
-def is_still_named(store: ObjectStore, partition: ScopedPartition, segment: CommittedSegment) -> bool:
+def is_still_named(store: ObjectStore, place: Place) -> bool:
     """False when brokers gave the segment up meanwhile: retention, DeleteRecords, or the topic's deletion."""
     try:
         cluster = checkpoints.read_cluster_checkpoint(store)
-        if cluster is not None and partition.topic_id not in {topic.topic_id for topic in cluster.topics}:
+        if cluster is not None and place.topic_id not in {topic.topic_id for topic in cluster.topics}:
             return False
-        found = checkpoint_walk.find(store, partition.topic_id, partition.partition, segment.base_offset)
+        found = checkpoint_walk.find(store, place.topic_id, place.partition, place.segment.base_offset)
     except Corrupt:
         return True
-    return found is not None and found.object_id == segment.object_id
+    return found is not None and found.object_id == place.segment.object_id
 
 
 def checkpoint_fault(error: Corrupt) -> Fault:

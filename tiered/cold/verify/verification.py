@@ -9,8 +9,9 @@ broker, never write to the store, and never call a store that does not answer co
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from tiered.cold.bucket.orphans import Orphans, find_orphans
 from tiered.cold.budget import Budget
@@ -104,6 +105,77 @@ class VerificationState:
         self.problems = sorted(self.problems, key=lambda each: each.order)[:MAX_PROBLEMS]
 
 
+def survey(store: ObjectStore, topics: Collection[str] | None) -> Survey:
+    """How much there is to verify, for a progress bar. Blocks."""
+    scope = find_scope(store, topics)
+    segments = log_bytes = 0
+    for partition in scope.partitions:
+        for page in pages_of(store, scope, partition):
+            segments += len(page.segments)
+            log_bytes += sum(each.log_bytes for each in page.segments)
+    return Survey(partitions=len(scope.partitions), segments=segments, log_bytes=log_bytes)
+
+
+class Findings:
+    """What one run over `store`, or over `topics` of it, has found, whoever checks its segments. Every call blocks."""
+
+    def __init__(self, store: ObjectStore, topics: Collection[str] | None) -> None:
+        self._store = store
+        self._topics = topics
+        self._suspects: dict[ScopedPartition, list[Fault]] = {}
+        self.state = VerificationState()
+
+    def begin(self) -> Scope:
+        """What there is to look at. Raises InvalidConfig when that is nothing."""
+        scope = find_scope(self._store, self._topics)
+        self.state.cluster_id = scope.cluster_id
+        self.state.deleted_topics = scope.deleted_topics
+        if scope.fault is not None:
+            self._add("", -1, object_key.cluster_checkpoint_key(), scope.fault)
+        return scope
+
+    def pages(self, scope: Scope) -> Iterator[ScopedPage]:
+        """The segments to check. What is wrong with the checkpoints that name them is told at the end."""
+        for partition in scope.partitions:
+            self.state.partitions += 1
+            suspects = self._suspects.setdefault(partition, [])
+            for page in pages_of(self._store, scope, partition):
+                suspects.extend(page.faults)
+                self.state.segments += len(page.segments)
+                self.state.log_bytes += sum(each.log_bytes for each in page.segments)
+                yield page
+
+    def checked(self, place: Place, checked: CheckedSegment) -> None:
+        """The verdict on one segment."""
+        self.state.checked_segments += 1
+        self.state.checked_chunks += checked.chunks
+        self.state.unread_bytes += place.segment.log_bytes - checked.size_bytes
+        self.add_all(place, checked.faults)
+
+    def add_all(self, place: Place, faults: Iterable[Fault]) -> None:
+        """Faults of a segment."""
+        for fault in faults:
+            self._add(place.topic, place.partition, place.segment.object_key, fault)
+
+    def end(self, scope: Scope, *, with_orphans: bool) -> None:
+        """What the checkpoints themselves have, and what no checkpoint names."""
+        for partition, suspects in self._suspects.items():
+            if suspects:
+                # Those that are there still: a leader may have been amid a change.
+                again = {fault for page in pages_of(self._store, scope, partition) for fault in page.faults}
+                for fault in (each for each in suspects if each in again):
+                    self._add(partition.topic, partition.partition, partition.head_key, fault)
+        if self._topics is None:
+            for key, fault in group_faults(self._store):
+                self._add("", -1, key, fault)
+        if with_orphans:
+            self.state.orphans = list(islice(find_orphans(self._store, self._topics), _MAX_ORPHANS))
+        self.state.sort()
+
+    def _add(self, topic: str, partition: int, key: str, fault: Fault) -> None:
+        self.state.add(Problem(topic=topic, partition=partition, object_key=key, fault=fault))
+
+
 class StoreVerifier:
     """One run over `store`, or over `topics` of it.
 
@@ -124,6 +196,7 @@ class StoreVerifier:
     ) -> None:
         self._store = PatientStore(store, first_backoff_ms=first_backoff_ms)
         self._topics = topics
+        self._findings = Findings(self._store, topics)
         self._parallel = parallel
         self._progress = progress
         self._with_orphans = with_orphans
@@ -134,10 +207,9 @@ class StoreVerifier:
         self._counting = threading.Lock()
         self._taking = asyncio.Lock()
         self._pages: Iterator[ScopedPage] = iter(())
-        self._ready: deque[tuple[ScopedPartition, Place]] = deque()
-        self._suspects: dict[ScopedPartition, list[Fault]] = {}
+        self._ready: deque[Place] = deque()
         self._unreadable_in_a_row = 0
-        self.state = VerificationState()
+        self.state = self._findings.state
 
     def close(self) -> None:
         """Closes the store, and waits for what still runs in threads: each ends with its request."""
@@ -146,16 +218,12 @@ class StoreVerifier:
 
     async def survey(self) -> Survey:
         """How much there is to verify, for a progress bar."""
-        return await self._pool.run(self._survey)
+        return await self._pool.run(survey, self._store, self._topics)
 
     async def run(self, changed: Callable[[VerificationState], None] | None = None) -> VerificationState:
         """What was found, when all has been looked at. `changed` is called a few times a second meanwhile."""
-        scope = await self._pool.run(find_scope, self._store, self._topics)
-        self.state.cluster_id = scope.cluster_id
-        self.state.deleted_topics = scope.deleted_topics
-        if scope.fault is not None:
-            self._add(None, object_key.cluster_checkpoint_key(), scope.fault)
-        self._pages = self._all_pages(scope)
+        scope = await self._pool.run(self._findings.begin)
+        self._pages = self._findings.pages(scope)
         try:
             async with asyncio.TaskGroup() as tasks:
                 telling = tasks.create_task(self._tell(changed))
@@ -166,89 +234,43 @@ class StoreVerifier:
         except BaseExceptionGroup as group:
             raise _first(group) from None
         self.state.checked_bytes = self._read_bytes
-        await self._confirm(scope)
-        if self._topics is None:
-            for key, fault in await self._pool.run(group_faults, self._store):
-                self._add(None, key, fault)
-        if self._with_orphans:
-            self.state.orphans = await self._pool.run(self._find_orphans)
-        self.state.sort()
+        await self._pool.run(lambda: self._findings.end(scope, with_orphans=self._with_orphans))
         return self.state
 
-    # What to look at
+    # Segments
 
-    def _survey(self) -> Survey:
-        scope = find_scope(self._store, self._topics)
-        segments = log_bytes = 0
-        for page in self._all_pages(scope):
-            segments += len(page.segments)
-            log_bytes += sum(each.log_bytes for each in page.segments)
-        return Survey(partitions=len(scope.partitions), segments=segments, log_bytes=log_bytes)
-
-    def _all_pages(self, scope: Scope) -> Iterator[ScopedPage]:
-        for partition in scope.partitions:
-            yield from pages_of(self._store, scope, partition)
-
-    async def _take(self) -> tuple[ScopedPartition, Place] | None:
+    async def _take(self) -> Place | None:
         """The next segment; None when there are no more. Reads one page ahead of the workers at most."""
         async with self._taking:
             while not self._ready:
                 page = await self._pool.run(next, self._pages, None)
                 if page is None:
                     return None
-                self._open_page(page)
+                for place in page.places():
+                    if self._progress is not None and self._progress.has(place.segment):
+                        self.state.known_segments += 1
+                    else:
+                        self._ready.append(place)
             return self._ready.popleft()
 
-    def _open_page(self, page: ScopedPage) -> None:
-        state, partition = self.state, page.partition
-        if partition not in self._suspects:
-            self._suspects[partition] = []
-            state.partitions += 1
-        self._suspects[partition].extend(page.faults)
-        state.segments += len(page.segments)
-        state.log_bytes += sum(each.log_bytes for each in page.segments)
-        for place in page.places():
-            if self._progress is not None and self._progress.has(place.segment):
-                state.known_segments += 1
-            else:
-                self._ready.append((partition, place))
-
-    # Segments
-
     async def _work(self) -> None:
-        while (taken := await self._take()) is not None:
-            partition, place = taken
+        while (place := await self._take()) is not None:
             async with self._memory.taken(memory_bytes(place.segment)):
                 try:
                     checked = await self._pool.run(self._segments.check, place)
                 except StoreUnavailable as error:
-                    self._note_unreadable(partition, place, error)
+                    self._unreadable_in_a_row += 1
+                    if self._unreadable_in_a_row >= MAX_UNREADABLE:
+                        raise
+                    self._findings.add_all(place, (unreadable(place, error),))
                     continue
             self._unreadable_in_a_row = 0
-            if checked.faults and not await self._pool.run(is_still_named, self._store, partition, place.segment):
+            if checked.faults and not await self._pool.run(is_still_named, self._store, place):
                 self.state.retired_segments += 1
                 continue
-            self._note_checked(partition, place, checked)
-
-    def _note_checked(self, partition: ScopedPartition, place: Place, checked: CheckedSegment) -> None:
-        state = self.state
-        state.checked_segments += 1
-        state.checked_chunks += checked.chunks
-        state.unread_bytes += place.segment.log_bytes - checked.size_bytes
-        for fault in checked.faults:
-            self._add(partition, place.segment.object_key, fault)
-        if not checked.faults and self._progress is not None:
-            self._progress.add(place.segment)
-
-    def _note_unreadable(self, partition: ScopedPartition, place: Place, error: StoreUnavailable) -> None:
-        self._unreadable_in_a_row += 1
-        if self._unreadable_in_a_row >= MAX_UNREADABLE:
-            raise error
-        self._add(
-            partition,
-            place.segment.object_key,
-            of_segment(place.segment, FaultKind.UNREADABLE, f"it could not be read: {error}"),
-        )
+            self._findings.checked(place, checked)
+            if not checked.faults and self._progress is not None:
+                self._progress.add(place.segment)
 
     def _advance(self, size_bytes: int) -> None:
         """Called by threads. They do not wake the event loop for it: that took a tenth of their time."""
@@ -261,32 +283,10 @@ class StoreVerifier:
             changed(self.state)
             await asyncio.sleep(_TELL_S)
 
-    def _add(self, partition: ScopedPartition | None, key: str, fault: Fault) -> None:
-        topic, number = ("", -1) if partition is None else (partition.topic, partition.partition)
-        self.state.add(Problem(topic=topic, partition=number, object_key=key, fault=fault))
 
-    # Checkpoints and orphans
-
-    async def _confirm(self, scope: Scope) -> None:
-        """Reports those faults of checkpoints that are there still: a leader may have been amid a change."""
-        for partition, suspects in self._suspects.items():
-            if suspects:
-                again = await self._pool.run(_faults_of, self._store, scope, partition)
-                for fault in suspects:
-                    if fault in again:
-                        self._add(partition, partition.head_key, fault)
-
-    def _find_orphans(self) -> list[Orphans]:
-        found: list[Orphans] = []
-        for each in find_orphans(self._store, self._topics):
-            found.append(each)
-            if len(found) >= _MAX_ORPHANS:
-                break
-        return found
-
-
-def _faults_of(store: ObjectStore, scope: Scope, partition: ScopedPartition) -> set[Fault]:
-    return {fault for page in pages_of(store, scope, partition) for fault in page.faults}
+def unreadable(place: Place, error: StoreUnavailable) -> Fault:
+    """A segment that the store did not give: nothing is known to be wrong with it."""
+    return of_segment(place.segment, FaultKind.UNREADABLE, f"it could not be read: {error}")
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
