@@ -55,7 +55,7 @@ def test_a_config_is_changed_and_given_back(console: Console, staged: BrokerProc
     page.get_by_role("button", name="Change it").click()
     expect(page.get_by_role("alert")).to_contain_text("retention.ms")
     field.fill("86400000")
-    expect(page.locator("#config-meaning")).to_contain_text("24 h")
+    expect(page.locator("#config-value-hint")).to_contain_text("24 h")
     page.get_by_role("button", name="Change it").click()
     console.said("retention.ms is now 86400000")
     expect(console.row("retention.ms")).to_contain_text("this topic")

@@ -84,9 +84,21 @@ export function problem(text) {
   return h("p", { class: "notice notice-bad", role: "alert" }, text);
 }
 
-/** The same about one field of a form, below it. */
-export function fieldProblem(text) {
-  return h("p", { class: "problem", role: "alert" }, text);
+/** A label with its control, the hint that explains it (`${id}-hint`), and what is wrong with it. */
+export function field(id, label, control, { hint = null, wrong = null, grow = false } = {}) {
+  return h("div", { class: grow ? "field grow" : "field", key: id }, h("label", { for: id }, label), control,
+    hint && h("p", { class: "hint", id: `${id}-hint` }, hint), wrong && h("p", { class: "problem", role: "alert" }, wrong));
+}
+
+/** One of `entries` ([value, name]): a switch, or with `legend` to be seen, choices below each other. */
+export function radios(name, entries, chosen, change, { legend, choices = false }) {
+  return h("fieldset", { class: choices ? "choices" : "switch" }, h("legend", { class: choices ? "label" : "unseen" }, legend), entries.map(([value, title], place) =>
+    h("label", null, h("input", { type: "radio", name, value, checked: chosen === value, "data-first": choices && place === 0, on: { change } }), title)));
+}
+
+/** What stands where the answer will be: nothing yet, or why not. */
+export function asking(source) {
+  return trouble(source) || h("p", { class: "soft" }, "Asking the broker …");
 }
 
 /** A command and a button that copies it. */

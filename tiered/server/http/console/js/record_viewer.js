@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { dateTime, exactTime, size, whole } from "./format.js";
 import { jsonTokens } from "./json_text.js";
-import { copy } from "./parts.js";
+import { copy, radios } from "./parts.js";
 
 const HEX_BYTES = 4 << 10;
 const JSON_CHARS = 128 << 10;
@@ -24,8 +24,7 @@ export function viewer(record, { way, choose, close, wide }) {
     h("h2", { id: "viewer-title", tabindex: "-1" }, `Offset ${whole(record.offset)}`, h("span", { class: "soft" }, ` of partition ${record.partition}`)),
     h("div", { class: "end" }, h("button", { type: "button", class: "plain", on: { click: close } }, "Close"))),
   h("div", { class: "panel-body" },
-    h("fieldset", { class: "switch" }, h("legend", { class: "unseen" }, "Show bytes as"), WAYS.map(([id, name]) =>
-      h("label", null, h("input", { type: "radio", name: "way", value: id, checked: way === id, on: { change: () => choose(id) } }), name))),
+    radios("way", WAYS, way, (event) => choose(event.target.value), { legend: "Show bytes as" }),
     h("dl", { class: "pairs" },
       h("dt", null, record.timestamp_type === "LogAppendTime" ? "Appended" : "Created"),
       h("dd", { title: exactTime(record.timestamp_ms) }, record.timestamp_ms < 0 ? "no timestamp" : dateTime(record.timestamp_ms, { fraction: true }))),

@@ -57,14 +57,7 @@ export function makeTable({ caption, columns, keyOf, words = null, query = {}, o
           h("button", { type: "button", on: { click: () => move({ search: "", page: 1 }) } }, "Show all"));
       }
       return [
-        h("div", { class: `scroll${stale ? " stale-data" : ""}`, tabindex: "0", role: "region", "aria-label": `${caption}, table`, key: "scroll" },
-          h("table", null,
-            h("caption", { class: "unseen" }, caption),
-            h("thead", null, h("tr", null, columns.map((column) => header(column)))),
-            h("tbody", null, shown.map((row) =>
-              h("tr", { key: keyOf(row) },
-                columns.map((column, place) =>
-                  h(place === 0 ? "th" : "td", { scope: place === 0 ? "row" : null, class: classes(column) }, column.cell(row)))))))),
+        drawn(caption, columns.map(header), columns, shown, keyOf, stale),
         found.length > PAGE_ROWS && h("nav", { class: "pager", "aria-label": `Pages of ${caption}`, key: "pager" },
           h("span", { class: "number" },
             `${whole((page - 1) * PAGE_ROWS + 1)}–${whole(Math.min(page * PAGE_ROWS, found.length))} of ${whole(found.length)}`),
@@ -87,10 +80,14 @@ export function makeTable({ caption, columns, keyOf, words = null, query = {}, o
 
 /** A short table without search or order. */
 export function plainTable(caption, columns, rows, keyOf) {
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `${caption}, table` },
+  return drawn(caption, columns.map((column) => h("th", { scope: "col", class: classes(column) }, column.name)), columns, rows, keyOf);
+}
+
+function drawn(caption, headers, columns, rows, keyOf, stale = false) {
+  return h("div", { class: `scroll${stale ? " stale-data" : ""}`, tabindex: "0", role: "region", "aria-label": `${caption}, table`, key: "scroll" },
     h("table", null,
       h("caption", { class: "unseen" }, caption),
-      h("thead", null, h("tr", null, columns.map((column) => h("th", { scope: "col", class: classes(column) }, column.name)))),
+      h("thead", null, h("tr", null, headers)),
       h("tbody", null, rows.map((row) => h("tr", { key: keyOf(row) },
         columns.map((column, place) =>
           h(place === 0 ? "th" : "td", { scope: place === 0 ? "row" : null, class: classes(column) }, column.cell(row))))))));

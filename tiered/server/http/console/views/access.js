@@ -3,7 +3,7 @@
 import { get } from "../js/api.js";
 import { h } from "../js/dom.js";
 import { counted, size, whole } from "../js/format.js";
-import { command, head, named, notice, panel, state, trouble } from "../js/parts.js";
+import { asking, command, head, named, notice, panel, state, trouble } from "../js/parts.js";
 import { poll } from "../js/poll.js";
 import { makeTable } from "../js/table.js";
 
@@ -59,7 +59,7 @@ export function accessView({ query, changed }) {
 }
 
 function section(title, source, table, rows, about = null) {
-  if (!rows) return panel(title, {}, h("div", { class: "panel-body" }, trouble(source) || h("p", { class: "soft" }, "Asking the broker …")));
+  if (!rows) return panel(title, {}, h("div", { class: "panel-body" }, asking(source)));
   return panel(title, { end: rows.length > 10 && table.search(`Find in ${title.toLowerCase()}`) }, about, trouble(source), table.draw(rows, { stale: source.isStale }));
 }
 

@@ -2,13 +2,13 @@
 
 import { h } from "../js/dom.js";
 import { whole } from "../js/format.js";
-import { command, moment, named, notice, panel, trouble } from "../js/parts.js";
+import { asking, command, moment, named, notice, panel, trouble } from "../js/parts.js";
 import { link } from "../js/router.js";
 import { plainTable } from "../js/table.js";
 
 export function consumersTab({ name, followers }) {
   function draw(_topic, cluster) {
-    if (followers.data === null) return trouble(followers) || h("p", { class: "soft" }, "Asking the broker …");
+    if (followers.data === null) return asking(followers);
     const rows = followers.data.groups.map((group) => inTopic(group, name));
     const broker = cluster?.brokers[0];
     return [

@@ -1,15 +1,17 @@
 // One group: its lag over time, its offsets, its members; and the way to reset an idle one.
 
-import { get, part } from "../js/api.js";
+import { announce } from "../js/announce.js";
+import { get, part, send } from "../js/api.js";
+import { attempt, buttons, isTyped, submit, typedName } from "../js/change.js";
 import { lagChart } from "../js/chart.js";
+import { openDialog } from "../js/dialog.js";
 import { h } from "../js/dom.js";
 import { clock, counted, duration, whole } from "../js/format.js";
-import { action, figure, head, moment, named, notice, panel, trouble } from "../js/parts.js";
+import { action, asking, figure, head, moment, named, notice, panel, problem, radios, trouble } from "../js/parts.js";
 import { poll } from "../js/poll.js";
 import { link, refine } from "../js/router.js";
 import { makeTable, plainTable } from "../js/table.js";
 import { groupState } from "./groups.js";
-import { deleteGroup } from "./delete_group.js";
 import { resetOffsets } from "./reset_offsets.js";
 
 const SPANS = [["5", "5 min"], ["15", "15 min"], ["60", "1 h"]];
@@ -64,9 +66,9 @@ export function groupView({ query, changed, go }, id) {
   }
 
   function lagPanel() {
-    const spans = h("fieldset", { class: "switch" }, h("legend", { class: "unseen" }, "How far back"), SPANS.map(([value, name]) =>
-      h("label", null, h("input", { type: "radio", name: "span", value, checked: minutes === value, on: { change: () => { minutes = value; refine({ minutes }); lag.refresh(); } } }), name)));
-    if (lag.data === null) return panel("Lag over time", { end: spans }, h("div", { class: "panel-body" }, trouble(lag) || h("p", { class: "soft" }, "Asking the broker …")));
+    const choose = (event) => { minutes = event.target.value; refine({ minutes }); lag.refresh(); };
+    const spans = radios("span", SPANS, minutes, choose, { legend: "How far back" });
+    if (lag.data === null) return panel("Lag over time", { end: spans }, h("div", { class: "panel-body" }, asking(lag)));
     const samples = lag.data.samples.filter((each) => each.lag !== null).map((each) => [each.at_ms, each.lag]);
     const missing = lag.data.samples.length - samples.length;
     const toMs = Math.max(lag.loadedAt, samples.at(-1)?.[0] ?? 0);
@@ -82,6 +84,25 @@ export function groupView({ query, changed, go }, id) {
   }
 
   return { title: () => `Group ${id}`, draw, stop() { group.stop(); lag.stop(); } };
+}
+
+/** Deletes an idle group once its name was typed. */
+function deleteGroup(id, data, gone) {
+  const form = { typed: "", problem: null, busy: false };
+  openDialog("Delete the group", (close, redraw) => {
+    const remove = () => attempt(form, redraw, async () => {
+      await send("DELETE", `api/v1/groups/${part(id)}`);
+      close();
+      announce(`Group ${id} is deleted.`);
+      gone();
+    });
+    return [
+      notice("bad", `This forgets ${counted(data.offsets.length, "committed offset")}. A consumer that joins under this name begins where its auto.offset.reset says. It cannot be undone.`),
+      typedName(form, id, "group", redraw),
+      form.problem && problem(form.problem),
+      buttons(close, submit(form, ["Delete the group", "Deleting …"], remove, { class: "danger", disabled: !isTyped(form, id) })),
+    ];
+  });
 }
 
 function membersOf(data) {

@@ -2,11 +2,11 @@
 
 import { part, send } from "../js/api.js";
 import { announce } from "../js/announce.js";
-import { attempt, buttons, isTyped, typedName } from "../js/change.js";
+import { attempt, buttons, isTyped, submit, typedName } from "../js/change.js";
 import { openDialog } from "../js/dialog.js";
 import { h } from "../js/dom.js";
 import { counted, whole } from "../js/format.js";
-import { action, notice, panel, problem } from "../js/parts.js";
+import { action, field, notice, panel, problem } from "../js/parts.js";
 import { deleteRecords } from "./delete_records.js";
 
 export function manageTab({ name, topic, go, cluster }) {
@@ -31,26 +31,20 @@ function task(title, about, button) {
 function addPartitions(name, data, clusterId, topic) {
   const form = { count: String(data.partition_count + 1), problem: null, busy: false };
   openDialog("Add partitions", (close, redraw) => {
-    async function submit() {
+    const add = () => attempt(form, redraw, async () => {
       const count = Number(form.count);
-      if (!Number.isInteger(count) || count <= data.partition_count) {
-        form.problem = `Give a whole number above ${data.partition_count}.`;
-        redraw();
-        return;
-      }
-      await attempt(form, redraw, async () => {
-        await send("PATCH", `v3/clusters/${part(clusterId)}/topics/${part(name)}`, { partitions_count: count });
-        close();
-        announce(`Topic ${name} has ${counted(count, "partition")}.`);
-        await topic.refresh();
-      });
-    }
+      if (!Number.isInteger(count) || count <= data.partition_count) throw new Error(`Give a whole number above ${data.partition_count}.`);
+      await send("PATCH", `v3/clusters/${part(clusterId)}/topics/${part(name)}`, { partitions_count: count });
+      close();
+      announce(`Topic ${name} has ${counted(count, "partition")}.`);
+      await topic.refresh();
+    });
     return [
       h("p", null, "Topic ", h("strong", { class: "mono" }, name), ` has ${counted(data.partition_count, "partition")}. Records that are there stay where they are; a key may go to another partition from now on, so its records are in order within each only.`),
-      h("div", { class: "field" }, h("label", { for: "partition-count" }, "Partitions in all"),
+      field("partition-count", "Partitions in all",
         h("input", { id: "partition-count", inputmode: "numeric", value: form.count, "data-first": true, on: { input: (event) => { form.count = event.target.value; } } })),
       form.problem && problem(form.problem),
-      buttons(close, action({ type: "submit", class: "primary", disabled: form.busy, on: { click: (event) => { event.preventDefault(); submit(); } } }, form.busy ? "Adding …" : "Add them")),
+      buttons(close, submit(form, ["Add them", "Adding …"], add)),
     ];
   });
 }
@@ -58,7 +52,7 @@ function addPartitions(name, data, clusterId, topic) {
 function deleteTopic(name, data, gone) {
   const form = { typed: "", problem: null, busy: false };
   openDialog("Delete the topic", (close, redraw) => {
-    const submit = () => isTyped(form, name) && attempt(form, redraw, async () => {
+    const remove = () => isTyped(form, name) && attempt(form, redraw, async () => {
       await send("DELETE", `api/v1/topics/${part(name)}`);
       close();
       announce(`Topic ${name} is deleted.`);
@@ -68,7 +62,7 @@ function deleteTopic(name, data, gone) {
       notice("bad", `This deletes up to ${counted(data.record_count, "record")} of ${counted(data.partition_count, "partition")}, and what groups have committed there. It cannot be undone.`),
       typedName(form, name, "topic", redraw),
       form.problem && problem(form.problem),
-      buttons(close, action({ type: "submit", class: "danger", disabled: form.busy || !isTyped(form, name), on: { click: (event) => { event.preventDefault(); submit(); } } }, form.busy ? "Deleting …" : "Delete the topic")),
+      buttons(close, submit(form, ["Delete the topic", "Deleting …"], remove, { class: "danger", disabled: !isTyped(form, name) })),
     ];
   });
 }

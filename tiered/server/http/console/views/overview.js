@@ -4,7 +4,7 @@ import { get } from "../js/api.js";
 import { spark } from "../js/chart.js";
 import { h } from "../js/dom.js";
 import { counted, duration, size, sizeParts, whole } from "../js/format.js";
-import { command, figure, head, named, panel, sizeFigure, sized, trouble } from "../js/parts.js";
+import { asking, command, figure, head, named, panel, sizeFigure, sized, trouble } from "../js/parts.js";
 import { poll } from "../js/poll.js";
 import { link } from "../js/router.js";
 import { legend, topicStrip } from "../js/strip.js";
@@ -85,7 +85,7 @@ function largest(topics) {
   const held = (each) => each.local_bytes + each.cold_bytes;
   const found = (topics.data?.topics || []).filter((each) => !each.internal).sort((a, b) => held(b) - held(a));
   const end = h("a", { href: "#/topics" }, topics.data ? `All ${whole(found.length)}` : "All topics");
-  if (topics.data === null) return panel("Largest topics", { end }, h("div", { class: "panel-body" }, trouble(topics) || h("p", { class: "soft" }, "Asking the broker …")));
+  if (topics.data === null) return panel("Largest topics", { end }, h("div", { class: "panel-body" }, asking(topics)));
   if (found.length === 0) {
     return panel("Largest topics", { end }, h("div", { class: "empty" }, h("p", null, "There is no topic yet. Create one, then produce the first record:"),
       command("tiered topics create orders --partitions 3"), h("a", { class: "button primary", href: "#/topics?new=1" }, "Create a topic")));
@@ -100,7 +100,7 @@ function largest(topics) {
 
 function lagging(groups) {
   const end = h("a", { href: "#/groups" }, "All groups");
-  if (groups.data === null) return panel("Groups that lag most", { end }, h("div", { class: "panel-body" }, trouble(groups) || h("p", { class: "soft" }, "Asking the broker …")));
+  if (groups.data === null) return panel("Groups that lag most", { end }, h("div", { class: "panel-body" }, asking(groups)));
   const found = [...groups.data.groups].sort((a, b) => (b.lag ?? -1) - (a.lag ?? -1)).slice(0, SHOWN);
   if (found.length === 0) {
     return panel("Groups that lag most", { end }, h("div", { class: "empty" }, h("p", null, "No consumer group has committed an offset yet. One begins with:"),

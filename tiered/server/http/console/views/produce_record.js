@@ -2,10 +2,10 @@
 
 import { part, send } from "../js/api.js";
 import { announce } from "../js/announce.js";
-import { attempt, buttons } from "../js/change.js";
+import { attempt, buttons, pairsIn, submit } from "../js/change.js";
 import { openDialog } from "../js/dialog.js";
 import { h } from "../js/dom.js";
-import { action, problem } from "../js/parts.js";
+import { field, problem } from "../js/parts.js";
 
 const KINDS = [["text", "text"], ["json", "JSON, checked"], ["base64", "bytes in base64"], ["none", "null: a tombstone"]];
 
@@ -13,26 +13,22 @@ export function produceRecord(name, clusterId, { produced }) {
   const form = { key: "", kind: "text", value: "", headers: "", partition: "", problem: null, busy: false };
   openDialog("Produce a record", (close, redraw) => {
     const set = (field) => (event) => { form[field] = event.target.value; };
-    const submit = () => attempt(form, redraw, async () => {
+    const produce = () => attempt(form, redraw, async () => {
       const report = await send("POST", `v3/clusters/${part(clusterId)}/topics/${part(name)}/records`, bodyOf(form));
       close();
       announce(`The record has offset ${report.offset} of partition ${report.partition_id}.`);
       produced(report);
     });
     return [
-      field("produce-key", "Key", h("input", { id: "produce-key", value: form.key, spellcheck: "false", "data-first": true, "aria-describedby": "produce-key-hint", on: { input: set("key") } }), "Chooses the partition. Empty: no key."),
+      field("produce-key", "Key", h("input", { id: "produce-key", value: form.key, spellcheck: "false", "data-first": true, "aria-describedby": "produce-key-hint", on: { input: set("key") } }), { hint: "Chooses the partition. Empty: no key." }),
       field("produce-kind", "Value is", h("select", { id: "produce-kind", value: form.kind, on: { change: (event) => { form.kind = event.target.value; redraw(); } } }, KINDS.map(([id, title]) => h("option", { value: id }, title)))),
       form.kind !== "none" && field("produce-value", "Value", h("textarea", { id: "produce-value", rows: "6", spellcheck: "false", value: form.value, on: { input: set("value") } })),
-      field("produce-headers", "Headers", h("textarea", { id: "produce-headers", rows: "2", spellcheck: "false", value: form.headers, "aria-describedby": "produce-headers-hint", on: { input: set("headers") } }), "One name=value a line."),
-      field("produce-partition", "Partition", h("input", { id: "produce-partition", inputmode: "numeric", value: form.partition, "aria-describedby": "produce-partition-hint", on: { input: set("partition") } }), "Empty: by the key, or any."),
+      field("produce-headers", "Headers", h("textarea", { id: "produce-headers", rows: "2", spellcheck: "false", value: form.headers, "aria-describedby": "produce-headers-hint", on: { input: set("headers") } }), { hint: "One name=value a line." }),
+      field("produce-partition", "Partition", h("input", { id: "produce-partition", inputmode: "numeric", value: form.partition, "aria-describedby": "produce-partition-hint", on: { input: set("partition") } }), { hint: "Empty: by the key, or any." }),
       form.problem && problem(form.problem),
-      buttons(close, action({ type: "submit", class: "primary", disabled: form.busy, on: { click: (event) => { event.preventDefault(); submit(); } } }, form.busy ? "Producing …" : "Produce it")),
+      buttons(close, submit(form, ["Produce it", "Producing …"], produce)),
     ];
   });
-}
-
-function field(id, name, control, hint = null) {
-  return h("div", { class: "field", key: id }, h("label", { for: id }, name), control, hint && h("p", { class: "hint", id: `${id}-hint` }, hint));
 }
 
 function bodyOf(form) {
@@ -42,11 +38,7 @@ function bodyOf(form) {
     body.partition_id = Number(form.partition);
     if (!Number.isInteger(body.partition_id) || body.partition_id < 0) throw new Error("A partition is a whole number from 0 on.");
   }
-  body.headers = form.headers.split("\n").filter((line) => line.trim() !== "").map((line) => {
-    const equals = line.indexOf("=");
-    if (equals < 1) throw new Error(`“${line.slice(0, 60)}” has no name=value.`);
-    return { name: line.slice(0, equals).trim(), value: base64Of(line.slice(equals + 1)) };
-  });
+  body.headers = pairsIn(form.headers).map(([name, value]) => ({ name, value: base64Of(value) }));
   return body;
 }
 

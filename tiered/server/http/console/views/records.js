@@ -2,10 +2,11 @@
 
 import { awayBecause, sentence } from "../js/api.js";
 import { announce } from "../js/announce.js";
+import { timeIn } from "../js/change.js";
 import { download } from "../js/download.js";
 import { h } from "../js/dom.js";
 import { counted, dateTime, whole } from "../js/format.js";
-import { action, mark, moment, named, notice, panel, problem } from "../js/parts.js";
+import { action, field, mark, moment, named, notice, panel, problem, radios } from "../js/parts.js";
 import { HINTS, WAYS, filterOf } from "../js/record_filter.js";
 import { PAGE, search } from "../js/record_search.js";
 import { bestWay, preview, viewer } from "../js/record_viewer.js";
@@ -59,7 +60,7 @@ export function recordsTab({ name, query, changed }) {
       if (form.mode === "tail") {
         tail = openTail(name, { partition: form.partition, key: form.key, isPrefix: form.match === "prefix", from: form.from, matches, changed });
       } else {
-        read(form.mode === "time" ? { timestamp_ms: timeOf(form.at) } : { offset: form.offset });
+        read(form.mode === "time" ? { timestamp_ms: timeIn(form.at) } : { offset: form.offset });
       }
     } catch (error) {
       formProblem = error.message;
@@ -132,32 +133,25 @@ export function recordsTab({ name, query, changed }) {
     const set = (field) => (event) => { form[field] = event.target.value; };
     const setAndStart = (field) => (event) => { form[field] = event.target.value; start(); };
     return [
-      h("fieldset", { class: "switch" }, h("legend", { class: "unseen" }, "How to read"),
-        [["tail", "Live tail"], ["read", "From an offset"], ["time", "From a time"]].map(([id, title]) =>
-          h("label", null, h("input", { type: "radio", name: "mode", value: id, checked: form.mode === id, on: { change: setAndStart("mode") } }), title))),
-      h("div", { class: "field" }, h("label", { for: "partition" }, "Partition"),
-        topic.partition_count <= 200
-          ? h("select", { id: "partition", value: form.partition || (form.mode === "tail" ? "" : "0"), on: { change: setAndStart("partition") } },
-            form.mode === "tail" && h("option", { value: "" }, "all"), topic.partitions.map((each) => h("option", { value: String(each.partition) }, String(each.partition))))
-          : h("input", { id: "partition", inputmode: "numeric", value: form.partition, placeholder: form.mode === "tail" ? "all" : "0", on: { change: setAndStart("partition") } })),
+      radios("mode", [["tail", "Live tail"], ["read", "From an offset"], ["time", "From a time"]], form.mode, setAndStart("mode"), { legend: "How to read" }),
+      field("partition", "Partition", topic.partition_count <= 200
+        ? h("select", { id: "partition", value: form.partition || (form.mode === "tail" ? "" : "0"), on: { change: setAndStart("partition") } },
+          form.mode === "tail" && h("option", { value: "" }, "all"), topic.partitions.map((each) => h("option", { value: String(each.partition) }, String(each.partition))))
+        : h("input", { id: "partition", inputmode: "numeric", value: form.partition, placeholder: form.mode === "tail" ? "all" : "0", on: { change: setAndStart("partition") } })),
       form.mode === "tail" ? [
-        h("div", { class: "field" }, h("label", { for: "from" }, "Begin"),
-          h("select", { id: "from", value: form.from, on: { change: setAndStart("from") } }, h("option", { value: "latest" }, "now"), h("option", { value: "earliest" }, "at the first record"))),
-        h("div", { class: "field" }, h("label", { for: "match" }, "Key"),
-          h("select", { id: "match", value: form.match, on: { change: (event) => { form.match = event.target.value; if (form.key) start(); } } },
-            h("option", { value: "exact" }, "is"), h("option", { value: "prefix" }, "begins with"))),
-        h("div", { class: "field grow" }, h("label", { for: "key" }, "Only records with this key"),
-          h("input", { id: "key", type: "search", value: form.key, placeholder: "any key", spellcheck: "false", "data-search": true, on: { input: set("key"), change: start } })),
+        field("from", "Begin", h("select", { id: "from", value: form.from, on: { change: setAndStart("from") } }, h("option", { value: "latest" }, "now"), h("option", { value: "earliest" }, "at the first record"))),
+        field("match", "Key", h("select", { id: "match", value: form.match, on: { change: (event) => { form.match = event.target.value; if (form.key) start(); } } },
+          h("option", { value: "exact" }, "is"), h("option", { value: "prefix" }, "begins with"))),
+        field("key", "Only records with this key",
+          h("input", { id: "key", type: "search", value: form.key, placeholder: "any key", spellcheck: "false", "data-search": true, on: { input: set("key"), change: start } }), { grow: true }),
       ] : form.mode === "time"
-        ? h("div", { class: "field" }, h("label", { for: "at" }, "Time, in your zone"), h("input", { id: "at", type: "datetime-local", step: "1", value: form.at, on: { input: set("at") } }))
-        : h("div", { class: "field" }, h("label", { for: "offset" }, "Offset"),
-          h("input", { id: "offset", value: form.offset, spellcheck: "false", "aria-describedby": "offset-hint", on: { input: set("offset") } }),
-          h("p", { class: "hint", id: "offset-hint" }, "A number, earliest, latest, or -100 for the last 100.")),
-      h("div", { class: "field" }, h("label", { for: "way" }, "Show"),
-        h("select", { id: "way", value: form.way, on: { change: (event) => { form.way = event.target.value; if (form.way === "none" || form.wanted) start(); else changed(); } } },
-          WAYS.map(([id, title]) => h("option", { value: id }, title)))),
-      form.way !== "none" && h("div", { class: "field grow" }, h("label", { for: "wanted" }, "What to look for"),
-        h("input", { id: "wanted", type: "search", value: form.wanted, spellcheck: "false", title: HINTS[form.way], placeholder: HINTS[form.way], on: { input: set("wanted"), change: () => form.mode === "tail" && start() } })),
+        ? field("at", "Time, in your zone", h("input", { id: "at", type: "datetime-local", step: "1", value: form.at, on: { input: set("at") } }))
+        : field("offset", "Offset", h("input", { id: "offset", value: form.offset, spellcheck: "false", "aria-describedby": "offset-hint", on: { input: set("offset") } }),
+          { hint: "A number, earliest, latest, or -100 for the last 100." }),
+      field("way", "Show", h("select", { id: "way", value: form.way, on: { change: (event) => { form.way = event.target.value; if (form.way === "none" || form.wanted) start(); else changed(); } } },
+        WAYS.map(([id, title]) => h("option", { value: id }, title)))),
+      form.way !== "none" && field("wanted", "What to look for",
+        h("input", { id: "wanted", type: "search", value: form.wanted, spellcheck: "false", title: HINTS[form.way], placeholder: HINTS[form.way], on: { input: set("wanted"), change: () => form.mode === "tail" && start() } }), { grow: true }),
       form.mode !== "tail" && action({ type: "submit", class: "primary" }, "Read"),
     ];
   }
@@ -262,12 +256,6 @@ function lookedAt({ records, looked, from, next }) {
 /** As a field for a time wants it: in the reader's zone, to the second. */
 function localTime(ms) {
   return dateTime(ms).replace(" ", "T");
-}
-
-function timeOf(at) {
-  const ms = new Date(at).getTime();
-  if (Number.isNaN(ms) || ms < 0) throw new Error("Give a date and a time.");
-  return ms;
 }
 
 function idOf(record) {

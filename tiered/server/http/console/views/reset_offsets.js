@@ -3,10 +3,11 @@
 
 import { part, send } from "../js/api.js";
 import { announce } from "../js/announce.js";
+import { attempt, buttons, numbersIn, offsetIn, submit, timeIn } from "../js/change.js";
 import { openDialog } from "../js/dialog.js";
 import { h } from "../js/dom.js";
 import { counted, whole } from "../js/format.js";
-import { action, notice, problem } from "../js/parts.js";
+import { field, notice, problem, radios } from "../js/parts.js";
 import { plainTable } from "../js/table.js";
 
 const TARGETS = [["earliest", "the first record"], ["latest", "the end: skip everything there is"], ["offset", "an offset"], ["timestamp", "a time"]];
@@ -18,58 +19,43 @@ export function resetOffsets(group, data, { changed }) {
 
   openDialog("Reset offsets", (close, redraw) => {
     const set = (name) => (event) => {
-      form[name] = event.target.value;
-      form.shown = null;
-      form.problem = null;
+      Object.assign(form, { [name]: event.target.value, shown: null, problem: null });
       redraw();
     };
 
-    async function run(dryRun) {
-      form.problem = null;
-      form.busy = true;
+    const look = () => attempt(form, redraw, async () => {
+      form.sent = bodyOf(form);
+      form.shown = (await send("POST", path, { ...form.sent, dry_run: true })).offsets;
+      form.busy = false;
       redraw();
-      try {
-        const body = dryRun ? bodyOf(form) : form.sent;
-        const answer = await send("POST", path, { ...body, dry_run: dryRun });
-        form.busy = false;
-        if (dryRun) {
-          form.shown = answer.offsets;
-          form.sent = body;
-          redraw();
-          announce(`${counted(moved(form.shown).length, "offset")} would change. Nothing has changed yet.`);
-          document.getElementById("preview")?.focus();
-        } else {
-          close();
-          announce(`${counted(moved(answer.offsets).length, "offset")} of group ${group} were reset.`);
-          await changed();
-        }
-      } catch (error) {
-        form.busy = false;
+      announce(`${counted(moved(form.shown).length, "offset")} would change. Nothing has changed yet.`);
+      document.getElementById("preview")?.focus();
+    });
+
+    const reset = () => attempt(form, redraw, async () => {
+      const { offsets } = await send("POST", path, { ...form.sent, dry_run: false }).catch((error) => {
         form.shown = null;
-        form.problem = error.message;
-        redraw();
-      }
-    }
+        throw error;
+      });
+      close();
+      announce(`${counted(moved(offsets).length, "offset")} of group ${group} were reset.`);
+      await changed();
+    });
 
     const count = form.shown === null ? 0 : moved(form.shown).length;
     return [
       h("p", null, "Group ", h("strong", { class: "mono" }, group), " has no members now. The next one that joins begins where this puts it."),
-      h("div", { class: "field" }, h("label", { for: "reset-topic" }, "Topic"),
-        h("select", { id: "reset-topic", value: form.topic, "data-first": true, on: { change: set("topic") } }, topics.map((each) => h("option", { value: each }, each)))),
-      h("div", { class: "field" }, h("label", { for: "reset-partitions" }, "Partitions"),
-        h("input", { id: "reset-partitions", value: form.partitions, placeholder: "all", "aria-describedby": "reset-partitions-hint", on: { input: set("partitions") } }),
-        h("p", { class: "hint", id: "reset-partitions-hint" }, "Numbers with commas between them, such as 0, 3. Empty: all of them.")),
-      h("fieldset", { class: "choices" }, h("legend", { class: "label" }, "Move to"), TARGETS.map(([id, name]) =>
-        h("label", null, h("input", { type: "radio", name: "to", value: id, checked: form.to === id, on: { change: set("to") } }), name))),
-      form.to === "offset" && h("div", { class: "field" }, h("label", { for: "reset-offset" }, "Offset"), h("input", { id: "reset-offset", inputmode: "numeric", value: form.offset, on: { input: set("offset") } })),
-      form.to === "timestamp" && h("div", { class: "field" }, h("label", { for: "reset-at" }, "Time, in your zone"), h("input", { id: "reset-at", type: "datetime-local", step: "1", value: form.at, on: { input: set("at") } })),
+      field("reset-topic", "Topic", h("select", { id: "reset-topic", value: form.topic, "data-first": true, on: { change: set("topic") } }, topics.map((each) => h("option", { value: each }, each)))),
+      field("reset-partitions", "Partitions", h("input", { id: "reset-partitions", value: form.partitions, placeholder: "all", "aria-describedby": "reset-partitions-hint", on: { input: set("partitions") } }),
+        { hint: "Numbers with commas between them, such as 0, 3. Empty: all of them." }),
+      radios("to", TARGETS, form.to, set("to"), { legend: "Move to", choices: true }),
+      form.to === "offset" && field("reset-offset", "Offset", h("input", { id: "reset-offset", inputmode: "numeric", value: form.offset, on: { input: set("offset") } })),
+      form.to === "timestamp" && field("reset-at", "Time, in your zone", h("input", { id: "reset-at", type: "datetime-local", step: "1", value: form.at, on: { input: set("at") } })),
       form.shown !== null && preview(form.shown, count),
       form.problem && problem(form.problem),
-      h("div", { class: "buttons" },
-        h("button", { type: "button", on: { click: close } }, "Cancel"),
-        form.shown === null
-          ? action({ type: "submit", key: "look", class: "primary", disabled: form.busy, on: { click: (event) => { event.preventDefault(); run(true); } } }, form.busy ? "Asking …" : "Show what would change")
-          : action({ type: "submit", key: "do", class: "danger", disabled: form.busy || count === 0, on: { click: (event) => { event.preventDefault(); run(false); } } }, form.busy ? "Resetting …" : `Reset ${counted(count, "offset")}`)),
+      buttons(close, form.shown === null
+        ? submit(form, ["Show what would change", "Asking …"], look, { key: "look" })
+        : submit(form, [`Reset ${counted(count, "offset")}`, "Resetting …"], reset, { key: "do", class: "danger", disabled: count === 0 })),
     ];
   });
 }
@@ -106,19 +92,9 @@ function direction(offsets) {
 
 function bodyOf(form) {
   const body = { topic: form.topic, to: form.to };
-  if (form.partitions.trim() !== "") {
-    body.partitions = form.partitions.split(",").map((each) => Number(each.trim() || "x"));
-    if (!body.partitions.every((each) => Number.isInteger(each) && each >= 0)) throw new Error("Partitions are whole numbers with commas between them, such as 0, 3.");
-  }
-  if (form.to === "offset") {
-    const offset = Number(form.offset);
-    if (form.offset.trim() === "" || !Number.isSafeInteger(offset) || offset < 0) throw new Error("An offset is a whole number from 0 on.");
-    body.to = { offset };
-  }
-  if (form.to === "timestamp") {
-    const at = new Date(form.at).getTime();
-    if (Number.isNaN(at)) throw new Error("Give a date and a time.");
-    body.to = { timestamp_ms: at };
-  }
+  const partitions = numbersIn(form.partitions);
+  if (partitions !== null) body.partitions = partitions;
+  if (form.to === "offset") body.to = { offset: offsetIn(form.offset) };
+  if (form.to === "timestamp") body.to = { timestamp_ms: timeIn(form.at) };
   return body;
 }

@@ -3,7 +3,7 @@
 import { get, part } from "../js/api.js";
 import { h } from "../js/dom.js";
 import { counted, duration, size, whole } from "../js/format.js";
-import { figure, moment, named, notice, panel, sizeFigure, sized, state, trouble } from "../js/parts.js";
+import { field, figure, moment, named, notice, panel, sizeFigure, sized, state, trouble } from "../js/parts.js";
 import { poll } from "../js/poll.js";
 import { plainTable } from "../js/table.js";
 
@@ -18,8 +18,7 @@ export function retentionTab({ name, query, go, changed }) {
   function draw(topic) {
     const data = retention.data;
     const page = [
-      topic.partition_count > 1 && h("div", { class: "bar", key: "bar" }, h("div", { class: "field" },
-        h("label", { for: "retention-partition" }, "Partition"),
+      topic.partition_count > 1 && h("div", { class: "bar", key: "bar" }, field("retention-partition", "Partition",
         h("input", { id: "retention-partition", type: "number", min: "0", max: String(topic.partition_count - 1), value: String(number), on: { change: (event) => choose(event.target, topic) } }))),
       trouble(retention),
     ];
