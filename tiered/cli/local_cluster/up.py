@@ -25,6 +25,7 @@ from tiered.cli.local_cluster.embedded_postgres import EmbeddedPostgres
 from tiered.cli.output import say
 
 STOP_S = 30.0
+CONNECTIONS_A_BROKER = 10
 POLL_S = 0.2
 
 
@@ -51,10 +52,12 @@ def run(arguments: argparse.Namespace) -> None:
         must_end = stack.enter_context(_asked_to_end())
         meta = arguments.meta
         if meta is None:
-            postgres = EmbeddedPostgres(data / "postgres", brokers=arguments.brokers)
+            postgres = EmbeddedPostgres(
+                data / "postgres", settings={"max_connections": 20 + CONNECTIONS_A_BROKER * arguments.brokers}
+            )
             stack.callback(postgres.stop)
             postgres.start()
-            meta = postgres.url
+            meta = postgres.url()
         planned = planned_brokers(arguments, data, meta)
         brokers = _Brokers(planned, stack)
         brokers.start(must_end)
