@@ -6,7 +6,7 @@ import pytest
 
 from tiered.cli.failure import UsageError
 from tiered.cli.groups.commands import hints, ranges, shortened, state_key
-from tiered.cli.groups.reset import Wanted, wanted_of
+from tiered.cli.groups.reset import wanted_of
 from tiered.cli.names import nearest_names
 from tiered.cli.records.consume import AbortedState
 from tiered.formats.record_batch import Record, encode_batch, read_header
@@ -15,7 +15,7 @@ from tiered.wire.fetch import AbortedTransaction
 
 
 def test_topics_with_and_without_partitions_are_read() -> None:
-    assert wanted_of(["a", "b:0,2"]) == [Wanted(topic="a", partitions=None), Wanted(topic="b", partitions=(0, 2))]
+    assert wanted_of(["a", "b:0,2"]) == {"a": None, "b": (0, 2)}
 
 
 @pytest.mark.parametrize("texts", [["a:"], ["a:x"], [":0"], ["a:0,"], ["a:-1"], ["a:0", "a:1"]])

@@ -4,12 +4,12 @@ Owns these commands' words. Must never decide where a replica goes: `rules.repli
 """
 
 import argparse
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tiered.cli.client.cluster import Cluster, all_topics, with_cluster
 from tiered.cli.failure import CommandFailed, UsageError
-from tiered.cli.moves.following import carry_out, replicas_of
+from tiered.cli.moves.following import carry_out, replicas_of, require_brokers
 from tiered.cli.output import complain, counted, describe, in_bytes, print_json, print_table, say
 from tiered.errors import InvalidReplicationFactor, TieredError
 from tiered.peer import TopicMetadata
@@ -62,8 +62,8 @@ async def run_drain(arguments: argparse.Namespace, cluster: Cluster) -> int:
     held = replicas_of(_with_replicas(await all_topics(cluster)))
     leaving = set(arguments.brokers)
     # One that is registered no more can still be named by partitions.
-    _require_known(leaving, {*described.brokers, *(each for replicas in held.values() for each in replicas)})
-    _require_known(arguments.to or (), described.brokers)
+    require_brokers(leaving, {*described.brokers, *(each for replicas in held.values() for each in replicas)})
+    require_brokers(arguments.to or (), described.brokers)
     if both := leaving & set(arguments.to or ()):
         raise UsageError(f"broker {min(both)} cannot be drained and be given replicas at once")
     known = described.brokers.values()
@@ -132,14 +132,8 @@ def _with_replicas(topics: Sequence[TopicMetadata]) -> list[TopicMetadata]:
     return [each for each in topics if not each.is_internal]
 
 
-def _require_known(asked: Iterable[int], known: Collection[int]) -> None:
-    for each in sorted(asked):
-        if each not in known:
-            raise CommandFailed(f"there is no broker {each}; `tiered brokers list` shows {sorted(known)}")
-
-
 def _chosen(described: DescribedCluster, asked: Sequence[int]) -> list[DescribedBroker]:
-    _require_known(asked, described.brokers)
+    require_brokers(asked, described.brokers)
     return [described.brokers[each] for each in asked or described.brokers]
 
 

@@ -34,13 +34,8 @@ from tiered.rules.groups.offset_reset import (
 )
 from tiered.wire.error_codes import NONE, reason
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """A topic, and those of its partitions that are meant; None means all."""
-
-    topic: str
-    partitions: tuple[int, ...] | None
+Wanted = Mapping[str, tuple[int, ...] | None]
+"""Topics, and those of their partitions that are meant; None means all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +49,9 @@ class Move:
     asked: int | None
 
 
-def wanted_of(texts: Sequence[str]) -> list[Wanted]:
+def wanted_of(texts: Sequence[str]) -> Wanted:
     """The topics that repeated `TOPIC[:P,...]` mean. Raises UsageError."""
-    found: dict[str, Wanted] = {}
+    found: dict[str, tuple[int, ...] | None] = {}
     for text in texts:
         topic, colon, rest = text.partition(":")
         numbers = rest.split(",") if colon else []
@@ -64,8 +59,8 @@ def wanted_of(texts: Sequence[str]) -> list[Wanted]:
             raise UsageError(f"{text!r} is not allowed: it must be TOPIC, or TOPIC:0,1 for some partitions")
         if topic in found:
             raise UsageError(f"{topic} is given twice; name its partitions with commas: {topic}:0,1")
-        found[topic] = Wanted(topic=topic, partitions=tuple(map(int, numbers)) if colon else None)
-    return list(found.values())
+        found[topic] = tuple(map(int, numbers)) if colon else None
+    return found
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -125,12 +120,9 @@ async def _missing_or_empty(cluster: Cluster, group_id: str, *, must_exist: bool
     return None
 
 
-async def _partitions(cluster: Cluster, wanted: Sequence[Wanted]) -> list[TopicPartition]:
-    found: list[TopicPartition] = []
-    for each in wanted:
-        topic = await existing_topic(cluster, each.topic)
-        found += [(topic.name, number) for number in chosen_partitions(topic, each.partitions)]
-    return sorted(found)
+async def _partitions(cluster: Cluster, wanted: Wanted) -> list[TopicPartition]:
+    found = {name: chosen_partitions(await existing_topic(cluster, name), wanted[name]) for name in wanted}
+    return sorted((name, number) for name, numbers in found.items() for number in numbers)
 
 
 def _require_there(partitions: Sequence[TopicPartition], bounds: Mapping[TopicPartition, Bounds]) -> None:

@@ -7,7 +7,7 @@ person who typed it. Moves go on when a command ends, by itself or by Ctrl-C.
 import argparse
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +49,13 @@ class Copied:
 def replicas_of(topics: Sequence[TopicMetadata]) -> dict[TopicPartition, Replicas]:
     """Every partition's replicas."""
     return {(topic.name, each.partition): each.replicas for topic in topics for each in topic.partitions}
+
+
+def require_brokers(asked: Iterable[int], known: Collection[int]) -> None:
+    """Raises CommandFailed for a broker that there is not."""
+    for each in sorted(asked):
+        if each not in known:
+            raise CommandFailed(f"there is no broker {each}; `tiered brokers list` shows {sorted(known)}")
 
 
 async def carry_out(

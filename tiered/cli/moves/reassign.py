@@ -22,7 +22,7 @@ from tiered.cli.client.cluster import (
 )
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.groups.reset import Wanted, wanted_of
-from tiered.cli.moves.following import Replicas, begin, carry_out, progress, replicas_of
+from tiered.cli.moves.following import Replicas, begin, carry_out, progress, replicas_of, require_brokers
 from tiered.cli.output import complain, counted, in_bytes, print_json, print_table, say
 from tiered.errors import InvalidReplicationFactor
 from tiered.peer import TopicMetadata, TopicPartition
@@ -141,34 +141,29 @@ def _text_of(path: str) -> str:
 
 
 async def _topics(
-    cluster: Cluster, wanted: Sequence[Wanted], planned: "dict[TopicPartition, Replicas] | None"
+    cluster: Cluster, wanted: Wanted, planned: "dict[TopicPartition, Replicas] | None"
 ) -> list[TopicMetadata]:
-    names = sorted({topic for topic, _ in planned}) if planned is not None else [each.topic for each in wanted]
+    names = sorted({topic for topic, _ in planned}) if planned is not None else list(wanted)
     if len(names) == 1:
         return [await existing_topic(cluster, names[0])]
     there = {each.name: each for each in await all_topics(cluster)}
     return [there[name] if name in there else await existing_topic(cluster, name) for name in names]
 
 
-def _chosen(topics: Sequence[TopicMetadata], wanted: Sequence[Wanted]) -> list[TopicPartition]:
-    by_name = {each.name: each for each in topics}
-    return [
-        (each.topic, number) for each in wanted for number in chosen_partitions(by_name[each.topic], each.partitions)
-    ]
+def _chosen(topics: Sequence[TopicMetadata], wanted: Wanted) -> list[TopicPartition]:
+    return [(each.name, number) for each in topics for number in chosen_partitions(each, wanted[each.name])]
 
 
 async def _spread(
-    arguments: argparse.Namespace, cluster: Cluster, topics: Sequence[TopicMetadata], wanted: Sequence[Wanted]
+    arguments: argparse.Namespace, cluster: Cluster, topics: Sequence[TopicMetadata], wanted: Wanted
 ) -> dict[TopicPartition, Replicas]:
     """Targets over the brokers of `--to`, as new topics would be spread."""
     described = await describe_cluster(cluster)
-    for each in arguments.to:
-        if each not in described.brokers:
-            raise CommandFailed(f"there is no broker {each}; `tiered brokers list` shows {sorted(described.brokers)}")
+    require_brokers(arguments.to, described.brokers)
     places = [described.brokers[each].place for each in arguments.to]
     targets: dict[TopicPartition, Replicas] = {}
     for topic in topics:
-        keys = _chosen([topic], [each for each in wanted if each.topic == topic.name])
+        keys = _chosen([topic], wanted)
         try:
             spread = assign(
                 len(keys), arguments.replication_factor or topic.replication_factor, places, start=len(targets)

@@ -53,11 +53,11 @@ def before_of(text: str) -> tuple[int | None, int | None]:
 def run(arguments: argparse.Namespace) -> int:
     """Shows which records would go, and with `--execute` deletes them."""
     offset, timestamp_ms = before_of(arguments.before)
-    (wanted,) = wanted_of([arguments.topic])
+    ((name, wanted),) = wanted_of([arguments.topic]).items()
 
     async def act(cluster: Cluster) -> int:
-        topic = await existing_topic(cluster, wanted.topic)
-        numbers = chosen_partitions(topic, wanted.partitions)
+        topic = await existing_topic(cluster, name)
+        numbers = chosen_partitions(topic, wanted)
         cuts = await _plan(cluster, topic, numbers, offset, timestamp_ms)
         failures = await _execute(cluster, topic, cuts) if arguments.execute else {}
         _tell(arguments, topic.name, cuts, failures)
