@@ -106,7 +106,7 @@ class Brokers:
 
     def _listed(self, topic: str, timestamps: Mapping[int, int]) -> dict[int, int]:
         asked = self._cluster.list_offsets(topic, timestamps, isolation_level=self._isolation_level)
-        return {partition: listed.offset for partition, listed in self._thread.submit(asked).result().items()}
+        return self._thread.submit(asked).result()
 
     def _patiently(self, ask: Callable[[], T]) -> T:
         """What `ask` gives in the end; a planning driver has more patience than one call of the client."""

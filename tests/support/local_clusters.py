@@ -19,7 +19,7 @@ def produce(c: LocalCluster, topic: str, *values: bytes) -> None:
 def read(c: LocalCluster, topic: str) -> list[bytes | None]:
     async def ask() -> list[bytes | None]:
         async with Cluster(c.bootstrap) as peers:
-            edges = [(await peers.list_offsets(topic, {0: edge}))[0].offset for edge in (EARLIEST, LATEST)]
+            edges = [(await peers.list_offsets(topic, {0: edge}))[0] for edge in (EARLIEST, LATEST)]
             offset, end = edges
             values: list[bytes | None] = []
             while offset < end:

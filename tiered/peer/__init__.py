@@ -20,14 +20,12 @@ from tiered.peer.cluster import (
     ACKS_ALL,
     EARLIEST,
     LATEST,
-    MAX_TIMESTAMP,
     READ_COMMITTED,
     READ_UNCOMMITTED,
     Cluster,
     FetchedRecords,
-    ListedOffset,
 )
-from tiered.peer.connection import MAX_FRAME_BYTES, TIMEOUT_MS, Peer
+from tiered.peer.connection import TIMEOUT_MS, Peer
 from tiered.peer.topology import (
     BrokerAddress,
     ClusterMetadata,
@@ -38,9 +36,9 @@ from tiered.peer.topology import (
 )
 
 __all__ = [
-    "ACKS_ALL", "EARLIEST", "LATEST", "MAX_FRAME_BYTES", "MAX_TIMESTAMP", "READ_COMMITTED", "READ_UNCOMMITTED",
+    "ACKS_ALL", "EARLIEST", "LATEST", "READ_COMMITTED", "READ_UNCOMMITTED",
     "TIMEOUT_MS", "BrokerAddress", "BrokerError", "Cluster", "ClusterMetadata", "ConnectionLost", "CorruptAnswer",
-    "CorruptBrokerError", "FencedBrokerError", "FetchedRecords", "InvalidBrokerError", "ListedOffset",
+    "CorruptBrokerError", "FencedBrokerError", "FetchedRecords", "InvalidBrokerError",
     "OutOfRangeBrokerError", "OutcomeUnknown", "PartitionMetadata", "Peer", "RetriableBrokerError",
     "TopicMetadata", "TopicPartition", "broker_error", "parse_bootstrap",
 ]  # fmt: skip

@@ -40,7 +40,6 @@ class DescribedBroker:
 class DescribedCluster:
     """The brokers by id. `controller_id` is -1 while there is none."""
 
-    cluster_id: str
     controller_id: int
     brokers: Mapping[int, DescribedBroker]
 
@@ -84,7 +83,6 @@ async def describe_cluster(cluster: Cluster) -> DescribedCluster:
     )
     require_success(answer, "the cluster did not describe itself")
     return DescribedCluster(
-        cluster_id=answer.cluster_id,
         controller_id=answer.controller_id,
         brokers={
             each.broker_id: DescribedBroker(

@@ -20,7 +20,7 @@ from tiered.peer.answers import (
     broker_error,
     require_success,
 )
-from tiered.peer.connection import CLIENT_ID, MAX_FRAME_BYTES, TIMEOUT_MS, Peer
+from tiered.peer.connection import CLIENT_ID, TIMEOUT_MS, Peer
 from tiered.peer.security import NotLetIn, PeerSecurity
 from tiered.peer.topology import (
     BrokerAddress,
@@ -37,7 +37,7 @@ from tiered.wire.fetch import FetchPartitionResult
 from tiered.wire.primitives import Buffer
 
 LIST_OFFSETS, METADATA = 2, 3
-LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+LATEST, EARLIEST = -1, -2
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 ACKS_ALL = -1
 
@@ -49,15 +49,6 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListedOffset:
-    """`offset` and `timestamp_ms` are -1 where no record matches; special lookups have no timestamp either."""
-
-    offset: int
-    timestamp_ms: int
-    leader_epoch: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedRecords:
     """Raw batches of one partition, perhaps none; the first may begin before the offset asked for, and the last
 
@@ -66,7 +57,6 @@ class FetchedRecords:
 
     records: memoryview
     high_watermark: int
-    last_stable_offset: int
     log_start_offset: int
     aborted_transactions: tuple[fetch.AbortedTransaction, ...] | None
 
@@ -84,14 +74,12 @@ class Cluster:
         *,
         client_id: str = CLIENT_ID,
         timeout_ms: float = TIMEOUT_MS,
-        max_frame_bytes: int = MAX_FRAME_BYTES,
         security: PeerSecurity | None = None,
     ) -> None:
         given = bootstrap_servers
         self._bootstrap = parse_bootstrap(given) if isinstance(given, str) else list(given)
         self._client_id = client_id
         self._timeout_ms = timeout_ms
-        self._max_frame_bytes = max_frame_bytes
         self.security = security
         """How every broker of it is entered."""
         self._peers: dict[tuple[str, int, bool], Peer] = {}
@@ -149,32 +137,33 @@ class Cluster:
             for leader in topic.partitions:
                 self._leaders[topic.name, leader.partition] = leader
         return ClusterMetadata(
-            cluster_id=getattr(answer, "cluster_id", None),
-            controller_id=getattr(answer, "controller_id", -1),
             brokers=self._brokers,
             topics=described,
         )
 
     async def list_offsets(
         self, topic: str, timestamps: Mapping[int, int], *, isolation_level: int = READ_UNCOMMITTED
-    ) -> dict[int, ListedOffset]:
-        """The offsets for {partition: timestamp in ms, or LATEST, EARLIEST, MAX_TIMESTAMP}: one request per leader."""
-        found: dict[int, ListedOffset] = {}
+    ) -> dict[int, int]:
+        """The offsets of partitions, in the order asked for, at {partition: timestamp in ms, or LATEST, EARLIEST}.
 
-        async def attempt() -> dict[int, ListedOffset]:
+        One request to each leader. -1 where no record is that young.
+        """
+        found: dict[int, int] = {}
+
+        async def attempt() -> dict[int, int]:
             by_leader: dict[int, list[int]] = {}
             for partition in timestamps.keys() - found.keys():
                 by_leader.setdefault((await self._leader(topic, partition)).leader_id, []).append(partition)
             for leader_id, partitions in by_leader.items():
                 asked = {partition: timestamps[partition] for partition in sorted(partitions)}
                 found.update(await self._list_offsets_once(leader_id, topic, asked, isolation_level))
-            return found
+            return {partition: found[partition] for partition in timestamps}
 
         return await self._until_done(attempt, topic)
 
     async def _list_offsets_once(
         self, leader_id: int, topic: str, timestamps: Mapping[int, int], isolation_level: int
-    ) -> dict[int, ListedOffset]:
+    ) -> dict[int, int]:
         def build(request: messages.Messages) -> Any:
             partitions = [
                 request.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
@@ -192,9 +181,7 @@ class Cluster:
         for each in (partition for described in answer.topics for partition in described.partitions):
             if each.error_code:
                 raise broker_error(each.error_code, f"no offset of {topic}-{each.partition_index} was found")
-            found[each.partition_index] = ListedOffset(
-                offset=each.offset, timestamp_ms=each.timestamp, leader_epoch=getattr(each, "leader_epoch", -1)
-            )
+            found[each.partition_index] = int(each.offset)
         if found.keys() != timestamps.keys():
             raise CorruptAnswer(f"ListOffsets of {topic} answered partitions {sorted(found)}, not {sorted(timestamps)}")
         return found
@@ -206,7 +193,6 @@ class Cluster:
         offset: int,
         *,
         max_bytes: int = 8 << 20,
-        min_bytes: int = 1,
         max_wait_ms: int = 500,
         isolation_level: int = READ_UNCOMMITTED,
     ) -> FetchedRecords:
@@ -222,7 +208,6 @@ class Cluster:
                 {(topic, partition): offset},
                 partition_max_bytes=max_bytes,
                 max_bytes=max_bytes,
-                min_bytes=min_bytes,
                 max_wait_ms=max_wait_ms,
                 isolation_level=isolation_level,
             )
@@ -232,7 +217,6 @@ class Cluster:
             return FetchedRecords(
                 records=found.records if isinstance(found.records, memoryview) else memoryview(b""),
                 high_watermark=found.high_watermark,
-                last_stable_offset=found.last_stable_offset,
                 log_start_offset=found.log_start_offset,
                 aborted_transactions=None if aborted is None else tuple(aborted),
             )
@@ -267,7 +251,6 @@ class Cluster:
         *,
         partition_max_bytes: int = 4 << 20,
         max_bytes: int = 16 << 20,
-        min_bytes: int = 1,
         max_wait_ms: int = 500,
         isolation_level: int,
     ) -> list[tuple[str, FetchPartitionResult]]:
@@ -279,7 +262,7 @@ class Cluster:
             replica_id=-1,
             replica_epoch=-1,
             max_wait_ms=max_wait_ms,
-            min_bytes=min_bytes,
+            min_bytes=1,
             max_bytes=max_bytes,
             isolation_level=isolation_level,
             session_id=0,
@@ -358,7 +341,6 @@ class Cluster:
                     port,
                     client_id=self._client_id,
                     timeout_ms=self._timeout_ms,
-                    max_frame_bytes=self._max_frame_bytes,
                     security=self.security,
                 )
             except (errors.Retriable, CorruptAnswer) as error:

@@ -44,8 +44,7 @@ class _Frames(asyncio.BufferedProtocol):
     With `keeps_buffer` an answer is there only until the next request: memory for a MiB costs as much as receiving it.
     """
 
-    def __init__(self, max_frame_bytes: int, *, keeps_buffer: bool = False) -> None:
-        self._max_frame_bytes = max_frame_bytes
+    def __init__(self, *, keeps_buffer: bool) -> None:
         self._start = memoryview(bytearray(START_BYTES))
         """Where a frame begins, and most of them end."""
         self._keeps_buffer = keeps_buffer
@@ -93,10 +92,11 @@ class _Frames(asyncio.BufferedProtocol):
 
     def _begin_frame(self) -> None:
         length = int.from_bytes(self._start[: frames.LENGTH_BYTES], "big", signed=True)
-        if not frames.LENGTH_BYTES <= length <= self._max_frame_bytes:
+        if not frames.LENGTH_BYTES <= length <= MAX_FRAME_BYTES:
             self._filled = 0
-            allowed = self._max_frame_bytes
-            self._fail(CorruptAnswer(f"an answer announces {length} bytes; {allowed} are allowed: is this Kafka?"))
+            self._fail(
+                CorruptAnswer(f"an answer announces {length} bytes; {MAX_FRAME_BYTES} are allowed: is this Kafka?")
+            )
             return
         self._filled -= frames.LENGTH_BYTES
         self._frame = self._memory(length)
@@ -197,7 +197,6 @@ class Peer:
         *,
         client_id: str = CLIENT_ID,
         timeout_ms: float = TIMEOUT_MS,
-        max_frame_bytes: int = MAX_FRAME_BYTES,
         keeps_buffer: bool = False,
         security: PeerSecurity | None = None,
     ) -> Self:
@@ -211,7 +210,7 @@ class Peer:
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 _, connection = await loop.create_connection(
-                    lambda: _Frames(max_frame_bytes, keeps_buffer=keeps_buffer), host, port, ssl=tls
+                    lambda: _Frames(keeps_buffer=keeps_buffer), host, port, ssl=tls
                 )
         except TimeoutError:
             raise errors.RequestTimedOut(f"{address} did not accept a connection in {timeout_ms:g} ms") from None
@@ -318,14 +317,12 @@ class Peer:
         return self._parsed(lambda: fetch.decode_fetch_response(answer, position, len(answer), version))
 
     async def produce(
-        self, topics: Sequence[produce.TopicBatches], *, acks: int, timeout_ms: int, transactional_id: str | None = None
+        self, topics: Sequence[produce.TopicBatches], *, acks: int, timeout_ms: int
     ) -> produce.ProduceResponse:
         """Topics by name. `acks` 0 is not possible here: it has no answer."""
         assert acks != 0, "acks=0 has no answer to wait for"
         version = self.version_of(produce.API_KEY, _LAST_PRODUCE)
-        body = produce.encode_produce_request(
-            topics, version, acks=acks, timeout_ms=timeout_ms, transactional_id=transactional_id
-        )
+        body = produce.encode_produce_request(topics, version, acks=acks, timeout_ms=timeout_ms, transactional_id=None)
         wait_ms = self._timeout_ms + timeout_ms
         answer, position = await self.exchange(produce.API_KEY, version, [body], timeout_ms=wait_ms)
         return self._parsed(lambda: produce.decode_produce_response(answer, position, len(answer), version))

@@ -11,7 +11,7 @@ from typing import Any, Self
 from tiered import errors
 from tiered.peer.answers import BrokerError, ConnectionLost, broker_error, require_success, the_only
 from tiered.peer.cluster import FIRST_BACKOFF_MS, MAX_BACKOFF_MS, Cluster
-from tiered.peer.connection import CLIENT_ID, TIMEOUT_MS, Peer
+from tiered.peer.connection import TIMEOUT_MS, Peer
 from tiered.runtime import jittered_backoff_ms
 from tiered.wire import messages
 from tiered.wire.error_codes import COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
@@ -24,12 +24,9 @@ _GROUP_KEY = 0
 class Coordinator:
     """Whoever coordinates `group_id` now. One request at a time; `close` ends the connection."""
 
-    def __init__(
-        self, cluster: Cluster, group_id: str, *, client_id: str = CLIENT_ID, timeout_ms: float = TIMEOUT_MS
-    ) -> None:
+    def __init__(self, cluster: Cluster, group_id: str, *, timeout_ms: float = TIMEOUT_MS) -> None:
         self.group_id = group_id
         self._cluster = cluster
-        self._client_id = client_id
         self._timeout_ms = timeout_ms
         self._peer: Peer | None = None
 
@@ -91,9 +88,7 @@ class Coordinator:
     async def _connected(self) -> Peer:
         if self._peer is None or not self._peer.is_open:
             host, port = await self._found()
-            self._peer = await Peer.connect(
-                host, port, client_id=self._client_id, timeout_ms=self._timeout_ms, security=self._cluster.security
-            )
+            self._peer = await Peer.connect(host, port, timeout_ms=self._timeout_ms, security=self._cluster.security)
         return self._peer
 
     async def _found(self) -> tuple[str, int]:

@@ -60,7 +60,6 @@ class CommittedOffset:
     """What a group has committed of one partition."""
 
     offset: int
-    leader_epoch: int
     metadata: str
 
 
@@ -199,7 +198,6 @@ async def fetch_committed(coordinator: Coordinator, *, stable: bool = False) -> 
             if each.committed_offset >= 0:
                 committed[topic.name, each.partition_index] = CommittedOffset(
                     offset=each.committed_offset,
-                    leader_epoch=getattr(each, "committed_leader_epoch", -1),
                     metadata=each.metadata or "",
                 )
     return committed

@@ -11,7 +11,6 @@ from typing import Any
 from tiered import errors
 from tiered.peer.answers import broker_error, require_success
 from tiered.peer.cluster import Cluster
-from tiered.peer.connection import CLIENT_ID
 from tiered.peer.coordinator import Coordinator
 from tiered.peer.group_admin import CommittedOffset, commit_offsets, fetch_committed
 from tiered.peer.topology import TopicPartition
@@ -53,21 +52,10 @@ def assign_range(
 class GroupMember:
     """A member of `group_id` that wants `topics`. `join` first; `leave` in the end."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        group_id: str,
-        topics: Sequence[str],
-        *,
-        client_id: str = CLIENT_ID,
-        session_timeout_ms: int = SESSION_TIMEOUT_MS,
-        rebalance_timeout_ms: int = REBALANCE_TIMEOUT_MS,
-    ) -> None:
+    def __init__(self, cluster: Cluster, group_id: str, topics: Sequence[str]) -> None:
         self._cluster = cluster
-        self._coordinator = Coordinator(cluster, group_id, client_id=client_id)
+        self._coordinator = Coordinator(cluster, group_id)
         self._topics = tuple(topics)
-        self._session_timeout_ms = session_timeout_ms
-        self._rebalance_timeout_ms = rebalance_timeout_ms
         self._generation = -1
         self._counts: dict[str, int] = {}
         self.member_id = ""
@@ -110,8 +98,8 @@ class GroupMember:
             JOIN_GROUP,
             lambda make: make.JoinGroupRequest(
                 group_id=self.group_id,
-                session_timeout=self._session_timeout_ms,
-                rebalance_timeout=self._rebalance_timeout_ms,
+                session_timeout=SESSION_TIMEOUT_MS,
+                rebalance_timeout=REBALANCE_TIMEOUT_MS,
                 member_id=self.member_id,
                 group_instance_id=None,
                 protocol_type=consumer_protocol.PROTOCOL_TYPE,
@@ -119,7 +107,7 @@ class GroupMember:
                 reason=None,
             ),
             _code_of,
-            longer_ms=self._rebalance_timeout_ms,
+            longer_ms=REBALANCE_TIMEOUT_MS,
         )
 
     async def _plan(self, members: Sequence[Any]) -> dict[str, bytes]:
@@ -150,7 +138,7 @@ class GroupMember:
                 ),
             ),
             _code_of,
-            longer_ms=self._rebalance_timeout_ms,
+            longer_ms=REBALANCE_TIMEOUT_MS,
         )
 
     def _forget(self, code: int) -> None:

@@ -57,8 +57,6 @@ class TopicMetadata:
 class ClusterMetadata:
     """What one Metadata answer said."""
 
-    cluster_id: str | None
-    controller_id: int
     brokers: Mapping[int, BrokerAddress]
     topics: Mapping[str, TopicMetadata]
 

@@ -111,8 +111,7 @@ async def _partitions(cluster: Cluster, topic: str) -> list[int]:
 
 async def _where(cluster: Cluster, topic: str, numbers: list[int]) -> dict[int, _Where]:
     async def at(timestamp: int) -> dict[int, int]:
-        found = await cluster.list_offsets(topic, dict.fromkeys(numbers, timestamp))
-        return {number: listed.offset for number, listed in found.items()}
+        return await cluster.list_offsets(topic, dict.fromkeys(numbers, timestamp))
 
     end, pending, local = await at(_LATEST), await at(_EARLIEST_PENDING_UPLOAD), await at(_EARLIEST_LOCAL)
     return {n: _Where(end=end[n], cold_end=pending[n], local_start=local[n]) for n in numbers}

@@ -45,9 +45,9 @@ async def test_what_librdkafka_wrote_is_listed_and_fetched(rdkafka: tuple[Produc
         assert [each.partition for each in metadata.topics["t"].partitions] == [0, 1, 2, 3]
         assert metadata.topics["t"].topic_id is not None
         latest = await cluster.list_offsets("t", dict.fromkeys(range(4), peer.LATEST))
-        assert {partition: each.offset for partition, each in latest.items()} == dict.fromkeys(range(4), 10)
+        assert latest == dict.fromkeys(range(4), 10)
         earliest = await cluster.list_offsets("t", {2: peer.EARLIEST})
-        assert earliest[2].offset == 0
+        assert earliest == {2: 0}
         found: list[bytes | None] = []
         while len(found) < 10:
             # The mock cluster answers with one batch at a time, and the client may have sent several.

@@ -82,7 +82,7 @@ def values(c: LocalCluster, topic: str) -> dict[int, bytes]:
 
     async def ask() -> dict[int, bytes]:
         async with Cluster(c.bootstrap) as peers:
-            edges = [(await peers.list_offsets(topic, {0: edge}))[0].offset for edge in (EARLIEST, LATEST)]
+            edges = [(await peers.list_offsets(topic, {0: edge}))[0] for edge in (EARLIEST, LATEST)]
             offset, end = edges
             found: dict[int, bytes] = {}
             while offset < end:

@@ -5,7 +5,7 @@ Owns the words for a broker that cannot be reached. Must never know a command.
 
 import argparse
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from tiered.cli.client.command_config import command_security
@@ -17,7 +17,6 @@ from tiered.errors import InvalidConfig, RequestTimedOut, TieredError
 from tiered.peer import (
     EARLIEST,
     LATEST,
-    READ_UNCOMMITTED,
     Cluster,
     ConnectionLost,
     CorruptAnswer,
@@ -38,7 +37,7 @@ from tiered.wire.error_codes import (
 
 __all__ = [
     "EARLIEST", "EARLIEST_LOCAL", "LATEST", "Cluster", "all_topics", "chosen_partitions", "created_topic",
-    "existing_topic", "missing_topic", "offsets", "run_with_cluster", "with_cluster",
+    "existing_topic", "missing_topic", "run_with_cluster", "with_cluster",
 ]  # fmt: skip
 
 EARLIEST_LOCAL = -4
@@ -170,13 +169,3 @@ async def created_topic(cluster: Cluster, name: str) -> TopicMetadata:
                 )
             raise CommandFailed(f"{name}: {reason(code, None) if code else 'a partition has no leader'}")
         await asyncio.sleep(CREATE_RETRY_MS / 1000)
-
-
-async def offsets(
-    cluster: Cluster, topic: TopicMetadata, timestamps: Mapping[int, int], isolation_level: int = READ_UNCOMMITTED
-) -> dict[int, int]:
-    """The offset for each {partition: timestamp, or LATEST, EARLIEST, ...}; -1 where no record is that young."""
-    if not timestamps:
-        return {}
-    found = await cluster.list_offsets(topic.name, timestamps, isolation_level=isolation_level)
-    return {number: found[number].offset for number in timestamps}

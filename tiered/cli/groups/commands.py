@@ -136,7 +136,7 @@ async def bounds_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> d
             starts = await cluster.list_offsets(topic, dict.fromkeys(numbers, EARLIEST))
             ends = await cluster.list_offsets(topic, dict.fromkeys(numbers, LATEST))
         for number in numbers:
-            found[topic, number] = Bounds(start=starts[number].offset, end=ends[number].offset)
+            found[topic, number] = Bounds(start=starts[number], end=ends[number])
 
     async with asyncio.TaskGroup() as tasks:
         for topic, numbers in wanted.items():

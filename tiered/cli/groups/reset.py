@@ -143,7 +143,7 @@ async def _found_by_time(
         for topic in sorted({topic for topic, _ in bounds}):
             numbers = [number for name, number in bounds if name == topic]
             listed = await cluster.list_offsets(topic, dict.fromkeys(numbers, target.timestamp_ms))
-            found |= {(topic, number): each.offset for number, each in listed.items() if each.offset >= 0}
+            found |= {(topic, number): offset for number, offset in listed.items() if offset >= 0}
     return found
 
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from tiered.cli.client.cluster import EARLIEST, LATEST, Cluster, offsets
+from tiered.cli.client.cluster import EARLIEST, LATEST, Cluster
 from tiered.cli.failure import CommandFailed
 from tiered.cli.groups.commands import ranges
 from tiered.cli.output import say
@@ -138,8 +138,8 @@ class Membership:
         ends: dict[TopicPartition, int] = {}
         for name, topic in self._topics.items():
             numbers = [number for at, number in committed if at == name]
-            firsts |= of_topic(topic, await offsets(self._cluster, topic, dict.fromkeys(numbers, EARLIEST)))
-            ends |= of_topic(topic, await offsets(self._cluster, topic, dict.fromkeys(numbers, LATEST)))
+            firsts |= of_topic(topic, await self._cluster.list_offsets(topic.name, dict.fromkeys(numbers, EARLIEST)))
+            ends |= of_topic(topic, await self._cluster.list_offsets(topic.name, dict.fromkeys(numbers, LATEST)))
         found = {each: at for each, at in committed.items() if firsts[each] <= at <= ends[each]}
         for each in committed.keys() - found.keys():
             say(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tiered.cli.client.cluster import EARLIEST, LATEST, Cluster, offsets
+from tiered.cli.client.cluster import EARLIEST, LATEST, Cluster
 from tiered.cli.failure import CommandFailed, UsageError
 from tiered.cli.times import point_ms
 from tiered.peer import TopicMetadata
@@ -84,14 +84,14 @@ async def start_positions(
     Raises CommandFailed when a partition does not have the offset that was asked for.
     """
     if start.offset == EARLIEST:
-        return await offsets(cluster, topic, dict.fromkeys(numbers, EARLIEST))
-    ends = await offsets(cluster, topic, dict.fromkeys(numbers, LATEST))
+        return await cluster.list_offsets(topic.name, dict.fromkeys(numbers, EARLIEST))
+    ends = await cluster.list_offsets(topic.name, dict.fromkeys(numbers, LATEST))
     if start.timestamp_ms is not None:
-        found = await offsets(cluster, topic, dict.fromkeys(numbers, start.timestamp_ms))
+        found = await cluster.list_offsets(topic.name, dict.fromkeys(numbers, start.timestamp_ms))
         return {number: ends[number] if found[number] < 0 else found[number] for number in numbers}
     if start.before_end == 0:
         return ends
-    firsts = await offsets(cluster, topic, dict.fromkeys(numbers, EARLIEST))
+    firsts = await cluster.list_offsets(topic.name, dict.fromkeys(numbers, EARLIEST))
     if start.before_end is not None:
         return {number: max(ends[number] - start.before_end, firsts[number]) for number in numbers}
     assert start.offset is not None
@@ -105,11 +105,13 @@ async def end_positions(
     cluster: Cluster, topic: TopicMetadata, numbers: Sequence[int], end: End, isolation_level: int
 ) -> dict[int, int]:
     """The offset after the last one to show, for each partition; never beyond the end of the log as it is now."""
-    ends = await offsets(cluster, topic, dict.fromkeys(numbers, LATEST), isolation_level)
+    ends = await cluster.list_offsets(topic.name, dict.fromkeys(numbers, LATEST), isolation_level=isolation_level)
     if end.offset is not None:
         return {number: min(end.offset, ends[number]) for number in numbers}
     if end.timestamp_ms is not None:
-        found = await offsets(cluster, topic, dict.fromkeys(numbers, end.timestamp_ms), isolation_level)
+        found = await cluster.list_offsets(
+            topic.name, dict.fromkeys(numbers, end.timestamp_ms), isolation_level=isolation_level
+        )
         return {number: min(found[number], ends[number]) if found[number] >= 0 else ends[number] for number in numbers}
     return ends
 

@@ -17,7 +17,6 @@ from tiered.cli.client.cluster import (
     all_topics,
     existing_topic,
     missing_topic,
-    offsets,
     run_with_cluster,
     with_cluster,
 )
@@ -196,9 +195,9 @@ async def run_describe(arguments: argparse.Namespace, cluster: Cluster) -> None:
 async def _description(cluster: Cluster, topic: TopicMetadata, *, everything: bool) -> dict[str, Any]:
     numbers = [each.partition for each in topic.partitions if each.leader_id >= 0]
     starts, local_starts, ends = await asyncio.gather(
-        offsets(cluster, topic, dict.fromkeys(numbers, EARLIEST)),
-        offsets(cluster, topic, dict.fromkeys(numbers, EARLIEST_LOCAL)),
-        offsets(cluster, topic, dict.fromkeys(numbers, LATEST)),
+        cluster.list_offsets(topic.name, dict.fromkeys(numbers, EARLIEST)),
+        cluster.list_offsets(topic.name, dict.fromkeys(numbers, EARLIEST_LOCAL)),
+        cluster.list_offsets(topic.name, dict.fromkeys(numbers, LATEST)),
     )
     configs = await _configs(cluster, topic.name, everything=everything)
     warning = min_in_sync_warning({each["name"]: each["value"] for each in configs}, topic.replication_factor)

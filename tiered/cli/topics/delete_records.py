@@ -15,7 +15,6 @@ from tiered.cli.client.cluster import (
     Cluster,
     chosen_partitions,
     existing_topic,
-    offsets,
     run_with_cluster,
 )
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
@@ -73,9 +72,9 @@ async def _plan(
         if each.partition in numbers and each.leader_id < 0:
             raise CommandFailed(f"{topic.name}-{each.partition} has no leader now; nothing was deleted")
     starts, ends, since = await asyncio.gather(
-        offsets(cluster, topic, dict.fromkeys(numbers, EARLIEST)),
-        offsets(cluster, topic, dict.fromkeys(numbers, LATEST)),
-        offsets(cluster, topic, {} if timestamp_ms is None else dict.fromkeys(numbers, timestamp_ms)),
+        cluster.list_offsets(topic.name, dict.fromkeys(numbers, EARLIEST)),
+        cluster.list_offsets(topic.name, dict.fromkeys(numbers, LATEST)),
+        cluster.list_offsets(topic.name, {} if timestamp_ms is None else dict.fromkeys(numbers, timestamp_ms)),
     )
     cuts = []
     for number in numbers:
