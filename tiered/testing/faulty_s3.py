@@ -8,7 +8,7 @@ import random
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from email.message import Message
@@ -73,14 +73,6 @@ class _Rule:
 
 
 @dataclass(kw_only=True)
-class _Random:
-    random: random.Random
-    probability: float
-    kinds: tuple[FaultKind, ...]
-    seconds: float
-
-
-@dataclass(kw_only=True)
 class FaultyS3:
     """The proxy's script and its record. `url` is what clients use as their endpoint."""
 
@@ -88,7 +80,8 @@ class FaultyS3:
     url: str = ""
     seen: list[SeenRequest] = field(default_factory=list)
     _rules: list[_Rule] = field(default_factory=list)
-    _random: _Random | None = None
+    _by_chance: Callable[[], FaultKind | None] = lambda: None
+    _chance_seconds: float = 0.0
     ignored_headers: set[str] = field(default_factory=set)
     refused_headers: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -161,9 +154,11 @@ class FaultyS3:
 
     def misbehave(self, *, seed: int, probability: float, kinds: tuple[FaultKind, ...], seconds: float = 0.0) -> None:
         """From now on every request meets one of `kinds` with this probability, by a seeded generator."""
+        chance = random.Random(seed)
         with self._lock:
             self.healed.clear()
-            self._random = _Random(random=random.Random(seed), probability=probability, kinds=kinds, seconds=seconds)
+            self._by_chance = lambda: chance.choice(kinds) if chance.random() < probability else None
+            self._chance_seconds = seconds
 
     def ignore_header(self, name: str) -> None:
         """The store behaves as if it had never heard of this request header."""
@@ -179,7 +174,7 @@ class FaultyS3:
         self.refused_headers.clear()
         with self._lock:
             self._rules.clear()
-            self._random = None
+            self._by_chance = lambda: None
             self.healed.set()
 
     def count(self, method: str, *, path_contains: str = "", query_contains: str = "") -> int:
@@ -203,12 +198,10 @@ class FaultyS3:
             if rule.times is not None:
                 rule.times -= 1
             return rule.kind, rule.seconds
-        chance = self._random
-        if chance is not None and chance.random.random() < chance.probability:
-            kind = chance.random.choice(chance.kinds)
-            if ranged or kind not in (FaultKind.WHOLE, FaultKind.WRONG_RANGE, FaultKind.NO_CONTENT_RANGE):
-                return kind, chance.seconds
-        return None, 0.0
+        kind = self._by_chance()
+        if not ranged and kind in (FaultKind.WHOLE, FaultKind.WRONG_RANGE, FaultKind.NO_CONTENT_RANGE):
+            kind = None
+        return kind, self._chance_seconds
 
     def arrived(self, method: str, target: str, headers: Message, body_bytes: int) -> tuple[FaultKind | None, float]:
         split = urlsplit(target)

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from tiered.cli.arguments import Commands, Parser, command, json_option, number
+from tiered.cli.moves.arguments import broker_ids
 
 MAX_PARALLEL = 64
 DEFAULT_BROKERS = (1,)
@@ -88,7 +89,7 @@ def _add_restore(commands: "Commands[Parser]") -> None:
     parser.add_argument(
         "--brokers",
         metavar="IDS",
-        type=_ids,
+        type=broker_ids,
         default=DEFAULT_BROKERS,
         help="the ids of the brokers that will serve it, with commas: replicas are spread over them (1)",
     )
@@ -110,13 +111,6 @@ def _store_url(text: str) -> str:
     folder = Path(text).expanduser().absolute()
     is_path = ":" not in text and (text.startswith(("/", ".", "~")) or folder.is_dir())
     return folder.as_uri() if is_path else text
-
-
-def _ids(text: str) -> tuple[int, ...]:
-    found = tuple(number(each.strip()) for each in text.split(","))
-    if len(set(found)) != len(found):
-        raise argparse.ArgumentTypeError(f"{text} names a broker twice")
-    return found
 
 
 def fraction(text: str) -> float:

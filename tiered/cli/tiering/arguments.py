@@ -8,7 +8,7 @@ def add_segments(commands: "Commands[Parser]") -> None:
     parser = command(
         commands,
         "segments",
-        "tiering.segments:run",
+        "tiering.segments:run_segments",
         "show where each range of offsets is: hot, cold or both",
         "With sizes and state.",
     )
@@ -23,7 +23,7 @@ def add_retention(commands: "Commands[Parser]") -> None:
     explain = command(
         commands,
         "explain-retention",
-        "tiering.explain_retention:run",
+        "tiering.segments:run_explain_retention",
         "show what retention would delete now, what it keeps, and why",
         "Nothing is changed: it is the next round's decision, printed before.",
     )

@@ -1,6 +1,6 @@
-"""`tiered segments TOPIC`: where each range of offsets is, hot, cold or both, and how large.
+"""`tiered segments TOPIC` and `tiered explain-retention TOPIC`: where each range of offsets is, and why it stays.
 
-Reads the catalogue over HTTP. Changes nothing.
+Reads the catalogue, and the decision of each partition's leader, over HTTP. Decides nothing and changes nothing.
 """
 
 import argparse
@@ -14,10 +14,10 @@ from tiered.cli.output import Cell, counted, in_bytes, in_utc, print_json, print
 _TITLES = ">PARTITION OFFSETS TIER STATE >SIZE FROM TO"
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run_segments(arguments: argparse.Namespace) -> None:
     """Shows the segments of one partition or of all. Raises CommandFailed and UsageError."""
     api = HttpApi(arguments.http, arguments.command_config)
-    numbers = [arguments.partition] if arguments.partition is not None else partitions_of(api, arguments.topic)
+    numbers = _partitions(api, arguments)
     found = [_whole_partition(api, arguments.topic, number) for number in numbers]
     if arguments.json:
         print_json({"topic": arguments.topic, "partitions": found})
@@ -25,9 +25,11 @@ def run(arguments: argparse.Namespace) -> None:
         _show(found, with_objects=arguments.objects)
 
 
-def partitions_of(api: HttpApi, topic: str) -> list[int]:
-    """The numbers of the topic's partitions. Raises CommandFailed with a name that may have been meant."""
-    topics = api.topics()
+def _partitions(api: HttpApi, arguments: argparse.Namespace) -> list[int]:
+    """The partition that is meant, or all. Raises CommandFailed with a topic's name that may have been meant."""
+    if arguments.partition is not None:
+        return [arguments.partition]
+    topic, topics = arguments.topic, api.topics()
     for each in topics:
         if each["topic"] == topic:
             return [partition["partition"] for partition in each["partitions"]]
@@ -62,7 +64,7 @@ def _show(partitions: list[dict[str, Any]], *, with_objects: bool) -> None:
     say("\n" + ("; ".join(totals) or "no segments: nothing was produced yet, or all of it was deleted"))
 
 
-def offsets_of(found: dict[str, Any]) -> str:
+def _offsets_of(found: dict[str, Any]) -> str:
     """The offsets of a segment, or of a run of them: `0..9`, and `10..` for one that has none yet."""
     base_offset, end_offset = found["base_offset"], found["end_offset"]
     return f"{base_offset}..{end_offset - 1}" if end_offset > base_offset else f"{base_offset}.."
@@ -71,7 +73,7 @@ def offsets_of(found: dict[str, Any]) -> str:
 def _row(partition: int, segment: dict[str, Any]) -> list[Cell]:
     return [
         partition,
-        offsets_of(segment),
+        _offsets_of(segment),
         segment["tier"],
         segment["state"],
         in_bytes(segment["size_bytes"]),
@@ -79,3 +81,69 @@ def _row(partition: int, segment: dict[str, Any]) -> list[Cell]:
         in_utc(segment["max_timestamp_ms"]),
         segment["object_key"],
     ]
+
+
+def run_explain_retention(arguments: argparse.Namespace) -> None:
+    """Explains one partition or all. Raises CommandFailed and UsageError."""
+    api = HttpApi(arguments.http, arguments.command_config)
+    topic = arguments.topic
+    found = [api.retention(topic, number) for number in _partitions(api, arguments)]
+    if arguments.json:
+        print_json({"topic": topic, "partitions": [_without_topic(each) for each in found]})
+        return
+    _show_runs(found, "runs", "delete", "keep")
+    if arguments.local:
+        say("\nLocal copies, of each leader:")
+        _show_runs(found, "local_runs", "remove", "keep")
+    say("\n" + "\n".join(_summary(found)))
+
+
+def _without_topic(partition: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in partition.items() if name != "topic"}
+
+
+def _show_runs(partitions: list[dict[str, Any]], runs: str, delete: str, keep: str) -> None:
+    rows = [_run_row(each["partition"], run, delete, keep) for each in partitions for run in each[runs]]
+    print_table(">PARTITION OFFSETS >SEGMENTS >SIZE NEWEST VERDICT WHY", rows)
+
+
+def _run_row(partition: int, run: dict[str, Any], delete: str, keep: str) -> list[Cell]:
+    return [
+        partition,
+        _offsets_of(run),
+        run["segments"],
+        in_bytes(run["size_bytes"]),
+        in_utc(run["newest_ms"]),
+        delete if run["deletes"] else keep,
+        run["why"] + (f": {run['pin']}" if run["pin"] else ""),
+    ]
+
+
+def _summary(partitions: list[dict[str, Any]]) -> list[str]:
+    """What the tables don't say: the settings, what goes in all, what waits for its end, and whether the clock lies."""
+    configs = partitions[0]["configs"]
+    lines = [
+        f"cleanup.policy={configs['cleanup.policy']}, retention.ms={configs['retention.ms']}, "
+        f"retention.bytes={configs['retention.bytes']} (of each partition; -1 is no limit)",
+        f"The next round deletes {_sum(partitions, 'retires')} and keeps {_sum(partitions, 'keeps')}.",
+    ]
+    retired = [each["retired"] for each in partitions]
+    if any(each["objects"] for each in retired):
+        objects, pinned = sum(each["objects"] for each in retired), sum(each["pinned_objects"] for each in retired)
+        size = in_bytes(sum(each["bytes"] for each in retired))
+        first = min((each["next_purge_ms"] for each in retired if each["next_purge_ms"] is not None), default=None)
+        waits = [f"the first goes after {in_utc(first)}, when its grace is over"] if first is not None else []
+        waits += [f"{pinned} are kept for readers that have pinned them"] if pinned else []
+        lines.append(f"Deleted before and still stored: {counted(objects, 'object')}, {size}; {'; '.join(waits)}.")
+    lines += [f"Partition {each['partition']}: {each['clock']['reason']}" for each in partitions if _doubts(each)]
+    return lines
+
+
+def _doubts(partition: dict[str, Any]) -> bool:
+    return not partition["clock"]["trusted"]
+
+
+def _sum(partitions: list[dict[str, Any]], what: str) -> str:
+    segments = sum(each[what]["segments"] for each in partitions)
+    size_bytes = sum(each[what]["bytes"] for each in partitions)
+    return f"{counted(segments, 'segment')} ({in_bytes(size_bytes)})" if segments else "nothing"
