@@ -12,11 +12,10 @@ from pyspark_tiered.options import Subscribe, parse_options
 from pyspark_tiered.plan import TailSplit
 from pyspark_tiered.tail_read import read_tail_split
 from tests.components.lying_broker import END, LyingBroker, batch_at
-from tiered.cli.client.cluster import Cluster
 from tiered.cli.failure import CommandFailed
 from tiered.cli.records import consume
 from tiered.errors import RequestTimedOut
-from tiered.peer import CorruptAnswer
+from tiered.peer import Cluster, CorruptAnswer
 from tiered.runtime import SystemClock
 
 FIND_COORDINATOR, DELETE_GROUPS, DESCRIBE_QUOTAS = 10, 42, 48

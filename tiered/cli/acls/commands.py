@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, astuple
 
 from tiered.cli.acls.arguments import RESOURCES
-from tiered.cli.client.cluster import Cluster, run_with_cluster
+from tiered.cli.client.cluster import run_with_cluster
 from tiered.cli.failure import UsageError
 from tiered.cli.output import print_json, print_table, say
 from tiered.config.addresses import is_address
+from tiered.peer import Cluster
 from tiered.peer.access_admin import Acl, create_acls, delete_acls, describe_acls
 from tiered.rules.security.acl import (
     CLUSTER_NAME,

@@ -7,12 +7,12 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tiered.cli.client.cluster import Cluster, all_topics, with_cluster
+from tiered.cli.client.cluster import all_topics, with_cluster
 from tiered.cli.failure import CommandFailed, UsageError
 from tiered.cli.moves.following import carry_out, replicas_of, require_brokers
 from tiered.cli.output import complain, counted, describe, in_bytes, print_json, print_table, say
 from tiered.errors import InvalidReplicationFactor, TieredError
-from tiered.peer import TopicMetadata
+from tiered.peer import Cluster, TopicMetadata
 from tiered.peer.broker_admin import (
     DescribedBroker,
     DescribedCluster,

@@ -8,12 +8,13 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tiered.cli.client.cluster import Cluster, run_with_cluster, with_cluster
+from tiered.cli.client.cluster import run_with_cluster, with_cluster
 from tiered.cli.configs import DEFAULT_SOURCE, config_pairs, configs_of, set_configs, source_of
 from tiered.cli.failure import CommandFailed
 from tiered.cli.names import nearest_names
 from tiered.cli.output import print_json, print_table, say
 from tiered.config.describe import NO_EFFECT
+from tiered.peer import Cluster
 from tiered.peer.broker_admin import describe_cluster
 from tiered.peer.topic_admin import BROKER_RESOURCE
 

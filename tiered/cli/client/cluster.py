@@ -15,8 +15,6 @@ from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.names import nearest_names
 from tiered.errors import InvalidConfig, RequestTimedOut, TieredError
 from tiered.peer import (
-    EARLIEST,
-    LATEST,
     Cluster,
     ConnectionLost,
     CorruptAnswer,
@@ -34,11 +32,6 @@ from tiered.wire.error_codes import (
     is_retriable,
     reason,
 )
-
-__all__ = [
-    "EARLIEST", "EARLIEST_LOCAL", "LATEST", "Cluster", "all_topics", "chosen_partitions", "created_topic",
-    "existing_topic", "missing_topic", "run_with_cluster", "with_cluster",
-]  # fmt: skip
 
 EARLIEST_LOCAL = -4
 REACH_TIMEOUT_S = 10.0

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from tiered.cli.client.cluster import EARLIEST, LATEST, Cluster, with_cluster
+from tiered.cli.client.cluster import with_cluster
 from tiered.cli.client.refusals import lacks, none_to_see
 from tiered.cli.failure import CommandFailed
 from tiered.cli.names import nearest_names
 from tiered.cli.output import Cell, counted, describe, on_one_line, print_json, print_table, report, say
 from tiered.errors import GroupNotFound, TieredError
-from tiered.peer import BrokerError, TopicPartition
+from tiered.peer import EARLIEST, LATEST, BrokerError, Cluster, TopicPartition
 from tiered.peer.group_admin import (
     DescribedGroup,
     ListedGroup,

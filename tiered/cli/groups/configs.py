@@ -2,9 +2,10 @@
 
 import argparse
 
-from tiered.cli.client.cluster import Cluster, run_with_cluster
+from tiered.cli.client.cluster import run_with_cluster
 from tiered.cli.configs import DEFAULT_SOURCE, config_changes, configs_of, set_configs, source_of
 from tiered.cli.output import print_json, print_table
+from tiered.peer import Cluster
 from tiered.peer.topic_admin import GROUP_RESOURCE
 
 

@@ -8,13 +8,13 @@ import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from tiered.cli.client.cluster import Cluster, chosen_partitions, existing_topic, run_with_cluster
+from tiered.cli.client.cluster import chosen_partitions, existing_topic, run_with_cluster
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.groups.commands import SHOWS_GROUPS, bounds_of, missing_group
 from tiered.cli.output import Cell, complain, counted, print_json, print_table, say
 from tiered.cli.times import moment_ms
 from tiered.errors import GroupNotFound
-from tiered.peer import BrokerError, TopicPartition
+from tiered.peer import BrokerError, Cluster, TopicPartition
 from tiered.peer.group_admin import (
     committed_offsets,
     delete_offsets,

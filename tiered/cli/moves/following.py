@@ -11,13 +11,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tiered.cli.client.cluster import Cluster
 from tiered.cli.configs import set_configs
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
 from tiered.cli.output import Cell, complain, counted, in_bytes, print_json, print_table, say
 from tiered.cli.progress import bar
 from tiered.errors import TieredError
-from tiered.peer import TopicMetadata, TopicPartition
+from tiered.peer import Cluster, TopicMetadata, TopicPartition
 from tiered.peer.broker_admin import (
     LocalDisk,
     Reassignment,

@@ -12,20 +12,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tiered.cli.client.cluster import (
-    Cluster,
-    all_topics,
-    chosen_partitions,
-    existing_topic,
-    run_with_cluster,
-    with_cluster,
-)
+from tiered.cli.client.cluster import all_topics, chosen_partitions, existing_topic, run_with_cluster, with_cluster
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.groups.reset import Wanted, wanted_of
 from tiered.cli.moves.following import Replicas, begin, carry_out, progress, replicas_of, require_brokers
 from tiered.cli.output import complain, counted, in_bytes, print_json, print_table, say
 from tiered.errors import InvalidReplicationFactor
-from tiered.peer import TopicMetadata, TopicPartition
+from tiered.peer import Cluster, TopicMetadata, TopicPartition
 from tiered.peer.broker_admin import (
     PREFERRED,
     UNCLEAN,

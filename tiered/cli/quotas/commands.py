@@ -6,10 +6,11 @@ Owns these commands' words. Everything is asked over the Kafka protocol, so it w
 import argparse
 from collections.abc import Mapping
 
-from tiered.cli.client.cluster import Cluster, run_with_cluster, with_cluster
+from tiered.cli.client.cluster import run_with_cluster, with_cluster
 from tiered.cli.failure import UsageError
 from tiered.cli.output import print_json, print_table, say
 from tiered.cli.quotas.arguments import KINDS
+from tiered.peer import Cluster
 from tiered.peer.access_admin import Entity, alter_quotas, describe_quotas
 
 _DEFAULT = "<default>"

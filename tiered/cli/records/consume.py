@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from tiered.cli.client.cluster import Cluster, all_topics, chosen_partitions, existing_topic, run_with_cluster
+from tiered.cli.client.cluster import all_topics, chosen_partitions, existing_topic, run_with_cluster
 from tiered.cli.client.refusals import read_replica
 from tiered.cli.failure import EXIT_OK, CommandFailed, UsageError
 from tiered.cli.output import complain
@@ -18,7 +18,15 @@ from tiered.cli.records.offset_range import End, Start, end_positions, range_of,
 from tiered.cli.records.record_text import LineFormat, Template, json_line_of, line_format_of
 from tiered.errors import CorruptBatch, RequestTimedOut, Retriable
 from tiered.formats.record_batch import BatchHeader, Record, records, verify_crc, whole_batches
-from tiered.peer import READ_COMMITTED, READ_UNCOMMITTED, BrokerError, ConnectionLost, TopicMetadata, TopicPartition
+from tiered.peer import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    BrokerError,
+    Cluster,
+    ConnectionLost,
+    TopicMetadata,
+    TopicPartition,
+)
 from tiered.runtime import Clock, SystemClock
 from tiered.wire.error_codes import NONE, OFFSET_OUT_OF_RANGE, is_retriable, reason
 from tiered.wire.fetch import AbortedTransaction, FetchPartitionResult

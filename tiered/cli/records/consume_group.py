@@ -11,14 +11,13 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from tiered.cli.client.cluster import EARLIEST, LATEST, Cluster
 from tiered.cli.failure import CommandFailed
 from tiered.cli.groups.commands import ranges
 from tiered.cli.output import say
 from tiered.cli.records.consume import Consumption, Fetcher, Lines, in_words, of_topic
 from tiered.cli.records.offset_range import End, Start, end_positions, start_positions
 from tiered.errors import TieredError
-from tiered.peer import BrokerError, TopicMetadata, TopicPartition
+from tiered.peer import EARLIEST, LATEST, BrokerError, Cluster, TopicMetadata, TopicPartition
 from tiered.peer.group_member import GroupMember
 from tiered.runtime import SystemClock
 from tiered.wire.error_codes import reason

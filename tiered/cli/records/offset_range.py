@@ -7,10 +7,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tiered.cli.client.cluster import EARLIEST, LATEST, Cluster
 from tiered.cli.failure import CommandFailed, UsageError
 from tiered.cli.times import point_ms
-from tiered.peer import TopicMetadata
+from tiered.peer import EARLIEST, LATEST, Cluster, TopicMetadata
 
 _MAY_BE = "it must be START or START:END, of beginning, end, N, -N (the last N) and @TIME, such as 100:200"
 _A_TIME = "a time is milliseconds since 1970, or such as @2026-01-31T23:59:59Z or @-2h"

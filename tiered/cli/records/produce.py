@@ -15,14 +15,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
-from tiered.cli.client.cluster import Cluster, chosen_partitions, created_topic, run_with_cluster
+from tiered.cli.client.cluster import chosen_partitions, created_topic, run_with_cluster
 from tiered.cli.failure import CommandFailed, UsageError
 from tiered.cli.output import counted, print_json, say
 from tiered.cli.progress import Report, progress_of
 from tiered.cli.records.record_text import LineFormat, header_of, line_format_of, record_of_json
 from tiered.errors import TieredError
 from tiered.formats.record_batch import Compression, Record
-from tiered.peer import ACKS_ALL, BrokerError
+from tiered.peer import ACKS_ALL, BrokerError, Cluster
 from tiered.peer.producer import BatchState, Gathering, Sender
 from tiered.runtime import SystemClock, new_uuid
 from tiered.wire.error_codes import NONE, advice

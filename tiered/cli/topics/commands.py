@@ -10,10 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tiered.cli.client.cluster import (
-    EARLIEST,
     EARLIEST_LOCAL,
-    LATEST,
-    Cluster,
     all_topics,
     existing_topic,
     missing_topic,
@@ -33,7 +30,7 @@ from tiered.cli.configs import (
 from tiered.cli.failure import UsageError
 from tiered.cli.output import Cell, complain, counted, describe, in_bytes, print_json, print_table, report, say
 from tiered.errors import TieredError
-from tiered.peer import CorruptAnswer, TopicMetadata, TopicPartition
+from tiered.peer import EARLIEST, LATEST, Cluster, CorruptAnswer, TopicMetadata, TopicPartition
 from tiered.peer.broker_admin import local_disk
 from tiered.peer.topic_admin import BROKERS_DEFAULT, create_topics, delete_topics, describe_configs
 from tiered.wire.error_codes import NONE, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION, reason

@@ -9,19 +9,12 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from tiered.cli.client.cluster import (
-    EARLIEST,
-    LATEST,
-    Cluster,
-    chosen_partitions,
-    existing_topic,
-    run_with_cluster,
-)
+from tiered.cli.client.cluster import chosen_partitions, existing_topic, run_with_cluster
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed, UsageError
 from tiered.cli.groups.reset import wanted_of
 from tiered.cli.output import complain, counted, print_json, print_table, say
 from tiered.cli.times import point_ms
-from tiered.peer import CorruptAnswer, TopicMetadata
+from tiered.peer import EARLIEST, LATEST, Cluster, CorruptAnswer, TopicMetadata
 from tiered.peer.topic_admin import delete_records
 from tiered.wire.error_codes import NONE, POLICY_VIOLATION, reason
 

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tiered.cli.client.cluster import Cluster, run_with_cluster
+from tiered.cli.client.cluster import run_with_cluster
 from tiered.cli.failure import CommandFailed, UsageError
 from tiered.cli.output import Cell, print_json, print_table, say
 from tiered.errors import TieredError
 from tiered.meta import cluster as cluster_row
 from tiered.meta import security
 from tiered.meta.engine import Database
+from tiered.peer import Cluster
 from tiered.peer.access_admin import NewPassword, Users, alter_user, describe_users
 from tiered.rules.security.sasl.mechanism import (
     MAX_ITERATIONS,
