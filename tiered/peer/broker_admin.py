@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tiered.peer.answers import require_success
 from tiered.peer.cluster import Cluster
-from tiered.peer.topology import TopicPartition
+from tiered.peer.topology import TopicPartition, numbers_by_topic
 from tiered.rules.replication.placement import Place, place_of
 from tiered.wire.error_codes import reason
 
@@ -120,7 +120,7 @@ async def alter_reassignments(
     cluster: Cluster, targets: Mapping[TopicPartition, Sequence[int] | None]
 ) -> dict[TopicPartition, Refusal | None]:
     """Begins moves, and cancels those whose target is None; what became of each."""
-    by_topic = _by_topic(targets)
+    by_topic = numbers_by_topic(targets)
     answer = await cluster.request(
         ALTER_PARTITION_REASSIGNMENTS,
         lambda make: make.AlterPartitionReassignmentsRequest(
@@ -168,7 +168,7 @@ async def elect_leaders(
     cluster: Cluster, election_type: int, partitions: Sequence[TopicPartition] | None
 ) -> dict[TopicPartition, Refusal | None]:
     """What became of each; None asks for all partitions, and answers for those that were tried alone."""
-    by_topic = None if partitions is None else _by_topic(partitions)
+    by_topic = None if partitions is None else numbers_by_topic(partitions)
     answer = await cluster.request(
         ELECT_LEADERS,
         lambda make: make.ElectLeadersRequest(
@@ -195,10 +195,3 @@ async def unregister_broker(cluster: Cluster, broker_id: int) -> Refusal | None:
 
 def _refusal(code: int, message: str | None) -> Refusal | None:
     return Refusal(code=code, message=message) if code else None
-
-
-def _by_topic(partitions: Mapping[TopicPartition, object] | Sequence[TopicPartition]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        found.setdefault(topic, []).append(number)
-    return found

@@ -11,7 +11,7 @@ from tiered import errors
 from tiered.peer.answers import require_success, the_only
 from tiered.peer.cluster import Cluster
 from tiered.peer.coordinator import Coordinator
-from tiered.peer.topology import TopicPartition
+from tiered.peer.topology import TopicPartition, numbers_by_topic
 from tiered.wire import consumer_protocol
 from tiered.wire.error_codes import GROUP_ID_NOT_FOUND
 
@@ -225,14 +225,14 @@ async def commit_offsets(
                 partitions=tuple(
                     make.OffsetCommitRequestPartition(
                         partition_index=partition,
-                        committed_offset=offset,
+                        committed_offset=offsets[topic, partition],
                         committed_leader_epoch=-1,
                         committed_metadata="",
                     )
-                    for partition, offset in partitions.items()
+                    for partition in partitions
                 ),
             )
-            for topic, partitions in _by_topic(offsets).items()
+            for topic, partitions in numbers_by_topic(offsets).items()
         )
         return make.OffsetCommitRequest(
             group_id=coordinator.group_id,
@@ -261,7 +261,7 @@ async def delete_offsets(
     cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """Forgets these offsets; the error code of each. Raises BrokerError where the whole group is refused."""
-    wanted = _by_topic(dict.fromkeys(partitions, 0))
+    wanted = numbers_by_topic(partitions)
 
     def build(make: Any) -> Any:
         topics = tuple(
@@ -288,13 +288,6 @@ async def delete_group(cluster: Cluster, group_id: str) -> int:
             lambda each: [result.error_code for result in each.results],
         )
     return int(the_only(answer.results, "group").error_code)
-
-
-def _by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[int, int]]:
-    found: dict[str, dict[int, int]] = {}
-    for (topic, partition), offset in offsets.items():
-        found.setdefault(topic, {})[partition] = offset
-    return found
 
 
 def _codes_of_groups(answer: Any) -> Sequence[int]:

@@ -3,7 +3,7 @@
 Owns these values and how addresses are written. Must never connect to anything, nor remember what was true before.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -59,6 +59,14 @@ class ClusterMetadata:
 
     brokers: Mapping[int, BrokerAddress]
     topics: Mapping[str, TopicMetadata]
+
+
+def numbers_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The partitions' numbers under their topics, in the order given."""
+    found: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        found.setdefault(topic, []).append(number)
+    return found
 
 
 def parse_bootstrap(servers: str) -> list[tuple[str, int]]:

@@ -24,6 +24,7 @@ from tiered.peer.group_admin import (
     describe_group,
     list_groups,
 )
+from tiered.peer.topology import numbers_by_topic
 from tiered.rules.groups.offset_reset import Bounds
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.wire.error_codes import GROUP_AUTHORIZATION_FAILED, GROUP_ID_NOT_FOUND, NONE, reason
@@ -122,9 +123,7 @@ async def missing_group(cluster: Cluster, group_id: str) -> str:
 
 async def bounds_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
     """The bounds of those partitions that exist and have a leader."""
-    wanted: dict[str, set[int]] = {}
-    for topic, partition in partitions:
-        wanted.setdefault(topic, set()).add(partition)
+    wanted = numbers_by_topic(partitions)
     if not wanted:
         return {}
     described = (await cluster.metadata(sorted(wanted))).topics

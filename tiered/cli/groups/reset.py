@@ -21,6 +21,7 @@ from tiered.peer.group_admin import (
     describe_group,
     move_offsets,
 )
+from tiered.peer.topology import numbers_by_topic
 from tiered.rules.groups.offset_reset import (
     Bounds,
     Earliest,
@@ -140,8 +141,7 @@ async def _found_by_time(
     """The first offset since the time, of partitions that have a record as young."""
     found: dict[TopicPartition, int] = {}
     if isinstance(target, ToTimestamp):
-        for topic in sorted({topic for topic, _ in bounds}):
-            numbers = [number for name, number in bounds if name == topic]
+        for topic, numbers in sorted(numbers_by_topic(bounds).items()):
             listed = await cluster.list_offsets(topic, dict.fromkeys(numbers, target.timestamp_ms))
             found |= {(topic, number): offset for number, offset in listed.items() if offset >= 0}
     return found

@@ -19,6 +19,7 @@ from tiered.cli.records.offset_range import End, Start, end_positions, start_pos
 from tiered.errors import TieredError
 from tiered.peer import EARLIEST, LATEST, BrokerError, Cluster, TopicMetadata, TopicPartition
 from tiered.peer.group_member import GroupMember
+from tiered.peer.topology import numbers_by_topic
 from tiered.runtime import SystemClock
 from tiered.wire.error_codes import reason
 
@@ -52,8 +53,7 @@ async def consume_as_member(
 def _got(mine: Sequence[TopicPartition]) -> str:
     if not mine:
         return "no partition: others have them all"
-    topics = sorted({topic for topic, _ in mine})
-    return " ".join(f"{topic}:{ranges([number for at, number in mine if at == topic])}" for topic in topics)
+    return " ".join(f"{topic}:{ranges(numbers)}" for topic, numbers in sorted(numbers_by_topic(mine).items()))
 
 
 class Membership:
