@@ -7,6 +7,7 @@ replica goes.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tiered.errors import TieredError
 from tiered.peer.answers import require_success
 from tiered.peer.cluster import Cluster
 from tiered.peer.topology import TopicPartition, numbers_by_topic
@@ -97,8 +98,15 @@ async def describe_cluster(cluster: Cluster) -> DescribedCluster:
     )
 
 
-async def local_disk(cluster: Cluster, broker_id: int) -> LocalDisk:
-    """What the broker holds on its disks."""
+async def local_disk(cluster: Cluster, broker_id: int) -> LocalDisk | None:
+    """What the broker holds on its disks; None where it has gone away, or does not tell us."""
+    try:
+        return await _local_disk(cluster, broker_id)
+    except TieredError:
+        return None
+
+
+async def _local_disk(cluster: Cluster, broker_id: int) -> LocalDisk:
     answer = await cluster.request(
         DESCRIBE_LOG_DIRS, lambda make: make.DescribeLogDirsRequest(topics=None), broker_id=broker_id
     )

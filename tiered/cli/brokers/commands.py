@@ -11,12 +11,11 @@ from tiered.cli.client.cluster import all_topics, with_cluster
 from tiered.cli.failure import CommandFailed, UsageError
 from tiered.cli.moves.following import carry_out, replicas_of, require_brokers
 from tiered.cli.output import complain, counted, describe, in_bytes, print_json, print_table, say
-from tiered.errors import InvalidReplicationFactor, TieredError
+from tiered.errors import InvalidReplicationFactor
 from tiered.peer import Cluster, TopicMetadata
 from tiered.peer.broker_admin import (
     DescribedBroker,
     DescribedCluster,
-    LocalDisk,
     describe_cluster,
     local_disk,
     unregister_broker,
@@ -157,12 +156,8 @@ def _summary(broker: DescribedBroker, described: DescribedCluster, topics: Seque
 async def _description(
     cluster: Cluster, broker: DescribedBroker, described: DescribedCluster, topics: Sequence[TopicMetadata]
 ) -> dict[str, Any]:
-    disk: LocalDisk | None = None
-    if not broker.is_fenced:
-        try:
-            disk = await local_disk(cluster, broker.broker_id)
-        except TieredError:
-            pass  # It has just gone away: what the others know of it is shown.
+    # Of one that has just gone away, what the others know is shown.
+    disk = None if broker.is_fenced else await local_disk(cluster, broker.broker_id)
     return {
         **_summary(broker, described, topics),
         "disk_total_bytes": None if disk is None or disk.total_bytes < 0 else disk.total_bytes,

@@ -45,24 +45,24 @@ class HttpApi:
 
     def topics(self) -> list[dict[str, Any]]:
         """Every topic with its partitions."""
-        return _list_in(self._get("/api/v1/topics"), "topics")
+        return _list_in(self._ask("GET", "/api/v1/topics"), "topics")
 
     def partition(self, topic: str, partition: int, *, start_offset: int = 0) -> dict[str, Any]:
         """One partition with its segments whose records end after `start_offset`; at most one page of them."""
         path = f"/api/v1/topics/{quote(topic, safe='')}/partitions/{partition}/segments?start_offset={start_offset}"
-        answer = self._get(path)
+        answer = self._ask("GET", path)
         _list_in(answer, "segments")
         return answer
 
     def retention(self, topic: str, partition: int) -> dict[str, Any]:
         """What the next round of retention would do to one partition, and why."""
-        answer = self._get(f"/api/v1/topics/{quote(topic, safe='')}/partitions/{partition}/retention")
+        answer = self._ask("GET", f"/api/v1/topics/{quote(topic, safe='')}/partitions/{partition}/retention")
         _list_in(answer, "runs")
         return answer
 
     def reconcile(self) -> dict[str, Any]:
         """What the brokers have found to disagree between disk, catalogue and object store."""
-        answer = self._get("/api/v1/reconcile")
+        answer = self._ask("GET", "/api/v1/reconcile")
         for name in ("findings", "brokers", "silent"):
             _list_in(answer, name)
         return answer
@@ -70,7 +70,7 @@ class HttpApi:
     def snapshots(self, topic: str | None = None) -> list[dict[str, Any]]:
         """Every snapshot with what it holds, by name; of one topic where that is given."""
         query = "" if topic is None else f"?topic={quote(topic, safe='')}"
-        return _list_in(self._get(f"/api/v1/snapshots{query}"), "snapshots")
+        return _list_in(self._ask("GET", f"/api/v1/snapshots{query}"), "snapshots")
 
     def create_snapshot(self, name: str, topic: str, *, owner: str, ttl_ms: int | None) -> dict[str, Any]:
         """The new snapshot of all that the topic has."""
@@ -80,9 +80,6 @@ class HttpApi:
     def delete_snapshot(self, name: str) -> None:
         """Returns when retention may take what the snapshot held."""
         self._ask("DELETE", f"/api/v1/snapshots/{quote(name, safe='')}")
-
-    def _get(self, path: str) -> dict[str, Any]:
-        return self._ask("GET", path)
 
     def _ask(self, method: str, path: str, sent: object = None) -> dict[str, Any]:
         """The answer's object; an empty one where the answer has no body, and means success without."""

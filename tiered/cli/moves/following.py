@@ -15,10 +15,8 @@ from tiered.cli.configs import set_configs
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
 from tiered.cli.output import Cell, complain, counted, in_bytes, print_json, print_table, say
 from tiered.cli.progress import bar
-from tiered.errors import TieredError
 from tiered.peer import Cluster, TopicMetadata, TopicPartition
 from tiered.peer.broker_admin import (
-    LocalDisk,
     Reassignment,
     Refusal,
     alter_reassignments,
@@ -141,7 +139,7 @@ async def progress(cluster: Cluster, moving: Mapping[TopicPartition, Reassignmen
     }
     wanted = {each for move in moving.values() for each in move.adding_replicas}
     wanted |= {leaders[each] for each in moving if leaders.get(each, -1) >= 0}
-    disks = {broker_id: await _disk_of(cluster, broker_id) for broker_id in sorted(wanted)}
+    disks = {broker_id: await local_disk(cluster, broker_id) for broker_id in sorted(wanted)}
 
     def held(broker_id: int, each: TopicPartition) -> int:
         disk = disks.get(broker_id)
@@ -153,13 +151,6 @@ async def progress(cluster: Cluster, moving: Mapping[TopicPartition, Reassignmen
         done_bytes = min((held(broker_id, each) for broker_id in move.adding_replicas), default=all_bytes)
         found[each] = Copied(done_bytes=min(done_bytes, all_bytes), all_bytes=all_bytes)
     return found
-
-
-async def _disk_of(cluster: Cluster, broker_id: int) -> LocalDisk | None:
-    try:
-        return await local_disk(cluster, broker_id)
-    except TieredError:
-        return None  # It is away: the wait goes on, and it may come back.
 
 
 async def _throttle(cluster: Cluster, bytes_per_s: int | None) -> None:

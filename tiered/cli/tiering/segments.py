@@ -89,17 +89,15 @@ def run_explain_retention(arguments: argparse.Namespace) -> None:
     topic = arguments.topic
     found = [api.retention(topic, number) for number in _partitions(api, arguments)]
     if arguments.json:
-        print_json({"topic": topic, "partitions": [_without_topic(each) for each in found]})
+        for each in found:
+            each.pop("topic", None)
+        print_json({"topic": topic, "partitions": found})
         return
     _show_runs(found, "runs", "delete", "keep")
     if arguments.local:
         say("\nLocal copies, of each leader:")
         _show_runs(found, "local_runs", "remove", "keep")
     say("\n" + "\n".join(_summary(found)))
-
-
-def _without_topic(partition: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in partition.items() if name != "topic"}
 
 
 def _show_runs(partitions: list[dict[str, Any]], runs: str, delete: str, keep: str) -> None:
@@ -135,12 +133,8 @@ def _summary(partitions: list[dict[str, Any]]) -> list[str]:
         waits = [f"the first goes after {in_utc(first)}, when its grace is over"] if first is not None else []
         waits += [f"{pinned} are kept for readers that have pinned them"] if pinned else []
         lines.append(f"Deleted before and still stored: {counted(objects, 'object')}, {size}; {'; '.join(waits)}.")
-    lines += [f"Partition {each['partition']}: {each['clock']['reason']}" for each in partitions if _doubts(each)]
-    return lines
-
-
-def _doubts(partition: dict[str, Any]) -> bool:
-    return not partition["clock"]["trusted"]
+    doubted = [each for each in partitions if not each["clock"]["trusted"]]
+    return [*lines, *(f"Partition {each['partition']}: {each['clock']['reason']}" for each in doubted)]
 
 
 def _sum(partitions: list[dict[str, Any]], what: str) -> str:

@@ -40,7 +40,14 @@ def run_list(arguments: argparse.Namespace) -> None:
 def run_delete(arguments: argparse.Namespace) -> int:
     """Tries each one; fails when any could not be deleted."""
     api = HttpApi(arguments.http, arguments.command_config)
-    done = [_delete(api, name) for name in arguments.names]
+    done: list[dict[str, Any]] = []
+    for name in arguments.names:
+        error = None
+        try:
+            api.delete_snapshot(name)
+        except CommandFailed as failure:
+            error = str(failure)
+        done.append({"snapshot": name, "deleted": error is None, "error": error})
     if arguments.json:
         print_json(done)
     else:
@@ -50,14 +57,6 @@ def run_delete(arguments: argparse.Namespace) -> int:
             else:
                 complain(arguments, f"{each['snapshot']}: {each['error']}")
     return EXIT_OK if all(each["error"] is None for each in done) else EXIT_FAILED
-
-
-def _delete(api: HttpApi, name: str) -> dict[str, Any]:
-    try:
-        api.delete_snapshot(name)
-    except CommandFailed as error:
-        return {"snapshot": name, "deleted": False, "error": str(error)}
-    return {"snapshot": name, "deleted": True, "error": None}
 
 
 def _offsets(snapshot: dict[str, Any]) -> int:

@@ -29,8 +29,7 @@ from tiered.cli.configs import (
 )
 from tiered.cli.failure import UsageError
 from tiered.cli.output import Cell, complain, counted, describe, in_bytes, print_json, print_table, report, say
-from tiered.errors import TieredError
-from tiered.peer import EARLIEST, LATEST, Cluster, CorruptAnswer, TopicMetadata, TopicPartition
+from tiered.peer import EARLIEST, LATEST, Cluster, CorruptAnswer, TopicMetadata
 from tiered.peer.broker_admin import local_disk
 from tiered.peer.topic_admin import BROKERS_DEFAULT, create_topics, delete_topics, describe_configs
 from tiered.wire.error_codes import NONE, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION, reason
@@ -71,12 +70,13 @@ def min_in_sync_warning(configs: Mapping[str, str | None], replicas: int) -> str
 async def _listed(cluster: Cluster, topics: Sequence[TopicMetadata]) -> list[dict[str, Any]]:
     """The topics with their policies and the bytes on their leaders' disks; None for what is not known."""
     leaders = {each.leader_id for topic in topics for each in topic.partitions if each.leader_id >= 0}
-    disks = dict(zip(leaders, await asyncio.gather(*(_replica_bytes(cluster, each) for each in leaders)), strict=True))
+    disks = dict(zip(leaders, await asyncio.gather(*(local_disk(cluster, each) for each in leaders)), strict=True))
     answer = await describe_configs(cluster, [each.name for each in topics], keys=("cleanup.policy",)) if topics else ()
     policies = {each.resource_name: config.value for each in answer for config in each.configs or ()}
     found = []
     for topic in topics:
-        sizes = [disks.get(each.leader_id, {}).get((topic.name, each.partition)) for each in topic.partitions]
+        held = [(disks.get(each.leader_id), (topic.name, each.partition)) for each in topic.partitions]
+        sizes = [None if disk is None else disk.replica_bytes.get(where) for disk, where in held]
         known = [each for each in sizes if each is not None]
         found.append(
             {
@@ -86,13 +86,6 @@ async def _listed(cluster: Cluster, topics: Sequence[TopicMetadata]) -> list[dic
             }
         )
     return found
-
-
-async def _replica_bytes(cluster: Cluster, broker_id: int) -> Mapping[TopicPartition, int]:
-    try:
-        return (await local_disk(cluster, broker_id)).replica_bytes
-    except TieredError:
-        return {}  # It may not be asked, or has just gone away: the topics are listed all the same.
 
 
 def _listed_row(topic: Mapping[str, Any]) -> list[Cell]:
