@@ -9,16 +9,17 @@ import gc
 import logging
 import signal
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiered.broker.broker import Broker
 from tiered.broker.control.registration import WILDCARD_ADDRESSES
 from tiered.broker.parts import BrokerParts
 from tiered.config import ServeOptions
+from tiered.config.listeners import ListenerOptions
 from tiered.errors import InvalidConfig, TieredError
 from tiered.runtime import Clock, SystemClock
 from tiered.server.addresses import HTTP_OPTION, bind_or_explain, shown
-from tiered.server.bound_listeners import bound_listeners
 from tiered.server.http.opening import BROKER, READ_ONLY, HttpDoor
 from tiered.server.kafka.apis import replica_apis, served_apis
 from tiered.server.kafka.dispatch import Dispatch
@@ -62,7 +63,7 @@ class Server:
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """Serves when it returns. Raises TieredError or OSError with a message that says what to do."""
         options = self._options
-        listeners = bound_listeners(self._kafka, options.listeners)
+        listeners = [self._bound(each) for each in options.listeners]
         self.kafka_addresses = {each.name: (each.host, each.port) for each in listeners}
         self.kafka_address = (listeners[0].host, listeners[0].port)
         self.http_address = bind_or_explain(
@@ -84,6 +85,11 @@ class Server:
         )
         self._kafka.start(tasks)
         self._http.open(tasks)
+
+    def _bound(self, wanted: ListenerOptions) -> ListenerOptions:
+        """The listener as it is bound: its port is not 0. Raises InvalidConfig that names the option to change."""
+        host, port = bind_or_explain(lambda: self._kafka.bind(wanted), (wanted.host, wanted.port), wanted.option)
+        return replace(wanted, host=host, port=port)
 
     async def stop(self, *, grace_ms: float = STOP_GRACE_MS) -> None:
         """A controlled shutdown: others take over, answers in progress finish, logs are flushed and marked clean."""

@@ -8,17 +8,20 @@ import asyncio
 import struct
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from tiered.broker.broker import Broker
 from tiered.errors import MalformedRequest, Throttled
 from tiered.runtime import in_turns as in_turns  # noqa: PLC0414 - handlers take it from here, as all that they need
-from tiered.server.kafka import audited, throttling, unserved
+from tiered.server.kafka import audited, throttling
 from tiered.server.kafka.transport.connection import Connection
 from tiered.server.kafka.transport.outbox import Parts
-from tiered.server.kafka.transport.requests import Handled, Overlapping
+from tiered.server.kafka.transport.requests import Answer, Overlapping
 from tiered.server.kafka.transport.turns import Turns
 from tiered.wire import frames, messages
+from tiered.wire.error_codes import UNSUPPORTED_VERSION
+from tiered.wire.refusal import refusal
 
 if TYPE_CHECKING:
     from tiered.read_replica.replica import ReadReplica  # A broker does not pay for it.
@@ -80,7 +83,7 @@ class Later(NamedTuple):
     reply: Callable[[], Awaitable[Any]]
 
 
-RawHandler = Callable[[RawRequest], Handled]
+RawHandler = Callable[[RawRequest], Answer]
 MessageHandler = Callable[[Context, Any, Any], Awaitable[Any]]
 
 
@@ -106,6 +109,36 @@ class Api:
     on_replica: MessageHandler | RawHandler | Refused | None = None
 
 
+def _unserved(connection: Connection, api_key: int, api_version: int) -> Api | None:
+    """How to answer an API, or a version of one, that is not served: UNSUPPORTED_VERSION in the answer's own shape.
+
+    None when the messages of that version are not known: nothing that we could say would be understood, and the
+    connection is closed, which Kafka does always. The log has a line about it.
+    """
+    api = _refusing(api_key, api_version)
+    end = "the connection is closed" if api is None else "UNSUPPORTED_VERSION is the answer"
+    connection.complain_once(
+        api_key, "%s asks for API key %d in version %d, which is not served: %s", api_key, api_version, end
+    )
+    if api is None:
+        connection.close()
+    return api
+
+
+@cache
+def _refusing(api_key: int, api_version: int) -> Api | None:
+    package, first, last = messages.APIS.get(api_key, ("", 0, -1))
+    if not first <= api_version <= last:
+        return None
+    name = package.title().replace("_", "")
+
+    async def handle(_context: Context, request: Any, _reply: Any) -> Any:
+        words = f"{name} version {api_version} is not served here; see ApiVersions"
+        return refusal(api_key, api_version, request, UNSUPPORTED_VERSION, words)
+
+    return Api(api_key, name, api_version, api_version, handle)
+
+
 class Dispatch:
     """Turns frames into answers by the table of APIs."""
 
@@ -117,7 +150,7 @@ class Dispatch:
         self._turns = Turns(served.clock.monotonic_ms)
         self._large_bytes = 0
 
-    def handle(self, connection: Connection, buffer: memoryview, position: int, end: int) -> Handled:
+    def handle(self, connection: Connection, buffer: memoryview, position: int, end: int) -> Answer:
         """The answer to one frame's request; see `connection.FrameHandler`.
 
         Raises MalformedRequest for what ends the connection.
@@ -130,10 +163,9 @@ class Dispatch:
             if api is not None and api.key == API_VERSIONS_KEY:
                 # The one API that answers a version it does not know: in version 0, with error 35 (KIP-511).
                 return self._answer(api, context._replace(api_version=0), header.correlation_id, None)
-            refused = unserved.refuse(connection, header.api_key, version)
-            if refused is None:
+            api = _unserved(connection, header.api_key, version)
+            if api is None:
                 return None
-            api = Api(header.api_key, refused.name, version, version, refused.handle)
         connection.client_id = header.client_id and header.client_id[:MAX_CLIENT_ID]
         if self._broker.client_quotas.limits_requests:
             return self._handle_timed(api, context, buffer, header, end)
@@ -141,7 +173,7 @@ class Dispatch:
 
     def _handle_timed(
         self, api: Api, context: Context, buffer: memoryview, header: frames.RequestHeader, end: int
-    ) -> Handled:
+    ) -> Answer:
         """Counts the time that the request takes of everybody's event loop; waits are not among it."""
         broker, connection = self._broker, context.connection
         context = context._replace(throttle_ms=throttling.request_rest_ms(broker, connection))
@@ -152,9 +184,7 @@ class Dispatch:
             throttling.used(broker, connection, started_ms)
         return throttling.timed(broker, connection, answer) if asyncio.iscoroutine(answer) else answer
 
-    def _handle(
-        self, api: Api, context: Context, buffer: memoryview, header: frames.RequestHeader, end: int
-    ) -> Handled:
+    def _handle(self, api: Api, context: Context, buffer: memoryview, header: frames.RequestHeader, end: int) -> Answer:
         version = context.api_version
         if api.raw is not None:
             return api.raw(RawRequest(context, buffer, header.body_position, end, header.correlation_id))
@@ -188,16 +218,12 @@ class Dispatch:
             # Also when its client has gone: what was begun may be done all the same.
             if api.audit is not None:
                 audited.note(self._broker.audit, context.connection, api.audit, api.name, request, message)
-        if isinstance(message, Later):
-            return Overlapping(self._answer_later(api, context, correlation_id, message.reply, started_ms))
-        return await self._framed(api, context, correlation_id, message, started_ms)
-
-    async def _answer_later(
-        self, api: Api, context: Context, correlation_id: int, reply: Callable[[], Awaitable[Any]], started_ms: float
-    ) -> Parts:
-        return await self._framed(api, context, correlation_id, await reply(), started_ms)
+        framing = self._framed(api, context, correlation_id, message, started_ms)
+        return Overlapping(framing) if isinstance(message, Later) else await framing
 
     async def _framed(self, api: Api, context: Context, correlation_id: int, message: Any, started_ms: float) -> Parts:
+        if isinstance(message, Later):
+            message = await message.reply()
         body: bytes | bytearray
         clock = self._broker.clock
         if context.throttle_ms and hasattr(message, "throttle_time"):

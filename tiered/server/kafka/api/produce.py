@@ -37,7 +37,7 @@ from tiered.server.kafka.dispatch import Api, RawRequest, framed, in_turns, repl
 from tiered.server.kafka.error_mapping import error_code
 from tiered.server.kafka.leader_hints import CODES, LeaderHints
 from tiered.server.kafka.transport.outbox import Parts
-from tiered.server.kafka.transport.requests import Handled, Held, Overlapping, Waiting
+from tiered.server.kafka.transport.requests import Answer, Overlapping, Waiting
 from tiered.wire import produce
 from tiered.wire.primitives import NodeEndpoint
 from tiered.wire.produce import PartitionResult, ProduceRequest, ProduceTopic, RecordError, TopicResult
@@ -63,13 +63,14 @@ _NONE_FAILED: Mapping[int, TieredError] = MappingProxyType({})
 Wait = tuple[Partition, Appended, list[PartitionResult], int]
 
 
-def handle(request: RawRequest) -> Handled:
+def handle(request: RawRequest) -> Answer:
     """The answer: at once where nothing has to wait for disk or followers, nor for a batch to be compressed anew."""
     context = request.context
     if context.broker.client_quotas.limits_produce and not context.connection.has_produced:
         context.connection.has_produced = True
         if throttling.begins_in_debt(context):
-            return Held.BACK
+            context.connection.put_back()
+            return None
     asked = produce.decode_produce_request(request.buffer, request.position, request.end, context.api_version)
     count = sum(len(topic.partitions) for topic in asked.topics)
     if count > MAX_PARTITIONS:

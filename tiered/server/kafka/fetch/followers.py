@@ -4,22 +4,19 @@ Owns the bytes of the answer. Only versions that name topics by id and carry the
 nobody but brokers of this project asks. Must never note anything of a follower itself.
 """
 
-import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from tiered.broker.replication.answer import Entry, FollowerWait, Found
-from tiered.errors import LogDirFailed, OffsetOutOfRange, UnsupportedVersion
+from tiered.errors import OffsetOutOfRange, UnsupportedVersion
 from tiered.file_slice import FileSlice
 from tiered.server.kafka.dispatch import RawRequest
 from tiered.server.kafka.error_mapping import NONE, error_code
-from tiered.server.kafka.fetch.answer import COPY_BYTES, NO_SESSION
+from tiered.server.kafka.fetch.answer import COPY_BYTES, NO_SESSION, disk_error
 from tiered.server.kafka.transport.outbox import Parts
 from tiered.server.kafka.transport.requests import Waiting
 from tiered.wire import fetch
 from tiered.wire.fetch import FetchPartitionResult, FetchRequest, FetchTopicResult
-
-log = logging.getLogger(__name__)
 
 # What comes faster than a follower asks goes out so often at most: a round for each record costs all brokers more
 # than the record does. One that comes while the follower waits goes out at once.
@@ -122,11 +119,8 @@ def _answer(request: RawRequest, found: Found) -> Parts:
 
 
 def _unreadable(request: RawRequest, entry: Entry, error: Exception) -> None:
-    name = "a partition" if entry.partition is None else entry.partition.name
-    request.context.broker.counters.disk_errors += 1
-    log.error("%s cannot be read for a follower: %s", name, error)
     entry.records = None
-    entry.error = LogDirFailed(f"{name} cannot be read from the leader's disk: {error}")
+    entry.error = disk_error(request, entry.partition, error)
 
 
 def _result(request: RawRequest, entry: Entry) -> FetchPartitionResult:

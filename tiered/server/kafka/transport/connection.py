@@ -21,7 +21,7 @@ from tiered.rules.security.principal import ANONYMOUS, Principal
 from tiered.server.kafka.transport.buffers import SMALLEST_BYTES, BufferPool
 from tiered.server.kafka.transport.foreign import foreign_protocol
 from tiered.server.kafka.transport.outbox import Outbox, Parts
-from tiered.server.kafka.transport.requests import Handled, Held, Requests
+from tiered.server.kafka.transport.requests import Answer, Requests
 from tiered.server.kafka.transport.sasl_session import SaslSession
 from tiered.server.kafka.transport.tls_stream import TlsStream
 
@@ -62,8 +62,8 @@ class FrameHandler(Protocol):
     unsent_bytes: int
     """Bytes of answers in memory that clients have not taken; connections keep the count."""
 
-    def handle(self, connection: "Connection", buffer: memoryview, position: int, end: int) -> Handled:
-        """The answer, now or later; or Held.BACK.
+    def handle(self, connection: "Connection", buffer: memoryview, position: int, end: int) -> Answer:
+        """The answer, now or later; None also for a frame that was put back.
 
         The coroutine must not touch `buffer`. Raises TieredError when the connection must end.
         """
@@ -101,6 +101,7 @@ class Connection:
         "_end",
         "_fd",
         "_handler",
+        "_is_put_back",
         "_loop",
         "_low_water",
         "_muted",
@@ -160,6 +161,7 @@ class Connection:
         self._reading = False
         self._writing = False
         self._muted: asyncio.TimerHandle | None = None
+        self._is_put_back = False
         self._requests = Requests(self, handler.run)
         self.closed = False
         self.client_id: str | None = None
@@ -217,6 +219,12 @@ class Connection:
             self._muted.cancel()
         self._muted = self._loop.call_at(ends_s, self._unmute)
         self._set_reading(False)
+
+    def put_back(self) -> None:
+        """Nothing was done for the frame that is handled now: it is handed over once more when its client has rested;
+        the connection is muted already."""
+        assert self._muted is not None
+        self._is_put_back = True
 
     def _unmute(self) -> None:
         self._muted = None
@@ -336,10 +344,9 @@ class Connection:
         self.partial_since_ms = None
         answer = self._handler.handle(self, buffer, position, end)
         if answer is None:
-            return
-        if answer is Held.BACK:
-            assert self._muted is not None
-            self._start = position - 4
+            if self._is_put_back:
+                self._is_put_back = False
+                self._start = position - 4
         elif isinstance(answer, list) and not self._requests.waiting:
             self.send(answer)
         else:

@@ -1,7 +1,7 @@
 """The listening sockets and the connections that came through them.
 
 Owns the set of connections, their number and their deadlines, and the tasks that answer requests: all listeners of a
-broker share them. Must never know what a request means.
+broker share them. What it logs of clients is within a budget. Must never know what a request means.
 """
 
 import asyncio
@@ -25,9 +25,8 @@ from tiered.runtime import Clock, every
 from tiered.server.addresses import address_of, bound_socket
 from tiered.server.kafka.transport.admission import Admission, RateOf
 from tiered.server.kafka.transport.buffers import BufferPool
-from tiered.server.kafka.transport.complaints import Complaints
 from tiered.server.kafka.transport.connection import HARMLESS_BYTES, Connection
-from tiered.server.kafka.transport.requests import Handled
+from tiered.server.kafka.transport.requests import Answer
 from tiered.server.kafka.transport.sasl_session import SaslSession
 from tiered.server.kafka.transport.tls_door import TlsDoor, watched
 from tiered.server.kafka.transport.tls_stream import TlsStream
@@ -49,8 +48,54 @@ MAX_UNSENT_BYTES = 256 << 20
 STALLED_MS = 2_000
 # Connections are looked through for slow requests so often at the most.
 LOOK_PAUSE_MS = 50.0
+# Lines about clients in the log: as many as a person can read.
+LINES_A_PERIOD = 20
+PERIOD_MS = 10_000
+ONCE_MS = 60_000
+MAX_SUBJECTS = 1_000
 
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class _Complaints:
+    """Warnings about clients, at most `LINES_A_PERIOD` in `PERIOD_MS`: whoever sends rubbish all day must not fill the
+    disk with our complaints about it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since_ms = clock.monotonic_ms()
+        self._written = 0
+        self._left_out = 0
+        self._told_ms: dict[tuple[object, ...], float] = {}
+
+    def once(self, subject: tuple[object, ...], text: str, *arguments: object) -> None:
+        """As `add`, unless it was said of the same subject in the last minute."""
+        now_ms = self._clock.monotonic_ms()
+        told_ms = self._told_ms.pop(subject, None)
+        if told_ms is None or now_ms - told_ms >= ONCE_MS:
+            told_ms = now_ms
+            self.add(text, *arguments)
+        self._told_ms[subject] = told_ms
+        if len(self._told_ms) > MAX_SUBJECTS:
+            del self._told_ms[next(iter(self._told_ms))]
+
+    def add(self, text: str, *arguments: object) -> None:
+        """Logs a warning, or counts it when there were many."""
+        self.sum_up()
+        if self._written < LINES_A_PERIOD:
+            self._written += 1
+            log.warning(text, *arguments)
+        else:
+            self._left_out += 1
+
+    def sum_up(self) -> None:
+        """Begins a new period when the last is over, and says how many lines it left out."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._since_ms < PERIOD_MS:
+            return
+        if self._left_out:
+            log.warning("%d more connections were closed or refused; their lines were left out", self._left_out)
+        self._since_ms, self._written, self._left_out = now_ms, 0, 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +112,7 @@ class KafkaListener:
 
     def __init__(
         self,
-        handle: Callable[[Connection, memoryview, int, int], Handled],
+        handle: Callable[[Connection, memoryview, int, int], Answer],
         *,
         clock: Clock,
         counters: CountersState,
@@ -85,7 +130,7 @@ class KafkaListener:
         self._clock = clock
         self._counters = counters
         self._settings = settings
-        self._complaints = Complaints(clock)
+        self._complaints = _Complaints(clock)
         self._pool = BufferPool()
         self._connections: set[Connection] = set()
         self._bound: list[_Bound] = []
@@ -156,7 +201,7 @@ class KafkaListener:
 
     # connection.FrameHandler
 
-    def handle(self, connection: Connection, buffer: memoryview, position: int, end: int) -> Handled:
+    def handle(self, connection: Connection, buffer: memoryview, position: int, end: int) -> Answer:
         if connection.sasl is not None:
             # Here, so that no table of APIs can forget it.
             connection.sasl.check(int.from_bytes(buffer[position : min(end, position + 2)], "big", signed=True))

@@ -10,7 +10,6 @@ import math
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine
-from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
 from tiered.file_slice import FileSlice
@@ -63,15 +62,6 @@ What the coroutine gives may be Overlapping: then it held them up for its first 
 """
 
 
-class Held(Enum):
-    """No answer, and nothing was done: the frame is handed over once more."""
-
-    BACK = "its client rests first; the connection is muted already"
-
-
-Handled = Answer | Held
-
-
 class Client(Protocol):
     """A connection, as far as its requests know it."""
 
@@ -122,13 +112,11 @@ class _Turn:
 class Requests:
     """In progress on one connection."""
 
-    __slots__ = ("_client", "_run_task", "_task", "_timer", "_waiting_bytes", "hold_up", "waiting")
+    __slots__ = ("_client", "_run_task", "_timer", "_waiting_bytes", "hold_up", "waiting")
 
     def __init__(self, client: Client, run: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
         self._client = client
         self._run_task = run
-        self._task: asyncio.Task[None] | None = None
-        """That of the one request which holds up those behind it."""
         self.hold_up = False
         """No further request may be begun."""
         self.waiting: deque[_Turn] = deque()
@@ -150,24 +138,20 @@ class Requests:
             if turn.wait is not None:
                 turn.wait.cancel()
                 turn.wait = None
-        for task in [self._task, *(turn.task for turn in self.waiting)]:
-            if task is not None:
-                task.cancel()
+            if turn.task is not None:
+                turn.task.cancel()
 
     def take(self, answer: Answer) -> None:
         """Sees to it that the answer is sent in its turn; None takes none."""
+        if answer is None:
+            return
+        turn = _Turn(self, holds_up=not isinstance(answer, list | Overlapping))
+        self.waiting.append(turn)
         if isinstance(answer, list):
-            self._send(answer)
-            self.hold_up = self._is_full()
-        elif isinstance(answer, Overlapping):
-            self._overlap(answer.work)
-            self.hold_up = self._is_full()
-        elif isinstance(answer, Waiting):
-            self.hold_up = True
-            self._wait(_Turn(self, holds_up=True), answer)
-        elif answer is not None:
-            self.hold_up = True
-            self._task = self._run(self._answer_next(answer), answer)
+            self._learn(turn, answer)
+        else:
+            self._begin(turn, answer.work if isinstance(answer, Overlapping) else answer)
+        self.hold_up = self._is_full()
 
     def _is_full(self) -> bool:
         """No further request may be begun. One that holds up the next is the last one there is."""
@@ -181,22 +165,18 @@ class Requests:
             or self._waiting_bytes >= MAX_WAITING_BYTES
         )
 
-    def _overlap(self, work: Coroutine[Any, Any, Parts | None] | Waiting) -> None:
-        turn = _Turn(self)
+    def _begin(self, turn: _Turn, work: Coroutine[Any, Any, Parts | Overlapping | None] | Waiting) -> None:
         if isinstance(work, Waiting):
-            self._wait(turn, work)
+            turn.wait = work
+            turn.deadline_s = asyncio.get_running_loop().time() + max(0.0, work.patience_ms) / 1000.0
+            self._set_timer(turn.deadline_s)
+            work.begin(turn.call)
             return
-        self.waiting.append(turn)
-        turn.task = self._run(self._answer_in_turn(turn, work), work)
+        turn.task = self._run_task(self._answer(turn, work))
+        # The task may be cancelled before its first step: then nobody has awaited the work, which would complain.
+        turn.task.add_done_callback(lambda _: work.close())
 
     # Answers that wait without a task
-
-    def _wait(self, turn: _Turn, wait: Waiting) -> None:
-        self.waiting.append(turn)
-        turn.wait = wait
-        turn.deadline_s = asyncio.get_running_loop().time() + max(0.0, wait.patience_ms) / 1000.0
-        self._set_timer(turn.deadline_s)
-        wait.begin(turn.call)
 
     def _set_timer(self, deadline_s: float) -> None:
         if self._timer is not None:
@@ -234,29 +214,14 @@ class Requests:
             self._learn(turn, answer)
             self._send_known()
         else:
-            turn.task = self._run(self._answer_in_turn(turn, answer), answer)
-
-    def _run(self, work: Coroutine[Any, Any, None], inner: Coroutine[Any, Any, object]) -> asyncio.Task[None]:
-        task = self._run_task(work)
-        # The task may be cancelled before its first step: then nobody has awaited the work, which would complain.
-        task.add_done_callback(lambda _: inner.close())
-        return task
-
-    def _send(self, parts: Parts) -> None:
-        """Sends an answer after those of earlier requests."""
-        if self.waiting:
-            turn = _Turn(self)
-            self.waiting.append(turn)
-            self._learn(turn, parts)
-        else:
-            self._client.send(parts)
+            self._begin(turn, answer)
 
     def _learn(self, turn: _Turn, parts: Parts | None) -> None:
         turn.is_known, turn.parts = True, parts
         turn.held_bytes = sum(len(part) for part in parts or () if not isinstance(part, FileSlice))
         self._waiting_bytes += turn.held_bytes
 
-    async def _answer_next(self, work: Coroutine[Any, Any, Parts | Overlapping | None]) -> None:
+    async def _answer(self, turn: _Turn, work: Coroutine[Any, Any, Parts | Overlapping | None]) -> None:
         answer: Parts | Overlapping | None = None
         is_made = False
         try:
@@ -265,29 +230,18 @@ class Requests:
         except Exception as error:  # noqa: BLE001 - a connection's boundary: no other one ends
             self._client.explain(error)
         finally:
-            self._task = None  # From here on `cancel` has nobody to cancel here.
+            turn.task = None  # From here on `cancel` has nobody to cancel here.
             if not is_made:
                 self._client.close()
-        if self._client.closed:
-            if isinstance(answer, Overlapping) and not isinstance(answer.work, Waiting):
-                answer.work.close()
-            return
-        if isinstance(answer, Overlapping):
-            self._overlap(answer.work)
-        elif answer is not None:
-            self._send(answer)
-        self._go_on()
-
-    async def _answer_in_turn(self, turn: _Turn, work: Coroutine[Any, Any, Parts | None]) -> None:
-        try:
-            self._learn(turn, await work)
-        except Exception as error:  # noqa: BLE001 - a connection's boundary: no other one ends
-            self._client.explain(error)
-        finally:
-            turn.task = None
-            if not turn.is_known:
-                self._client.close()
-        self._send_known()
+        if not isinstance(answer, Overlapping):
+            self._learn(turn, answer)
+            self._send_known()
+        elif not self._client.closed:
+            turn.holds_up = False
+            self._begin(turn, answer.work)
+            self._go_on()
+        elif not isinstance(answer.work, Waiting):
+            answer.work.close()
 
     def _send_known(self) -> None:
         """Sends what is known and next in order; then there may be room for another request."""
@@ -296,7 +250,7 @@ class Requests:
             self._waiting_bytes -= sent.held_bytes
             if sent.parts is not None:
                 self._client.send(sent.parts)
-        if self.hold_up and self._task is None and not self._client.closed:
+        if self.hold_up and not self._client.closed:
             self._go_on()
 
     def _go_on(self) -> None:
