@@ -1,0 +1,43 @@
+"""What the bucket is told, and when: a store that is away leaves checkpoints stale, and is said once."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from tests.unit.broker.tiering.tiers import TOPIC_ID, tiers
+from tiered.cold.bucket import checkpoints
+from tiered.errors import StoreUnavailable
+
+
+async def test_what_cannot_be_written_stays_stale_and_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise StoreUnavailable("the store is away")
+
+    async with tiers(tmp_path) as made:
+        await made.lifecycle.upload(made.partition, 0)
+        with caplog.at_level(logging.WARNING), monkeypatch.context() as patch:
+            patch.setattr(checkpoints, "write_partition_checkpoint", away)
+            for _ in range(3):
+                await made.checkpoints.write_stale()
+            assert made.checkpoints.is_stale(TOPIC_ID, 0)
+        await made.checkpoints.write_stale()
+        assert not made.checkpoints.is_stale(TOPIC_ID, 0)
+        assert made.context.counters.checkpoint_failures == 3
+        assert [each.getMessage() for each in caplog.records] == [
+            "the checkpoint of orders-0 could not be written; stale ones are tried again and again: the store is away",
+            "checkpoints are written again",
+        ]
+
+
+async def test_the_controller_alone_writes_the_clusters_checkpoint(tmp_path: Path) -> None:
+    async with tiers(tmp_path) as made:
+        assert made.checkpoints.stale_count == 0
+        made.context.state.is_controller = True
+        assert made.checkpoints.stale_count == 1
+        await made.checkpoints.write_stale()
+        found = await made.context.uploads.run(checkpoints.read_cluster_checkpoint, made.context.store)
+        assert found is not None
+        assert [each.name for each in found.topics] == ["orders"]

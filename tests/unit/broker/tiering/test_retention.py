@@ -1,0 +1,72 @@
+"""Rounds of retention by a clock that the test sets: a jump deletes nothing, and a round has a bound."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from tests.unit.broker.tiering.tiers import DAY_MS, SEGMENTS, TOPIC_ID, Tiers, tiers
+from tiered.config import BrokerSettings
+from tiered.meta import segments
+from tiered.rules.segments.retention import Why
+
+AT_ONCE = {"retention.bytes": "0", "local.retention.bytes": "0", "tiered.purge.grace.ms": str(DAY_MS)}
+
+
+async def reasons(made: Tiers) -> list[Why]:
+    return [each.why for each in (await made.retention.explain(made.partition)).decided.verdicts][:SEGMENTS]
+
+
+async def test_a_clock_that_jumps_deletes_nothing_and_everybody_can_see_why(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with tiers(tmp_path) as made:
+        await made.upload_all()
+        made.clock_watch.look()
+        made.clock.set_by_ms = 10 * 366 * DAY_MS
+        with caplog.at_level(logging.WARNING):
+            for _ in range(3):
+                await made.retention.round()
+        assert made.partition.log_start_offset == 0
+        assert await reasons(made) == [Why.CLOCK_JUMPED] * SEGMENTS
+        assert made.context.counters.retention_clock_ahead_ms > 9 * 366 * DAY_MS
+        (said,) = [each.getMessage() for each in caplog.records if "retention by age" in each.getMessage()]
+        assert "tiered.retention.max.clock.jump.ms" in said
+        made.clock.set_by_ms = 0
+        await made.retention.round()
+        assert made.context.counters.retention_clock_ahead_ms == 0
+        assert await reasons(made) == [Why.WITHIN_RETENTION] * SEGMENTS
+
+
+async def test_somebody_who_knows_better_can_say_that_the_clock_is_right(tmp_path: Path) -> None:
+    async with tiers(tmp_path) as made:
+        await made.upload_all()
+        made.clock_watch.look()
+        made.clock.set_by_ms = 2 * DAY_MS
+        await made.retention.round()
+        assert made.partition.log_start_offset == 0
+        made.context.state.settings = BrokerSettings.of({"tiered.retention.max.clock.jump.ms": "-1"})
+        await made.retention.round()
+        assert made.partition.log_start_offset >= SEGMENTS
+
+
+async def test_a_round_takes_so_many_segments_at_the_most_as_it_was_explained(tmp_path: Path) -> None:
+    async with tiers(tmp_path, AT_ONCE, tiered_retention_max_segments="2") as made:
+        await made.upload_all()
+        for log_start_offset in (2, 4, 5):
+            assert (await made.retention.explain(made.partition)).decided.delete_before_offset == log_start_offset
+            await made.retention.round()
+            assert made.partition.log_start_offset == log_start_offset
+
+
+async def test_a_jump_ends_no_grace_of_what_was_retired(tmp_path: Path) -> None:
+    async with tiers(tmp_path, AT_ONCE, tiered_retention_max_segments="2") as made:
+        await made.upload_all()
+        await made.retention.round()
+        objects = (await made.retention.explain(made.partition)).retired
+        assert [(each.base_offset, each.is_pinned) for each in objects] == [(0, False), (1, False)]
+        made.clock.set_by_ms = 10 * DAY_MS
+        await made.lifecycle.sweep()
+        assert (await made.retention.explain(made.partition)).retired == objects
+        rows = await made.context.database.run(lambda conn: segments.list_committed(conn, TOPIC_ID, 0))
+        assert [row.base_offset for row in rows] == [2, 3, 4]

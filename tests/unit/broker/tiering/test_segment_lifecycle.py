@@ -1,0 +1,90 @@
+"""A segment from its upload to the end of its object, whatever goes wrong in between (T2, T4)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.unit.broker.tiering.tiers import SEGMENTS, TOPIC_ID, Tiers, tiers
+from tiered.errors import LostRace
+from tiered.formats.object_key import SEGMENTS_PREFIX
+from tiered.meta import partitions, segments
+from tiered.meta.segments import SegmentRow
+from tiered.rules.segments.segment_states import SegmentState
+
+
+async def objects(made: Tiers) -> list[str]:
+    return [key for key, _ in await made.context.uploads.run(made.context.store.list, SEGMENTS_PREFIX)]
+
+
+async def committed(made: Tiers) -> Sequence[SegmentRow]:
+    return await made.context.database.run(lambda conn: segments.list_committed(conn, TOPIC_ID, 0))
+
+
+async def test_an_upload_leaves_an_object_its_row_and_a_cold_end(tmp_path: Path) -> None:
+    async with tiers(tmp_path) as made:
+        uploaded = await made.lifecycle.upload(made.partition, 0)
+        (row,) = await committed(made)
+        assert await objects(made) == [uploaded.object_key] == [row.object_key]
+        assert (uploaded.base_offset, uploaded.end_offset, made.partition.cold_end_offset) == (0, 1, 1)
+        after = await made.context.database.run(lambda conn: partitions.load(conn, TOPIC_ID, 0))
+        assert after.cold_end_offset == 1
+
+
+async def test_an_upload_that_comes_too_late_takes_over_what_sql_has_and_stores_nothing(tmp_path: Path) -> None:
+    async with tiers(tmp_path) as made:
+        await made.lifecycle.upload(made.partition, 0)
+        kept = await objects(made)
+        with pytest.raises(LostRace):
+            await made.lifecycle.upload(made.partition, 0)
+        assert await objects(made) == kept
+        assert made.partition.cold_end_offset == 1
+
+
+async def test_a_sweep_at_the_start_removes_what_an_upload_left_that_never_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def killed(name: str) -> None:
+        if name == "upload.stored":
+            raise Killed
+
+    async with tiers(tmp_path) as made:
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            patch.setattr("tiered.broker.tiering.segment_lifecycle.crash_point", killed)
+            await made.lifecycle.upload(made.partition, 0)
+        assert len(await objects(made)) == 1
+        await made.lifecycle.sweep(at_start=True)
+        assert await objects(made) == []
+        assert made.context.counters.orphans_swept == 1
+        await made.lifecycle.upload(made.partition, 0)
+        assert made.partition.cold_end_offset == 1
+
+
+async def test_local_segments_go_only_where_the_store_has_them_and_has_not_lost_them(tmp_path: Path) -> None:
+    async with tiers(tmp_path, {"local.retention.bytes": "0"}) as made:
+        log = made.partition.log
+        await made.lifecycle.delete_local(made.partition)
+        assert log.local_log_start_offset == 0
+        await made.upload_all()
+        made.lost[made.partition.topic_partition] = 3
+        await made.lifecycle.delete_local(made.partition)
+        assert log.local_log_start_offset == 3
+        made.lost.clear()
+        await made.lifecycle.delete_local(made.partition)
+        assert log.local_log_start_offset == SEGMENTS
+
+
+async def test_an_object_goes_when_its_grace_is_over_and_no_checkpoint_names_it(tmp_path: Path) -> None:
+    async with tiers(tmp_path, {"tiered.purge.grace.ms": "0"}) as made:
+        await made.upload_all()
+        await made.lifecycle.move_log_start(made.partition, 2)
+        assert made.partition.log_start_offset == 2
+        assert len(await objects(made)) == SEGMENTS
+        made.clock.set_by_ms = 1
+        await made.lifecycle.sweep()
+        assert len(await objects(made)) == SEGMENTS - 2
+        assert not made.checkpoints.is_stale(TOPIC_ID, 0)
+        assert {row.state for row in await committed(made)} == {SegmentState.COMMITTED}

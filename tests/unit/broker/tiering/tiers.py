@@ -1,0 +1,140 @@
+"""The parts that move segments between tiers, without a broker around them: one partition, led here, in real stores."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from uuid import UUID
+
+from tests.support.partition_appends import batch
+from tests.unit.broker.context import SetClock, surroundings
+from tiered.broker.context import BrokerContext
+from tiered.broker.control.registration import Registration
+from tiered.broker.host.resource_configs import ResourceConfigs
+from tiered.broker.partitions.partition import Partition
+from tiered.broker.partitions.topics import Topic, Topics
+from tiered.broker.tiering.checkpoints import CheckpointWriter
+from tiered.broker.tiering.clock_watch import ClockWatch
+from tiered.broker.tiering.partition_loader import PartitionLoader
+from tiered.broker.tiering.retention import RetentionRounds
+from tiered.broker.tiering.segment_lifecycle import SegmentLifecycle
+from tiered.broker.view.changes import Changes
+from tiered.broker.view.feed import ChangeFeed
+from tiered.broker.view.image import ClusterImage
+from tiered.cold.chunks.cache import ChunkCache
+from tiered.cold.chunks.reader import ColdReader
+from tiered.config import TopicConfig
+from tiered.ids import TopicId, TopicPartition
+from tiered.meta import partitions, topics
+from tiered.meta.changes import ChangeSet
+
+TOPIC_ID = TopicId(UUID(int=7))
+SEGMENTS = 5
+"""Closed ones of one record each; a sixth is active."""
+DAY_MS = 24 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tiers:
+    context: BrokerContext
+    clock: SetClock
+    partition: Partition
+    topics: Topics
+    checkpoints: CheckpointWriter
+    lifecycle: SegmentLifecycle
+    clock_watch: ClockWatch
+    retention: RetentionRounds
+    lost: dict[TopicPartition, int] = field(default_factory=dict)
+    """The first offset that the store is known to have lost."""
+
+    async def upload_all(self) -> None:
+        for base_offset in range(self.partition.cold_end_offset, SEGMENTS):
+            await self.lifecycle.upload(self.partition, base_offset)
+
+
+@asynccontextmanager
+async def tiers(folder: Path, configs: dict[str, str] | None = None, **settings: str) -> AsyncIterator[Tiers]:
+    """A partition of the topic `orders` with `SEGMENTS` closed segments, none of them in the store."""
+    async with surroundings(folder, **settings) as made:
+        context, overrides = made.context, {"segment.bytes": "600", "retention.ms": str(DAY_MS), **(configs or {})}
+        registered = await Registration(context=context, boot_id="a boot").register(
+            advertised=("127.0.0.1", 9092), http=None
+        )
+        made.state.cluster_id, made.state.broker_epoch = registered.cluster_id, registered.broker_epoch
+        await context.database.run(
+            lambda conn: topics.create(
+                conn,
+                name="orders",
+                topic_id=TOPIC_ID,
+                assignments=[(context.broker_id,)],
+                configs=overrides,
+                now_ms=0,
+            )
+        )
+        row = await context.database.run(lambda conn: partitions.load(conn, TOPIC_ID, 0))
+        image, known = ClusterImage(), Topics()
+        image.put_brokers(registered.everything.brokers, 0.0)
+        image.put_row(row)
+        topic = Topic(
+            name="orders",
+            topic_id=TOPIC_ID,
+            partition_count=1,
+            config=TopicConfig.of(overrides, context.settings),
+            overrides=overrides,
+            partitions=(),
+        )
+        cache = ChunkCache(
+            context.data.cache, max_bytes=1 << 20, pool=context.disk, max_bytes_in_flight=1 << 20, loads_at_once=1
+        )
+        loader = PartitionLoader(
+            context=context,
+            cold_reader=ColdReader(context.store, cache, context.disk),
+            image=image,
+            log_failed=lambda: None,
+            topics=known,
+        )
+        partition = await loader.open(topic, row, ())
+        partition.apply_row(row, broker_epoch=made.state.broker_epoch)
+        known.put(replace(topic, partitions=(partition,)))
+        for _ in range(SEGMENTS + 1):
+            data = batch("v" * 500)
+            partition.append(memoryview(data), 0, len(data), acks=1, now_ms=made.clock.now_ms())
+
+        async def apply(found: ChangeSet) -> None:
+            for each in found.partitions:
+                image.put_row(each)
+                partition.apply_row(each, broker_epoch=made.state.broker_epoch)
+            image.change_number = found.number
+
+        feed = ChangeFeed(context=context, image=image)
+        feed.apply = apply
+        checkpoints = CheckpointWriter(
+            context=context, image=image, resource_configs=ResourceConfigs(lambda: context.settings), topics=known
+        )
+        lost: dict[TopicPartition, int] = {}
+        watch = ClockWatch(context=context)
+        lifecycle = SegmentLifecycle(
+            context=context,
+            changes=Changes(feed=feed),
+            checkpoints=checkpoints,
+            clock_watch=watch,
+            feed=feed,
+            first_lost_offset=lost.get,
+            image=image,
+        )
+        async with asyncio.TaskGroup() as group:
+            feed.start(group)
+            yield Tiers(
+                context=context,
+                clock=made.clock,
+                partition=partition,
+                topics=known,
+                checkpoints=checkpoints,
+                lifecycle=lifecycle,
+                clock_watch=watch,
+                retention=RetentionRounds(context=context, topics=known, lifecycle=lifecycle, clock_watch=watch),
+                lost=lost,
+            )
+            await feed.stop()
+        await loader.close_all()
