@@ -97,8 +97,10 @@ def steps(target: str, extra: list[str]) -> list[Step]:
         case "check":
             # Examples that are drawn take twenty seconds, and `make test` draws them.
             soon = [folder for folder in present() if folder != PROPERTIES]
-            unit_tests = pytest("unit tests", *soon, *IN_ORDER, "-n", "3", "-m", f"not slow and {LONG_RUNS}", *extra)
-            return [LINT, STYLE, FLOORS, TYPES, replace(DEPENDENCIES, lane="beside"), unit_tests]
+            # Each worker imports all of them once more, for six seconds of a core: two are as many as there are cores.
+            unit_tests = pytest("unit tests", *soon, *IN_ORDER, "-n", "2", "-m", f"not slow and {LONG_RUNS}", *extra)
+            beside = [replace(each, lane="beside") for each in (TYPES, FLOORS, DEPENDENCIES)]
+            return [LINT, STYLE, *beside, unit_tests]
         case "test":
             elsewhere = (f"--ignore={SPARK}", f"--ignore={TERRAFORM}")
             # Alone in their process, not on the machine.

@@ -1,6 +1,7 @@
 """Each setting is read by the product, or says that it has no effect."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,6 @@ from tiered.config.setting import Setting, field_name
 from tiered.config.topic import TOPIC_SETTINGS
 
 TIERED = Path(__file__).resolve().parents[2] / "tiered"
-TREES = [ast.parse(path.read_text()) for path in sorted(TIERED.rglob("*.py"))]
-READ = {
-    node.attr
-    for tree in TREES
-    for node in ast.walk(tree)
-    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
-}
 BOUNDS_OF_GROUPS = {
     f"group_consumer_{end}_{what}_ms" for end in ("min", "max") for what in ("heartbeat_interval", "session_timeout")
 }
@@ -43,11 +37,19 @@ ALL = [
 ]
 
 
+@cache
+def read() -> frozenset[str]:
+    """Every attribute that the product reads. Not when this file is imported: each worker imports it."""
+    trees = (ast.parse(path.read_text()) for path in TIERED.rglob("*.py"))
+    nodes = (node for tree in trees for node in ast.walk(tree))
+    return frozenset(node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load))
+
+
 def is_read(kind: str, setting: Setting) -> bool:
     """Its own field is read, or, where it is a default of a topic's or a group's config, that one is."""
     if kind == "broker" and (of := DEFAULTS_OF.get(setting.name)):
-        return is_read("", of) or field_name(setting.name) in READ
-    return field_name(setting.name) in READ | BOUNDS_OF_GROUPS
+        return is_read("", of) or field_name(setting.name) in read()
+    return field_name(setting.name) in read() | BOUNDS_OF_GROUPS
 
 
 @pytest.mark.parametrize(("kind", "setting"), ALL)
