@@ -26,7 +26,7 @@ from tiered.formats.record_batch import HEADER_BYTES, BatchHeader, read_header, 
 from tiered.formats.time_index import TimeIndex
 from tiered.hot.batch_walk import FAR_BLOCK_BYTES, BlockReader
 from tiered.hot.file_system import TEMPORARY_SUFFIX, FileSystem, OpenFile, write_all
-from tiered.hot.replaceable_log import ReplaceableLog
+from tiered.hot.log import Log
 from tiered.hot.segment import LOG_SUFFIX, SegmentState, Tail
 from tiered.rules.segments import batch_compaction, compaction
 from tiered.rules.segments.compaction import NOT_FOUND, Compacted, Due, Fate
@@ -60,7 +60,7 @@ class CompactionPass:
 
     def __init__(
         self,
-        log: ReplaceableLog,
+        log: Log,
         fs: FileSystem,
         due: Due,
         *,

@@ -13,6 +13,7 @@ from tiered.formats.producer_snapshot import ProducerEntry
 from tiered.hot.file_system import FileSystem
 from tiered.hot.marks import RecoveryPoint, SegmentMark
 from tiered.hot.producer_files import producers_at
+from tiered.hot.recovery_report import Recovered
 from tiered.hot.segment import LOG_SUFFIX, SegmentState
 from tiered.hot.segment_files import OpenSegments, write_indexes, write_indexes_below
 from tiered.hot.side_files import SideFiles
@@ -48,10 +49,7 @@ class FlushState:
         fs: FileSystem,
         side: SideFiles,
         open_segments: OpenSegments,
-        *,
-        flushed_offset: int,
-        point_is_current: bool,
-        segments: Segments,
+        found: Recovered,
     ) -> None:
         self._directory = directory
         self._fs = fs
@@ -59,14 +57,14 @@ class FlushState:
         self._open_segments = open_segments
         self.lock = threading.Lock()
         """Whoever takes flushed records back holds it too."""
-        self.flushed_offset = flushed_offset
+        self.flushed_offset = found.flushed_offset
         self.waiting_since_ms: int | None = None
         """When the oldest unflushed record was appended; the log sets it."""
-        self.directory_changed = not point_is_current
-        self._closed_waiting = any(not segment.synced for segment in segments[:-1])
-        active = segments[-1]
-        self._point_bytes = active.size_bytes if point_is_current else 0
-        self._point_offset = active.end_offset if point_is_current else -1
+        self.directory_changed = not found.point_is_current
+        self._closed_waiting = any(not segment.synced for segment in found.segments[:-1])
+        active = found.segments[-1]
+        self._point_bytes = active.size_bytes if found.point_is_current else 0
+        self._point_offset = active.end_offset if found.point_is_current else -1
 
     def is_due(self, active: SegmentState, now_ms: int, flush_ms: int) -> bool:
         """True when a record has waited `flush_ms`, a closed segment waits, or a restart would have much to scan."""

@@ -1,44 +1,61 @@
 """One partition's local log: appends, rolls, flushes, cuts and removes segments, and answers reads.
 
 Owns the files of one directory and their state in memory. Appends, rolls and reads run on the event loop;
-`open`, `flush`, `close`, `delete_local_before` and the truncations belong in threads, where a flush runs
-beside appends. Must never answer an append whose bytes are only partly written, nor call flushed what one
-failed fsync has made uncertain.
+`open`, `flush`, `close`, `delete_local_before`, the truncations and what compaction asks for belong in threads, where a
+flush runs beside appends. Reads may come from any thread. Must never answer an append whose bytes are only partly
+written, nor call flushed what one failed fsync has made uncertain.
 """
 
 import logging
+import threading
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from itertools import takewhile
 from pathlib import Path
 
-from tiered.errors import Corrupt, LogDirFailed, OffsetOutOfRange
+from tiered.errors import Corrupt, LogDirFailed, OffsetOutOfRange, ShuttingDown
+from tiered.file_slice import FileSlice
 from tiered.formats.offset_index import OffsetIndex
-from tiered.formats.producer_snapshot import ProducerEntry
+from tiered.formats.producer_snapshot import ProducerEntry, encode_producers
 from tiered.formats.record_batch import BatchHeader
 from tiered.formats.time_index import TimeIndex
-from tiered.hot.file_system import FileSystem, OpenFile, prepare_file, write_all
-from tiered.hot.log_view import LogConfig
-from tiered.hot.marks import RecoveryPoint
+from tiered.hot.file_system import FileSystem, OpenFile, write_all
+from tiered.hot.flush import FlushState, producers_of
+from tiered.hot.lookup import Lookup
 from tiered.hot.recovery import Recoverer
 from tiered.hot.recovery_report import Recovery
-from tiered.hot.replaceable_log import ReplaceableLog
-from tiered.hot.segment import LOG_SUFFIX, SegmentInfo, SegmentState, Tail, note_batches
+from tiered.hot.segment import INDEX_SUFFIXES, LOG_SUFFIX, LogConfig, SegmentInfo, SegmentState, Tail, note_batches
 from tiered.hot.segment_files import SHARED_OPEN_SEGMENTS, OpenSegments, SegmentFile, segment_path, unlink_segment
-from tiered.hot.side_files import refusal, unless_full
-from tiered.hot.truncation import begin_segment, cut_position, cut_segment
+from tiered.hot.side_files import SideFiles, refusal
+from tiered.hot.truncation import Truncation
 from tiered.rules.replication.leader_epochs import LeaderEpochs
+from tiered.rules.segments.compaction import Compacted
 
 __all__ = ["Log", "LogConfig", "Recovery", "SegmentFile", "SegmentInfo"]
 
 log = logging.getLogger(__name__)
 
 
-class Log(ReplaceableLog):
-    """An open log that can be changed. One owner appends, rolls and truncates."""
+class Log:
+    """An open log. One owner appends, rolls and truncates; anybody may read."""
 
-    __slots__ = ()
+    __slots__ = (
+        "_closed",
+        "_flushing",
+        "_fs",
+        "_lock",
+        "_lookup",
+        "_open_segments",
+        "_segments",
+        "_side",
+        "_truncation",
+        "config",
+        "directory",
+        "failed",
+        "on_failure",
+        "producer_source",
+        "recovery",
+    )
 
     @classmethod
     def open(
@@ -74,9 +91,103 @@ class Log(ReplaceableLog):
         except OSError as error:
             raise LogDirFailed(f"{path} cannot be opened: {error}; nothing was changed that a restart needs") from error
 
-    def configure(self, config: LogConfig) -> None:
-        """Takes new settings; they hold from the next append on."""
-        self._config = config
+    def __init__(
+        self, directory: str, fs: FileSystem, config: LogConfig, recoverer: Recoverer, open_segments: OpenSegments
+    ) -> None:
+        found = recoverer.run()
+        self.directory = directory
+        self._fs = fs
+        self.config = config
+        """May be replaced; the new settings hold from the next append on."""
+        self._open_segments = open_segments
+        self._lookup = Lookup(fs, open_segments, config.index_interval_bytes)
+        self._segments = tuple(found.segments)
+        self._side = SideFiles(directory, fs, found)
+        self._flushing = FlushState(directory, fs, self._side, open_segments, found)
+        self._truncation = Truncation(directory, fs, self._side, self._flushing, self._lookup, open_segments)
+        self.failed: str | None = None
+        """Why this log takes no more appends until the process restarts; None while it does."""
+        self._closed = False
+        self._lock = threading.Lock()
+        """Held while the list of segments changes; after the flush's own lock where both are."""
+        self.producer_source: Callable[[], Iterable[ProducerEntry]] | None = None
+        """Gives the state of all producers at the log's end, when a segment is closed; the owner sets it."""
+        self.on_failure: Callable[[], None] | None = None
+        """Told, in whichever thread it happens, before anybody else can know that the log has failed; the owner sets
+        it. Blocking."""
+        self.recovery: Recovery = found.report
+
+    # What is known
+
+    @property
+    def active_base_offset(self) -> int:
+        """Where the active segment begins: everything below is closed."""
+        return self._segments[-1].base_offset
+
+    def segment_base_offset(self, offset: int) -> int:
+        """Where the segment begins that holds `offset`; the first one's or the last one's base outside the log."""
+        segments = self._segments
+        if offset >= segments[-1].base_offset:
+            return segments[-1].base_offset
+        return segments[max(0, bisect_right(segments, offset, key=lambda each: each.base_offset) - 1)].base_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self._segments[-1].extent[0]
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that may be read; below it everything is deleted."""
+        return self._side.log_start_offset
+
+    @property
+    def local_log_start_offset(self) -> int:
+        """The first offset that this disk holds and that may be read."""
+        return max(self._segments[0].base_offset, self._side.log_start_offset)
+
+    @property
+    def flushed_offset(self) -> int:
+        """Everything below survives a power loss."""
+        return self._flushing.flushed_offset
+
+    @property
+    def unflushed_messages(self) -> int:
+        """How many records a power loss could take."""
+        return self.log_end_offset - self._flushing.flushed_offset
+
+    @property
+    def segments(self) -> tuple[SegmentInfo, ...]:
+        """Oldest first; the last one is active."""
+        return tuple(segment.info() for segment in self._segments)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.extent[1] for segment in self._segments)
+
+    @property
+    def leader_epochs(self) -> LeaderEpochs:
+        return self._side.leader_epochs
+
+    @property
+    def compacted(self) -> Compacted:
+        """How far the log is compacted."""
+        return self._side.compacted
+
+    # Failure
+
+    def _refuse(self) -> None:
+        if self.failed is not None:
+            raise LogDirFailed(self.failed)
+        raise ShuttingDown(f"{self.directory} is closed; refresh metadata and retry")
+
+    def fail(self, reason: str) -> str:
+        """Stops appends and flushes for the life of this process: only a restart finds out what is on disk."""
+        if self.failed is None:
+            self.failed = f"{self.directory}: {reason}. Check the disk, then restart the broker to recover this log"
+            if self.on_failure is not None:
+                self.on_failure()
+        return self.failed
 
     # Append and roll
 
@@ -101,18 +212,18 @@ class Log(ReplaceableLog):
         Raises LogDirFailed when the disk refuses. Then nothing was appended; with space on the disk again
         the next append succeeds.
         """
-        if self._failed is not None or self._closed:
+        if self.failed is not None or self._closed:
             self._refuse()
         active = self._segments[-1]
         assert base_offset == active.extent[0], f"append at {base_offset}, the log ends at {active.extent[0]}"
-        config = self._config
+        config = self.config
         size = active.extent[1]
         incoming = end - position
         if size and may_roll:
             last_offset = base_offset - 1
             for _, header in headers:
                 last_offset += header.last_offset_delta + 1
-            if self._roll_is_due(active, incoming, last_offset, now_ms):
+            if active.must_close(config, incoming, last_offset, now_ms):
                 self._roll(now_ms)
                 active = self._segments[-1]
                 size = 0
@@ -135,7 +246,7 @@ class Log(ReplaceableLog):
 
         Raises LogDirFailed, with nothing changed.
         """
-        if self._failed is not None or self._closed:
+        if self.failed is not None or self._closed:
             self._refuse()
         if self._segments[-1].size_bytes == 0:
             return False
@@ -144,10 +255,10 @@ class Log(ReplaceableLog):
 
     def roll_if_due(self, now_ms: int) -> bool:
         """Rolls when the active segment is old enough; whether it did. Raises LogDirFailed, nothing changed."""
-        if self._failed is not None or self._closed:
+        if self.failed is not None or self._closed:
             return False
         active = self._segments[-1]
-        if not self._roll_is_due(active, 0, active.end_offset - 1, now_ms):
+        if not active.must_close(self.config, 0, active.end_offset - 1, now_ms):
             return False
         self._roll(now_ms)
         return True
@@ -157,7 +268,7 @@ class Log(ReplaceableLog):
             active = self._segments[-1]
             assert active.file is not None
             assert active.offset_index is not None
-            path = segment_path(self._directory, active.end_offset)
+            path = segment_path(self.directory, active.end_offset)
             file: OpenFile | None = None
             try:
                 file = self._fs.create(path + LOG_SUFFIX)
@@ -195,7 +306,7 @@ class Log(ReplaceableLog):
         so that the log takes no more appends and never flushes again until it is recovered by a restart.
         """
         with self._flushing.lock:
-            if self._failed is not None:
+            if self.failed is not None:
                 self._refuse()
             if self._closed:
                 return
@@ -203,6 +314,13 @@ class Log(ReplaceableLog):
                 self._flushing.run(self._segments)
             except OSError as error:
                 raise LogDirFailed(self.fail(f"fsync failed: {error}")) from error
+
+    def flush_is_due(self, now_ms: int) -> bool:
+        """True when the oldest unflushed record has waited `flush_ms`, a closed segment is not on disk yet, or a
+        restart would have too much to scan."""
+        if self.failed is not None or self._closed:
+            return False
+        return self._flushing.is_due(self._segments[-1], now_ms, self.config.flush_ms)
 
     # Producers and leader epochs
 
@@ -229,7 +347,61 @@ class Log(ReplaceableLog):
         try:
             self._side.keep_leader_epochs()
         except OSError as error:
-            raise LogDirFailed(refusal(self._directory, error)) from error
+            raise LogDirFailed(refusal(self.directory, error)) from error
+
+    def latest_snapshot(self, at_or_below: int) -> tuple[int, tuple[ProducerEntry, ...]] | None:
+        """The newest good snapshot not above the offset, and its offset; None when there is none."""
+        return self._side.latest_snapshot(at_or_below)
+
+    def producers_at_end(self) -> tuple[ProducerEntry, ...]:
+        """The state of all producers at the log's end, from the newest snapshot and the batches after it."""
+        return producers_of(self._fs, self.directory, self._side, self._segments, self.log_end_offset)
+
+    # Read
+
+    def read(self, offset: int, max_bytes: int, *, end_offset: int, min_one_batch: bool = True) -> FileSlice | None:
+        """Whole batches from the one that holds `offset`, of one segment, none of them at or beyond `end_offset`.
+
+        At most `max_bytes`, but with `min_one_batch` one batch at least. None when there is nothing (yet).
+        Raises OffsetOutOfRange outside the local log, OSError when the disk fails.
+        """
+        segments = self._segments
+        log_end_offset = segments[-1].extent[0]
+        if offset < segments[0].base_offset or offset > log_end_offset:
+            raise OffsetOutOfRange(
+                f"offset {offset} is not in the local log, which begins at {segments[0].base_offset} and ends before "
+                f"{log_end_offset}"
+            )
+        if offset >= end_offset or offset == log_end_offset:
+            return None
+        return self._lookup.read(segments, offset, max_bytes, end_offset, min_one_batch)
+
+    def offset_for_timestamp(self, timestamp_ms: int, end_offset: int) -> tuple[int, int] | None:
+        """Offset and timestamp of the first local record below `end_offset` with at least this timestamp.
+
+        Decodes one batch. Raises CorruptBatch when that batch is damaged, OSError.
+        """
+        return self._lookup.first_at_or_after(self._segments, timestamp_ms, self._side.log_start_offset, end_offset)
+
+    def max_timestamp_offset(self) -> tuple[int, int] | None:
+        """Offset and timestamp of the first local record with the greatest timestamp; None when none has one."""
+        return self._lookup.greatest(self._segments, self._side.log_start_offset)
+
+    def segment_for_upload(self, base_offset: int) -> SegmentFile:
+        """A closed segment with all that its object needs, open until its `close`. Raises OSError."""
+        with self._lock:  # Compaction puts another file in the place of a segment's.
+            segments = self._segments
+            segment = next(each for each in segments if each.base_offset == base_offset)
+            assert segment.closed, f"the segment at {base_offset} is still appended to"
+            file = self._fs.open(segment.path + LOG_SUFFIX)
+        return SegmentFile(
+            segment,
+            file,
+            leader_epochs=self._side.leader_epochs.covering(base_offset, segment.end_offset),
+            snapshot_source=lambda: encode_producers(
+                producers_of(self._fs, self.directory, self._side, segments, segment.end_offset)
+            ),
+        )
 
     # Removal and truncation
 
@@ -262,17 +434,14 @@ class Log(ReplaceableLog):
             try:
                 self._side.keep_leader_epochs(removed[-1].end_offset)
             except OSError as error:  # A full disk needs the removal; the next recovery point keeps them.
-                log.warning("%s: leader epochs are not on disk yet: %s", self._directory, error)
-        self._remove(removed)
-        return tuple(segment.info() for segment in removed)
-
-    def _remove(self, segments: Sequence[SegmentState]) -> None:
+                log.warning("%s: leader epochs are not on disk yet: %s", self.directory, error)
         try:
-            for segment in segments:
+            for segment in removed:
                 self._open_segments.drop(segment)
                 unlink_segment(self._fs, segment.path)
         except OSError as error:
-            raise LogDirFailed(f"{self._directory}: a segment could not be removed: {error}") from error
+            raise LogDirFailed(f"{self.directory}: a segment could not be removed: {error}") from error
+        return tuple(segment.info() for segment in removed)
 
     def truncate_to(self, offset: int) -> int:
         """Cuts the log so that it ends at `offset`, or at the start of the batch that holds it; the new end.
@@ -284,35 +453,15 @@ class Log(ReplaceableLog):
             self.truncate_fully_and_start_at(offset)
             return offset
         with self._flushing.lock, self._lock:
-            if self._failed is not None or self._closed:
+            if self.failed is not None or self._closed:
                 self._refuse()
             try:
                 if offset < self.log_end_offset:
-                    self._truncate(offset)
+                    self._segments = self._truncation.cut(self._segments, offset, self.config.index_interval_bytes)
+                    self._truncation.settle(self.log_end_offset)
             except (OSError, Corrupt) as error:
                 raise LogDirFailed(self.fail(f"truncation to {offset} was not finished: {error}")) from error
             return self.log_end_offset
-
-    def _truncate(self, offset: int) -> None:
-        index = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
-        kept, last, dropped = self._segments[:index], self._segments[index], self._segments[index + 1 :]
-        end_offset, position = cut_position(self._fs, self._lookup, last, offset)
-        # First of all nobody may go on trusting what is going to be cut, and what needs space has to have it.
-        flushed = tuple(segment.mark() for segment in takewhile(lambda segment: segment.synced, kept))
-        with unless_full(self._directory):
-            self._flushing.forget_point()
-            self._side.prepare_cut(end_offset)
-            self._side.keep_recovery_point(RecoveryPoint(segments=flushed))
-        self._flushing.take_back(end_offset)
-        for segment in (*reversed(dropped), last):
-            self._open_segments.drop(segment)
-        for segment in reversed(dropped):
-            unlink_segment(self._fs, segment.path)
-        cut_segment(self._fs, last, position, self._config.index_interval_bytes)
-        assert last.extent[0] == end_offset, f"{last.path} ends at {last.extent[0]} after a cut at {end_offset}"
-        self._segments = (*kept, last)
-        self._fs.sync_directory(self._directory)
-        self._side.cut(end_offset)
 
     def truncate_fully_and_start_at(
         self,
@@ -326,26 +475,75 @@ class Log(ReplaceableLog):
         Durable. `log_start_offset` stays where it is, unless it was above. Raises LogDirFailed as `truncate_to` does.
         """
         with self._flushing.lock, self._lock:
-            if self._failed is not None or self._closed:
+            if self.failed is not None or self._closed:
                 self._refuse()
             try:
-                self._begin_anew(offset, LeaderEpochs().continued_by(tuple(leader_epochs)), producers)
+                epochs = LeaderEpochs().continued_by(tuple(leader_epochs))
+                self._segments = self._truncation.begin_anew(self._segments, offset, epochs, producers)
+                self._fs.sync_directory(self.directory)
+                self._flushing.begin_anew(offset)
             except OSError as error:
                 raise LogDirFailed(self.fail(f"starting anew at {offset} was not finished: {error}")) from error
 
-    def _begin_anew(self, offset: int, epochs: LeaderEpochs, producers: Iterable[ProducerEntry] | None) -> None:
-        path = segment_path(self._directory, offset)
-        with unless_full(self._directory):
-            self._side.prepare_beginning(offset, epochs, producers)
-            prepare_file(self._fs, path + LOG_SUFFIX, b"")
-        self._side.forget_recovery_point()
-        for segment in reversed(self._segments):
-            self._open_segments.drop(segment)
-            unlink_segment(self._fs, segment.path)
-        self._side.begin_anew(offset, knows_producers=producers is not None)
-        self._segments = (begin_segment(self._fs, path, offset, created_ms=self._segments[-1].created_ms),)
-        self._fs.sync_directory(self._directory)
-        self._flushing.begin_anew(offset)
+    # Compaction, in one thread at a time
+
+    @property
+    def cuts(self) -> int:
+        """How often records were taken back since the log was opened."""
+        return self._side.cuts
+
+    def segments_on_disk(self, end_offset: int) -> tuple[SegmentState, ...]:
+        """The closed segments that begin below `end_offset`, oldest first, after a flush: for compaction alone.
+
+        Raises LogDirFailed while one of them is not on disk for good.
+        """
+        self.flush()
+        found = tuple(each for each in self._segments if each.closed and each.base_offset < end_offset)
+        if not all(each.synced for each in found):
+            raise LogDirFailed(f"{self.directory}: the recovery point is not written; the next flush tries again")
+        return found
+
+    def holds(self, segment: SegmentState) -> bool:
+        """Whether the segment is still one of the log's."""
+        return any(each is segment for each in self._segments)
+
+    def replace_segment(self, old: SegmentState, fresh: SegmentState, path: str) -> bool:
+        """Puts the file at `path`, which is on disk for good and which `fresh` describes, in the place of `old`'s.
+
+        False when `old` is not the log's any more, or not as it was: then nothing was changed. The two hold the same
+        offsets. Raises LogDirFailed: the log goes on with the old file, or with the new one and without an index.
+        """
+        assert (fresh.base_offset, fresh.end_offset) == (old.base_offset, old.end_offset), fresh.path
+        assert fresh.file is not None
+        with self._flushing.lock:  # A recovery point must tell of one of the two.
+            if self.failed is not None or self._closed or not self._may_be_replaced(old):
+                return False
+            try:
+                self._lookup.keep_open(old)
+                unlink_segment(self._fs, old.path, INDEX_SUFFIXES)
+                self._fs.sync_directory(self.directory)
+                with self._lock:
+                    if not self._may_be_replaced(old):
+                        return False
+                    self._fs.rename(path, old.path + LOG_SUFFIX)
+                    self._segments = tuple(fresh if each is old else each for each in self._segments)
+                    # The next flush writes its indexes and a recovery point that knows its size.
+                    self._flushing.note_closed_segment()
+            except OSError as error:
+                raise LogDirFailed(refusal(old.path + LOG_SUFFIX, error)) from error
+            self._open_segments.drop(old)
+            return True
+
+    def keep_compacted(self, compacted: Compacted) -> None:
+        """Remembers how far the log is compacted. Raises LogDirFailed; then it is compacted once more."""
+        with self._flushing.lock:
+            try:
+                self._side.keep_compacted(compacted)
+            except OSError as error:
+                raise LogDirFailed(refusal(self.directory, error)) from error
+
+    def _may_be_replaced(self, old: SegmentState) -> bool:
+        return old.closed and old.synced and self.holds(old)
 
     # The end
 
@@ -361,13 +559,16 @@ class Log(ReplaceableLog):
                 return
             self._closed = True
             try:
-                if self._failed is None:
+                if self.failed is None:
                     self._close(producers)
             finally:
                 self._release()
 
     def _close(self, producers: Iterable[ProducerEntry] | None) -> None:
-        has_changed = self._has_changed()
+        active = self._segments[-1]
+        # False when a restart would find everything as it is, or nothing at all.
+        is_empty = len(self._segments) == 1 and active.size_bytes == 0
+        has_changed = not is_empty and self._flushing.has_changed(active)
         if has_changed:
             try:
                 # Before everything else may fail: after a failed write-back this process is the last one to hear of it.

@@ -39,6 +39,16 @@ class Lookup:
         found = self._open_segments.get(self._fs, segment, self._index_interval_bytes)
         return found.file, found.offset_index
 
+    def keep_open(self, segment: SegmentState) -> None:
+        """Gives the segment what its readers would look for under its name, where another file will be. Raises
+        OSError."""
+        opened, time_index = (
+            self._open_segments.get(self._fs, segment, self._index_interval_bytes),
+            self.time_index(segment),
+        )
+        segment.file, segment.time_index = opened.file, time_index
+        segment.offset_index = opened.offset_index
+
     def read(
         self, segments: Segments, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool
     ) -> FileSlice | None:

@@ -1,7 +1,7 @@
 """One segment of a log: a file of batches, and what is known of it in memory.
 
 Owns the segment's state and the search for a position in its file. The log orders writes, syncs and
-removals; a segment must never decide when to roll or delete.
+removals; a segment must never delete itself, nor roll.
 """
 
 from array import array
@@ -17,17 +17,33 @@ from tiered.formats.time_index import TimeIndex
 from tiered.hot.batch_walk import walk
 from tiered.hot.file_system import FileSystem, OpenFile
 from tiered.hot.marks import SegmentMark
+from tiered.rules.partition.rolling import should_roll
 
 LOG_SUFFIX = ".log"
 OFFSET_INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
+INDEX_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
 NO_TIMESTAMP = -1
 
+NEVER_MS = 2**63 - 1
+
 TAIL_BATCHES = 1024
 """At least so many of the newest batches have their place in memory, so that a consumer near the end costs
 no read at all; at most twice as many, 16 bytes each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """Settings of one log; Kafka's names and defaults. Replaceable while the log is open."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    index_interval_bytes: int = 4096
+    max_index_bytes: int = 10 << 20
+    flush_messages: int = NEVER_MS
+    flush_ms: int = NEVER_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +199,21 @@ class SegmentState:
         _, _, greatest_ms, offset_of_greatest = self.extent
         if self.time_index is not None and greatest_ms > self.time_index.last_timestamp_ms:
             self.time_index.append(greatest_ms, offset_of_greatest)
+
+    def must_close(self, config: LogConfig, incoming_bytes: int, last_offset: int, now_ms: int) -> bool:
+        """Whether these bytes, up to `last_offset`, belong in a new segment."""
+        index = self.offset_index
+        return should_roll(
+            segment_bytes_now=self.extent[1],
+            incoming_bytes=incoming_bytes,
+            first_append_ms=self.first_append_ms,
+            now_ms=now_ms,
+            segment_bytes=config.segment_bytes,
+            segment_ms=config.segment_ms,
+            base_offset=self.base_offset,
+            incoming_last_offset=last_offset,
+            index_is_full=index is not None and OFFSET_ENTRY_BYTES * (len(index) + 1) > config.max_index_bytes,
+        )
 
     def find_batch(self, fs: FileSystem, file: FileIO, index: OffsetIndex, offset: int) -> tuple[int, int]:
         """Position and base offset of the batch that holds `offset`, which must be in the segment.

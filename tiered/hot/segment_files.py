@@ -15,12 +15,7 @@ from tiered.formats.offset_index import OffsetIndex
 from tiered.formats.time_index import TimeIndex
 from tiered.hot.batch_walk import FAR_BLOCK_BYTES, walk
 from tiered.hot.file_system import FileSystem, OpenFile, read_whole, replace_file
-from tiered.hot.segment import (
-    LOG_SUFFIX,
-    OFFSET_INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    SegmentState,
-)
+from tiered.hot.segment import INDEX_SUFFIXES, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, SegmentState
 
 MAX_INDEX_FILE_BYTES = 1 << 30
 
@@ -87,9 +82,9 @@ def rebuild_indexes(fs: FileSystem, segment: SegmentState, file: OpenFile, index
     return fresh
 
 
-def unlink_segment(fs: FileSystem, path: str) -> None:
+def unlink_segment(fs: FileSystem, path: str, suffixes: tuple[str, ...] = (*INDEX_SUFFIXES, LOG_SUFFIX)) -> None:
     """Removes a segment's files, the batches last: what is half removed is still found, and removed again."""
-    for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+    for suffix in suffixes:
         with suppress(FileNotFoundError):
             fs.unlink(path + suffix)
 
@@ -102,20 +97,16 @@ class SegmentFile:
 
     def __init__(
         self,
-        *,
-        path: str,
+        segment: SegmentState,
         file: OpenFile,
-        base_offset: int,
-        end_offset: int,
-        size_bytes: int,
+        *,
         leader_epochs: tuple[tuple[int, int], ...],
         snapshot_source: Callable[[], bytes],
     ) -> None:
-        self.path = path
+        self.path = segment.path + LOG_SUFFIX
         self.file = file
-        self.base_offset = base_offset
-        self.end_offset = end_offset
-        self.size_bytes = size_bytes
+        self.base_offset, self.end_offset = segment.base_offset, segment.end_offset
+        self.size_bytes = segment.size_bytes
         self.leader_epochs = leader_epochs
         """`(leader_epoch, start_offset)` of those that wrote into the segment."""
         self._snapshot_source = snapshot_source

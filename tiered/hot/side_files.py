@@ -12,18 +12,21 @@ from contextlib import contextmanager, suppress
 from tiered.errors import CorruptFile, LogDirFailed
 from tiered.formats.leader_epoch_file import encode_leader_epochs
 from tiered.formats.producer_snapshot import ProducerEntry, encode_producers
-from tiered.hot.file_system import FileSystem, prepare_file, replace_file, use_prepared
+from tiered.hot.file_system import FileSystem, prepare_file, read_whole, replace_file, use_prepared
 from tiered.hot.marks import (
     COMPACTED_FILE,
     LEADER_EPOCHS_FILE,
     LOG_START_FILE,
+    MAX_MARK_BYTES,
     RECOVERY_POINT_FILE,
     RecoveryPoint,
+    decode_compacted,
     encode_compacted,
     encode_log_start_offset,
     encode_recovery_point,
 )
 from tiered.hot.producer_files import read_snapshot, remove_snapshots, snapshot_path
+from tiered.hot.recovery_report import Recovered
 from tiered.rules.replication.leader_epochs import LeaderEpochs
 from tiered.rules.segments.compaction import Compacted
 
@@ -51,33 +54,25 @@ class SideFiles:
         "snapshot_offsets",
     )
 
-    def __init__(
-        self,
-        directory: str,
-        fs: FileSystem,
-        *,
-        log_start_offset: int,
-        leader_epochs: LeaderEpochs,
-        leader_epochs_kept: LeaderEpochs,
-        snapshot_offsets: Sequence[int],
-        compacted: Compacted,
-    ) -> None:
+    def __init__(self, directory: str, fs: FileSystem, found: Recovered) -> None:
         self._directory = directory
         self._fs = fs
-        self.compacted = compacted
+        self.compacted = decode_compacted(read_whole(fs, self._path(COMPACTED_FILE), max_bytes=MAX_MARK_BYTES))
+        if self.compacted.clean_end_offset > found.segments[-1].end_offset:
+            self.compacted = Compacted()  # Of records that somebody cut away: what comes there now is others.
         self.cuts = 0
         """How often records were taken back: what somebody found out about them before holds no more."""
-        self.log_start_offset = log_start_offset
-        self.leader_epochs = leader_epochs
+        self.log_start_offset = found.log_start_offset
+        self.leader_epochs = found.leader_epochs
         self._changing_epochs = threading.Lock()
         """The event loop begins epochs while a thread forgets those below a new log start. Never held over I/O."""
-        self._epochs_kept = leader_epochs_kept
+        self._epochs_kept = found.leader_epochs_kept
         """What the file says."""
         self._keeping_epochs = threading.Lock()
         """A flush and a removal of segments, each in a thread, both write the file."""
-        self._prepared_epochs = leader_epochs_kept
+        self._prepared_epochs = found.leader_epochs_kept
         """What is about to be put in the file's place."""
-        self.snapshot_offsets = tuple(snapshot_offsets)
+        self.snapshot_offsets = tuple(found.snapshot_offsets)
         self._snapshot_lock = threading.Lock()
         """A roll on the event loop and a flush in a thread both write snapshots."""
 

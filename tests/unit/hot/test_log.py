@@ -337,7 +337,7 @@ def test_snapshots_are_kept_for_the_ends_of_local_segments_and_the_newest_two(tm
 def test_settings_change_at_run_time(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, batch(1))
-    log.configure(LogConfig(segment_bytes=10))
+    log.config = LogConfig(segment_bytes=10)
     append(log, batch(1))
     assert len(log.segments) == 2
 

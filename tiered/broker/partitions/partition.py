@@ -361,7 +361,7 @@ class Partition(Replica):
     def configure(self, config: TopicConfig) -> None:
         """Takes new settings at once; they apply from the next append on."""
         self.config = config
-        self.log.configure(log_config(config))
+        self.log.config = log_config(config)
         if self.leadership is not None:
             self.leadership.configure(config.min_insync_replicas)
         self.advance_high_watermark()
