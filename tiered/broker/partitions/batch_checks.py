@@ -105,3 +105,11 @@ def foreign_codec(attributes: int, config: TopicConfig) -> int | None:
     """The codec that a batch with these attributes has to be given; None when it may stay as it is."""
     wanted = _CODES.get(config.compression_type)
     return None if wanted is None or wanted == attributes & 7 else wanted
+
+
+def recompressed(
+    buffer: memoryview, position: int, header: BatchHeader, code: int
+) -> tuple[memoryview, int, int, BatchHeader]:
+    """The same records in the topic's own codec: buffer, position and end, and their new header."""
+    data = memoryview(record_batch.recompressed(buffer[: position + header.size_bytes], position, code))
+    return data, 0, len(data), record_batch.read_header(data, 0)

@@ -1,27 +1,30 @@
-"""One partition: its offsets, its producers and its local log, with this object as their sole owner.
+"""One partition: its role, its offsets, its producers and its local log, with this object as their sole owner.
 
-Owns every change of the partition's state; each is one function without an await. Its role and its epochs are in
-`replication.replica`, and change by `apply_row` alone. Must never talk to S3 or SQL: `segment_lifecycle` and
-`replication.isr_changes` do and report here what was committed.
+Owns every change of the partition's state; each is one function without an await. How it becomes leader, follower or
+neither is `apply_row`'s alone. Must never talk to S3 or SQL: `segment_lifecycle` and `replication.isr_changes` do and
+report here what was committed.
 """
 
+import logging
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from enum import Enum, auto
 
 from tiered.broker.host.disk_reserve import DiskReserve
 from tiered.broker.partitions import batch_checks
+from tiered.broker.partitions.acknowledgements import Acknowledgements
+from tiered.broker.partitions.fetch_wait import Waiters
 from tiered.broker.partitions.leadership import Leadership
-from tiered.broker.partitions.refused_batches import RefusedBatches
-from tiered.broker.partitions.replica import Replica, Role
+from tiered.broker.partitions.producers import Producers
 from tiered.broker.partitions.replica_log import FetchedRun
 from tiered.config import TopicConfig
 from tiered.errors import (
+    CorruptMetadata,
     NotEnoughReplicas,
+    NotLeader,
     OffsetNotAvailable,
     OffsetOutOfRange,
-    OutOfOrderSequence,
     Retriable,
     ShuttingDown,
     TieredError,
@@ -34,14 +37,26 @@ from tiered.formats.record_batch import BatchHeader
 from tiered.formats.segment_check import Place
 from tiered.hot.log import Log, LogConfig
 from tiered.ids import InSyncReplica, TopicPartition
+from tiered.meta.partitions import PartitionRow
 from tiered.metrics import TrafficState
 from tiered.rules.partition import partition_state, producer_state, read_plan
-from tiered.rules.partition.partition_state import Offsets
+from tiered.rules.partition.partition_state import Offsets, RowOrder, RowVersion
+from tiered.rules.replication import isr
 
-__all__ = ["ALL", "Appended", "Partition", "Role", "log_config"]
+log = logging.getLogger(__name__)
 
 NO_TIMESTAMP = -1
 ALL = -1
+NOBODY = -1
+
+
+class Role(Enum):
+    """What this broker is to the partition now."""
+
+    NONE = auto()
+    """Nobody leads it, or not as this broker knows it."""
+    FOLLOWER = auto()
+    LEADER = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +70,7 @@ class Appended:
     leader_epoch: int = -1
 
 
-class Partition(Replica):
+class Partition:
     """This broker's replica of one partition."""
 
     def __init__(
@@ -73,35 +88,47 @@ class Partition(Replica):
         committed: Sequence[CommittedSegment],
         reserve: DiskReserve,
     ) -> None:
-        super().__init__(
-            topic=topic,
-            topic_partition=topic_partition,
-            config=config,
-            log=log,
-            broker_id=broker_id,
-            is_current=is_current,
-            log_start_offset=log_start_offset,
-            cold_end_offset=cold_end_offset,
-        )
-        self.producers = producers
+        self.topic = topic
+        self.topic_partition = topic_partition
+        self.name = f"{topic}-{topic_partition.partition}"
+        """For people."""
+        self.config = config
+        self.log = log
+        self.broker_id = broker_id
+        self.role = Role.NONE
+        self.row: PartitionRow | None = None
+        """The newest row that was applied; None before the first."""
+        self.leader_epoch = -1
+        self.halted: str | None = None
+        """Why this partition is served no more until a restart: SQL contradicts what it had said (R1)."""
+        self.waiters = Waiters()
+        """Those who wait for the high watermark or the role to change."""
+        self.growth = Waiters()
+        """Followers that wait for the log to grow."""
+        self.acknowledgements = Acknowledgements()
+        self.leadership: Leadership | None = None
+        """What a leader knows of its followers; None unless this broker leads."""
+        self._is_current = is_current
+        self._is_truncating = False
+        self._deferred: list[tuple[PartitionRow, int]] = []
+        self.cold_end_offset = cold_end_offset
+        self.log_start_offset = max(log_start_offset, log.log_start_offset)
+        # Not the store's end: what a follower has below it may be another leader's, until its log was compared.
+        self.high_watermark = min(self.log_start_offset, log.log_end_offset)
+
+        self.producers = Producers(producers)
         self.traffic = TrafficState()
         self._reserve = reserve
         self.closed = False
         self._committed = list(committed)
         self.cold_bytes = sum(segment.size_bytes for segment in committed)
-        self._producers_seen_ms: dict[int, int] = {}
-        self._refused = RefusedBatches()
-        log.producer_source = self.producers.values
+        log.producer_source = self.producers.entries.values
 
     # Offsets
 
     @property
     def last_stable_offset(self) -> int:
-        return self._high_watermark  # No transaction can be open: transactional batches are refused.
-
-    @property
-    def cold_end_offset(self) -> int:
-        return self._cold_end_offset
+        return self.high_watermark  # No transaction can be open: transactional batches are refused.
 
     @property
     def committed(self) -> tuple[CommittedSegment, ...]:
@@ -111,13 +138,204 @@ class Partition(Replica):
     @property
     def offsets(self) -> Offsets:
         return Offsets(
-            log_start_offset=self._log_start_offset,
+            log_start_offset=self.log_start_offset,
             local_log_start_offset=self.log.local_log_start_offset,
             cold_end_offset=self.cold_end_offset,
             last_stable_offset=self.last_stable_offset,
-            high_watermark=self._high_watermark,
+            high_watermark=self.high_watermark,
             log_end_offset=self.log.log_end_offset,
         )
+
+    # Role
+
+    def apply_row(self, row: PartitionRow, *, broker_epoch: int) -> None:
+        """Takes over what SQL says: leader, epochs, ISR and log start. The one way by which they change.
+
+        Harmless to repeat; a row that was overtaken on its way changes nothing. While the log is being truncated
+        it waits until that has ended. A row that contradicts an earlier one halts the partition (R1).
+        """
+        if self.halted is not None:
+            return
+        if self._is_truncating:
+            self._deferred.append((row, broker_epoch))
+            return
+        if self.row is not None:
+            match partition_state.order_of(_version(row), _version(self.row)):
+                case RowOrder.OLDER:
+                    return
+                case RowOrder.CONTRADICTION:
+                    self.halt(
+                        f"the catalogue shows leader epoch {row.leader_epoch} at partition epoch {row.partition_epoch}"
+                        f", where epoch {self.row.leader_epoch} at {self.row.partition_epoch} had been committed"
+                    )
+                    return
+                case RowOrder.NEWER:
+                    pass
+        self.row, self.leader_epoch = row, row.leader_epoch
+        if row.log_start_offset > self.log_start_offset:
+            self.moved_log_start(row.log_start_offset)
+        before, self.role = self.role, self._role_in(row, broker_epoch)
+        if self.role is Role.LEADER:
+            self._lead(row, InSyncReplica(self.broker_id, broker_epoch))
+            return
+        if self.leadership is not None:
+            self._end_leadership(f"{self.name} is led by broker {row.leader} now; refresh metadata")
+        if self.role is Role.FOLLOWER and before is not Role.FOLLOWER:
+            self.log.forget_empty_leader_epochs()
+            self.waiters.wake()
+
+    def _role_in(self, row: PartitionRow, broker_epoch: int) -> Role:
+        if row.leader == self.broker_id:
+            # A row from before this process registered makes nobody a leader, and nobody begins to lead with a log
+            # that has failed: where it ends is not known any more.
+            goes_on = self.leadership is not None and self.leadership.leader_epoch == row.leader_epoch
+            is_fit = InSyncReplica(self.broker_id, broker_epoch) in row.isr and (goes_on or self.log.failed is None)
+            return Role.LEADER if is_fit else Role.NONE
+        return Role.FOLLOWER if row.leader != NOBODY and self.broker_id in row.replicas else Role.NONE
+
+    def _lead(self, row: PartitionRow, me: InSyncReplica) -> None:
+        leadership = self.leadership
+        is_new = leadership is None or leadership.leader_epoch != row.leader_epoch or leadership.me != me
+        if is_new:
+            if leadership is not None:
+                self._end_leadership(f"{self.name} is in another leader epoch now; refresh metadata")
+            self.log.begin_leader_epoch(row.leader_epoch)
+            epoch_start_offset = self.log.leader_epochs.start_of(row.leader_epoch)
+            leadership = Leadership(me=me, leader_epoch=row.leader_epoch, epoch_start_offset=epoch_start_offset)
+            self.leadership = leadership
+        assert leadership is not None
+        leadership.learn(row.isr, row.replicas, self.config.min_insync_replicas)
+        if leadership.pending is not None and row.partition_epoch > leadership.pending_since_epoch:
+            leadership.settle()
+        if is_new:
+            # Who is elected has everything that was committed, and so all that is in the store.
+            self.high_watermark = max(self.high_watermark, min(self.cold_end_offset, self.log.log_end_offset))
+            if leadership.is_sole:  # Whatever the only member of the ISR has is committed.
+                self.high_watermark = max(self.high_watermark, self.log.log_end_offset)
+            self.waiters.wake()
+        self.advance_high_watermark()
+
+    def _end_leadership(self, reason: str) -> None:
+        self.leadership = None
+        self.acknowledgements.fail(NotLeader(reason))
+        self.waiters.wake()
+        self.growth.wake()
+
+    def halt(self, reason: str) -> None:
+        """Serves this partition no more: SQL has lost what it had committed (R1). Only a restart ends it."""
+        self.halted = (
+            f"{self.name} is halted: {reason}. The database has lost committed changes (a restored backup, or a "
+            "standby that was not synchronous): restore it, then restart this broker"
+        )
+        log.critical("%s", self.halted)
+        self.role = Role.NONE
+        self._end_leadership(self.halted)
+
+    def leave(self) -> None:
+        """This broker holds no replica any more: whoever waits here has to look elsewhere."""
+        self._deferred.clear()  # Or the end of a truncation would give it a role again.
+        self.role = Role.NONE
+        self._end_leadership(f"{self.name} has moved to other brokers; refresh metadata and retry")
+
+    def require_leader(self) -> Leadership:
+        """What the leader knows of its followers. Raises NotLeader unless this broker leads, CorruptMetadata when
+        the partition is halted."""
+        if self.leadership is None:
+            self._refuse()
+        assert self.leadership is not None
+        return self.leadership
+
+    def require_replica(self) -> None:
+        """Returns while what is here may be read up to the high watermark. Raises as `require_leader`."""
+        if self.role is Role.NONE:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        if self.halted is not None:
+            raise CorruptMetadata(self.halted)
+        led_by = "nobody" if self.row is None or self.row.leader == NOBODY else f"broker {self.row.leader}"
+        raise NotLeader(f"{self.name} is not led by this broker but by {led_by}; refresh metadata and retry")
+
+    @property
+    def is_truncating(self) -> bool:
+        """True while the log is cut in a thread: nothing may be written, and rows wait."""
+        return self._is_truncating
+
+    @property
+    def is_withheld(self) -> bool:
+        """True while a new leader cannot know yet how far its log is committed (R9)."""
+        leadership = self.leadership
+        return leadership is not None and self.high_watermark < leadership.epoch_start_offset
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Fewer living members of the ISR than there must be; false where this broker does not lead."""
+        leadership = self.leadership
+        if leadership is None or leadership.min_isr <= 1:
+            return False
+        current = [member for member in leadership.committed if member == leadership.me or self._is_current(member)]
+        return isr.count_current(leadership.committed, current) < leadership.min_isr
+
+    # The high watermark
+
+    @property
+    def needs_flush(self) -> bool:
+        """True while `flush.messages` keeps records from being acknowledged before they are on disk."""
+        return self.log.unflushed_messages >= self.config.flush_messages
+
+    def advance_high_watermark(self) -> None:
+        """Moves the high watermark as far as the rules allow now, and wakes who waited for it."""
+        leadership = self.leadership
+        if leadership is None:
+            return
+        before = self.high_watermark
+        log_ = self.log
+        own_end = log_.log_end_offset
+        if own_end - log_.flushed_offset >= self.config.flush_messages:
+            own_end = partition_state.durable_end_offset(previous=before, flushed_offset=log_.flushed_offset)
+        after = own_end if leadership.is_sole else leadership.high_watermark(before, own_end)
+        if after != before:
+            self._moved_high_watermark(after)
+
+    def _moved_high_watermark(self, high_watermark: int) -> None:
+        self.high_watermark = high_watermark
+        self.acknowledgements.advance(high_watermark)
+        self.waiters.wake()
+
+    def note_fetch(self, follower: InSyncReplica, offset: int, now_ms: float) -> None:
+        """A follower fetches from `offset` in this leader epoch: it has everything below."""
+        self.require_leader().note_fetch(follower, offset, self.log.log_end_offset, now_ms)
+        self.advance_high_watermark()
+
+    def learn_high_watermark(self, high_watermark: int) -> None:
+        """The leader's answer says how far everything is committed; consumers here may read as far."""
+        assert self.role is Role.FOLLOWER, f"{self.name} is {self.role}"
+        after = partition_state.follower_high_watermark(
+            previous=self.high_watermark, of_leader=high_watermark, log_end_offset=self.log.log_end_offset
+        )
+        if after != self.high_watermark:
+            self._moved_high_watermark(after)
+
+    # Truncation
+
+    def begin_truncation(self) -> None:
+        """The log's end is about to be cut, in a thread; until its end rows wait."""
+        assert self.role is Role.FOLLOWER, f"{self.name} is {self.role}"
+        assert not self._is_truncating, self.name
+        self._is_truncating = True
+
+    def end_truncation(self) -> None:
+        """The log is as it is now, and rows that came meanwhile are applied."""
+        self._is_truncating = False
+        if self.log.log_end_offset < self.high_watermark:
+            log.warning(
+                "%s: the log was cut at %d, below the high watermark %d: only an unclean election or a lost disk "
+                "does that", self.name, self.log.log_end_offset, self.high_watermark,
+            )  # fmt: skip
+            self.high_watermark = self.log.log_end_offset
+        deferred, self._deferred = self._deferred, []
+        for row, broker_epoch in deferred:
+            self.apply_row(row, broker_epoch=broker_epoch)
 
     # Produce
 
@@ -137,35 +355,23 @@ class Partition(Replica):
         if self.config.is_compacted:
             batch_checks.check_keys(buffer, position, header, self.name)
         if header.producer_id >= 0:
-            verdict = self._verdict(header, now_ms)
+            verdict = self.producers.verdict(header, now_ms)
             if isinstance(verdict, producer_state.Duplicate):
                 stamped = verdict.timestamp_ms if self.config.is_log_append_time else NO_TIMESTAMP
                 return Appended(
-                    verdict.base_offset, verdict.last_offset + 1, stamped, self._log_start_offset, self.leader_epoch
+                    verdict.base_offset, verdict.last_offset + 1, stamped, self.log_start_offset, self.leader_epoch
                 )
         try:
             self._reserve.require_room()
             self._require_replicas(leadership, acks)
             wanted = batch_checks.foreign_codec(header.attributes, self.config)
             if wanted is not None:
-                buffer, position, end, header = self._recompressed(buffer, position, header, wanted)
+                buffer, position, end, header = batch_checks.recompressed(buffer, position, header, wanted)
             return self._write(leadership, buffer, position, end, header, now_ms)
         except Retriable as error:
             if header.producer_id >= 0:
-                self._refused.note(header, error, now_ms)
+                self.producers.refused(header, error, now_ms)
             raise
-
-    def _verdict(self, header: BatchHeader, now_ms: int) -> producer_state.Accept | producer_state.Duplicate:
-        """As `producer_state.check`; what comes behind a batch that was refused is refused with that one's error."""
-        entry = self.producers.get(header.producer_id)
-        ahead = self._refused.ahead_of(header, now_ms)
-        try:
-            verdict = producer_state.check(entry, header)
-        except OutOfOrderSequence as error:
-            raise error if ahead is None else ahead from None
-        if ahead is not None and entry is None:
-            raise ahead  # Nothing is known of the producer, and so anything would be its next batch.
-        return verdict
 
     def _require_replicas(self, leadership: Leadership, acks: int) -> None:
         if acks == ALL and self.is_under_min_isr:
@@ -178,7 +384,7 @@ class Partition(Replica):
         self, leadership: Leadership, buffer: memoryview, position: int, end: int, header: BatchHeader, now_ms: int
     ) -> Appended:
         base_offset = self.log.log_end_offset
-        if base_offset == self._cold_end_offset:
+        if base_offset == self.cold_end_offset:
             self.log.roll(now_ms)  # No segment may lie across what the store holds and what comes next.
         record_batch.stamp_offsets(buffer, position, base_offset, self.leader_epoch)
         log_append_time_ms = NO_TIMESTAMP
@@ -192,31 +398,13 @@ class Partition(Replica):
         traffic.produced_batches += 1
         traffic.produced_records += header.record_count
         if header.producer_id >= 0:
-            self._note_producer(header, base_offset, now_ms)
-            self._refused.appended(header.producer_id)
+            self.producers.note(header, base_offset, now_ms)
         self.advance_high_watermark()
         if leadership.has_followers:
             self.growth.wake()
         return Appended(
-            base_offset, self.log.log_end_offset, log_append_time_ms, self._log_start_offset, self.leader_epoch
+            base_offset, self.log.log_end_offset, log_append_time_ms, self.log_start_offset, self.leader_epoch
         )
-
-    def _note_producer(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
-        # At the end, so that the order is that of their last batches.
-        entry = self.producers.pop(header.producer_id, None)
-        self.producers[header.producer_id] = producer_state.apply(entry, header, base_offset)
-        self._producers_seen_ms[header.producer_id] = now_ms
-
-    def foreign_codec(self, attributes: int) -> int | None:
-        """The codec that a batch with these attributes has to be given; None when it may stay as it is."""
-        return batch_checks.foreign_codec(attributes, self.config)
-
-    def _recompressed(
-        self, buffer: memoryview, position: int, header: BatchHeader, code: int
-    ) -> tuple[memoryview, int, int, BatchHeader]:
-        """The same records in the topic's own codec: `compression.type` is not `producer`."""
-        data = memoryview(record_batch.recompressed(buffer[: position + header.size_bytes], position, code))
-        return data, 0, len(data), record_batch.read_header(data, 0)
 
     def roll_if_due(self, now_ms: int) -> bool:
         """Closes the active segment when it is old enough; whether it did. Followers only follow their leader's
@@ -231,7 +419,7 @@ class Partition(Replica):
         """
         assert self.role is Role.FOLLOWER, f"{self.name} is {self.role}"
         assert not self._is_truncating, self.name
-        if begins_segment or self.log.log_end_offset == self._cold_end_offset:
+        if begins_segment or self.log.log_end_offset == self.cold_end_offset:
             self.log.roll(now_ms)
         for run in runs:
             base_offset = self.log.log_end_offset
@@ -242,14 +430,22 @@ class Partition(Replica):
             self.log.append(run.buffer, first, end, run.headers, base_offset=base_offset, now_ms=now_ms, may_roll=False)
             for _, header in run.headers:
                 if header.producer_id >= 0:
-                    self._note_producer(header, header.base_offset, now_ms)
+                    self.producers.note(header, header.base_offset, now_ms)
 
     def log_truncated(self, producers: Sequence[ProducerEntry] | None) -> None:
         """The log was cut, or begins anew; `producers` are those at its end, None when the cut failed and nobody
         knows."""
         if producers is not None:
-            self._replace_producers(producers)
+            self.producers.replace(producers)
         self.end_truncation()
+
+    def end_of_leader_epoch(self, leader_epoch: int) -> tuple[int, int]:
+        """(leader epoch, its end offset) for the newest epoch not above `leader_epoch`; (-1, -1) if there is none,
+        or for an epoch that has not been yet.
+        """
+        if leader_epoch > self.leader_epoch:
+            return -1, -1
+        return self.log.leader_epochs.end_offset_for(leader_epoch, self.log.log_end_offset)
 
     # Fetch
 
@@ -272,7 +468,7 @@ class Partition(Replica):
 
     def plan_read(self, offset: int, *, committed_only: bool) -> read_plan.Plan:
         """Which tier holds `offset`: Hot, Cold, CaughtUp or OutOfRange."""
-        return self._plan(offset, self.last_stable_offset if committed_only else self._high_watermark)
+        return self._plan(offset, self.last_stable_offset if committed_only else self.high_watermark)
 
     def outside(self, plan: read_plan.OutOfRange) -> TieredError:
         """What a consumer is told that asks for such an offset."""
@@ -291,16 +487,16 @@ class Partition(Replica):
     def _plan(self, offset: int, readable_end_offset: int) -> read_plan.Plan:
         return read_plan.plan(
             offset,
-            log_start_offset=self._log_start_offset,
+            log_start_offset=self.log_start_offset,
             local_log_start_offset=self.log.local_log_start_offset,
-            cold_end_offset=self._cold_end_offset,
+            cold_end_offset=self.cold_end_offset,
             readable_end_offset=readable_end_offset,
             log_end_offset=self.log.log_end_offset,
         )
 
     def read_hot(self, offset: int, max_bytes: int, *, committed_only: bool, at_least_one: bool) -> FileSlice | None:
         """Whole batches from the one that holds `offset`, below the high watermark; None when none fits."""
-        end = self.last_stable_offset if committed_only else self._high_watermark
+        end = self.last_stable_offset if committed_only else self.high_watermark
         return self.log.read(offset, max_bytes, end_offset=end, min_one_batch=at_least_one)
 
     def place_of(self, segment: CommittedSegment) -> Place:
@@ -320,19 +516,19 @@ class Partition(Replica):
 
     def uploaded(self, segment: CommittedSegment) -> None:
         """`segment` is committed in SQL. Harmless to repeat: the feed says so too."""
-        if segment.end_offset <= self._cold_end_offset:
+        if segment.end_offset <= self.cold_end_offset:
             return
         # The base is lower only where DeleteRecords moved the cold end into this segment.
-        assert segment.base_offset <= self._cold_end_offset, f"{self.name}: a commit out of order"
+        assert segment.base_offset <= self.cold_end_offset, f"{self.name}: a commit out of order"
         self._committed.append(segment)
         self.cold_bytes += segment.size_bytes
-        self._cold_end_offset = segment.end_offset
+        self.cold_end_offset = segment.end_offset
 
     def learn_segments(self, committed: Sequence[CommittedSegment]) -> None:
         """Takes over committed segments from the feed, in any order; those known already change nothing."""
         for segment in sorted(committed, key=lambda each: each.base_offset):
             # A gap is what retention took meanwhile: the row that says so may be waiting for a truncation to end.
-            self._cold_end_offset = max(self._cold_end_offset, segment.base_offset)
+            self.cold_end_offset = max(self.cold_end_offset, segment.base_offset)
             self.uploaded(segment)
 
     def apply_segments(self, committed: Sequence[CommittedSegment]) -> bool:
@@ -341,7 +537,7 @@ class Partition(Replica):
         is_changed = False
         for segment in committed:
             index = bisect_left(self._committed, segment.base_offset, key=lambda each: each.base_offset)
-            if index == len(self._committed) or segment.end_offset > self._cold_end_offset:
+            if index == len(self._committed) or segment.end_offset > self.cold_end_offset:
                 continue
             before = self._committed[index]
             if before.base_offset == segment.base_offset and before.object_id != segment.object_id:
@@ -353,9 +549,11 @@ class Partition(Replica):
         return is_changed
 
     def moved_log_start(self, log_start_offset: int) -> None:
-        """SQL has moved `log_start_offset`; whole segments below it are gone from the catalogue."""
-        super().moved_log_start(log_start_offset)
-        self._committed = [each for each in self._committed if each.end_offset > self._log_start_offset]
+        """SQL has moved `log_start_offset`; whole segments below it are gone from the catalogue. What nobody may read
+        needs no upload, so `cold_end_offset` is never below it (T5)."""
+        self.log_start_offset = max(self.log_start_offset, log_start_offset)
+        self.cold_end_offset = max(self.cold_end_offset, self.log_start_offset)
+        self._committed = [each for each in self._committed if each.end_offset > self.log_start_offset]
         self.cold_bytes = sum(segment.size_bytes for segment in self._committed)
 
     def configure(self, config: TopicConfig) -> None:
@@ -370,41 +568,8 @@ class Partition(Replica):
         self, *, producers: Sequence[ProducerEntry], leader_epochs: Sequence[tuple[int, int]]
     ) -> None:
         """The local log begins anew at `cold_end_offset`; what the last object knew of its past goes on."""
-        self._replace_producers(producers)
+        self.producers.replace(producers)
         self.log.restore_leader_epochs(leader_epochs)
-
-    def _replace_producers(self, producers: Sequence[ProducerEntry]) -> None:
-        # In place: the log holds on to this very dictionary.
-        self.producers.clear()
-        self.producers.update({entry.producer_id: entry for entry in producers})
-
-    def end_of_leader_epoch(self, leader_epoch: int) -> tuple[int, int]:
-        """(leader epoch, its end offset) for the newest epoch not above `leader_epoch`; (-1, -1) if there is none,
-        or for an epoch that has not been yet.
-        """
-        if leader_epoch > self.leader_epoch:
-            return -1, -1
-        return self.log.leader_epochs.end_offset_for(leader_epoch, self.log.log_end_offset)
-
-    def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
-        """Forgets idempotent producers that have not written for `expiration_ms`.
-
-        By this broker's clock: Kafka goes by the records' own times, and so forgets a producer that replays
-        old records while it writes. A producer known from before the start counts from the first look on.
-        """
-        seen = self._producers_seen_ms
-        for producer_id in list(self.producers):
-            if now_ms - seen.setdefault(producer_id, now_ms) >= expiration_ms:
-                del self.producers[producer_id]
-                del seen[producer_id]
-
-    def forget_producers(self, most: int) -> int:
-        """Forgets those that have been silent for longest, until `most` are left: how many those were."""
-        surplus = list(islice(self.producers, max(0, len(self.producers) - most)))
-        for producer_id in surplus:
-            del self.producers[producer_id]
-            self._producers_seen_ms.pop(producer_id, None)
-        return len(surplus)
 
     def stop(self) -> None:
         """Takes no more writes and wakes everyone who waits. Who waits for followers goes on waiting for them."""
@@ -424,3 +589,7 @@ def log_config(config: TopicConfig) -> LogConfig:
         flush_messages=config.flush_messages,
         flush_ms=config.flush_ms,
     )
+
+
+def _version(row: PartitionRow) -> RowVersion:
+    return RowVersion(row.partition_epoch, row.leader_epoch, row.change_number)

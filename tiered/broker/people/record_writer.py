@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.acknowledge import acknowledged, is_acknowledged
+from tiered.broker.partitions.batch_checks import foreign_codec
 from tiered.broker.partitions.partition import ALL, Appended, Partition
 from tiered.broker.partitions.topics import Topic
 from tiered.errors import CorruptBatch, Invalid, InvalidTimestamp, InvalidTopic, LogDirFailed, TieredError
@@ -144,7 +145,7 @@ class RecordWriter:
             for offset, each in enumerate(batch.records)
         ]
         try:
-            codec = partition.foreign_codec(NO_CODEC)
+            codec = foreign_codec(NO_CODEC, partition.config)
             if codec is None and sum(each.size_bytes for each in batch.records) < LARGE_BYTES:
                 encoded = encode_batch(records)
             else:

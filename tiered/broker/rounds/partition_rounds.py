@@ -73,7 +73,7 @@ class PartitionRounds:
         """Forgets producers that have written nothing for long."""
         now_ms = self._context.clock.now_ms()
         for partition in list(self._topics.partitions()):
-            partition.expire_producers(now_ms, self._context.settings.log.producer_id_expiration_ms)
+            partition.producers.expire(now_ms, self._context.settings.log.producer_id_expiration_ms)
 
     async def bound_producers(self) -> None:
         """Keeps the producers of all partitions together within `tiered.max.producers`."""
@@ -84,6 +84,6 @@ class PartitionRounds:
         most = most_each([len(each.producers) for each in partitions], limit)
         for partition in partitions:
             if len(partition.producers) > most:
-                count = partition.forget_producers(most)
+                count = partition.producers.forget(most)
                 log.warning("%s: %d idempotent producers were forgotten (tiered.max.producers)", partition.name, count)
                 await asyncio.sleep(0)

@@ -96,7 +96,7 @@ class CompactionRounds:
             partition.log,
             self._context.files,
             due,
-            last_offsets=compaction.last_offsets(partition.producers.values()),
+            last_offsets=compaction.last_offsets(partition.producers.entries.values()),
             delete_retention_ms=partition.config.delete_retention_ms,
             keeps_tombstones=_keeps_tombstones(partition),
             now_ms=self._context.clock.now_ms(),

@@ -120,7 +120,7 @@ class PartitionLoader:
         # Kept before the first append: a crash must not forget what a later start could not find again.
         await self._context.disk.run(partition.log.keep_leader_epochs)
         await self._context.disk.run(
-            partition.log.write_snapshot, partition.log.log_end_offset, tuple(partition.producers.values())
+            partition.log.write_snapshot, partition.log.log_end_offset, tuple(partition.producers.entries.values())
         )
         log.warning(
             "%s: the local log begins anew where the store ends, at %d", partition.name, partition.cold_end_offset
@@ -203,7 +203,7 @@ class PartitionLoader:
     async def _close(self, partition: Partition) -> bool:
         partition.stop()
         try:
-            await self._context.disk.run(partition.log.close, tuple(partition.producers.values()))
+            await self._context.disk.run(partition.log.close, tuple(partition.producers.entries.values()))
         except OSError as error:
             log.error("%s: not closed cleanly, the next start will recover it: %s", partition.name, error)
             return False

@@ -232,7 +232,7 @@ def test_a_follower_cuts_what_only_the_dead_leader_had(
     leader.log_truncated(leader.log.producers_at_end())
     fetch(follower, leader)
     assert bytes_of(leader) == bytes_of(follower)
-    assert 9 not in leader.producers
+    assert 9 not in leader.producers.entries
 
 
 def test_a_leader_that_wrote_nothing_leaves_no_trace_of_its_epoch(leader: Partition) -> None:
@@ -250,7 +250,7 @@ def test_a_follower_knows_producers_and_answers_their_duplicates_once_it_leads(
     append(leader, batch("b", producer_id=5, sequence=1))
     fetch(leader, follower)
     fetch(leader, third)
-    assert producer_state.next_sequence(follower.producers[5]) == 2
+    assert producer_state.next_sequence(follower.producers.entries[5]) == 2
     tell(follower, row(leader=2, epoch=1))
     again = append(follower, batch("a", producer_id=5, sequence=0))
     assert again.base_offset == first.base_offset

@@ -27,7 +27,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
         code, message, producers = NONE, None, []
         try:
             require_topic(context, Operation.READ, name)
-            entries = _led(context, name, index).producers
+            entries = _led(context, name, index).producers.entries
             left -= len(entries)
             if left < 0:
                 raise PolicyViolation(f"an answer holds {MAX_PRODUCERS} producers at most; ask for fewer partitions")

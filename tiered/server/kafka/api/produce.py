@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from tiered.broker.partitions.acknowledge import acknowledged, is_acknowledged, not_in_time
 from tiered.broker.partitions.acknowledgements import Commit
-from tiered.broker.partitions.batch_checks import RecordsWithoutKey
+from tiered.broker.partitions.batch_checks import RecordsWithoutKey, foreign_codec
 from tiered.broker.partitions.partition import Appended, Partition
 from tiered.broker.partitions.topics import Topic
 from tiered.broker.security.access import Rights
@@ -196,7 +196,7 @@ def _long_to_recompress(request: RawRequest, asked: ProduceRequest) -> Iterator[
                 partition = _find(request, topic).partition(index)
             except TieredError:
                 continue  # Said when its turn comes.
-            codec = partition.foreign_codec(attributes)
+            codec = foreign_codec(attributes, partition.config)
             if codec is not None and end - position <= partition.config.max_message_bytes:
                 yield position, end, codec
 
