@@ -21,7 +21,6 @@ from pyspark_tiered.cold_read import store_of
 from pyspark_tiered.compaction import ScannedSegment
 from pyspark_tiered.job_run import stages, watched
 from tiered.broker.tiering.cold_compaction import ColdCompaction, DuePartition, Found, Order
-from tiered.broker.tiering.committed_rows import committed_segment
 from tiered.cli.arguments import Parser, positive
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
 from tiered.cli.main import ended
@@ -108,20 +107,13 @@ class Compact:
         rows = [(index, partition, row) for index, partition in enumerate(chosen) for row in partition.rows]
         self._numbers = {row.object_id: number for number, (_, _, row) in enumerate(rows)}
         self._scanned = [
-            ScannedSegment(
-                number=self._numbers[row.object_id],
-                partition=index,
-                topic=partition.topic.name,
-                topic_id=partition.topic.topic_id,
-                topic_partition=partition.partition,
-                segment=committed_segment(row),
-            )
+            ScannedSegment(number=self._numbers[row.object_id], partition=index, place=partition.place_of(row))
             for index, partition, row in rows
         ]
 
     def run(self) -> int:
         """How many keys there are. Raises CommandFailed when Spark gives up."""
-        log_bytes = sum(each.segment.log_bytes for each in self._scanned)
+        log_bytes = sum(each.place.segment.log_bytes for each in self._scanned)
         segments = counted(len(self._scanned), "segment")
         partitions_before = self._spark.conf.get(SHUFFLE_PARTITIONS)
         self._spark.conf.set(SHUFFLE_PARTITIONS, self._shuffle_partitions(log_bytes, int(partitions_before or 1)))

@@ -20,13 +20,10 @@ from pyspark_tiered.cold_read import read_cold, store_of
 from pyspark_tiered.job_arguments import SPLITS_DDL
 from pyspark_tiered.plan import ColdSplit, SegmentPiece
 from tiered.cold.bucket.rewrite import RewriteOrder, Rewritten, rewrite
+from tiered.formats.segment_check import Place
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     import pyarrow as pa
-
-    from tiered.formats.checkpoint import CommittedSegment
 
 SCAN_BYTES = 64 << 20
 """What a task of the scan reads: a part of a segment, or several of them."""
@@ -49,10 +46,7 @@ class ScannedSegment:
 
     number: int
     partition: int
-    topic: str
-    topic_id: "UUID"
-    topic_partition: int
-    segment: "CommittedSegment"
+    place: Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,25 +112,26 @@ def _tasks(scanned: Sequence[ScannedSegment]) -> Iterator[list[_Piece]]:
     task: list[_Piece] = []
     size_bytes = 0
     for each in scanned:
-        for start in range(0, each.segment.log_bytes, SCAN_BYTES):
-            end = min(start + SCAN_BYTES, each.segment.log_bytes)
+        log_bytes = each.place.segment.log_bytes
+        for start in range(0, log_bytes, SCAN_BYTES):
+            end = min(start + SCAN_BYTES, log_bytes)
             if task and size_bytes + end - start > SCAN_BYTES:
                 yield task
                 task, size_bytes = [], 0
-            task.append(_Piece(number=each.number, partition=each.partition, split=_split(each, start, end)))
+            task.append(_Piece(number=each.number, partition=each.partition, split=_split(each.place, start, end)))
             size_bytes += end - start
     if task:
         yield task
 
 
-def _split(each: ScannedSegment, start_position: int, end_position: int) -> ColdSplit:
+def _split(place: Place, start_position: int, end_position: int) -> ColdSplit:
     return ColdSplit(
-        topic=each.topic,
-        topic_id=each.topic_id,
-        partition=each.topic_partition,
-        start_offset=each.segment.base_offset,
-        end_offset=each.segment.end_offset,
-        pieces=(SegmentPiece(segment=each.segment, start_position=start_position, end_position=end_position),),
+        topic=place.topic,
+        topic_id=place.topic_id,
+        partition=place.partition,
+        start_offset=place.segment.base_offset,
+        end_offset=place.segment.end_offset,
+        pieces=(SegmentPiece(segment=place.segment, start_position=start_position, end_position=end_position),),
     )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from pyspark_tiered.broker_thread import BrokerThread
+from pyspark_tiered.brokers import BrokerThread
 from pyspark_tiered.write_options import WriteOptions
 from tiered.errors import InvalidRequest
 from tiered.formats.record_batch import Compression, Record

@@ -5,13 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
 from tiered.broker.tiering.cold_compaction import ColdCompaction, ColdCompactionState, DuePartition, Order
-from tiered.broker.tiering.committed_rows import committed_segment
 from tiered.cold.bucket.rewrite import Rewritten, batches, rewrite
 from tiered.cold.bucket.segments import load_tail
 from tiered.cold.object_store import ObjectStore
 from tiered.cold.opening import open_store
 from tiered.formats.batch_filter import keyed_records
-from tiered.formats.segment_check import Place
 from tiered.meta.engine import Database
 from tiered.testing import LocalCluster
 
@@ -22,12 +20,7 @@ def newest_offsets(store: ObjectStore, partition: DuePartition) -> set[int]:
     """The last offset of each key in the segments that the pass looks at."""
     newest: dict[bytes, int] = {}
     for row in partition.rows:
-        place = Place(
-            topic=partition.topic.name,
-            topic_id=row.topic_id,
-            partition=row.partition,
-            segment=committed_segment(row),
-        )
+        place = partition.place_of(row)
         for data, position, header in batches(store, place, load_tail(store, place).chunks):
             if header.record_count and not header.is_control:
                 newest |= {each.key: each.offset for each in keyed_records(data, position) if each.key is not None}

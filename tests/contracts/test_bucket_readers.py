@@ -122,10 +122,7 @@ def rewritten(bucket: VerifiedStore, _folder: Path) -> Sequence[int]:
         object_id = UUID(int=7)
         order = RewriteOrder(
             cluster_id=CLUSTER_ID,
-            topic=partition.topic,
-            topic_id=partition.topic_id,
-            partition=partition.partition,
-            segment=segment,
+            place=partition.place_of(segment),
             object_key=segment_key(
                 TOPIC, TOPIC_ID, PARTITION, segment.base_offset, segment.end_offset, segment.leader_epoch, object_id
             ),

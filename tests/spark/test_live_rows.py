@@ -18,8 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from pyspark_tiered.broker_thread import BrokerThread
-from pyspark_tiered.brokers import Brokers
+from pyspark_tiered.brokers import Brokers, BrokerThread
 from tests.spark.random_log import random_codec, random_records
 from tests.spark.stream_job import Job
 from tiered.formats.record_batch import Record, encode_batch, records, whole_batches

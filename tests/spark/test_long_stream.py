@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from pyspark_tiered.broker_thread import BrokerThread
+from pyspark_tiered.brokers import BrokerThread
 from tests.broker_process import BrokerProcess
 from tests.spark.live_topics import create
 from tiered.formats.record_batch import Record, encode_batch

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pyspark_tiered import pins
 from pyspark_tiered.batch import BatchReader, TaskOptions
-from pyspark_tiered.broker_thread import BrokerThread
+from pyspark_tiered.brokers import BrokerThread
 from pyspark_tiered.catalogue import open_catalogue
 from pyspark_tiered.job_waves import held_ranges, waves_of
 from pyspark_tiered.options import parse_options

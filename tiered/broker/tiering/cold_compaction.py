@@ -75,6 +75,15 @@ class DuePartition:
         """For people."""
         return f"{self.topic.name}-{self.partition}"
 
+    def place_of(self, row: SegmentRow) -> Place:
+        """The row as one of this partition's, which its object must say too."""
+        return Place(
+            topic=self.topic.name,
+            topic_id=self.topic.topic_id,
+            partition=self.partition,
+            segment=committed_segment(row),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
@@ -256,10 +265,7 @@ class ColdCompaction:
             object_id = new_uuid()
             rewrite = RewriteOrder(
                 cluster_id=found.cluster_id,
-                topic=partition.topic.name,
-                topic_id=partition.topic.topic_id,
-                partition=partition.partition,
-                segment=committed_segment(row),
+                place=partition.place_of(row),
                 object_key=object_key.segment_key(
                     partition.topic.name,
                     partition.topic.topic_id,
@@ -280,9 +286,7 @@ class ColdCompaction:
 
     def _last_offsets(self, partition: DuePartition) -> dict[int, int]:
         """Where the last batch of each producer ends, as far as the store knows."""
-        topic, newest = partition.topic, committed_segment(partition.newest)
-        place = Place(topic=topic.name, topic_id=topic.topic_id, partition=partition.partition, segment=newest)
-        tail = load_tail(self._store, place)
+        tail = load_tail(self._store, partition.place_of(partition.newest))
         if not tail.producer_snapshot:
             return {}
         return compaction.last_offsets(decode_producers(tail.producer_snapshot))

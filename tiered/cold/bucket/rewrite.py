@@ -9,14 +9,12 @@ afterwards.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
-from uuid import UUID
 
 from tiered.cold.bucket import uploader
 from tiered.cold.bucket.segments import RUN_BYTES, load_run, load_tail
 from tiered.cold.object_store import ObjectStore
 from tiered.errors import Corrupt, CorruptBatch, ObjectExists
 from tiered.formats import record_batch
-from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.record_batch import BatchHeader
 from tiered.formats.segment_check import Place
 from tiered.formats.segment_object import ChunkRow, runs
@@ -31,10 +29,7 @@ class RewriteOrder:
     of each idempotent producer ends."""
 
     cluster_id: str
-    topic: str
-    topic_id: UUID
-    partition: int
-    segment: CommittedSegment
+    place: Place
     object_key: str
     chunk_bytes: int
     now_ms: int
@@ -63,8 +58,7 @@ def rewrite(store: ObjectStore, order: RewriteOrder, newest: Iterable[int], scra
     The same order gives the same bytes: an object that an earlier attempt has stored under the key is taken for this
     one's. Raises Corrupt naming the segment, StoreUnavailable, UploadOverdue.
     """
-    segment = order.segment
-    place = Place(topic=order.topic, topic_id=order.topic_id, partition=order.partition, segment=segment)
+    place, segment = order.place, order.place.segment
     last_of_keys = OffsetSet(segment.base_offset, segment.end_offset)
     for offset in newest:
         last_of_keys.add(offset)
@@ -89,9 +83,9 @@ def rewrite(store: ObjectStore, order: RewriteOrder, newest: Iterable[int], scra
         scratch.fileno(),
         log_bytes,
         cluster_id=order.cluster_id,
-        topic_id=order.topic_id,
-        topic=order.topic,
-        partition=order.partition,
+        topic_id=place.topic_id,
+        topic=place.topic,
+        partition=place.partition,
         leader_epochs=tail.leader_epochs,
         producer_snapshot=tail.producer_snapshot,
         # The object takes the place of the one before it in the chain too (decision 0016).

@@ -35,10 +35,7 @@ def order_of(stored: StoredSegment) -> RewriteOrder:
     segment = stored.committed
     return RewriteOrder(
         cluster_id="cluster-1",
-        topic=TOPIC,
-        topic_id=TOPIC_ID,
-        partition=PARTITION,
-        segment=segment,
+        place=place_of(segment),
         object_key=object_key.segment_key(TOPIC, TOPIC_ID, PARTITION, 100, 600, segment.leader_epoch, NEW_ID),
         chunk_bytes=8192,
         now_ms=1_000,
