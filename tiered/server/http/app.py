@@ -54,7 +54,7 @@ def application(broker: Broker) -> web.Application:
     app[VIEWS] = ClusterViews()
     app[CONNECTIONS] = Connections(broker.options.http_tls)
     app[ROUTER] = RecordRouter()
-    app.on_cleanup.append(_close_connections)
+    app.on_cleanup.append(lambda app: app[CONNECTIONS].close())
     return app
 
 
@@ -86,10 +86,6 @@ def guarded(service: Service, routes: Sequence[Route]) -> web.Application:
         else:
             app.router.add_route(route.method, _pattern_of(route.path), handler)
     return app
-
-
-async def _close_connections(app: web.Application) -> None:
-    await app[CONNECTIONS].close()
 
 
 class HttpServer:
@@ -220,9 +216,8 @@ def _answer_to(request: web.Request, error: Exception) -> web.Response:
 def _as_json(request: web.Request, error: web.HTTPException) -> web.Response:
     if isinstance(error, web.HTTPMethodNotAllowed):
         methods = ", ".join(sorted(error.allowed_methods))
-        response = error_response(405, f"{request.method[:20]} is not possible here; {methods} are")
-        response.headers["Allow"] = methods
-        return response
+        message = f"{request.method[:20]} is not possible here; {methods} are"
+        return error_response(405, message, headers={"Allow": methods})
     if error.status == 404:
         return error_response(404, f"nothing is served at {request.path[:200]}; /openapi.json lists what is")
     return error_response(error.status, error.reason)

@@ -31,7 +31,7 @@ from tiered.server.http.messages import openapi, schema
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.parameters import PARTITION, TOPIC
 from tiered.server.http.messages.record_json import renderer
-from tiered.server.http.messages.route import Answer, Route, answers_json
+from tiered.server.http.messages.route import Answer, Route, answers_json, route, tagged
 from tiered.server.http.metrics import broker as broker_metrics
 from tiered.server.http.metrics.prometheus import CONTENT_TYPE, counter, exposition_of, families_of, gauge
 from tiered.server.http.routes import ROUTES as OF_A_BROKER
@@ -56,9 +56,9 @@ def application(replica: ReadReplica) -> web.Application:
     """The routes of a read replica, with errors as JSON."""
     app = guarded(replica, ROUTES)
     app[REPLICA] = replica
-    for route in OF_A_BROKER:
-        if (route.method, route.path) not in _SERVED:
-            app.router.add_route(route.method, route.path, _refused)
+    for row in OF_A_BROKER:
+        if (row.method, row.path) not in _SERVED:
+            app.router.add_route(row.method, row.path, _refused)
     return app
 
 
@@ -75,12 +75,14 @@ async def _readyz(request: web.Request) -> web.Response:
 
 
 async def _topics(request: web.Request) -> web.Response:
+    """Every topic of the bucket with its partitions and their offsets."""
     replica = request.app[REPLICA]
     by_name = sorted(replica.catalogue, key=lambda each: each.name)
     return await json_with_list({}, "topics", (_topic_fields(replica, each) for each in by_name))
 
 
 async def _topic(request: web.Request) -> web.Response:
+    """One topic with its partitions and its configs."""
     replica = request.app[REPLICA]
     topic = replica.catalogue.by_name(TOPIC.of(request))
     settings = replica.settings.with_dynamic(dynamic_default=replica.catalogue.cluster_settings, dynamic={})
@@ -237,24 +239,12 @@ ROUTES = (
     _as(broker_metrics.ROUTES, "/metrics", handler=_metrics),
     *openapi.ROUTES,
     *security.ROUTES,
-    Route(
-        method="GET",
-        path="/api/v1/topics",
-        handler=_topics,
-        summary="Every topic of the bucket with its partitions and their offsets.",
-        tag="topics",
-        answers=answers_json(_LIST_OF_TOPICS),
-    ),
-    Route(
-        method="GET",
-        path="/api/v1/topics/{topic}",
-        handler=_topic,
-        summary="One topic with its partitions and its configs.",
-        tag="topics",
-        parameters=(TOPIC,),
-        answers=answers_json(schema.mapping(schema.ANYTHING)),
+    *tagged(
+        "topics",
+        route("GET", "/api/v1/topics", _topics, answers_json(_LIST_OF_TOPICS)),
+        route("GET", "/api/v1/topics/{topic}", _topic, answers_json(schema.mapping(schema.ANYTHING))),
     ),
     _as(routes_catalogue.ROUTES, "/api/v1/topics/{topic}/partitions/{partition}/segments", handler=_segments),
     _as(routes_records.ROUTES, "/api/v1/topics/{topic}/records", handler=_records),
 )
-_SERVED = frozenset((route.method, route.path) for route in ROUTES)
+_SERVED = frozenset((row.method, row.path) for row in ROUTES)

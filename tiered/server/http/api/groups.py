@@ -6,16 +6,18 @@ these answer 503 while it is away; the lag's history comes from any broker's mem
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from aiohttp import web
 
 from tiered.broker.broker import Broker
 from tiered.broker.groups.values import GroupSummary
+from tiered.broker.partitions.topics import Topic
 from tiered.broker.people.lag_history import SAMPLES, GroupLag
 from tiered.broker.people.offset_reset import reset_offsets
 from tiered.broker.people.standing import standings
 from tiered.errors import InvalidRequest
-from tiered.rules.groups.offset_reset import Earliest, Latest, Target, ToOffset, ToTimestamp
+from tiered.rules.groups.offset_reset import Bounds, Earliest, Latest, Target, ToOffset, ToTimestamp
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.rights import may_see_group, may_see_topic, require
@@ -24,13 +26,19 @@ from tiered.server.http.messages.form import Field, Form
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.parameters import GROUP, json_of, query_number
 from tiered.server.http.messages.route import answers_json, no_content, route, tagged
-from tiered.server.http.neighbours.elsewhere import at_coordinator, coordinator_elsewhere, told_by_others
-from tiered.server.http.neighbours.forward import forward
-from tiered.server.http.neighbours.logs import Logs
+from tiered.server.http.neighbours.elsewhere import (
+    at_coordinator,
+    coordinator_elsewhere,
+    leader_elsewhere,
+    told_by_others,
+)
+from tiered.server.http.neighbours.forward import Neighbour, ask, forward
 
 TAG = "groups"
 MINUTE_MS = 60_000
 MAX_MINUTES = 7 * 24 * 60
+READ_S = 10.0
+"""A time may have to be looked up in the object store."""
 
 _MINUTES = query_number(
     "minutes", f"How far back; {SAMPLES} samples are kept.", minimum=1, maximum=MAX_MINUTES, default=60
@@ -242,7 +250,7 @@ async def reset(request: web.Request) -> web.Response:
         body.get("partitions"),
         _target(body["to"]),
         dry_run=dry_run,
-        logs=Logs(request),
+        logs=_Logs(request),
     )
     offsets = [_CHANGE.of(each, topic=topic.name) for each in changes]
     return web.json_response({"offsets": offsets, "dry_run": dry_run})
@@ -260,6 +268,40 @@ def _target(to: str | dict[str, int]) -> Target:
             return ToTimestamp(timestamp_ms=timestamp_ms)
         case _:
             raise InvalidRequest("to is an empty object: give offset or timestamp_ms, or say earliest or latest")
+
+
+class _Logs:
+    """What the logs of partitions hold, asked of their leaders: in memory where this broker leads, over HTTP elsewhere.
+
+    The questions are pages of records with at most one record in them, which every broker serves anyway.
+    """
+
+    def __init__(self, request: web.Request) -> None:
+        self._request = request
+
+    async def bounds(self, topic: Topic, number: int) -> Bounds:
+        """What the partition's log holds for readers now. Raises NotLeader, Unreachable."""
+        leader = leader_elsewhere(self._request, topic, number, only_to_ask=True)
+        if leader is None:
+            partition = topic.partition(number)
+            return Bounds(start=partition.log_start_offset, end=partition.high_watermark)
+        page = await self._page(leader, topic, number, "offset=latest")
+        return Bounds(start=page["log_start_offset"], end=page["high_watermark"])
+
+    async def offset_for_timestamp(self, topic: Topic, number: int, timestamp_ms: int) -> int | None:
+        """The first offset whose record is not older; None when all are. Raises as `bounds`, and what a read of the
+        log raises."""
+        leader = leader_elsewhere(self._request, topic, number, only_to_ask=True)
+        if leader is None:
+            found = await self._request.app[BROKER].reader.offset_for_timestamp(topic.partition(number), timestamp_ms)
+            return None if found is None else found[0]
+        page = await self._page(leader, topic, number, f"timestamp_ms={timestamp_ms}")
+        return int(page["records"][0]["offset"]) if page["records"] else None
+
+    async def _page(self, leader: Neighbour, topic: Topic, number: int, where: str) -> Any:
+        query = f"partition={number}&limit=1&field_bytes=0&{where}"
+        path = f"/api/v1/topics/{quote(topic.name, safe='')}/records?{query}"
+        return await ask(self._request, leader, path, patience_s=READ_S)
 
 
 ROUTES = tagged(

@@ -81,6 +81,4 @@ def _stream(handler: Handler) -> Handler:
 
 
 def _too_many(message: str) -> web.Response:
-    response = error_response(429, message)
-    response.headers["Retry-After"] = "1"
-    return response
+    return error_response(429, message, headers={"Retry-After": "1"})

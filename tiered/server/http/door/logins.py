@@ -91,6 +91,4 @@ async def _refused(request: web.Request, broker: Guarded, why: AuthenticationFai
         if not waiting.locked():
             async with waiting:
                 await asyncio.sleep(broker.settings.authentication.connection_failed_authentication_delay_ms / 1000.0)
-    response = error_response(401, str(why))
-    response.headers["WWW-Authenticate"] = CHALLENGE
-    return response
+    return error_response(401, str(why), headers={"WWW-Authenticate": CHALLENGE})

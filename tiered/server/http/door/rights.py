@@ -54,6 +54,8 @@ def _group(operation: Operation, parameter: str = "group") -> tuple[Need, ...]:
 
 _V3 = "/v3/clusters/{cluster_id}"
 _V3_TOPIC = _V3 + "/topics/{topic_name}"
+_PARTITION = "/partitions/{partition_id}"
+_CONSUMER = "/consumers/{consumer_id}"
 _V3_GROUP = _V3 + "/consumer-groups/{consumer_group_id}"
 _V3_BROKER = _V3 + "/brokers/{broker_id}"
 _SEES_CLUSTER = (Need(Operation.DESCRIBE),)
@@ -105,22 +107,19 @@ RIGHTS: dict[str, tuple[Need, ...]] = {
     f"GET {_V3_BROKER}/partition-replicas": _SEES_CLUSTER,
     f"GET {_V3}/topics": OPEN,
     f"POST {_V3}/topics": OPEN,
-    f"GET {_V3_TOPIC}": _topic(Operation.DESCRIBE, "topic_name"),
+    **{
+        f"GET {_V3_TOPIC}{below}": _topic(Operation.DESCRIBE, "topic_name")
+        for below in ("", "/partitions", _PARTITION, f"{_PARTITION}/replicas", f"{_PARTITION}/replicas/{{broker_id}}")
+    },
     f"DELETE {_V3_TOPIC}": _topic(Operation.DELETE, "topic_name"),
     f"PATCH {_V3_TOPIC}": _topic(Operation.ALTER, "topic_name"),
-    f"GET {_V3_TOPIC}/partitions": _topic(Operation.DESCRIBE, "topic_name"),
-    f"GET {_V3_TOPIC}/partitions/{{partition_id}}": _topic(Operation.DESCRIBE, "topic_name"),
-    f"GET {_V3_TOPIC}/partitions/{{partition_id}}/replicas": _topic(Operation.DESCRIBE, "topic_name"),
-    f"GET {_V3_TOPIC}/partitions/{{partition_id}}/replicas/{{broker_id}}": _topic(Operation.DESCRIBE, "topic_name"),
     f"POST {_V3_TOPIC}/records": _topic(Operation.WRITE, "topic_name"),
     f"GET {_V3}/consumer-groups": OPEN,
-    f"GET {_V3_GROUP}": _group(Operation.DESCRIBE, "consumer_group_id"),
+    **{
+        f"GET {_V3_GROUP}{below}": _group(Operation.DESCRIBE, "consumer_group_id")
+        for below in ("", "/consumers", _CONSUMER, f"{_CONSUMER}/assignments", "/lag-summary", "/lags")
+    },
     f"DELETE {_V3_GROUP}": _group(Operation.DELETE, "consumer_group_id"),
-    f"GET {_V3_GROUP}/consumers": _group(Operation.DESCRIBE, "consumer_group_id"),
-    f"GET {_V3_GROUP}/consumers/{{consumer_id}}": _group(Operation.DESCRIBE, "consumer_group_id"),
-    f"GET {_V3_GROUP}/consumers/{{consumer_id}}/assignments": _group(Operation.DESCRIBE, "consumer_group_id"),
-    f"GET {_V3_GROUP}/lag-summary": _group(Operation.DESCRIBE, "consumer_group_id"),
-    f"GET {_V3_GROUP}/lags": _group(Operation.DESCRIBE, "consumer_group_id"),
     f"GET {_V3_GROUP}/lags/{{topic_name}}/partitions/{{partition_id}}": (
         *_group(Operation.DESCRIBE, "consumer_group_id"),
         *_topic(Operation.DESCRIBE, "topic_name"),

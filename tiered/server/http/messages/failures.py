@@ -5,6 +5,7 @@ traceback or a driver's words out.
 """
 
 import math
+from collections.abc import Mapping
 
 from aiohttp import web
 
@@ -96,14 +97,9 @@ class OverQuota(errors.Throttled):
 
 def response_for(request: web.Request, error: errors.TieredError) -> web.Response:
     """`error` as the client of this path expects it."""
-    if is_v3(request):
-        status, code = v3_status_and_code(error)
-        response = error_response(status, str(error), error_code=code)
-    else:
-        response = error_response(status_of(error), str(error))
-    if isinstance(error, OverQuota):
-        response.headers["Retry-After"] = str(error.retry_after_s)
-    return response
+    status, code = v3_status_and_code(error) if is_v3(request) else (status_of(error), None)
+    headers = {"Retry-After": str(error.retry_after_s)} if isinstance(error, OverQuota) else {}
+    return error_response(status, str(error), error_code=code, headers=headers)
 
 
 def v3_status_and_code(error: errors.TieredError) -> tuple[int, int]:
@@ -124,6 +120,8 @@ def is_v3(request: web.Request) -> bool:
     return request.path == V3 or request.path.startswith(V3 + "/")
 
 
-def error_response(status: int, message: str, *, error_code: int | None = None) -> web.Response:
+def error_response(
+    status: int, message: str, *, error_code: int | None = None, headers: Mapping[str, str] | None = None
+) -> web.Response:
     """An error as clients see it. `error_code` repeats the HTTP status unless it is told otherwise."""
-    return web.json_response({"error_code": error_code or status, "message": message}, status=status)
+    return web.json_response({"error_code": error_code or status, "message": message}, status=status, headers=headers)

@@ -5,6 +5,7 @@ Owns the escaping and the form of a family. Knows how a metric is described, and
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from tiered.metrics import Histogram, Kind, Metric
 from tiered.runtime import in_turns
@@ -44,19 +45,16 @@ class Family:
         yield f"{self.name}_count{_braces(labels)} {total}"
 
 
-def counter(name: str, documentation: str, read: Read, *labels: str) -> Metric:
-    """A metric that only grows."""
-    return Metric(name=name, kind="counter", documentation=documentation, labels=labels, read=reader(read))
+def _metric(kind: Kind, name: str, documentation: str, read: Read, *labels: str) -> Metric:
+    return Metric(name=name, kind=kind, documentation=documentation, labels=labels, read=reader(read))
 
 
-def gauge(name: str, documentation: str, read: Read, *labels: str) -> Metric:
-    """A metric that rises and falls."""
-    return Metric(name=name, kind="gauge", documentation=documentation, labels=labels, read=reader(read))
-
-
-def histogram(name: str, documentation: str, read: Read, *labels: str) -> Metric:
-    """A metric of durations."""
-    return Metric(name=name, kind="histogram", documentation=documentation, labels=labels, read=reader(read))
+counter = partial(_metric, "counter")
+"""A metric that only grows."""
+gauge = partial(_metric, "gauge")
+"""A metric that rises and falls."""
+histogram = partial(_metric, "histogram")
+"""A metric of durations."""
 
 
 def families_of(metrics: Iterable[Metric], source: object) -> Iterator[Family]:

@@ -7,10 +7,11 @@ once (`:alter`), all or nothing. Owns no setting: `config` does.
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from aiohttp import web
 
+from tiered.broker.broker import Broker
 from tiered.config import ConfigChange, ConfigEntry, ConfigOperation
 from tiered.errors import InvalidRequest
 from tiered.server.http.messages.failures import NoSuchResource
@@ -59,12 +60,6 @@ _ENTRY: Mapping[str, Field] = {
 }
 
 
-class Alter(Protocol):
-    """All of the steps, or none."""
-
-    def __call__(self, steps: Sequence[ConfigChange], *, validate_only: bool) -> Awaitable[None]: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Configured:
     """What a path names: its entries, how they are altered, and where it is."""
@@ -72,7 +67,8 @@ class _Configured:
     pieces: tuple[object, ...]
     owner: Mapping[str, Any]
     entries: Callable[[], Sequence[ConfigEntry]]
-    alter: Alter
+    alter: Callable[..., Awaitable[None]]
+    """All of the steps, or none; with `validate_only` they are checked alone."""
 
 
 def _topic(request: web.Request) -> _Configured:
@@ -87,22 +83,20 @@ def _topic(request: web.Request) -> _Configured:
 
 def _broker(request: web.Request) -> _Configured:
     broker, asked = broker_of(request)
-    number = str(asked)
-    return _Configured(
-        pieces=("brokers", number, "configs"),
-        owner={"broker_id": asked},
-        entries=partial(broker.admin.describe_broker, number),
-        alter=partial(broker.admin.alter_broker, number, keep_others=True),
-    )
+    return _of_brokers(broker, str(asked), ("brokers", asked, "configs"), {"broker_id": asked})
 
 
 def _all_brokers(request: web.Request) -> _Configured:
-    broker = cluster_of(request)
+    return _of_brokers(cluster_of(request), "", ("broker-configs",), {"config_type": "BROKER"})
+
+
+def _of_brokers(broker: Broker, name: str, pieces: tuple[object, ...], owner: Mapping[str, Any]) -> _Configured:
+    """Of the broker with this number; of all of them without one."""
     return _Configured(
-        pieces=("broker-configs",),
-        owner={"config_type": "BROKER"},
-        entries=partial(broker.admin.describe_broker, ""),
-        alter=partial(broker.admin.alter_broker, "", keep_others=True),
+        pieces=pieces,
+        owner=owner,
+        entries=partial(broker.admin.describe_broker, name),
+        alter=partial(broker.admin.alter_broker, name, keep_others=True),
     )
 
 
