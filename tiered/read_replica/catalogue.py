@@ -139,28 +139,16 @@ class BucketPartition:
         return self.cold.place_of(segment)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BucketTopic:
-    """One topic of the bucket."""
+    """One topic of the bucket; `configs` are those that differ from the brokers'."""
 
-    entry: TopicEntry
+    name: str
+    topic_id: UUID
+    partition_count: int
+    configs: Mapping[str, str]
     catalogue: "BucketCatalogue"
-
-    @property
-    def name(self) -> str:
-        return self.entry.name
-
-    @property
-    def topic_id(self) -> UUID:
-        return self.entry.topic_id
-
-    @property
-    def partition_count(self) -> int:
-        return self.entry.partition_count
-
-    @property
-    def is_internal(self) -> bool:
-        return False
+    is_internal: bool = False
 
     def partition(self, number: int) -> Readable:
         """See `BucketCatalogue.partition`."""
@@ -279,7 +267,7 @@ class BucketCatalogue:
                 f"there is no cluster's checkpoint in {self._store.url}: are bucket and prefix those of the brokers' "
                 "`--store`? A broker writes it when it starts"
             )
-        topics = {topic.topic_id: BucketTopic(topic, self) for topic in cluster.checkpoint.topics}
+        topics = {topic.topic_id: self._topic(topic) for topic in cluster.checkpoint.topics}
         # One after the other: a checkpoint may name a million.
         left = (
             (topic, TopicPartition(TopicId(topic.topic_id), number))
@@ -298,6 +286,15 @@ class BucketCatalogue:
             raise StoreUnavailable(f"not every checkpoint could be read: {away}")
         self._seen_ms = started_ms
         self.state.refreshes += 1
+
+    def _topic(self, told: TopicEntry) -> BucketTopic:
+        return BucketTopic(
+            name=told.name,
+            topic_id=told.topic_id,
+            partition_count=told.partition_count,
+            configs=told.configs,
+            catalogue=self,
+        )
 
     def _take(self, cluster: ClusterLook, topics: Mapping[UUID, BucketTopic]) -> None:
         if cluster is self._cluster:

@@ -86,7 +86,7 @@ async def _topic(request: web.Request) -> web.Response:
     replica = request.app[REPLICA]
     topic = replica.catalogue.by_name(TOPIC.of(request))
     settings = replica.settings.with_dynamic(dynamic_default=replica.catalogue.cluster_settings, dynamic={})
-    configs = [CONFIG.of(entry) for entry in describe_topic(topic.entry.configs, settings)]
+    configs = [CONFIG.of(entry) for entry in describe_topic(topic.configs, settings)]
     return web.json_response({**_topic_fields(replica, topic), "configs": configs})
 
 

@@ -1,4 +1,4 @@
-"""The brokers as a client of this one is told of them, by Metadata and by DescribeCluster.
+"""The brokers as a client of this one is told of them, by Metadata, by DescribeCluster, and beside refusals.
 
 Owns the list alone. Each comes with the address of the listener that the client has asked on; who has none of that name
 is left out. This broker comes with the address that the client has found it by, where it is bound to all of the
@@ -6,10 +6,21 @@ machine's. Must never ask SQL.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+from uuid import UUID
 
+from tiered.broker.broker import Broker
 from tiered.broker.view.image import BrokerRow
-from tiered.server.kafka.dispatch import Context
+from tiered.ids import TopicPartition
+from tiered.server.kafka.dispatch import Context, RawRequest
+from tiered.wire.fetch import FetchPartitionResult
+from tiered.wire.primitives import CurrentLeader, NodeEndpoint
+from tiered.wire.produce import PartitionResult
+
+NOT_LEADER, FENCED_LEADER_EPOCH = 6, 74
+CODES = frozenset((NOT_LEADER, FENCED_LEADER_EPOCH))
+"""The errors that say that somebody else leads."""
+Result = TypeVar("Result", PartitionResult, FetchPartitionResult)
 
 
 class ListedBroker(NamedTuple):
@@ -66,3 +77,47 @@ def _listed(context: Context, rows: Iterable[BrokerRow]) -> list[ListedBroker]:
         if address is not None:
             listed.append(ListedBroker(row.broker_id, *address, row.rack, row.fenced))
     return listed
+
+
+class LeaderHints:
+    """The leaders that one answer names beside its refusals, so that clients need no Metadata to go on (KIP-951).
+
+    Must never be needed: clients that do not know these fields ask for Metadata.
+    """
+
+    def __init__(self, request: RawRequest) -> None:
+        self._broker: Broker = request.context.broker
+        self._listener = request.context.connection.listener.name
+        self._named: set[int] = set()
+
+    def complete(self, name: str | None, topic_id: UUID | None, answers: Iterable[Result]) -> list[Result]:
+        """The answers of one topic; those that say that somebody else leads say who."""
+        return [
+            each._replace(current_leader=self._leader(name, topic_id, each.partition_index))
+            if each.error_code in CODES
+            else each
+            for each in answers
+        ]
+
+    def _leader(self, name: str | None, topic_id: UUID | None, partition: int) -> CurrentLeader | None:
+        """Who leads; None where nobody does, or only this broker, which has just refused."""
+        topics = self._broker.topics
+        topic = topics.find(name or "") if topic_id is None else topics.find_id(topic_id)
+        if topic is None:
+            return None
+        where = TopicPartition(topic.topic_id, partition)
+        row, leader = self._broker.image.row(where), self._broker.image.leader_of(where)
+        if row is None or leader is None or leader.broker_id == self._broker.broker_id:
+            return None
+        self._named.add(leader.broker_id)
+        return CurrentLeader(leader.broker_id, row.leader_epoch)
+
+    @property
+    def endpoints(self) -> tuple[NodeEndpoint, ...]:
+        """Where the leaders named so far listen."""
+        if not self._named:
+            return ()
+        known = self._broker.image.brokers
+        rows = [known[broker_id] for broker_id in sorted(self._named) if broker_id in known]
+        found = [(row, row.address(self._listener)) for row in rows]
+        return tuple(NodeEndpoint(row.broker_id, *address, row.rack) for row, address in found if address is not None)

@@ -6,17 +6,33 @@ names are checked as Kafka does (v3+), and features are told of (v3+), each at i
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from tiered.errors import InvalidRequest
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import error_code
-from tiered.server.kafka.features import EPOCH, FEATURES, METADATA_VERSION, Feature
 from tiered.server.kafka.transport.connection import Connection
 from tiered.wire.error_codes import NONE, UNSUPPORTED_VERSION
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
+
+class Feature(NamedTuple):
+    name: str
+    level: int
+
+
+METADATA_VERSION: Final = Feature("metadata.version", 29)
+"""That of Kafka 4.2 (4.2-IV1): what tools take for the version of the cluster."""
+GROUP_VERSION: Final = Feature("group.version", 1)
+"""The consumer groups of KIP-848."""
+
+FEATURES: Final = (GROUP_VERSION, METADATA_VERSION)
+"""Those whose behaviour this broker has (KIP-584), at the one level at which it has it: none can be raised, lowered or
+taken away. Left out is what is not served: transactions of the second kind (transaction.version 2), share groups,
+streams groups, KRaft itself."""
+EPOCH: Final = 1
+"""Of this list; another list has a higher one, for clients keep what came with the highest."""
 
 TELEMETRY = frozenset((71, 72))
 """Told of while there is a subscription to clients' metrics alone, as Kafka tells of them where somebody receives them:

@@ -35,7 +35,7 @@ from tiered.server.kafka import throttling
 from tiered.server.kafka.authorize import refusal, rights_of, topic_refusal
 from tiered.server.kafka.dispatch import Api, RawRequest, framed, in_turns, replica_of
 from tiered.server.kafka.error_mapping import error_code
-from tiered.server.kafka.leader_hints import CODES, LeaderHints
+from tiered.server.kafka.listed_brokers import LeaderHints
 from tiered.server.kafka.transport.outbox import Parts
 from tiered.server.kafka.transport.requests import Answer, Overlapping, Waiting
 from tiered.wire import produce
@@ -376,21 +376,10 @@ def _answer(request: RawRequest, results: list[TopicResult], *, is_refused: bool
     endpoints: tuple[NodeEndpoint, ...] = ()
     if is_refused and version >= produce.FIRST_WITH_LEADERS:
         hints = LeaderHints(request)
-        results = [_with_leaders(topic, hints) for topic in results]
+        results = [each._replace(partitions=hints.complete(*each)) for each in results]
         endpoints = hints.endpoints
     body = produce.encode_produce_response(results, version, request.context.throttle_ms, node_endpoints=endpoints)
     return framed(produce.API_KEY, version, request.correlation_id, body)
-
-
-def _with_leaders(topic: TopicResult, hints: LeaderHints) -> TopicResult:
-    name, topic_id, answers = topic
-    named = [
-        each._replace(current_leader=hints.leader(name, topic_id, each.partition_index))
-        if each.error_code in CODES
-        else each
-        for each in answers
-    ]
-    return TopicResult(name, topic_id, named)
 
 
 def refuse_on_replica(request: RawRequest) -> Parts:

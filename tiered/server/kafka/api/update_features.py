@@ -9,11 +9,11 @@ from typing import Any
 
 from tiered.errors import TieredError
 from tiered.rules.security.acl import CLUSTER_NAME, Operation
+from tiered.server.kafka.api.api_versions import FEATURES
 from tiered.server.kafka.audited import MAX_ITEMS, Entry
 from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import error_code
-from tiered.server.kafka.features import FEATURES
 from tiered.wire.error_codes import INVALID_UPDATE_VERSION, NONE
 
 

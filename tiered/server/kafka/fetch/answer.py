@@ -6,7 +6,7 @@ store: `api.fetch` does. Reading what is small takes time: an answer about many 
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tiered.broker.groups.offsets_topic import OffsetsPartition
@@ -17,7 +17,7 @@ from tiered.formats import record_batch
 from tiered.server.kafka import throttling
 from tiered.server.kafka.dispatch import RawRequest, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
-from tiered.server.kafka.leader_hints import CODES, LeaderHints
+from tiered.server.kafka.listed_brokers import LeaderHints
 from tiered.server.kafka.transport.outbox import Parts
 from tiered.wire import fetch
 from tiered.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchTopicResult
@@ -106,8 +106,7 @@ def answer(request: RawRequest, asked: FetchRequest, found: Found) -> Parts:
     told = Told()
     for _ in telling(request, asked, found, told):
         pass
-    hints, throttle_ms = _finish(request, found, told)
-    return _encoded(request, told, hints, throttle_ms)
+    return _finish(request, found, told)()
 
 
 async def answer_in_turns(request: RawRequest, asked: FetchRequest, found: Found) -> Parts:
@@ -115,8 +114,7 @@ async def answer_in_turns(request: RawRequest, asked: FetchRequest, found: Found
     told = Told()
     async for _ in in_turns(telling(request, asked, found, told)):
         pass
-    hints, throttle_ms = _finish(request, found, told)
-    return await asyncio.to_thread(_encoded, request, told, hints, throttle_ms)
+    return await asyncio.to_thread(_finish(request, found, told))
 
 
 def telling(request: RawRequest, asked: FetchRequest, found: Found, told: Told) -> Iterator[None]:
@@ -143,31 +141,18 @@ def telling(request: RawRequest, asked: FetchRequest, found: Found, told: Told) 
         told.results.append(FetchTopicResult(topic.name, topic.topic_id, answers))
 
 
-def _finish(request: RawRequest, found: Found, told: Told) -> tuple[tuple[NodeEndpoint, ...], int]:
-    """Where the leaders of refused partitions listen, and the throttle time."""
+def _finish(request: RawRequest, found: Found, told: Told) -> Callable[[], Parts]:
+    """What encodes the answer, which names where the leaders of refused partitions listen."""
+    version, results = request.context.api_version, told.results
     endpoints: tuple[NodeEndpoint, ...] = ()
-    if found.has_error and request.context.api_version >= fetch.FIRST_FLEXIBLE:
-        endpoints = _name_leaders(told.results, LeaderHints(request))
-    return endpoints, throttling.fetched(request.context, told.sent_bytes)
-
-
-def _encoded(request: RawRequest, told: Told, endpoints: tuple[NodeEndpoint, ...], throttle_ms: int) -> Parts:
-    version = request.context.api_version
-    return fetch.encode_fetch_response(
-        version, request.correlation_id, NONE, NO_SESSION, told.results, throttle_ms, node_endpoints=endpoints
+    if found.has_error and version >= fetch.FIRST_FLEXIBLE:
+        hints = LeaderHints(request)
+        results = [each._replace(partitions=hints.complete(*each)) for each in results]
+        endpoints = hints.endpoints
+    throttle_ms = throttling.fetched(request.context, told.sent_bytes)
+    return lambda: fetch.encode_fetch_response(
+        version, request.correlation_id, NONE, NO_SESSION, results, throttle_ms, node_endpoints=endpoints
     )
-
-
-def _name_leaders(results: list[FetchTopicResult], hints: LeaderHints) -> tuple[NodeEndpoint, ...]:
-    """Completes refusals by who leads; where those listen."""
-    for topic in results:
-        answers = topic.partitions
-        assert isinstance(answers, list)
-        for index, answer in enumerate(answers):
-            if answer.error_code in CODES:
-                leader = hints.leader(topic.name, topic.topic_id, answer.partition_index)
-                answers[index] = answer._replace(current_leader=leader)
-    return hints.endpoints
 
 
 def _result(entry: Entry, asked: FetchRequest, version: int) -> FetchPartitionResult:
