@@ -21,7 +21,7 @@ from tiered.broker.control.heartbeats import Heartbeats
 from tiered.broker.control.reassignments import Reassignments
 from tiered.broker.control.registration import WILDCARD_ADDRESSES, Registration
 from tiered.broker.groups.checkpoints import GroupCheckpointWriter
-from tiered.broker.groups.composition import group_coordinator
+from tiered.broker.groups.coordinator import GroupCoordinator
 from tiered.broker.groups.slots import HeldSlots
 from tiered.broker.host.data_folder import DataFolder
 from tiered.broker.host.disk_reserve import DiskReserve
@@ -38,8 +38,8 @@ from tiered.broker.people.positions import Positions
 from tiered.broker.people.record_reader import RecordReader
 from tiered.broker.people.record_writer import RecordWriter
 from tiered.broker.people.reports import Reports
-from tiered.broker.reconcile.composition import reconciler
 from tiered.broker.reconcile.findings import Findings
+from tiered.broker.reconcile.rounds import Reconciler
 from tiered.broker.replication.answer import FollowerAnswers
 from tiered.broker.replication.catch_up import CatchUp
 from tiered.broker.replication.channel import Channels
@@ -228,14 +228,14 @@ class Broker:
         self.upload_pipeline = UploadPipeline(context=context, topics=topics, lifecycle=lifecycle)
         self.retention = RetentionRounds(context=context, topics=topics, lifecycle=lifecycle, clock_watch=clock_watch)
         self.compaction = CompactionRounds(context=context, topics=topics)
-        self.reconciler = reconciler(context=context, topics=topics, image=image, findings=findings)
+        self.reconciler = Reconciler(context=context, topics=topics, image=image, findings=findings)
         self.pins = Pins(context=context)
         slots = HeldSlots()
         self.group_checkpoints = GroupCheckpointWriter(context=context, slots=slots)
         self.reports = Reports(context=context, topics=topics)
         self.producer_ids = ProducerIds(self.database)
         self.record_writer = RecordWriter(context=context)
-        self.groups = group_coordinator(
+        self.groups = GroupCoordinator(
             context=context,
             topics=topics,
             image=image,

@@ -72,7 +72,7 @@ def take_unheld(conn: Connection, *, broker_id: int, broker_epoch: int, slot_cou
     def decide(slots: Mapping[int, SlotRow], live: Mapping[int, int]) -> Mapping[int, int]:
         if live.get(broker_id) != broker_epoch:
             return {}
-        return {slot: broker_id for slot, holder in _holders(slots, live, slot_count).items() if holder is None}
+        return {slot: broker_id for slot, holder in holders(slots, live, slot_count).items() if holder is None}
 
     return _move(conn, decide, now_ms=now_ms)
 
@@ -88,11 +88,11 @@ def balance(
     """
 
     def decide(slots: Mapping[int, SlotRow], live: Mapping[int, int]) -> Mapping[int, int]:
-        holders = _holders(slots, live, slot_count)
+        held = holders(slots, live, slot_count)
         # Whom nobody would miss goes first.
         busy = groups.slots_with_members(conn)
-        changes = assigned(holders, live, may_move=holders.keys() - busy)
-        return {**changes, **assigned({**holders, **changes}, live)} if may_disturb else changes
+        changes = assigned(held, live, may_move=held.keys() - busy)
+        return {**changes, **assigned({**held, **changes}, live)} if may_disturb else changes
 
     return _move(conn, decide, now_ms=now_ms, may_wait=may_wait)
 
@@ -102,7 +102,7 @@ def hand_over(conn: Connection, *, broker_id: int, broker_epoch: int, slot_count
 
     def decide(slots: Mapping[int, SlotRow], live: Mapping[int, int]) -> Mapping[int, int]:
         others = {each: epoch for each, epoch in live.items() if each != broker_id}
-        changes = assigned(_holders(slots, others, slot_count), others, may_move=())
+        changes = assigned(holders(slots, others, slot_count), others, may_move=())
         return {slot: to for slot, to in changes.items() if _is_held(slots, slot, broker_id, broker_epoch)}
 
     return _move(conn, decide, now_ms=now_ms)
@@ -201,7 +201,7 @@ def _resize(conn: Connection, *, broker_id: int, slot_count: int) -> None:
     groups.reslot(conn, slot_count)
 
 
-def _holders(slots: Mapping[int, SlotRow], live: Mapping[int, int], slot_count: int) -> dict[int, int | None]:
+def holders(slots: Mapping[int, SlotRow], live: Mapping[int, int], slot_count: int) -> dict[int, int | None]:
     """Who in service has which slot; None for those that nobody has."""
     found: dict[int, int | None] = dict.fromkeys(range(slot_count))
     for slot in found:

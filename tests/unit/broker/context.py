@@ -37,7 +37,7 @@ class Surroundings:
 
 
 @asynccontextmanager
-async def surroundings(folder: Path, **settings: str) -> AsyncIterator[Surroundings]:
+async def surroundings(folder: Path, sql: type[Database] = Database, /, **settings: str) -> AsyncIterator[Surroundings]:
     """With settings by their names, dots as underscores. The metadata store describes a cluster."""
     options = ServeOptions(
         data_dir=folder / "data",
@@ -46,7 +46,7 @@ async def surroundings(folder: Path, **settings: str) -> AsyncIterator[Surroundi
         settings=BrokerSettings.of({name.replace("_", "."): value for name, value in settings.items()}),
     )
     clock, data = SetClock(), DataFolder(options.data_dir)
-    database = Database.open(options.meta_url)
+    database = sql.open(options.meta_url)
     database.migrate()
     await database.run(lambda conn: cluster.ensure(conn, cluster_id="a cluster", now_ms=0))
     store = TimedStore(open_store(options.store_url, timeout_ms=1_000), clock)

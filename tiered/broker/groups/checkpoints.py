@@ -8,6 +8,7 @@ never be on the way of a commit: it reads SQL on a tick of its own, and what can
 import asyncio
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 
 from tiered.broker.context import BrokerContext
@@ -119,13 +120,4 @@ def _within_bounds(checkpoint: GroupCheckpoint) -> GroupCheckpoint:
             break
         kept.append(group)
     missing = len(checkpoint.groups) - len(kept)
-    if not missing:
-        return checkpoint
-    return GroupCheckpoint(
-        cluster_id=checkpoint.cluster_id,
-        slot=checkpoint.slot,
-        slot_count=checkpoint.slot_count,
-        slot_epoch=checkpoint.slot_epoch,
-        groups=tuple(kept),
-        left_out=checkpoint.left_out + missing,
-    )
+    return replace(checkpoint, groups=tuple(kept), left_out=checkpoint.left_out + missing)

@@ -7,18 +7,19 @@ answer. Must never change a group's members: `classic_group` does.
 import asyncio
 from collections.abc import Sequence
 
+from tiered.broker.groups import consumer_classic
 from tiered.broker.groups.classic_group import ClassicGroup
-from tiered.broker.groups.group import Group
+from tiered.broker.groups.consumer_group import ConsumerGroup
 from tiered.broker.groups.surroundings import Surroundings
 from tiered.broker.groups.values import (
     JoinRequest,
     JoinResult,
     LeavingMember,
-    StoredGroup,
     SyncRequest,
     SyncResult,
 )
 from tiered.errors import InconsistentProtocol, InvalidRequest, InvalidSessionTimeout, TieredError, UnknownMember
+from tiered.meta.groups import GroupRow
 from tiered.rules.groups.consumer_heartbeat import MAX_NAME_CHARS
 
 MAX_LEAVING = 10_000
@@ -26,12 +27,12 @@ MAX_LEAVING = 10_000
 
 
 class ClassicGroups:
-    """One for a coordinator. A group of the other kind is asked through `coordinator.consumer.classic_*`."""
+    """One for a coordinator. What a group of the other kind answers to classic members is in `consumer_classic`."""
 
     def __init__(self, coordinator: Surroundings) -> None:
         self._coordinator = coordinator
 
-    def restored(self, stored: StoredGroup) -> ClassicGroup:
+    def restored(self, stored: GroupRow) -> ClassicGroup:
         """An empty group that continues above the stored generation."""
         return ClassicGroup(
             self._coordinator, stored.group_id, generation=stored.generation, protocol_type=stored.protocol_type
@@ -57,32 +58,40 @@ class ClassicGroups:
         if not request.protocol_type or not request.protocols:
             raise InconsistentProtocol("a member names its protocol type and at least one protocol")
         group = await self._coordinator.load(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            if not group.is_empty:
+                result = consumer_classic.join(self._coordinator, group, request)
+                if result is not None:
+                    return result
+            else:
+                # Nobody needs the new protocol any more.
+                found = ClassicGroup(self._coordinator, request.group_id, generation=group.generation)
+                self._coordinator.adopt(found)
+                group.close()
+            return await self.join(request)
         if group is None:
             if request.member_id:
                 raise _unknown_group(request.group_id)
             group = self._coordinator.adopt(ClassicGroup(self._coordinator, request.group_id))
-        if not isinstance(group, ClassicGroup):
-            return await self._coordinator.consumer.classic_join(group, request)
+        assert isinstance(group, ClassicGroup), "there are two kinds of groups"
         answer = group.join(request)
         return await answer if isinstance(answer, asyncio.Future) else answer
 
     async def sync(self, request: SyncRequest) -> SyncResult:
         """Returns when the leader has assigned. Raises what `ClassicGroup.sync` raises, and InvalidGroup."""
         group = self._existing(request.group_id)
-        if not isinstance(group, ClassicGroup):
-            return await self._coordinator.consumer.classic_sync(group, request)
+        if isinstance(group, ConsumerGroup):
+            return consumer_classic.sync(self._coordinator, group, request)
         answer = group.sync(request)
         return await answer if isinstance(answer, asyncio.Future) else answer
 
     async def heartbeat(self, group_id: str, *, member_id: str, instance_id: str | None, generation: int) -> None:
         """Raises what `ClassicGroup.heartbeat` raises, and InvalidGroup."""
         group = self._existing(group_id)
-        if isinstance(group, ClassicGroup):
-            group.heartbeat(member_id, instance_id, generation)
+        if isinstance(group, ConsumerGroup):
+            consumer_classic.heartbeat(group, member_id, instance_id, generation)
         else:
-            self._coordinator.consumer.classic_heartbeat(
-                group, member_id=member_id, instance_id=instance_id, generation=generation
-            )
+            group.heartbeat(member_id, instance_id, generation)
 
     async def leave(self, group_id: str, members: Sequence[LeavingMember]) -> list[TieredError | None]:
         """One answer for each of `members`: None for those that have left. Raises InvalidGroup, InvalidRequest."""
@@ -96,19 +105,25 @@ class ClassicGroups:
             return group.leave(members)
         answers: list[TieredError | None] = []
         for member in members:
+            group = self._existing(group_id)
+            if isinstance(group, ClassicGroup):
+                # It has turned classic with the one that left before.
+                answers += group.leave([member])
+                continue
             try:
-                self._coordinator.consumer.classic_leave(group, member)
+                consumer_classic.leave(group, member)
                 answers.append(None)
             except TieredError as error:
                 answers.append(error.without_frames())
         return answers
 
-    def _existing(self, group_id: str) -> Group:
+    def _existing(self, group_id: str) -> ClassicGroup | ConsumerGroup:
         """The group in memory. One that is not there has no members: SQL need not be asked."""
         self._coordinator.check_ours(group_id)
         group = self._coordinator.find(group_id)
         if group is None:
             raise _unknown_group(group_id)
+        assert isinstance(group, ClassicGroup | ConsumerGroup), "there are two kinds of groups"
         return group
 
 

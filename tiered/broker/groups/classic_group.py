@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from tiered.broker.groups.classic_member import ClassicMember
+from tiered.broker.groups.classic_member import ClassicMember, new_member_id
 from tiered.broker.groups.classic_rebalance import ClassicRebalance
 from tiered.broker.groups.classic_roster import wanted_topics
 from tiered.broker.groups.memory import GROUP_BYTES
@@ -36,7 +36,6 @@ from tiered.errors import (
 )
 from tiered.rules.groups import group_state
 from tiered.rules.groups.group_state import GroupEvent, GroupState, JoinAction, ReturnAction, SyncAction
-from tiered.runtime import new_uuid
 
 FIRST_GENERATION = 0
 
@@ -168,7 +167,7 @@ class ClassicGroup:
             return self._replace(replaced, request)
         if request.member_id:
             return self._rebalance.add(request.member_id, request)
-        member_id = _new_member_id(request.instance_id or request.client_id)
+        member_id = new_member_id(request.instance_id or request.client_id)
         if request.requires_known_member_id and request.instance_id is None:
             roster.add_pending(member_id, request.session_timeout_ms, self._rebalance.pending_expired)
             raise MemberIdRequired("join again with the member id that you were given", member_id=member_id)
@@ -218,7 +217,7 @@ class ClassicGroup:
         old_id, old_leader, old_topics = member.member_id, roster.leader, wanted_topics([member])
         roster.update(member, request)
         member.refuse(FencedInstance(f"another process took over the instance id {member.instance_id}; stop this one"))
-        roster.rename(member, _new_member_id(member.instance_id or ""))
+        roster.rename(member, new_member_id(member.instance_id or ""))
         self._rebalance.renamed(old_id, member.member_id)
         has_other_topics = old_topics != wanted_topics([member])
         needs_assignment = has_other_topics or roster.next_protocol() != self._rebalance.protocol_name
@@ -299,7 +298,3 @@ class ClassicGroup:
             raise IllegalGeneration(
                 f"group {self._group_id} is at generation {self._rebalance.generation}, not {generation}; join again"
             )
-
-
-def _new_member_id(prefix: str) -> str:
-    return f"{prefix}-{new_uuid()}"

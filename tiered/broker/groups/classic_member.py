@@ -10,6 +10,7 @@ from collections.abc import Callable
 from tiered.broker.groups.timer import Deadline
 from tiered.broker.groups.values import JoinRequest, JoinResult, MemberDescription, MemberProtocol, SyncResult
 from tiered.errors import MalformedRequest, TieredError
+from tiered.runtime import new_uuid
 from tiered.wire import consumer_protocol
 from tiered.wire.consumer_protocol import Subscription
 
@@ -160,3 +161,7 @@ class ClassicMember:
 
 def is_waiting(future: "asyncio.Future[JoinResult] | asyncio.Future[SyncResult] | None") -> bool:
     return future is not None and not future.done()
+
+
+def new_member_id(prefix: str) -> str:
+    return f"{prefix}-{new_uuid()}"

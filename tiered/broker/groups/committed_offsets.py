@@ -16,7 +16,7 @@ from tiered.broker.context import BrokerContext
 from tiered.broker.groups.commit_writer import OffsetCommits
 from tiered.broker.groups.offset_expiry import OffsetExpiry
 from tiered.broker.groups.slots import HeldSlots
-from tiered.broker.groups.values import Fence, GroupKind, StoredGroup
+from tiered.broker.groups.values import Fence, GroupKind
 from tiered.errors import CoordinatorNotAvailable, InvalidRequest, MetadataUnavailable, NotCoordinator, Throttled
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta import group_offsets, groups
@@ -120,23 +120,20 @@ class Offsets:
 
     # Groups
 
-    async def load_group(self, group_id: str) -> StoredGroup | None:
+    async def load_group(self, group_id: str) -> GroupRow | None:
         """What SQL knows of the group, or is about to. Raises CoordinatorNotAvailable."""
         await self.commits.settled(group_id)
         due = self.commits.due(group_id)
-        if due is not None:
-            return _stored(due)
-        row = await self._read(lambda conn: groups.load(conn, group_id))
-        return None if row is None else _stored(row)
+        return due or await self._read(lambda conn: groups.load(conn, group_id))
 
-    async def list_groups(self) -> list[StoredGroup]:
+    async def list_groups(self) -> list[GroupRow]:
         """Every group of this broker's slots that has a row. Raises CoordinatorNotAvailable."""
-        found: list[StoredGroup] = []
+        found: list[GroupRow] = []
         after = ""
         ours = self._slots.epochs.keys()
         while True:
             rows = await self._read(partial(groups.load_some, after=after, limit=GROUPS_AT_ONCE, slots=ours))
-            found += map(_stored, rows)
+            found += rows
             if len(rows) < GROUPS_AT_ONCE:
                 return found
             after = rows[-1].group_id
@@ -163,10 +160,6 @@ class Offsets:
         """
         await self.commits.remove_group(self._slot(group_id), group_id, check=check)
 
-    async def expire(self) -> None:
-        """Deletes what has expired, now. Raises CoordinatorNotAvailable, NotCoordinator."""
-        await self._expiry.expire()
-
     def _slot(self, group_id: str) -> int:
         return coordinator_slot(group_id, self._context.settings.groups.offsets_topic_num_partitions)
 
@@ -175,13 +168,3 @@ class Offsets:
             return await self._context.database.read(question, deadline_ms=READ_DEADLINE_MS)
         except (MetadataUnavailable, Throttled) as error:
             raise CoordinatorNotAvailable(str(error)) from error
-
-
-def _stored(row: GroupRow) -> StoredGroup:
-    return StoredGroup(
-        group_id=row.group_id,
-        kind=GroupKind(row.kind),
-        protocol_type=row.protocol_type,
-        generation=row.generation,
-        empty_since_ms=row.empty_since_ms,
-    )

@@ -1,4 +1,4 @@
-"""The requests of KIP-848 members, and what classic members ask of groups that such members have joined.
+"""The requests of KIP-848 members.
 
 Owns the way to a group, the topics that groups may subscribe to and the patterns in use. Must never change a group's
 members: `consumer_group` and `consumer_classic` do.
@@ -7,16 +7,16 @@ members: `consumer_group` and `consumer_classic` do.
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 
-from tiered.broker.groups import consumer_classic, upgrade
+from tiered.broker.groups import upgrade
 from tiered.broker.groups.classic_group import ClassicGroup
 from tiered.broker.groups.consumer_group import ConsumerGroup
 from tiered.broker.groups.group import Group
 from tiered.broker.groups.patterns import Patterns
 from tiered.broker.groups.shown_topics import ShownTopics
 from tiered.broker.groups.surroundings import Surroundings
-from tiered.broker.groups.values import JoinRequest, JoinResult, LeavingMember, StoredGroup, SyncRequest, SyncResult
 from tiered.errors import GroupNotFound, UnknownMember
 from tiered.ids import TopicId
+from tiered.meta.groups import GroupRow
 from tiered.rules.groups import consumer_heartbeat
 from tiered.rules.groups.assignors import Partitions
 from tiered.rules.groups.consumer_group import Catalogue, Matches, TopicFacts
@@ -28,7 +28,7 @@ MARGIN_MS = 500.0
 
 
 class ConsumerGroups:
-    """Classic members of a KIP-848 group are answered here too: `classic_*` get what `ClassicGroups` was asked."""
+    """One for a coordinator. Classic members of its groups ask `ClassicGroups`."""
 
     def __init__(self, coordinator: Surroundings) -> None:
         self._coordinator = coordinator
@@ -42,7 +42,7 @@ class ConsumerGroups:
         self._heard_at_ms: dict[int, float] = {}
         """By slot, when somebody was first heard of in it."""
 
-    def restored(self, stored: StoredGroup) -> ConsumerGroup:
+    def restored(self, stored: GroupRow) -> ConsumerGroup:
         """An empty group that continues above the stored epoch.
 
         Members of the coordinator before may still use their partitions until they are told, with their next
@@ -180,38 +180,3 @@ class ConsumerGroups:
 
     def closed(self, group: ConsumerGroup) -> None:
         self._open.discard(group)
-
-    # Classic members
-
-    async def classic_join(self, group: Group, request: JoinRequest) -> JoinResult:
-        found = _consumer(group)
-        if not found.is_empty:
-            result = consumer_classic.join(self._coordinator, found, request)
-            if result is not None:
-                return result
-        else:
-            # Nobody needs the new protocol any more.
-            self._coordinator.adopt(ClassicGroup(self._coordinator, found.group_id, generation=found.generation))
-            found.close()
-        return await self._coordinator.classic.join(request)
-
-    async def classic_sync(self, group: Group, request: SyncRequest) -> SyncResult:
-        return consumer_classic.sync(self._coordinator, _consumer(group), request)
-
-    def classic_heartbeat(self, group: Group, *, member_id: str, instance_id: str | None, generation: int) -> None:
-        consumer_classic.heartbeat(_consumer(group), member_id, instance_id, generation)
-
-    def classic_leave(self, group: Group, member: LeavingMember) -> None:
-        found = self._coordinator.find(group.group_id)
-        if isinstance(found, ClassicGroup):
-            # It has turned classic with the one that left before.
-            (error,) = found.leave([member])
-            if error is not None:
-                raise error
-            return
-        consumer_classic.leave(_consumer(group), member)
-
-
-def _consumer(group: Group) -> ConsumerGroup:
-    assert isinstance(group, ConsumerGroup), "classic groups answer for themselves"
-    return group

@@ -7,6 +7,7 @@ tells them to join again when that changes. Must never await anything.
 
 from dataclasses import replace
 
+from tiered.broker.groups.classic_member import new_member_id
 from tiered.broker.groups.consumer_group import ConsumerGroup
 from tiered.broker.groups.surroundings import Surroundings
 from tiered.broker.groups.values import JoinRequest, JoinResult, LeavingMember, SyncRequest, SyncResult
@@ -20,7 +21,6 @@ from tiered.errors import (
     UnknownMember,
 )
 from tiered.rules.groups.consumer_member import NO_PATTERN, ClassicFacts, Member, MemberState
-from tiered.runtime import new_uuid
 from tiered.wire import consumer_protocol
 from tiered.wire.consumer_protocol import Assignment, Subscription
 
@@ -126,9 +126,9 @@ def _joining(group: ConsumerGroup, request: JoinRequest) -> Member:
             return known
         if request.member_id:
             raise FencedInstance(f"another process has taken over the instance id {instance_id!r}; stop this one")
-        return group.take_over_static(known, _new_member_id(instance_id), request.session_timeout_ms)
+        return group.take_over_static(known, new_member_id(instance_id), request.session_timeout_ms)
     if not request.member_id:
-        member_id = _new_member_id(instance_id or request.client_id)
+        member_id = new_member_id(instance_id or request.client_id)
         if request.requires_known_member_id and instance_id is None:
             raise MemberIdRequired("join again with the member id that you were given", member_id=member_id)
     else:
@@ -190,7 +190,3 @@ def _facts(request: JoinRequest) -> ClassicFacts:
 def _version(facts: ClassicFacts) -> int:
     """Of the consumer protocol, as the member speaks it."""
     return min(consumer_protocol.decode_subscription(facts.protocols[0][1]).version, consumer_protocol.HIGHEST_VERSION)
-
-
-def _new_member_id(prefix: str) -> str:
-    return f"{prefix}-{new_uuid()}"

@@ -16,10 +16,12 @@ from tiered.broker.context import BrokerContext
 from tiered.broker.groups.checkpoints import GroupCheckpointWriter
 from tiered.broker.groups.classic import ClassicGroups
 from tiered.broker.groups.classic_group import ClassicGroup
+from tiered.broker.groups.commit_writer import OffsetCommits
 from tiered.broker.groups.committed_offsets import Offsets
 from tiered.broker.groups.consumer import ConsumerGroups
 from tiered.broker.groups.group import Group
 from tiered.broker.groups.memory import GroupMemory
+from tiered.broker.groups.offset_expiry import OffsetExpiry
 from tiered.broker.groups.offsets_topic import TICK_INTERVAL_MS, OffsetsTopic
 from tiered.broker.groups.slot_balance import SlotBalance
 from tiered.broker.groups.slots import HeldSlots
@@ -29,7 +31,6 @@ from tiered.broker.groups.values import (
     GroupDescription,
     GroupKind,
     GroupSummary,
-    StoredGroup,
 )
 from tiered.broker.host.resource_configs import ResourceConfigs
 from tiered.broker.partitions.topics import Topics
@@ -80,23 +81,35 @@ class GroupCoordinator:
         access: Access,
         resource_configs: ResourceConfigs,
         group_checkpoints: GroupCheckpointWriter,
-        memory: GroupMemory,
         slots: HeldSlots,
-        balance: SlotBalance,
-        offsets: Offsets,
-        offsets_topic: OffsetsTopic,
     ) -> None:
+        """Makes its parts as well; none is started yet."""
         self.context = context
         self.topics = topics
         self._image = image
         self.access = access
         self.resource_configs = resource_configs
         self._checkpoints = group_checkpoints
-        self.memory = memory
+        self.memory = GroupMemory(lambda: context.settings.groups.tiered_group_memory_bytes)
         self.slots = slots
-        self._balance = balance
-        self.offsets = offsets
-        self.offsets_topic = offsets_topic
+        self._balance = SlotBalance(context=context, image=image)
+        self.offsets_topic = OffsetsTopic(context=context, topics=topics, slots=slots, memory=self.memory)
+        commits = OffsetCommits(
+            context=context,
+            slots=slots,
+            group_checkpoints=group_checkpoints,
+            offsets_topic=self.offsets_topic,
+            slots_learned=self.slots_changed,
+        )
+        expiry = OffsetExpiry(
+            context=context,
+            topics=topics,
+            slots=slots,
+            commits=commits,
+            find_group=self.find,
+            forget_group=self.forget,
+        )
+        self.offsets = Offsets(context=context, slots=slots, commits=commits, expiry=expiry)
         self.classic = ClassicGroups(self)
         self.consumer = ConsumerGroups(self)
         self._groups: dict[str, Group] = {}
@@ -264,12 +277,8 @@ class GroupCoordinator:
         group = self._groups.get(group_id)
         if group is not None or stored is None:
             return group
-        return self.adopt(self._restored(stored))
-
-    def _restored(self, stored: StoredGroup) -> Group:
-        if stored.kind is GroupKind.CONSUMER:
-            return self.consumer.restored(stored)
-        return self.classic.restored(stored)
+        of_its_kind = self.consumer if stored.kind == GroupKind.CONSUMER else self.classic
+        return self.adopt(of_its_kind.restored(stored))
 
     def adopt(self, group: Group) -> Group:
         """Puts a new group, or the conversion of an old one, in the registry."""
@@ -306,7 +315,7 @@ class GroupCoordinator:
         found = {
             stored.group_id: GroupSummary(
                 group_id=stored.group_id,
-                kind=stored.kind,
+                kind=GroupKind(stored.kind),
                 protocol_type=stored.protocol_type,
                 state=GroupState.EMPTY.value,
                 member_count=0,

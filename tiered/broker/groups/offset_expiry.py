@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
 from uuid import UUID
 
 from sqlalchemy import Connection
@@ -27,7 +26,6 @@ from tiered.meta.groups import GroupRow
 from tiered.runtime import Worker, every
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 GROUPS_AT_ONCE = 500
 MINUTE_MS = 60_000
@@ -69,7 +67,7 @@ class OffsetExpiry:
             await self._commits.exclusively([SLOT_OF_DELETED_TOPICS], group_offsets.remove_of_deleted_topics)
         before_ms = self._context.clock.now_ms() - self._context.settings.groups.offsets_retention_minutes * MINUTE_MS
         after = ""
-        while rows := await self._read(partial(self._some_of_ours, after=after)):
+        while rows := await self._context.database.read(partial(self._some_of_ours, after=after)):
             await self._expire_groups(rows, before_ms)
             after = rows[-1].group_id
 
@@ -85,7 +83,7 @@ class OffsetExpiry:
 
     async def _expire_groups(self, rows: Sequence[GroupRow], before_ms: int) -> None:
         ids = [row.group_id for row in rows]
-        old = await self._read(partial(group_offsets.old_topics, group_ids=ids, before_ms=before_ms))
+        old = await self._context.database.read(partial(group_offsets.old_topics, group_ids=ids, before_ms=before_ms))
         by_id = {row.group_id: row for row in rows}
         expired: list[tuple[str, UUID]] = []
         without_members: list[str] = []
@@ -121,6 +119,3 @@ class OffsetExpiry:
         """By the coordinator's memory, which is ahead of SQL; by SQL where it does not know the group."""
         group = self._find_group(row.group_id)
         return not group.is_empty if group is not None else row.empty_since_ms is None
-
-    async def _read(self, question: Callable[[Connection], T]) -> T:
-        return await self._context.database.read(question)

@@ -57,22 +57,17 @@ class SlotBalance:
         if live != self._live:
             self._live, self._live_since_ms = live, now_ms
         self._is_settled = now_ms - self._live_since_ms >= settings.groups.tiered_group_balance_delay_ms
-        seen = _Seen(live=live, holders=self._holders(live), is_settled=self._is_settled)
+        seen = _Seen(
+            live=live,
+            holders=coordinator_slots.holders(self._image.slots, live, settings.groups.offsets_topic_num_partitions),
+            is_settled=self._is_settled,
+        )
         if not assigned(seen.holders, live):
             return
         if seen == self._in_vain and now_ms < self._look_again_ms:
             return
         self._in_vain, self._look_again_ms = seen, now_ms + LOOK_AGAIN_MS
         self._due.set()
-
-    def _holders(self, live: Mapping[int, int]) -> dict[int, int | None]:
-        slots = self._image.slots
-        found: dict[int, int | None] = dict.fromkeys(range(self._context.settings.groups.offsets_topic_num_partitions))
-        for slot in found:
-            row = slots.get(slot)
-            if row is not None and live.get(row.broker_id) == row.broker_epoch:
-                found[slot] = row.broker_id
-        return found
 
     async def move_for_ever(self) -> None:
         """Moves slots whenever `look` found that some should."""

@@ -10,7 +10,6 @@ from tiered.broker.context import BrokerContext
 from tiered.broker.groups.committed_offsets import Offsets
 from tiered.broker.groups.group import Group
 from tiered.broker.groups.memory import GroupMemory
-from tiered.broker.groups.values import JoinRequest, JoinResult, LeavingMember, SyncRequest, SyncResult
 from tiered.broker.host.resource_configs import ResourceConfigs
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.security.access import Access
@@ -23,14 +22,8 @@ if TYPE_CHECKING:
     from tiered.broker.groups.consumer_group import ConsumerGroup
 
 
-class Classics(Protocol):
-    """Requests of the classic protocol."""
-
-    async def join(self, request: JoinRequest) -> JoinResult: ...
-
-
 class Consumers(Protocol):
-    """All groups of the new protocol: the topics that they mean, and their members of the classic protocol."""
+    """All groups of the new protocol, and the topics that they mean."""
 
     @property
     def shown_version(self) -> int: ...
@@ -41,10 +34,6 @@ class Consumers(Protocol):
     def topics_of(self, patterns: Iterable[Pattern]) -> tuple[Catalogue, Matches]: ...
     def named(self, partitions: Partitions) -> Mapping[str, tuple[int, ...]]: ...
     def by_id(self, partitions: Mapping[str, Iterable[int]]) -> Partitions: ...
-    async def classic_join(self, group: Group, request: JoinRequest) -> JoinResult: ...
-    async def classic_sync(self, group: Group, request: SyncRequest) -> SyncResult: ...
-    def classic_heartbeat(self, group: Group, *, member_id: str, instance_id: str | None, generation: int) -> None: ...
-    def classic_leave(self, group: Group, member: LeavingMember) -> None: ...
 
 
 class Surroundings(Protocol):
@@ -57,8 +46,6 @@ class Surroundings(Protocol):
     memory: GroupMemory
     offsets: Offsets
 
-    @property
-    def classic(self) -> Classics: ...
     @property
     def consumer(self) -> Consumers: ...
     def slot(self, group_id: str) -> int: ...

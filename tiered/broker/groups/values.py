@@ -21,17 +21,6 @@ class GroupKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredGroup:
-    """What SQL knows of a group: `generation` is the highest ever given (the group epoch of a KIP-848 group)."""
-
-    group_id: str
-    kind: GroupKind = GroupKind.CLASSIC
-    protocol_type: str = ""
-    generation: int = -1
-    empty_since_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSummary:
     """One line of a list of groups. `state` is Kafka's name of it."""
 

@@ -16,6 +16,7 @@ from tiered.broker.reconcile.disk import DiskComparison
 from tiered.broker.reconcile.findings import OF_DISK, OF_OBJECTS, Finding, FindingKind, Findings
 from tiered.broker.reconcile.orphans import Strangers, is_stranger
 from tiered.broker.reconcile.scrub import Scrub
+from tiered.broker.view.image import ClusterImage
 from tiered.errors import TieredError
 from tiered.runtime import BlockingPool, QuietFailures, Worker, every
 
@@ -32,23 +33,20 @@ class Reconciler:
         *,
         context: BrokerContext,
         topics: Topics,
-        pool: BlockingPool,
+        image: ClusterImage,
         findings: Findings,
-        bucket: BucketComparison,
-        strangers: Strangers,
-        disk: DiskComparison,
-        scrub: Scrub,
     ) -> None:
+        """Makes the comparisons as well, which share one thread."""
         self._context = context
         self._topics = topics
-        self._pool = pool
+        self._pool = pool = BlockingPool("reconcile", threads=1, max_waiting=10)
         self._worker = Worker()
         self._failures = QuietFailures(log, "%(name)s failed and goes on when it can: %(error)s")
         self.findings = findings
-        self.bucket = bucket
-        self.strangers = strangers
-        self.disk = disk
-        self.scrub = scrub
+        self.bucket = BucketComparison(context=context, topics=topics, image=image, pool=pool, findings=findings)
+        self.strangers = Strangers(context=context, topics=topics, pool=pool, findings=findings)
+        self.disk = DiskComparison(context=context, topics=topics, findings=findings)
+        self.scrub = Scrub(context=context, topics=topics, pool=pool, findings=findings)
 
     @property
     def is_enabled(self) -> bool:

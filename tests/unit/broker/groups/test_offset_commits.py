@@ -8,68 +8,49 @@ import pytest
 from sqlalchemy import Connection, text
 
 from tests.catalogue import NOW_MS, register
-from tiered.broker.admin import NewTopic
-from tiered.broker.broker import Broker
+from tests.unit.broker.groups.coordinators import Coordinating, coordinating
 from tiered.broker.groups.commit_writer import MAX_WAITING_ENTRIES
 from tiered.broker.groups.committed_offsets import MAX_ENTRIES, OffsetEntry
-from tiered.broker.groups.values import Fence, GroupKind, StoredGroup
-from tiered.config import BrokerSettings, ServeOptions
+from tiered.broker.groups.values import Fence, GroupKind
 from tiered.errors import CoordinatorNotAvailable, InvalidRequest, NotCoordinator
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta import brokers, coordinator_slots
 from tiered.meta.coordinator_slots import TENURE_BITS, SlotRow
-from tiered.meta.engine import Database
-from tiered.runtime import SystemClock
+from tiered.meta.groups import GroupRow
 
 LINGER_MS = 300
 
 
 @pytest.fixture
-def options(tmp_path: Path) -> ServeOptions:
-    return ServeOptions(
-        data_dir=tmp_path / "data",
-        meta_url=f"sqlite:///{tmp_path / 'meta.db'}",
-        store_url=f"file://{tmp_path / 'objects'}",
-        rack="a",
-        settings=BrokerSettings.of({"tiered.offset.commit.linger.ms": str(LINGER_MS)}),
-    )
-
-
-@pytest.fixture
-async def broker(options: ServeOptions) -> AsyncIterator[Broker]:
+async def broker(tmp_path: Path) -> AsyncIterator[Coordinating]:
     """It gathers commits for so long that all of a test's are in one batch."""
-    made = Broker(options, SystemClock())
-    async with asyncio.TaskGroup() as tasks:
-        await made.start(tasks, advertised=("127.0.0.1", 9092))
-        await made.admin.create_topic(NewTopic(name="orders", partition_count=3))
+    async with coordinating(tmp_path, tiered_offset_commit_linger_ms=str(LINGER_MS)) as made:
         yield made
-        made.begin_stop()
-        await made.stop()
 
 
-def topic_id(broker: Broker) -> TopicId:
+def topic_id(broker: Coordinating) -> TopicId:
     return broker.topics.by_name("orders").topic_id
 
 
-def fence(broker: Broker, group_id: str = "billing") -> Fence:
+def fence(broker: Coordinating, group_id: str = "billing") -> Fence:
     slot = broker.groups.slot(group_id)
     return Fence(group_id=group_id, slot=slot, tenure=broker.groups.slots.tenure(slot), generation=0)
 
 
-def entry(broker: Broker, offset: int, *, partition: int = 0) -> OffsetEntry:
+def entry(broker: Coordinating, offset: int, *, partition: int = 0) -> OffsetEntry:
     return OffsetEntry(topic_id=topic_id(broker), partition=partition, offset=offset)
 
 
-async def committed(broker: Broker, group_id: str = "billing") -> int:
+async def committed(broker: Coordinating, group_id: str = "billing") -> int:
     found = await broker.groups.offsets.fetch(group_id)
     return found[TopicPartition(topic_id(broker), 0)].committed_offset if found else -1
 
 
-async def scalar(broker: Broker, statement: str) -> object:
+async def scalar(broker: Coordinating, statement: str) -> object:
     return await broker.database.run(lambda conn: conn.execute(text(statement)).scalar_one())
 
 
-async def commit_soon(broker: Broker, offset: int, group_id: str = "billing") -> "asyncio.Task[None]":
+async def commit_soon(broker: Coordinating, offset: int, group_id: str = "billing") -> "asyncio.Task[None]":
     """A commit that waits for its batch."""
     commit = broker.groups.offsets.commit(fence(broker, group_id), [entry(broker, offset)])
     task = asyncio.create_task(commit)
@@ -78,7 +59,7 @@ async def commit_soon(broker: Broker, offset: int, group_id: str = "billing") ->
     return task
 
 
-async def test_commits_of_many_groups_share_one_transaction(broker: Broker) -> None:
+async def test_commits_of_many_groups_share_one_transaction(broker: Coordinating) -> None:
     # All of them begin in one turn of the loop: a hundred turns of a busy machine may take longer than the batch waits.
     commit = broker.groups.offsets.commit
     await asyncio.gather(
@@ -88,48 +69,39 @@ async def test_commits_of_many_groups_share_one_transaction(broker: Broker) -> N
     assert await scalar(broker, "SELECT count(DISTINCT commit_number) FROM group_offset") == 1
 
 
-async def test_reading_waits_for_the_groups_commits_that_are_on_their_way(broker: Broker) -> None:
+async def test_reading_waits_for_the_groups_commits_that_are_on_their_way(broker: Coordinating) -> None:
     """Or else whoever takes over a partition would begin before its last owner's commit."""
     on_its_way = await commit_soon(broker, 5)
     assert await committed(broker) == 5
     await on_its_way
 
 
-async def test_a_commit_outlives_the_client_that_went_away(broker: Broker) -> None:
+async def test_a_commit_outlives_the_client_that_went_away(broker: Coordinating) -> None:
     task = await commit_soon(broker, 5)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert await committed(broker) == 5
 
 
-async def test_deleting_comes_after_the_commits_before_it(broker: Broker) -> None:
+async def test_deleting_comes_after_the_commits_before_it(broker: Coordinating) -> None:
     task = await commit_soon(broker, 5)
     await broker.groups.offsets.delete("billing", [TopicPartition(topic_id(broker), 0)])
     await task
     assert await committed(broker) == -1
 
 
-async def test_what_waits_at_shutdown_is_written(options: ServeOptions) -> None:
-    made = Broker(options, SystemClock())
-    async with asyncio.TaskGroup() as tasks:
-        await made.start(tasks, advertised=("127.0.0.1", 9092))
-        await made.admin.create_topic(NewTopic(name="orders"))
-        task = await commit_soon(made, 5)
-        made.groups.offsets.note_generation(
-            "other", kind=GroupKind.CLASSIC, protocol_type="consumer", generation=7, is_empty=True
-        )
-        made.begin_stop()
-        await made.stop()
-        await task
-    database = Database.open(options.meta_url)
-    assert await database.run(lambda conn: conn.execute(text("SELECT committed_offset FROM group_offset")).all()) == [
-        (5,)
-    ]
-    assert (7,) in await database.run(lambda conn: conn.execute(text("SELECT generation FROM consumer_group")).all())
-    await database.close()
+async def test_what_waits_at_a_stop_is_written(broker: Coordinating) -> None:
+    task = await commit_soon(broker, 5)
+    broker.groups.offsets.note_generation(
+        "other", kind=GroupKind.CLASSIC, protocol_type="consumer", generation=7, is_empty=True
+    )
+    await broker.groups.stop()
+    await task
+    assert await scalar(broker, "SELECT committed_offset FROM group_offset") == 5
+    assert await scalar(broker, "SELECT generation FROM consumer_group WHERE group_id = 'other'") == 7
 
 
-async def test_more_commits_than_memory_is_meant_for_are_told_to_come_again(broker: Broker) -> None:
+async def test_more_commits_than_memory_is_meant_for_are_told_to_come_again(broker: Coordinating) -> None:
     many = [entry(broker, 1)] * MAX_ENTRIES
     with pytest.raises(InvalidRequest):
         await broker.groups.offsets.commit(fence(broker), [*many, entry(broker, 1)])
@@ -144,14 +116,17 @@ async def test_more_commits_than_memory_is_meant_for_are_told_to_come_again(brok
     assert await committed(broker, "other") == 9
 
 
-def note(broker: Broker, generation: int) -> None:
+def note(broker: Coordinating, generation: int) -> None:
     broker.groups.offsets.note_generation(
         "billing", kind=GroupKind.CONSUMER, protocol_type="consumer", generation=generation, is_empty=False
     )
 
 
-async def test_a_generation_on_its_way_to_sql_is_what_loading_finds(broker: Broker) -> None:
-    expected = StoredGroup(group_id="billing", kind=GroupKind.CONSUMER, protocol_type="consumer", generation=4)
+async def test_a_generation_on_its_way_to_sql_is_what_loading_finds(broker: Coordinating) -> None:
+    slot = broker.groups.slot("billing")
+    expected = GroupRow(
+        group_id="billing", slot=slot, kind="consumer", protocol_type="consumer", generation=4, empty_since_ms=None
+    )
     note(broker, 3)
     note(broker, 4)
     assert await broker.groups.offsets.load_group("billing") == expected
@@ -162,21 +137,21 @@ async def test_a_generation_on_its_way_to_sql_is_what_loading_finds(broker: Brok
     assert list(await broker.groups.offsets.list_groups()) == [expected]
 
 
-async def test_a_deleted_group_does_not_come_back_with_a_state_that_was_due(broker: Broker) -> None:
+async def test_a_deleted_group_does_not_come_back_with_a_state_that_was_due(broker: Coordinating) -> None:
     note(broker, 3)
     await broker.groups.offsets.delete_group("billing")
     await broker.groups.offsets.commit(fence(broker, "other"), [entry(broker, 1)])
     assert await broker.groups.offsets.load_group("billing") is None
 
 
-def take_over(conn: Connection, old: Broker) -> None:
+def take_over(conn: Connection, old: Coordinating) -> None:
     """Broker 2 takes the place of one that is thought to be dead."""
     brokers.fence(conn, broker_id=old.broker_id, broker_epoch=old.broker_epoch)
     epoch = register(conn, 2)
     coordinator_slots.take_unheld(conn, broker_id=2, broker_epoch=epoch, slot_count=50, now_ms=NOW_MS)
 
 
-async def test_a_broker_whose_slots_were_taken_commits_and_deletes_nothing_more(broker: Broker) -> None:
+async def test_a_broker_whose_slots_were_taken_commits_and_deletes_nothing_more(broker: Coordinating) -> None:
     await broker.groups.offsets.commit(fence(broker), [entry(broker, 5)])
     await broker.database.run(lambda conn: take_over(conn, broker))
     with pytest.raises(NotCoordinator):
@@ -186,7 +161,7 @@ async def test_a_broker_whose_slots_were_taken_commits_and_deletes_nothing_more(
     assert await committed(broker) == 5
 
 
-async def test_a_broker_that_lost_track_of_its_slots_epoch_learns_it_and_goes_on(broker: Broker) -> None:
+async def test_a_broker_that_lost_track_of_its_slots_epoch_learns_it_and_goes_on(broker: Coordinating) -> None:
     statement = text("UPDATE coordinator_slot SET slot_epoch = slot_epoch + 1")
     await broker.database.run(lambda conn: conn.execute(statement))
     with pytest.raises(CoordinatorNotAvailable):
@@ -203,7 +178,7 @@ async def test_a_broker_that_lost_track_of_its_slots_epoch_learns_it_and_goes_on
 # Slots that change hands
 
 
-def rows(broker: Broker, *, broker_id: int, later: int, slots: Collection[int] | None = None) -> list[SlotRow]:
+def rows(broker: Coordinating, *, broker_id: int, later: int, slots: Collection[int] | None = None) -> list[SlotRow]:
     """What the feed would say when these slots (None: all) have a holder of so many tenures later."""
     epoch = broker.broker_epoch if broker_id == broker.broker_id else 99
     return [
@@ -219,7 +194,9 @@ def rows(broker: Broker, *, broker_id: int, later: int, slots: Collection[int] |
     ]
 
 
-async def test_commits_that_wait_while_their_slot_goes_hear_it_at_once_and_others_are_written(broker: Broker) -> None:
+async def test_commits_that_wait_while_their_slot_goes_hear_it_at_once_and_others_are_written(
+    broker: Coordinating,
+) -> None:
     assert broker.groups.slot("billing") != broker.groups.slot("other")
     gone, stays = await commit_soon(broker, 5), await commit_soon(broker, 6, "other")
     broker.groups.offsets.note_generation(
@@ -234,7 +211,9 @@ async def test_commits_that_wait_while_their_slot_goes_hear_it_at_once_and_other
     assert await scalar(broker, "SELECT count(*) FROM consumer_group WHERE group_id = 'billing'") == 0
 
 
-async def test_a_commit_that_was_let_in_before_its_slot_was_away_is_refused_when_it_is_back(broker: Broker) -> None:
+async def test_a_commit_let_in_before_its_slot_was_away_is_refused_when_it_is_back(
+    broker: Coordinating,
+) -> None:
     """Somebody else may have had the group meanwhile, and have given the partition to another member."""
     allowed = fence(broker)
     broker.groups.slots_changed(rows(broker, broker_id=1, later=2))
@@ -243,7 +222,7 @@ async def test_a_commit_that_was_let_in_before_its_slot_was_away_is_refused_when
     assert fence(broker) != allowed
 
 
-async def test_what_waits_is_written_before_the_slots_are_handed_over(broker: Broker) -> None:
+async def test_what_waits_is_written_before_the_slots_are_handed_over(broker: Coordinating) -> None:
     await broker.database.run(lambda conn: register(conn, 2))
     waiting = await commit_soon(broker, 5)
     number = await broker.groups.hand_over()
@@ -255,6 +234,6 @@ async def test_what_waits_is_written_before_the_slots_are_handed_over(broker: Br
         await broker.groups.offsets.commit(fence(broker), [entry(broker, 6)])
 
 
-async def test_a_lone_broker_hands_nothing_over(broker: Broker) -> None:
+async def test_a_lone_broker_hands_nothing_over(broker: Coordinating) -> None:
     assert await broker.groups.hand_over() is None
     await broker.groups.offsets.commit(fence(broker), [entry(broker, 6)])

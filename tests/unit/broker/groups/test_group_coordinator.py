@@ -11,15 +11,12 @@ from typing import TypeVar
 import pytest
 from sqlalchemy import Connection
 
-from tiered.broker.admin import NewTopic
-from tiered.broker.broker import Broker
+from tests.unit.broker.groups.coordinators import Coordinating, coordinating
 from tiered.broker.groups import patterns
 from tiered.broker.groups.classic_group import ClassicGroup
 from tiered.broker.groups.committed_offsets import OffsetEntry
 from tiered.broker.groups.consumer_group import ConsumerGroup
 from tiered.broker.groups.values import GroupKind, JoinRequest, LeavingMember, MemberProtocol
-from tiered.broker.parts import BrokerParts
-from tiered.config import BrokerSettings, ServeOptions
 from tiered.errors import CoordinatorNotAvailable, GroupNotEmpty, NotCoordinator
 from tiered.ids import TopicPartition
 from tiered.meta.engine import Database
@@ -27,7 +24,6 @@ from tiered.meta.groups import GroupRow
 from tiered.rules.groups.assignors import NO_PARTITIONS
 from tiered.rules.groups.consumer_heartbeat import Heartbeat
 from tiered.rules.groups.consumer_member import LEAVE
-from tiered.runtime import SystemClock
 from tiered.wire.consumer_protocol import Subscription, encode_subscription
 
 T = TypeVar("T")
@@ -47,25 +43,13 @@ class LateDatabase(Database):
 
 
 @pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    options = ServeOptions(
-        data_dir=tmp_path / "data",
-        meta_url=f"sqlite:///{tmp_path / 'meta.db'}",
-        store_url=f"file://{tmp_path / 'objects'}",
-        rack="a",
-        settings=BrokerSettings.of({"group.initial.rebalance.delay.ms": "0"}),
-    )
-    made = Broker(options, SystemClock(), BrokerParts(database=LateDatabase.open(options.meta_url)))
-    async with asyncio.TaskGroup() as tasks:
-        await made.start(tasks, advertised=("127.0.0.1", 9092))
-        await made.admin.create_topic(NewTopic(name="orders", partition_count=3))
+async def broker(tmp_path: Path) -> AsyncIterator[Coordinating]:
+    async with coordinating(tmp_path, sql=LateDatabase, group_initial_rebalance_delay_ms="0") as made:
         yield made
-        made.begin_stop()
-        await made.stop()
 
 
 @contextmanager
-def slow_sql(broker: Broker) -> Iterator[None]:
+def slow_sql(broker: Coordinating) -> Iterator[None]:
     """A transaction that takes all of this block: it has the turn, and SQLite does one at a time."""
     over = threading.Event()
     task = asyncio.ensure_future(broker.groups.offsets.commits.exclusively([], lambda _: over.wait(20)))
@@ -109,23 +93,23 @@ def joining(member_id: str = "", *, instance_id: str | None = None, group_id: st
     )
 
 
-async def commit(broker: Broker, offset: int, member_id: str = "", epoch: int = -1) -> None:
+async def commit(broker: Coordinating, offset: int, member_id: str = "", epoch: int = -1) -> None:
     fence = await broker.groups.check_commit("billing", member_id, None, epoch)
     topic_id = broker.topics.by_name("orders").topic_id
     await broker.groups.offsets.commit(fence, [OffsetEntry(topic_id=topic_id, partition=0, offset=offset)])
 
 
-async def committed(broker: Broker) -> list[int]:
+async def committed(broker: Coordinating) -> list[int]:
     return [each.committed_offset for each in (await broker.groups.offsets.fetch("billing")).values()]
 
 
-def given_back(broker: Broker) -> bool:
+def given_back(broker: Coordinating) -> bool:
     """Whether nothing is counted any more once all groups are forgotten."""
     broker.groups.begin_stop()
     return broker.groups.memory.taken_bytes == 0
 
 
-async def test_commits_that_wait_for_their_group_to_be_read_are_stored_in_their_order(broker: Broker) -> None:
+async def test_commits_that_wait_for_their_group_to_be_read_are_stored_in_their_order(broker: Coordinating) -> None:
     """The first may be of a connection that its client has given up, and the second what it sent on the next one."""
     assert isinstance(broker.database, LateDatabase)
     broker.database.delays_s = [0.3, 0.1, 0.0]
@@ -133,7 +117,9 @@ async def test_commits_that_wait_for_their_group_to_be_read_are_stored_in_their_
     assert await committed(broker) == [3]
 
 
-async def test_a_group_that_members_join_while_it_is_being_deleted_stays_with_what_they_commit(broker: Broker) -> None:
+async def test_a_group_that_members_join_while_it_is_being_deleted_stays_with_what_they_commit(
+    broker: Coordinating,
+) -> None:
     await commit(broker, 1)
     with slow_sql(broker):
         await a_few_turns()
@@ -149,7 +135,7 @@ async def test_a_group_that_members_join_while_it_is_being_deleted_stays_with_wh
     assert await committed(broker) == [2]
 
 
-async def test_offsets_that_members_commit_while_older_ones_are_being_deleted_stay(broker: Broker) -> None:
+async def test_offsets_that_members_commit_while_older_ones_are_being_deleted_stay(broker: Coordinating) -> None:
     await commit(broker, 1)
     partition = TopicPartition(broker.topics.by_name("orders").topic_id, 0)
 
@@ -161,7 +147,7 @@ async def test_offsets_that_members_commit_while_older_ones_are_being_deleted_st
     assert await committed(broker) == [1]
 
 
-async def test_a_group_that_was_being_read_when_the_broker_stopped_is_not_taken_in(broker: Broker) -> None:
+async def test_a_group_that_was_being_read_when_the_broker_stopped_is_not_taken_in(broker: Coordinating) -> None:
     with slow_sql(broker):
         await a_few_turns()
         joined = asyncio.ensure_future(broker.groups.classic.join(joining(group_id="late")))
@@ -172,7 +158,7 @@ async def test_a_group_that_was_being_read_when_the_broker_stopped_is_not_taken_
     assert broker.groups.find("late") is None
 
 
-async def test_what_sql_cannot_digest_of_one_group_stops_no_other(broker: Broker) -> None:
+async def test_what_sql_cannot_digest_of_one_group_stops_no_other(broker: Coordinating) -> None:
     """A check constraint refuses the first row; on PostgreSQL a zero byte would do."""
     slot = broker.groups.slot("poison")
     poison = GroupRow(group_id="poison", slot=slot, kind="?", protocol_type="", generation=1, empty_since_ms=None)
@@ -191,7 +177,7 @@ async def test_what_sql_cannot_digest_of_one_group_stops_no_other(broker: Broker
     assert stored.generation == 7
 
 
-async def test_a_group_turns_classic_though_memory_is_full(broker: Broker) -> None:
+async def test_a_group_turns_classic_though_memory_is_full(broker: Coordinating) -> None:
     """Its classic members are in already; refused, they would be in a group that nothing ever moves again."""
     coordinator = broker.groups
     classic = await coordinator.classic.join(joining(instance_id="i" * 1000))
@@ -208,7 +194,7 @@ async def test_a_group_turns_classic_though_memory_is_full(broker: Broker) -> No
     assert given_back(broker)
 
 
-async def test_an_empty_group_stays_what_it_is_where_there_is_no_memory_for_another(broker: Broker) -> None:
+async def test_an_empty_group_stays_what_it_is_where_there_is_no_memory_for_another(broker: Coordinating) -> None:
     coordinator = broker.groups
     await coordinator.consumer.heartbeat(heartbeat("new"))
     await coordinator.consumer.heartbeat(replace(heartbeat("new"), epoch=LEAVE))
@@ -224,7 +210,7 @@ async def test_an_empty_group_stays_what_it_is_where_there_is_no_memory_for_anot
     assert given_back(broker)
 
 
-async def test_memory_is_given_back_when_members_change_their_ids_and_their_protocols(broker: Broker) -> None:
+async def test_memory_is_given_back_when_members_change_their_ids_and_their_protocols(broker: Coordinating) -> None:
     coordinator = broker.groups
     first = await coordinator.classic.join(joining(instance_id="a"))
     second = asyncio.ensure_future(coordinator.classic.join(joining(instance_id="a" * 900)))
@@ -242,7 +228,7 @@ async def test_memory_is_given_back_when_members_change_their_ids_and_their_prot
 
 
 async def test_a_pattern_is_not_forgotten_before_its_member_is_in(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
+    broker: Coordinating, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only its first heartbeat brings the pattern: forgotten then, the member would never get a partition."""
     monkeypatch.setattr(patterns, "MAX_PATTERNS", 1)
