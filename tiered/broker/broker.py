@@ -43,11 +43,10 @@ from tiered.broker.reconcile.rounds import Reconciler
 from tiered.broker.replication.answer import FollowerAnswers
 from tiered.broker.replication.catch_up import CatchUp
 from tiered.broker.replication.channel import Channels
-from tiered.broker.replication.fetcher import Fetcher
+from tiered.broker.replication.fetcher import Fetcher, Throttle
 from tiered.broker.replication.isr_changes import IsrChanges
 from tiered.broker.replication.peer_channel import PeerChannels
 from tiered.broker.replication.replication import Replication
-from tiered.broker.replication.throttle import Throttle
 from tiered.broker.rounds.housekeeping import Housekeeping, Tick
 from tiered.broker.rounds.partition_rounds import PartitionRounds
 from tiered.broker.rounds.sweeps import Sweeps
@@ -179,8 +178,13 @@ class Broker:
         self.client_metrics = ClientMetrics(clock, self.resource_configs, lambda: state.settings)
         self.client_quotas = ClientQuotas(clock, lambda: state.settings)
         self.leadership_check = LeadershipCheck(feed=feed)
+        self.registration = Registration(context=context, boot_id=parts.boot_id)
         self.loader = PartitionLoader(
-            context=context, topics=topics, image=image, cold_reader=self.cold_reader, log_failed=self.log_failed
+            context=context,
+            topics=topics,
+            image=image,
+            cold_reader=self.cold_reader,
+            log_failed=self.registration.log_failed,
         )
         self.failed_replicas = FailedReplicas(context=context, topics=topics, image=image, feed=feed)
 
@@ -191,7 +195,6 @@ class Broker:
         self.audit = AuditLog(context=context, access=self.access)
         self.acls = Acls(context=context, feed=feed, changes=self.changes, access=self.access)
 
-        self.registration = Registration(context=context, boot_id=parts.boot_id)
         self.channels: Channels = parts.channels or PeerChannels(
             self.broker_id,
             options.inter_broker.name,
@@ -441,7 +444,7 @@ class Broker:
         if is_flushed:
             await self.registration.logs_flushed()
         else:
-            await self.disk.run(self.log_failed)
+            await self.disk.run(self.registration.log_failed)
         await self._cold_pacing.stop()
         await self.cold_reader.stop()
         await self.database.close()
@@ -490,10 +493,6 @@ class Broker:
         self.failed_replicas.add(partition.topic_partition)
         log.error("%s: %s", partition.name, partition.log.failed or "its disk failed")
 
-    def log_failed(self) -> None:
-        """A log met an I/O error: the next start of this broker is not a clean one (rule 8). Blocking; any thread."""
-        self.registration.log_failed()
-
     async def _leave(self) -> None:
         """Out of service until the next registration; the controller's lease is free at once."""
 
@@ -529,14 +528,10 @@ class Broker:
         host, port = self._advertised.get(listener) or self._advertised[""]
         return (local_host if host in WILDCARD_ADDRESSES else host), port
 
-    def leads(self, partition: Partition) -> bool:
-        """Whether this broker is the partition's leader, as far as it knows."""
-        return partition.leadership is not None
-
     def upload_backlog(self) -> tuple[int, int]:
         """(bytes of closed segments led here that wait for their upload, age of the oldest in ms)"""
         now_ms = self.clock.now_ms()
-        partitions_ = [each for each in self.topics.partitions() if self.leads(each)]
+        partitions_ = [each for each in self.topics.partitions() if each.leadership is not None]
         oldest = min(
             (at for each in partitions_ if (at := tier_plan.oldest_waiting_ms(each)) is not None), default=now_ms
         )

@@ -40,9 +40,7 @@ async def test_what_is_held_is_in_the_bucket_until_it_is_given_up(broker: Broker
     assert topic is not None
     high_watermarks = {0: SEGMENTS}
     assert (await stored(broker))[1] == ()
-    await broker.pins.create_snapshot(
-        topic, name="audit", owner="alice", ttl_ms=None, asked=None, high_watermarks=high_watermarks
-    )
+    await broker.pins.take(topic, name="audit", owner="alice", ttl_ms=None, asked=None, high_watermarks=high_watermarks)
     pin = await broker.pins.take(topic, owner="a job", ttl_ms=60_000, asked=None, high_watermarks=high_watermarks)
     version, (audit, job) = await stored(broker)
     assert (audit.name, audit.owner, audit.topic_id, audit.expires_at_ms) == ("audit", "alice", topic.topic_id, None)
@@ -61,9 +59,7 @@ async def test_whoever_writes_the_checkpoint_for_another_reason_asks_for_pins_to
     await uploaded(broker)
     topic = broker.topics.find("orders")
     assert topic is not None
-    await broker.pins.create_snapshot(
-        topic, name="audit", owner="", ttl_ms=None, asked=None, high_watermarks={0: SEGMENTS}
-    )
+    await broker.pins.take(topic, name="audit", owner="", ttl_ms=None, asked=None, high_watermarks={0: SEGMENTS})
     broker.checkpoints.cluster_changed()
     await broker.checkpoints.write_stale()
     found = await broker.uploads.run(checkpoints.read_cluster_checkpoint, broker.store)

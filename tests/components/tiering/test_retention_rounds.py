@@ -67,7 +67,7 @@ async def eventually(claim: Callable[[], bool]) -> None:
 async def test_retention_goes_up_to_a_pin_and_waits_there(broker: Broker) -> None:
     partition = await uploaded(broker, **{"retention.bytes": "0", "local.retention.bytes": "0"})
     topic = broker.topics.by_name("orders")
-    made = await broker.pins.create_snapshot(
+    made = await broker.pins.take(
         topic, name="kept", owner="", ttl_ms=None, asked=None, high_watermarks={0: partition.high_watermark}
     )
     assert [(each.start_offset, each.end_offset) for each in made.ranges] == [(0, 6)]

@@ -1,6 +1,6 @@
 """What is taken for replicas that are being added is paid for in time, at the rate of the moment."""
 
-from tiered.broker.replication.throttle import LONGEST_PAUSE_MS, Throttle
+from tiered.broker.replication.fetcher import LONGEST_PAUSE_MS, Throttle
 from tiered.config.setting import LONG_MAX
 
 

@@ -17,12 +17,13 @@ from tiered.broker.partitions.partition import Partition, Role
 from tiered.broker.partitions.replica_log import checked_runs
 from tiered.broker.replication.catch_up import CatchUp
 from tiered.broker.replication.channel import Channels, ReplicaChannel
-from tiered.broker.replication.throttle import Throttle
 from tiered.broker.view.feed import ChangeFeed
 from tiered.broker.view.image import ClusterImage
+from tiered.config.setting import LONG_MAX
 from tiered.errors import Corrupt, LogDirFailed, RequestTimedOut, TieredError
 from tiered.ids import TopicId, TopicPartition
 from tiered.rules.replication.divergence import Divergence, last_fetched_epoch
+from tiered.runtime import Clock
 from tiered.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse, FetchTopic
 from tiered.wire.fetch.values import HIGH_WATERMARK_NOT_SENT
 
@@ -38,6 +39,28 @@ STORE_REST_MS = 1_000.0
 LAST_WORD_MS = 50.0
 """A question under way is given so long to be answered before it is broken off for another."""
 YIELD_BYTES = 1 << 20
+LONGEST_PAUSE_MS = 1_000.0
+"""Whoever waits asks again after this long: another rate holds from then on, for what was taken before too."""
+
+
+class Throttle:
+    """How fast replicas that are being added may be filled: bytes that were taken are paid for in time, at the rate of
+    the moment. Nothing is dropped."""
+
+    def __init__(self, clock: Clock, bytes_per_second: Callable[[], int]) -> None:
+        self._clock = clock
+        self._bytes_per_second = bytes_per_second
+        self._owed_bytes = 0.0
+        self._reckoned_ms = clock.monotonic_ms()
+
+    def pause_ms(self, size_bytes: int) -> float:
+        """How long to wait, and then to ask again, after `size_bytes` have been taken; 0 when nothing is owed."""
+        rate = self._bytes_per_second()
+        now_ms = self._clock.monotonic_ms()
+        paid_bytes = (now_ms - self._reckoned_ms) * rate / 1000.0
+        self._reckoned_ms = now_ms
+        self._owed_bytes = 0.0 if rate >= LONG_MAX else max(0.0, self._owed_bytes - paid_bytes) + size_bytes
+        return min(LONGEST_PAUSE_MS, self._owed_bytes * 1000.0 / rate)
 
 
 class Followed:

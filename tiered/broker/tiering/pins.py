@@ -41,6 +41,7 @@ class Pins:
         self,
         topic: Topic,
         *,
+        name: str | None = None,
         owner: str,
         ttl_ms: int | None,
         asked: tuple[AskedRange, ...] | None,
@@ -48,39 +49,34 @@ class Pins:
     ) -> PinRow:
         """A new pin of `asked`, or of all that the topic's log holds. `high_watermarks` are those of all partitions.
 
-        Raises InvalidRequest, OffsetOutOfRange, UnknownTopicOrPartition, Throttled and MetadataUnavailable.
+        With a name it is a snapshot, which holds until it is deleted or for `ttl_ms`. Raises InvalidRequest,
+        OffsetOutOfRange, UnknownTopicOrPartition, SnapshotExists, Throttled and MetadataUnavailable.
         """
-        return await self._take(
-            topic,
-            name=None,
-            owner=_printable(owner),
-            ttl_ms=self._allowed_ttl_ms(ttl_ms),
-            asked=asked,
-            high_watermarks=high_watermarks,
-            max_pins=self._context.settings.tiering.tiered_pins_max,
-        )
-
-    async def create_snapshot(
-        self,
-        topic: Topic,
-        *,
-        name: str,
-        owner: str,
-        ttl_ms: int | None,
-        asked: tuple[AskedRange, ...] | None,
-        high_watermarks: Mapping[int, int],
-    ) -> PinRow:
-        """A new snapshot, which holds until it is deleted or for `ttl_ms`. Raises as `take`, and SnapshotExists."""
-        if not is_legal_topic_name(name):
+        tiering = self._context.settings.tiering
+        if name is not None and not is_legal_topic_name(name):
             raise InvalidRequest(f"{name[:80]!r} is no snapshot name: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'")
-        return await self._take(
-            topic,
-            name=name,
-            owner=_printable(owner),
-            ttl_ms=ttl_ms,
-            asked=asked,
-            high_watermarks=high_watermarks,
-            max_pins=self._context.settings.tiering.tiered_snapshots_max,
+        if not owner.isprintable():
+            raise InvalidRequest("owner has characters that cannot be printed")
+        holds_ms = self._allowed_ttl_ms(ttl_ms) if name is None else ttl_ms
+        max_pins = tiering.tiered_pins_max if name is None else tiering.tiered_snapshots_max
+        if topic.is_internal:
+            raise InvalidRequest(f"topic {topic.name} is internal and has no log: there is nothing to hold")
+        ranges = [
+            _committed(topic, each, high_watermarks)
+            for each in asked or [AskedRange(partition=number) for number in sorted(high_watermarks)]
+        ]
+        pin_id = new_uuid()
+        return await self._context.database.run(
+            lambda conn: pins.take(
+                conn,
+                pin_id=pin_id,
+                name=name,
+                topic_id=topic.topic_id,
+                owner=owner,
+                ttl_ms=holds_ms,
+                ranges=ranges,
+                max_pins=max_pins,
+            )
         )
 
     async def renew(self, pin_id: UUID, *, ttl_ms: int | None) -> PinRow:
@@ -112,37 +108,6 @@ class Pins:
         topic_id = None if topic is None else topic.topic_id
         return await self._context.database.read(lambda conn: pins.list_live(conn, named=named, topic_id=topic_id))
 
-    async def _take(
-        self,
-        topic: Topic,
-        *,
-        name: str | None,
-        owner: str,
-        ttl_ms: int | None,
-        asked: tuple[AskedRange, ...] | None,
-        high_watermarks: Mapping[int, int],
-        max_pins: int,
-    ) -> PinRow:
-        if topic.is_internal:
-            raise InvalidRequest(f"topic {topic.name} is internal and has no log: there is nothing to hold")
-        ranges = [
-            _committed(topic, each, high_watermarks)
-            for each in asked or [AskedRange(partition=number) for number in sorted(high_watermarks)]
-        ]
-        pin_id = new_uuid()
-        return await self._context.database.run(
-            lambda conn: pins.take(
-                conn,
-                pin_id=pin_id,
-                name=name,
-                topic_id=topic.topic_id,
-                owner=owner,
-                ttl_ms=ttl_ms,
-                ranges=ranges,
-                max_pins=max_pins,
-            )
-        )
-
     def _allowed_ttl_ms(self, ttl_ms: int | None) -> int:
         settings = self._context.settings
         longest_ms = min(settings.tiering.tiered_pin_max_ttl_ms, settings.tiering.tiered_pin_max_lifetime_ms)
@@ -170,9 +135,3 @@ def _committed(topic: Topic, asked: AskedRange, high_watermarks: Mapping[int, in
             f"committed ends at {high_watermark}"
         )
     return WantedRange(partition=asked.partition, start_offset=asked.start_offset, end_offset=end_offset)
-
-
-def _printable(owner: str) -> str:
-    if not owner.isprintable():
-        raise InvalidRequest("owner has characters that cannot be printed")
-    return owner

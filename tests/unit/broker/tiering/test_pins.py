@@ -43,6 +43,4 @@ async def test_a_snapshot_has_a_name_that_a_path_can_have(tmp_path: Path) -> Non
     async with surroundings(tmp_path) as made:
         pins = Pins(context=made.context)
         with pytest.raises(InvalidRequest, match="no snapshot name"):
-            await pins.create_snapshot(
-                topic(), name="../x", owner="a", ttl_ms=None, asked=None, high_watermarks={0: 10}
-            )
+            await pins.take(topic(), name="../x", owner="a", ttl_ms=None, asked=None, high_watermarks={0: 10})

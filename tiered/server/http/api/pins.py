@@ -105,7 +105,7 @@ async def create_snapshot(request: web.Request) -> web.Response:
     # Records that a snapshot holds are neither deleted nor retained as the topic's configs say.
     require(request, Operation.ALTER, ResourceType.TOPIC, body["topic"])
     topic = broker.topics.by_name(body["topic"])
-    made = await broker.pins.create_snapshot(topic, name=body["name"], **await _what_to_hold(request, topic, body))
+    made = await broker.pins.take(topic, name=body["name"], **await _what_to_hold(request, topic, body))
     return web.json_response(_fields(made), status=201)
 
 
