@@ -87,27 +87,14 @@ def describe_broker(broker: BrokerSettings, facts: Mapping[str, str | None] | No
 
 def describe_dynamic_default(broker: BrokerSettings) -> list[ConfigEntry]:
     """Only what was set for all brokers at run time: the answer for the broker resource with an empty name."""
-    entries = (_broker_entry(broker_setting(name), broker) for name in sorted(broker.dynamic_default))
-    return [
-        ConfigEntry(
-            name=entry.name,
-            value=_shown(broker_setting(entry.name), broker.dynamic_default[entry.name]),
-            source=ConfigSource.DYNAMIC_DEFAULT_BROKER,
-            is_default=False,
-            is_sensitive=entry.is_sensitive,
-            read_only=entry.read_only,
-            type=entry.type,
-            documentation=entry.documentation,
-            has_effect=entry.has_effect,
-            allowed=entry.allowed,
-            synonyms=tuple(each for each in entry.synonyms if each.source is ConfigSource.DYNAMIC_DEFAULT_BROKER),
-        )
-        for entry in entries
-    ]
-
-
-def _shown(entry: Setting, text: str) -> str | None:
-    return None if entry.is_sensitive else entry.text_of(entry.parse(text))
+    source = ConfigSource.DYNAMIC_DEFAULT_BROKER
+    described = []
+    for name, text in sorted(broker.dynamic_default.items()):
+        entry = _broker_entry(broker_setting(name), broker)
+        synonyms = tuple(each for each in entry.synonyms if each.source is source)
+        value = None if entry.is_sensitive else broker_setting(name).text_of(broker_setting(name).parse(text))
+        described.append(replace(entry, value=value, source=source, is_default=False, synonyms=synonyms))
+    return described
 
 
 def _overridable(

@@ -171,26 +171,13 @@ def setting(
     default: ConfigValue,
     documentation: str,
     *,
-    minimum: float | None = None,
-    maximum: float | None = None,
-    allowed: tuple[str, ...] = (),
     synonyms: Sequence[str | Synonym] = (),
-    read_only: bool = False,
-    has_effect: bool = True,
+    **others: Any,
 ) -> Any:
-    """A dataclass field that is also an entry of the registry; its name is the field's, with dots for underscores."""
-    entry = Setting(
-        name="",
-        type=type_,
-        default=default,
-        documentation=documentation,
-        minimum=minimum,
-        maximum=maximum,
-        allowed=allowed,
-        synonyms=tuple(Synonym(name=each) if isinstance(each, str) else each for each in synonyms),
-        read_only=read_only,
-        has_effect=has_effect,
-    )
+    """A dataclass field that is also an entry of the registry; its name is the field's, with dots for underscores.
+    `others` are fields of `Setting`."""
+    named = tuple(Synonym(name=each) if isinstance(each, str) else each for each in synonyms)
+    entry = Setting(name="", type=type_, default=default, documentation=documentation, synonyms=named, **others)
     return dataclasses.field(default=default, metadata={_METADATA_KEY: entry})
 
 

@@ -13,7 +13,7 @@ from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.tiering.upload_pipeline import UploadPipeline
 from tiered.errors import LogDirFailed, TieredError
-from tiered.rules.partition.producer_bounds import most_each
+from tiered.rules.partition.producer_state import most_each
 from tiered.runtime import in_turns
 
 log = logging.getLogger(__name__)

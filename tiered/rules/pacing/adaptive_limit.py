@@ -5,7 +5,7 @@ new when it fails: ten requests that are refused together are one sign, not ten.
 would ever find out that it is well again.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 NEVER_MS = float("-inf")
 
@@ -34,14 +34,8 @@ def succeeded(limit: AdaptiveLimit) -> AdaptiveLimit:
         return limit  # Asked after every request, and nearly always the answer.
     successes = limit.successes + 1
     if successes < limit.step:
-        return AdaptiveLimit(
-            most=limit.most,
-            step=limit.step,
-            allowed=limit.allowed,
-            successes=successes,
-            lowered_at_ms=limit.lowered_at_ms,
-        )
-    return AdaptiveLimit(most=limit.most, step=limit.step, allowed=limit.allowed + 1, lowered_at_ms=limit.lowered_at_ms)
+        return replace(limit, successes=successes)
+    return replace(limit, allowed=limit.allowed + 1, successes=0)
 
 
 def overloaded(limit: AdaptiveLimit, *, began_ms: float, now_ms: float) -> AdaptiveLimit:

@@ -4,6 +4,7 @@ Owns the decision and the next state, as values. Pure: `broker.partition` keeps 
 the log writes them into snapshots.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tiered.errors import OutOfOrderSequence, StaleProducerEpoch
@@ -121,3 +122,20 @@ def is_expired(entry: ProducerEntry, *, last_append_ms: int, now_ms: int, expira
     the batch's timestamp: a producer that replays old records must not be forgotten between two batches.
     """
     return entry.current_transaction_first_offset is None and now_ms - last_append_ms >= expiration_ms
+
+
+def most_each(counts: Sequence[int], limit: int) -> int:
+    """How many each partition may keep, so that all of them keep `limit` at the most, where `counts` is what they have.
+
+    Ids are the clients' choice, and each costs half a KiB. Whoever has few loses none, whatever others have: what a
+    client makes up in one topic must not cost another topic its producers. The largest number that will do, and 1 at
+    the least: the last producer of a partition is the one that writes.
+    """
+    left = limit
+    ordered = sorted(counts)
+    for position, count in enumerate(ordered):
+        share = left // (len(ordered) - position)
+        if count > share:
+            return max(1, share)
+        left -= count
+    return max(ordered, default=1)

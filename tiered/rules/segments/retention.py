@@ -6,8 +6,8 @@ its own reason to, where it has one; only one that would go otherwise is said to
 Must never count what is merely planned, and never let one segment go while an older one stays.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
@@ -118,14 +118,7 @@ def local_delete_before(
     wholly below `log_start_offset`: `new_log_start_offset` moves that by the total retention.
     """
     candidates = [
-        _Candidate(
-            base_offset=segment.base_offset,
-            end_offset=segment.end_offset,
-            size_bytes=segment.size_bytes,
-            newest_ms=segment.max_timestamp_ms if segment.max_timestamp_ms >= 0 else segment.created_ms,
-            keep=_keep_locally(segment, log_start_offset, cold_end_offset, high_watermark, remote_enabled),
-        )
-        for segment in segments
+        _local(segment, log_start_offset, cold_end_offset, high_watermark, remote_enabled) for segment in segments
     ]
     return _decide(
         candidates,
@@ -138,17 +131,24 @@ def local_delete_before(
     )
 
 
-def _keep_locally(
+def _local(
     segment: LocalSegment, log_start_offset: int, cold_end_offset: int, high_watermark: int, remote_enabled: bool
-) -> Why | None:
+) -> _Candidate:
+    keep = None
     if not segment.closed:
-        return Why.ACTIVE
-    if segment.end_offset > high_watermark:
-        return Why.NOT_STABLE
+        keep = Why.ACTIVE
+    elif segment.end_offset > high_watermark:
+        keep = Why.NOT_STABLE
     # What is below the log start is nobody's any more, whether it was uploaded or not.
-    if remote_enabled and segment.end_offset > max(cold_end_offset, log_start_offset):
-        return Why.NOT_COMMITTED
-    return None
+    elif remote_enabled and segment.end_offset > max(cold_end_offset, log_start_offset):
+        keep = Why.NOT_COMMITTED
+    return _Candidate(
+        base_offset=segment.base_offset,
+        end_offset=segment.end_offset,
+        size_bytes=segment.size_bytes,
+        newest_ms=segment.max_timestamp_ms if segment.max_timestamp_ms >= 0 else segment.created_ms,
+        keep=keep,
+    )
 
 
 def new_log_start_offset(
@@ -184,13 +184,7 @@ def new_log_start_offset(
         for segment in cold
     ]
     candidates.extend(
-        _Candidate(
-            base_offset=segment.base_offset,
-            end_offset=segment.end_offset,
-            size_bytes=segment.size_bytes,
-            newest_ms=segment.max_timestamp_ms if segment.max_timestamp_ms >= 0 else segment.created_ms,
-            keep=_keep_locally(segment, log_start_offset, cold_end_offset, high_watermark, remote_enabled),
-        )
+        _local(segment, log_start_offset, cold_end_offset, high_watermark, remote_enabled)
         for segment in local
         if segment.end_offset > cold_end_offset or not segment.closed
     )
@@ -290,3 +284,49 @@ def _pin_on(candidate: _Candidate, pins: Sequence[Pin]) -> Pin | None:
         if pin.start_offset < candidate.end_offset and candidate.base_offset < pin.end_offset:
             return pin
     return None
+
+
+# As people read them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """`segments` segments in a row with one verdict. `newest_ms` is the time of their newest record."""
+
+    base_offset: int
+    end_offset: int
+    segments: int
+    size_bytes: int
+    newest_ms: int
+    deletes: bool
+    why: Why
+    pin: str | None
+
+
+def runs_of(verdicts: Iterable[Verdict]) -> tuple[Run, ...]:
+    """The verdicts, oldest first as they are, with neighbours of one kind put together."""
+    runs: list[Run] = []
+    for each in verdicts:
+        last = runs[-1] if runs else None
+        if last is not None and (last.why, last.pin) == (each.why, each.pin):
+            runs[-1] = replace(
+                last,
+                end_offset=each.end_offset,
+                segments=last.segments + 1,
+                size_bytes=last.size_bytes + each.size_bytes,
+                newest_ms=max(last.newest_ms, each.newest_ms),
+            )
+        else:
+            runs.append(
+                Run(
+                    base_offset=each.base_offset,
+                    end_offset=each.end_offset,
+                    segments=1,
+                    size_bytes=each.size_bytes,
+                    newest_ms=each.newest_ms,
+                    deletes=each.deletes,
+                    why=each.why,
+                    pin=each.pin,
+                )
+            )
+    return tuple(runs)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiered.rules.partition.producer_bounds import most_each
+from tiered.rules.partition.producer_state import most_each
 
 
 def test_who_has_few_loses_none_to_who_has_many() -> None:

@@ -7,8 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiered.rules.segments.retention import DELETING, UNLIMITED, Pin, Retention, Why, new_log_start_offset
-from tiered.rules.segments.retention_runs import runs_of
+from tiered.rules.segments.retention import DELETING, UNLIMITED, Pin, Retention, Why, new_log_start_offset, runs_of
 
 NOW_MS = 1_000_000
 

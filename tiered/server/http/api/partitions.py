@@ -11,8 +11,7 @@ from aiohttp import web
 
 from tiered.broker.people.segment_listing import segments_of
 from tiered.broker.tiering.clock_watch import reason_to_doubt
-from tiered.rules.segments.retention import Verdict, Why
-from tiered.rules.segments.retention_runs import runs_of
+from tiered.rules.segments.retention import Verdict, Why, runs_of
 from tiered.server.http.api.lookups import topic_of, topic_with_records
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages import schema
