@@ -30,7 +30,6 @@ class ReplicaThread:
         texts = {"tiered.read.replica.refresh.interval.ms": NEVER_MS}
         texts |= {name.replace("_", "."): str(value) for name, value in settings.items()}
         self._options = ServeOptions(
-            kafka_port=0,
             http_port=0,
             data_dir=data,
             meta_url="",
@@ -38,7 +37,7 @@ class ReplicaThread:
             rack="here",
             settings=BrokerSettings.of(texts),
             read_only=True,
-            named_listeners=listeners,
+            listeners=listeners or (ListenerOptions(port=0),),
         )
         self._store = store
         self._ready: Future[None] = Future()

@@ -27,9 +27,9 @@ def arguments(*argv: str) -> argparse.Namespace:
 def test_without_options_the_defaults_of_the_interface_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     options = load_serve_options(arguments(), {})
-    assert (options.kafka_host, options.kafka_port) == ("127.0.0.1", 9092)
+    assert (options.listeners[0].host, options.listeners[0].port) == ("127.0.0.1", 9092)
     assert (options.http_host, options.http_port) == ("127.0.0.1", 8080)
-    assert (options.advertise_host, options.advertise_port) == (None, None)
+    assert (options.listeners[0].advertise_host, options.listeners[0].advertise_port) == (None, None)
     assert options.data_dir == tmp_path / "data"
     assert options.meta_url == f"sqlite:///{tmp_path}/data/meta.db"
     assert options.store_url == f"file://{tmp_path}/data/objects"
@@ -84,7 +84,7 @@ def test_data_folder_of_any_name_holds_its_own_catalogue_and_objects(tmp_path: P
 def test_flag_wins_over_environment_over_file_over_default(
     argv: list[str], environ: dict[str, str], toml: dict[str, object], port: int
 ) -> None:
-    assert load_serve_options(arguments(*argv), environ, toml).kafka_port == port
+    assert load_serve_options(arguments(*argv), environ, toml).listeners[0].port == port
 
 
 def test_settings_merge_one_by_one_in_the_same_order() -> None:
@@ -153,4 +153,4 @@ def test_a_password_in_a_url_is_not_repeated() -> None:
 
 def test_ipv6_needs_its_brackets() -> None:
     options = load_serve_options(arguments("--kafka", "[::1]:9092"), {})
-    assert (options.kafka_host, options.kafka_port) == ("::1", 9092)
+    assert (options.listeners[0].host, options.listeners[0].port) == ("::1", 9092)

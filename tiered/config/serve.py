@@ -123,15 +123,10 @@ KAFKAS_NAMES_OF_OPTIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """Everything that `tiered serve` is told. `advertise_*` are None where the address bound is meant.
+    """Everything that `tiered serve` is told."""
 
-    `named_listeners` are all there are; where there is none, `kafka_*` are the one.
-    """
-
-    kafka_host: str = "127.0.0.1"
-    kafka_port: int = 9092
-    advertise_host: str | None = None
-    advertise_port: int | None = None
+    listeners: tuple[ListenerOptions, ...] = (ListenerOptions(),)
+    """Where Kafka clients connect, the first one first."""
     http_host: str = "127.0.0.1"
     http_port: int = 8080
     http_tls: ListenerTls | None = None
@@ -143,26 +138,14 @@ class ServeOptions:
     settings: BrokerSettings
     log_format: str = "text"
     read_only: bool = False
-    named_listeners: tuple[ListenerOptions, ...] = ()
     inter_broker_listener: str = ""
     inter_broker_security: ClientSecurity = field(default_factory=ClientSecurity)
 
     @property
-    def listeners(self) -> tuple[ListenerOptions, ...]:
-        """Where Kafka clients connect, the first one first."""
-        plain = ListenerOptions(
-            host=self.kafka_host,
-            port=self.kafka_port,
-            advertise_host=self.advertise_host,
-            advertise_port=self.advertise_port,
-        )
-        return self.named_listeners or (plain,)
-
-    @property
     def inter_broker(self) -> ListenerOptions:
         """Where other brokers connect."""
-        listeners = self.listeners
-        return next((each for each in listeners if each.name == self.inter_broker_listener), listeners[0])
+        named = (each for each in self.listeners if each.name == self.inter_broker_listener)
+        return next(named, self.listeners[0])
 
 
 def add_serve_arguments(parser: "argparse.ArgumentParser") -> None:
@@ -259,11 +242,7 @@ def load_serve_options(
             f"{told('meta')[1]} names a catalogue, and a broker with --read-only has none: leave it out"
         )
     return ServeOptions(
-        kafka_host=listeners[0].host,
-        kafka_port=listeners[0].port,
-        advertise_host=listeners[0].advertise_host,
-        advertise_port=listeners[0].advertise_port,
-        named_listeners=listeners,
+        listeners=listeners,
         inter_broker_listener=inter_broker,
         inter_broker_security=inter_broker_security(among_brokers, settings_of(security, inter_broker)),
         http_host=http_host,

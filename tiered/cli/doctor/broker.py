@@ -30,14 +30,14 @@ def broker(situation: Situation) -> Iterator[Finding]:
     """The broker at --bootstrap, which must run; else the one at --kafka, if it runs."""
     options = situation.options
     asked_for = situation.bootstrap is not None
-    bootstrap = situation.bootstrap or f"{_reachable(options.kafka_host)}:{options.kafka_port}"
-    if not asked_for and options.kafka_port == 0:
+    bootstrap = situation.bootstrap or f"{_reachable(options.listeners[0].host)}:{options.listeners[0].port}"
+    if not asked_for and options.listeners[0].port == 0:
         yield ok("kafka", "--kafka takes any free port: name a running broker with --bootstrap", running=None)
         return
     findings = asyncio.run(_ask(bootstrap, situation.security, must_run=asked_for, may_write=situation.may_write))
     yield from findings
     runs = any(each.measured.get("running") for each in findings)
-    is_that_one = bootstrap == f"{_reachable(options.kafka_host)}:{options.kafka_port}"
+    is_that_one = bootstrap == f"{_reachable(options.listeners[0].host)}:{options.listeners[0].port}"
     if runs and options.http_port and is_that_one:
         yield _http(_reachable(options.http_host), options.http_port, options.http_tls, situation.security)
 

@@ -104,7 +104,7 @@ def is_own_host(service: Service, header: str) -> bool:
         return False
     if host == "localhost" or host.endswith(".localhost") or _is_address(host):
         return True
-    names = {service.options.http_host, service.options.advertise_host or "", platform.node()}
+    names = {service.options.http_host, service.options.listeners[0].advertise_host or "", platform.node()}
     names.update(service.settings.http.tiered_http_allowed_hosts)
     return host != "" and host in {name.lower() for name in names}
 
