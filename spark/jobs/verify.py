@@ -27,7 +27,7 @@ from tiered.cli.output import counted, print_json
 from tiered.cli.progress import long_work
 from tiered.cli.store import verify as words
 from tiered.cli.store.arguments import fraction
-from tiered.cold.patient_store import PatientStore
+from tiered.cold.read_only_store import PatientStore
 from tiered.cold.verify.scope import Scope, is_still_named
 from tiered.cold.verify.segments import CheckedSegment, SegmentVerifier
 from tiered.cold.verify.verification import MAX_UNREADABLE, Findings, Survey, VerificationState, survey, unreadable

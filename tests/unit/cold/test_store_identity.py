@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tiered.cold.store_identity import is_same_store, store_identity
+from tiered.cold.opening import is_same_store, store_identity
 
 
 @pytest.mark.parametrize(

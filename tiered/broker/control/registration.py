@@ -22,7 +22,7 @@ from sqlalchemy import Connection
 
 from tiered.broker.context import BrokerContext
 from tiered.broker.control.heartbeats import interval_ms
-from tiered.cold.store_identity import is_same_store, store_identity
+from tiered.cold.opening import is_same_store, store_identity
 from tiered.config.listeners import ListenerOptions
 from tiered.errors import InvalidConfig, LostRace, MetadataOutcomeUnknown
 from tiered.hot.file_system import read_whole, replace_file

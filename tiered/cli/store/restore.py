@@ -16,8 +16,7 @@ from tiered.cli.progress import bar
 from tiered.cold.bucket import restore_claims
 from tiered.cold.bucket.contents import read_bucket
 from tiered.cold.object_store import ObjectStore
-from tiered.cold.opening import open_store
-from tiered.cold.store_identity import store_identity
+from tiered.cold.opening import open_store, store_identity
 from tiered.meta import restore as stored
 from tiered.meta.engine import Database
 from tiered.meta.restore import Target

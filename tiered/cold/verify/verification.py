@@ -16,7 +16,7 @@ from itertools import islice
 from tiered.cold.bucket.orphans import Orphans, find_orphans
 from tiered.cold.budget import Budget
 from tiered.cold.object_store import ObjectStore
-from tiered.cold.patient_store import FIRST_BACKOFF_MS, PatientStore
+from tiered.cold.read_only_store import FIRST_BACKOFF_MS, PatientStore
 from tiered.cold.verify.progress import ProgressFile
 from tiered.cold.verify.scope import (
     Scope,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tiered.cold.local import LocalStore
-from tiered.cold.patient_store import ATTEMPTS, PatientStore
+from tiered.cold.read_only_store import ATTEMPTS, PatientStore
 from tiered.errors import ObjectMissing, ShuttingDown, StoreUnavailable
 
 
