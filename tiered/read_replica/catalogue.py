@@ -216,8 +216,8 @@ class BucketCatalogue:
             raise InvalidTopic(f"{name[:80]!r} is no topic name: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'")
         raise UnknownTopicOrPartition(f"topic {name} is not in the bucket, or was not {self.age_ms:.0f} ms ago")
 
-    def by_id(self, topic_id: UUID) -> BucketTopic:
-        topic = self._by_id.get(topic_id)
+    def by_id(self, topic_id: UUID | None) -> BucketTopic:
+        topic = self._by_id.get(topic_id) if topic_id is not None else None
         if topic is None:
             raise UnknownTopicId(f"no topic of the bucket has the id {topic_id}; refresh metadata")
         return topic

@@ -105,9 +105,9 @@ class Topics:
             raise InvalidTopic(f"{name[:80]!r} is no topic name: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'")
         raise UnknownTopicOrPartition(f"topic {name} does not exist")
 
-    def by_id(self, topic_id: UUID) -> Topic:
+    def by_id(self, topic_id: UUID | None) -> Topic:
         """The topic, or UnknownTopicId: deleted, or recreated with another id."""
-        topic = self._by_id.get(topic_id)
+        topic = self._by_id.get(topic_id) if topic_id is not None else None
         if topic is None:
             raise UnknownTopicId(f"no topic has the id {topic_id}; refresh metadata")
         return topic

@@ -6,11 +6,13 @@ credentials only names are told.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tiered.broker.security.audit import ALLOWED, DENIED, FAILED, MAX_NAME, UNKNOWN, AuditLog
 from tiered.server.kafka.transport.connection import Connection
 from tiered.wire.error_codes import AUTHORIZATION_FAILED, NONE
+
+T = TypeVar("T")
 
 MAX_LINES_A_REQUEST = 1_000
 """Beyond it many resources share a line: none that was changed may hide behind others."""
@@ -73,7 +75,7 @@ def _outcome(code: int | None) -> str:
     return DENIED if code in AUTHORIZATION_FAILED else FAILED
 
 
-def aligned(asked: Iterable[Any], answers: Iterable[Any] | None) -> list[tuple[Any, int | None]]:
+def aligned(asked: Iterable[T], answers: Iterable[Any] | None) -> list[tuple[T, int | None]]:
     """Each item of a request with its code."""
     items = list(asked)
     if answers is None:

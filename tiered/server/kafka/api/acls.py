@@ -7,7 +7,7 @@ as a host, which could match nobody, is INVALID_REQUEST, and so are unknown code
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tiered.errors import TieredError
 from tiered.rules.security.acl import AclFilter, Operation, PatternType, Permission, ResourceType, code
@@ -16,12 +16,17 @@ from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
+if TYPE_CHECKING:
+    from kafka_messages import create_acls, delete_acls, describe_acls
 
-async def describe(context: Context, request: Any, reply: Any) -> Any:
-    error, message, resources = NONE, None, list[Any]()
+
+async def describe(
+    context: Context, request: "describe_acls.Request", reply: "describe_acls.Reply"
+) -> "describe_acls.Response":
+    error, message, resources = NONE, None, list["describe_acls.Replies.DescribeAclsResource"]()
     try:
         require_cluster(context, Operation.DESCRIBE)
-        by_resource: dict[tuple[str, str, str], list[Any]] = {}
+        by_resource: dict[tuple[str, str, str], list[describe_acls.Replies.AclDescription]] = {}
         async for rule in in_turns(context.broker.acls.describe(_filter(request))):
             key = (rule.resource_type, rule.resource_name, rule.pattern_type)
             by_resource.setdefault(key, []).append(
@@ -43,7 +48,9 @@ async def describe(context: Context, request: Any, reply: Any) -> Any:
     return reply.DescribeAclsResponse(throttle_time=0, error_code=error, error_message=message, resources=resources)
 
 
-async def create(context: Context, request: Any, reply: Any) -> Any:
+async def create(
+    context: Context, request: "create_acls.Request", reply: "create_acls.Reply"
+) -> "create_acls.Response":
     acls = context.broker.acls
     rules: list[Any] = []
     errors: list[TieredError | None] = []
@@ -81,7 +88,9 @@ async def create(context: Context, request: Any, reply: Any) -> Any:
     )
 
 
-async def delete(context: Context, request: Any, reply: Any) -> Any:
+async def delete(
+    context: Context, request: "delete_acls.Request", reply: "delete_acls.Reply"
+) -> "delete_acls.Response":
     filters: list[AclFilter] = []
     errors: list[TieredError | None] = []
     async for asked in in_turns(request.filters):
@@ -91,7 +100,7 @@ async def delete(context: Context, request: Any, reply: Any) -> Any:
             errors.append(None)
         except TieredError as error:
             errors.append(error.without_frames())
-    found: list[Any] = []
+    found: list[list[Any]] = []
     if filters:
         try:
             found = await context.broker.acls.delete(filters)
@@ -111,7 +120,7 @@ async def delete(context: Context, request: Any, reply: Any) -> Any:
     )
 
 
-def _gone(reply: Any, rule: Any) -> Any:
+def _gone(reply: "delete_acls.Reply", rule: Any) -> "delete_acls.Replies.DeleteAclsMatchingAcl":
     return reply.DeleteAclsMatchingAcl(
         error_code=NONE,
         error_message=None,
@@ -125,7 +134,7 @@ def _gone(reply: Any, rule: Any) -> Any:
     )
 
 
-def _filter(asked: Any) -> AclFilter:
+def _filter(asked: "describe_acls.Request | delete_acls.DeleteAclsFilter") -> AclFilter:
     """Raises InvalidRequest for codes that are not known."""
     return AclFilter(
         resource_type=code(ResourceType, asked.resource_type_filter),
@@ -138,7 +147,7 @@ def _filter(asked: Any) -> AclFilter:
     )
 
 
-def _created_acls(request: Any, answer: Any) -> Iterable[Entry]:
+def _created_acls(request: "create_acls.Request", answer: "create_acls.Response | None") -> Iterable[Entry]:
     for each, answered in aligned(request.creations, answer and answer.results):
         resource = f"{word(ResourceType, each.resource_type)}:{each.resource_name}"
         rule = {
@@ -151,7 +160,7 @@ def _created_acls(request: Any, answer: Any) -> Iterable[Entry]:
         yield Entry(resource, answered, {"rule": rule})
 
 
-def _deleted_acls(request: Any, answer: Any) -> Iterable[Entry]:
+def _deleted_acls(request: "delete_acls.Request", answer: "delete_acls.Response | None") -> Iterable[Entry]:
     counts = [len(each.matching_acls) for each in answer.filter_results] if answer is not None else []
     for number, (each, answered) in enumerate(aligned(request.filters, answer and answer.filter_results)):
         wanted = {

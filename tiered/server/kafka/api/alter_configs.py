@@ -7,7 +7,7 @@ Which kinds of resources there are stands in `config_resources`.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tiered.config import ConfigChange, ConfigOperation
 from tiered.errors import InvalidRequest, TieredError
@@ -17,10 +17,15 @@ from tiered.server.kafka.config_resources import Alteration, resource_for
 from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
+if TYPE_CHECKING:
+    from kafka_messages import alter_configs, incremental_alter_configs
+
 _OPERATIONS = {int(operation): operation for operation in ConfigOperation}
 
 
-async def replace_all(context: Context, request: Any, reply: Any) -> Any:
+async def replace_all(
+    context: Context, request: "alter_configs.Request", reply: "alter_configs.Reply"
+) -> "alter_configs.Response":
     """A null value means the default, as in Kafka."""
     responses = []
     async for asked in in_turns(request.resources):
@@ -29,7 +34,9 @@ async def replace_all(context: Context, request: Any, reply: Any) -> Any:
     return reply.AlterConfigsResponse(throttle_time=0, responses=responses)
 
 
-async def change_some(context: Context, request: Any, reply: Any) -> Any:
+async def change_some(
+    context: Context, request: "incremental_alter_configs.Request", reply: "incremental_alter_configs.Reply"
+) -> "incremental_alter_configs.Response":
     responses = []
     async for asked in in_turns(request.resources):
         changes = [(each.name, each.config_operation, each.value) for each in asked.configs]
@@ -39,8 +46,8 @@ async def change_some(context: Context, request: Any, reply: Any) -> Any:
 
 async def _one(
     context: Context,
-    reply: Any,
-    asked: Any,
+    reply: "alter_configs.Reply | incremental_alter_configs.Reply",
+    asked: "alter_configs.AlterConfigsResource | incremental_alter_configs.AlterConfigsResource",
     changes: Sequence[tuple[str, int, str | None]],
     validate_only: bool,
     *,
@@ -76,7 +83,7 @@ def _steps(changes: Sequence[tuple[str, int, str | None]]) -> list[ConfigChange]
 _CONFIGURED = {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
 
 
-def _told(request: Any, answer: Any) -> Iterable[Entry]:
+def _told(request: "alter_configs.Request", answer: "alter_configs.Response | None") -> Iterable[Entry]:
     for each, code in aligned(request.resources, answer and answer.responses):
         resource = f"{_CONFIGURED.get(each.resource_type, each.resource_type)}:{each.resource_name}"
         yield Entry(resource, code, {"configs": sorted(config.name[:100] for config in each.configs[:MAX_ITEMS])})

@@ -8,7 +8,7 @@ factor. Gap: `__consumer_offsets` has no replicas, as its records live in SQL: I
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.broker.control import reassignments
 from tiered.broker.control.reassignments import Target
@@ -20,10 +20,20 @@ from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
+if TYPE_CHECKING:
+    from kafka_messages.alter_partition_reassignments import (
+        ReassignablePartition,
+        ReassignableTopic,
+        Replies,
+        Reply,
+        Request,
+        Response,
+    )
+
 Name = tuple[str, int]
 
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     broker = context.broker
     may_resize = getattr(request, "allow_replication_factor_change", True)
     try:
@@ -79,11 +89,13 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     )
 
 
-def _partitions(request: Any) -> Iterable[tuple[Any, Any]]:
+def _partitions(request: "Request") -> "Iterable[tuple[ReassignableTopic, ReassignablePartition]]":
     return ((topic, each) for topic in request.topics for each in topic.partitions)
 
 
-def _answer(reply: Any, asked: Any, error: TieredError | None) -> Any:
+def _answer(
+    reply: "Reply", asked: "ReassignablePartition", error: TieredError | None
+) -> "Replies.ReassignablePartitionResponse":
     return reply.ReassignablePartitionResponse(
         partition_index=asked.partition_index,
         error_code=NONE if error is None else error_code(error),
@@ -91,7 +103,7 @@ def _answer(reply: Any, asked: Any, error: TieredError | None) -> Any:
     )
 
 
-def _told(request: Any, answer: Any) -> Iterable[Entry]:
+def _told(request: "Request", answer: "Response | None") -> Iterable[Entry]:
     whole = NONE if answer is None else int(answer.error_code)
     codes: dict[str, list[int]] = {}
     for each in () if answer is None else answer.responses:

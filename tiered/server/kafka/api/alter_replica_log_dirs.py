@@ -5,7 +5,7 @@ LOG_DIR_NOT_FOUND. The directory is named as DescribeLogDirs names it.
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.broker.broker import Broker
 from tiered.errors import NotLeader, ReplicaNotAvailable, TieredError
@@ -16,15 +16,18 @@ from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import error_code
 from tiered.wire.error_codes import LOG_DIR_NOT_FOUND, NONE
 
+if TYPE_CHECKING:
+    from kafka_messages.alter_replica_log_dirs import Replies, Reply, Request, Response
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     broker = context.broker
     denied = None
     try:
         require_cluster(context, Operation.ALTER)
     except TieredError as error:
         denied = error_code(error)
-    by_topic: dict[str, list[Any]] = {}
+    by_topic: dict[str, list[Replies.AlterReplicaLogDirPartitionResult]] = {}
     asked = (
         (each.path, topic.name, index) for each in request.dirs for topic in each.topics for index in topic.partitions
     )
@@ -54,7 +57,7 @@ def _outcome(broker: Broker, path: str, name: str, index: int) -> int:
     return NONE
 
 
-def _told(request: Any, answer: Any) -> Iterable[Entry]:
+def _told(request: "Request", answer: "Response | None") -> Iterable[Entry]:
     asked = sorted({topic.name for each in request.dirs for topic in each.topics})
     results = () if answer is None else answer.results
     codes = {each.topic_name: summed(codes_of(each.partitions)) for each in results}

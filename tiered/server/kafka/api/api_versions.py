@@ -6,13 +6,16 @@ names are checked as Kafka does (v3+), and features are told of (v3+), each at i
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tiered.errors import InvalidRequest
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import error_code
 from tiered.server.kafka.transport.connection import Connection
 from tiered.wire.error_codes import NONE, UNSUPPORTED_VERSION
+
+if TYPE_CHECKING:
+    from kafka_messages.api_versions import Reply, Request, Response
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
@@ -42,13 +45,13 @@ clients that are told ask at once, and librdkafka writes a line to stderr each t
 def api_versions(others: Iterable[Api]) -> Api:
     """The row of ApiVersions for a table that holds `others` and this one."""
 
-    async def handle(context: Context, request: Any, reply: Any) -> Any:
+    async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
         told = (
             table if context.broker.client_metrics.is_wanted else [each for each in table if each.key not in TELEMETRY]
         )
         return answer(context.connection, context.api_version, request, reply, told, FEATURES)
 
-    async def of_replica(context: Context, request: Any, reply: Any) -> Any:
+    async def of_replica(context: Context, request: "Request", reply: "Reply") -> "Response":
         return answer(context.connection, context.api_version, request, reply, table, (METADATA_VERSION,))
 
     own = Api(key=18, name="ApiVersions", min_version=0, max_version=4, handle=handle, on_replica=of_replica)
@@ -59,11 +62,11 @@ def api_versions(others: Iterable[Api]) -> Api:
 def answer(
     connection: Connection,
     api_version: int,
-    request: Any,
-    reply: Any,
+    request: "Request | None",
+    reply: "Reply",
     table: Sequence[Api],
     features: Sequence[Feature],
-) -> Any:
+) -> "Response":
     """The reply that lists `table` and `features`; `request` is None for a version that is not served."""
     code = NONE
     if request is None:

@@ -7,7 +7,7 @@ nothing. An address is given as it is, and no name of a host. A read replica has
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.broker.security import client_quotas
 from tiered.config.addresses import named_address
@@ -19,12 +19,17 @@ from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
+if TYPE_CHECKING:
+    from kafka_messages import alter_client_quotas, describe_client_quotas
+
 _PARTS = {"client-id": "client_id", "user": "user", "ip": "ip"}
 """In the order in which Kafka names the parts of an entity: some tools rely on it."""
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
 
 
-async def describe(context: Context, request: Any, reply: Any) -> Any:
+async def describe(
+    context: Context, request: "describe_client_quotas.Request", reply: "describe_client_quotas.Reply"
+) -> "describe_client_quotas.Response":
     code, message, entries = NONE, None, None
     try:
         require_cluster(context, Operation.DESCRIBE_CONFIGS)
@@ -45,7 +50,7 @@ async def describe(context: Context, request: Any, reply: Any) -> Any:
     return reply.DescribeClientQuotasResponse(error_code=code, error_message=message, entries=entries)
 
 
-def _filter(components: Sequence[Any], *, strict: bool) -> QuotaFilter:
+def _filter(components: "Sequence[describe_client_quotas.ComponentData]", *, strict: bool) -> QuotaFilter:
     parts: dict[str, tuple[MatchType, str]] = {}
     for each in components:
         part = _PARTS.get(each.entity_type)
@@ -55,7 +60,7 @@ def _filter(components: Sequence[Any], *, strict: bool) -> QuotaFilter:
             raise InvalidRequest(f"entity type {each.entity_type} stands twice in the filter")
         if (each.match is not None) != (each.match_type == _EXACT):
             raise InvalidRequest("a name is given where one is matched exactly (match type 0), and nowhere else")
-        if each.match_type == _EXACT:
+        if each.match is not None:
             parts[part] = (MatchType.EXACT, each.match)
         elif each.match_type in (_DEFAULT, _ANY):
             parts[part] = (MatchType.DEFAULT if each.match_type == _DEFAULT else MatchType.ANY, DEFAULT)
@@ -66,13 +71,15 @@ def _filter(components: Sequence[Any], *, strict: bool) -> QuotaFilter:
     return QuotaFilter(parts=parts, strict=strict)
 
 
-async def alter(context: Context, request: Any, reply: Any) -> Any:
+async def alter(
+    context: Context, request: "alter_client_quotas.Request", reply: "alter_client_quotas.Reply"
+) -> "alter_client_quotas.Response":
     quotas = context.broker.client_quotas
     changes: list[QuotaChange] = []
     errors: list[TieredError | None] = []
     changed: set[int] = set()
     seen: set[QuotaEntity] = set()
-    async for at, entry in _numbered(request.entries):
+    async for at, entry in in_turns(enumerate(request.entries)):
         try:
             require_cluster(context, Operation.ALTER_CONFIGS)
             entity = _entity(entry.entity)
@@ -109,14 +116,7 @@ async def alter(context: Context, request: Any, reply: Any) -> Any:
     )
 
 
-async def _numbered(entries: Sequence[Any]) -> Any:
-    at = 0
-    async for entry in in_turns(entries):
-        yield at, entry
-        at += 1
-
-
-def _entity(parts: Sequence[Any]) -> QuotaEntity:
+def _entity(parts: "Sequence[alter_client_quotas.EntityData]") -> QuotaEntity:
     names: dict[str, str] = {}
     for each in parts:
         part = _PARTS.get(each.entity_type)
@@ -144,7 +144,7 @@ def _address(text: str) -> str:
         raise InvalidRequest(f"{text[:80]!r} is no IP address") from None
 
 
-def _told(request: Any, answer: Any) -> Iterable[Entry]:
+def _told(request: "alter_client_quotas.Request", answer: "alter_client_quotas.Response | None") -> Iterable[Entry]:
     for each, code in aligned(request.entries, answer and answer.entries):
         entity = ",".join(f"{part.entity_type}={part.entity_name or '<default>'}" for part in each.entity)
         quotas = {change.key[:100]: None if change.remove else change.value for change in each.ops[:MAX_ITEMS]}

@@ -5,7 +5,7 @@ protocol (0) or the new one (1). A group that runs the classic protocol, or none
 A group that uses a topic which the client may not describe is TOPIC_AUTHORIZATION_FAILED, as its members would tell.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.broker.groups.consumer_group import ConsumerGroup
 from tiered.errors import TieredError, TopicNotAuthorized
@@ -16,15 +16,18 @@ from tiered.server.kafka.authorize import NOT_ASKED, authorized_operations, may,
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
+if TYPE_CHECKING:
+    from kafka_messages.consumer_group_describe import Replies, Reply, Request, Response
+
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     groups = [await _group(context, request, reply, group_id) async for group_id in in_turns(request.group_ids)]
     return reply.ConsumerGroupDescribeResponse(throttle_time=0, groups=groups)
 
 
-async def _group(context: Context, request: Any, reply: Any, group_id: str) -> Any:
+async def _group(context: Context, request: "Request", reply: "Reply", group_id: str) -> "Replies.DescribedGroup":
     try:
         require_group(context, Operation.DESCRIBE, group_id)
         group = await context.broker.groups.consumer.group(group_id)
@@ -70,7 +73,7 @@ def _require_topics(context: Context, group: ConsumerGroup) -> None:
         raise TopicNotAuthorized("not allowed: the right DESCRIBE is missing on a topic that the group's members read")
 
 
-def _member(context: Context, reply: Any, group: ConsumerGroup, member: Member) -> Any:
+def _member(context: Context, reply: "Reply", group: ConsumerGroup, member: Member) -> "Replies.Member":
     return reply.Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -86,7 +89,7 @@ def _member(context: Context, reply: Any, group: ConsumerGroup, member: Member) 
     )
 
 
-def _assignment(context: Context, reply: Any, partitions: Partitions) -> Any:
+def _assignment(context: Context, reply: "Reply", partitions: Partitions) -> "Replies.Assignment":
     """Topics that were deleted are left out."""
     topics = context.broker.topics
     return reply.Assignment(

@@ -7,7 +7,8 @@ assignment in the answer. From v1 on the client makes its member id, and may sub
 KIP-848 group; one of another type is GROUP_ID_NOT_FOUND. The rack is kept and shown, and no assignor looks at it.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tiered.errors import InvalidRequest, TieredError
 from tiered.ids import NO_TOPIC_ID, TopicId
@@ -20,12 +21,15 @@ from tiered.server.kafka.authorize import require_group, require_topic
 from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
+if TYPE_CHECKING:
+    from kafka_messages.consumer_group_heartbeat import Reply, Request, Response, TopicPartitions
+
 FIRST_VERSION_WITH_PATTERNS = 1
 MAX_PARTITIONS = 100_000
 """That one member may name."""
 
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     try:
         require_group(context, Operation.READ, request.group_id)
         check_count(len(request.subscribed_topic_names or ()))  # Before the rights are asked for each of them.
@@ -61,7 +65,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     )
 
 
-def _heartbeat(context: Context, request: Any) -> Heartbeat:
+def _heartbeat(context: Context, request: "Request") -> Heartbeat:
     """Raises InvalidRequest."""
     member_id = request.member_id
     if context.api_version < FIRST_VERSION_WITH_PATTERNS and request.member_epoch == JOIN and not member_id:
@@ -84,7 +88,7 @@ def _heartbeat(context: Context, request: Any) -> Heartbeat:
     )
 
 
-def _partitions(named: Any) -> Partitions:
+def _partitions(named: "Sequence[TopicPartitions]") -> Partitions:
     if sum(max(1, len(topic.partitions)) for topic in named) > MAX_PARTITIONS:
         raise InvalidRequest(f"a member names {MAX_PARTITIONS} partitions at most")
     found: dict[TopicId, set[int]] = {}

@@ -1,7 +1,7 @@
 """CreatePartitions (key 37), versions 0 to 3: more partitions for a topic; never fewer."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.errors import TieredError
 from tiered.rules.security.acl import Operation
@@ -12,8 +12,11 @@ from tiered.server.kafka.authorize import require_topic
 from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
+if TYPE_CHECKING:
+    from kafka_messages.create_partitions import Reply, Request, Response
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     results = []
     mutations = throttling.Mutations(context, strict_from_version=3)
     async for asked in in_turns(request.topics):
@@ -34,7 +37,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     return reply.CreatePartitionsResponse(throttle_time=mutations.throttle(), results=results)
 
 
-def _told(request: Any, answer: Any) -> Iterable[Entry]:
+def _told(request: "Request", answer: "Response | None") -> Iterable[Entry]:
     for each, code in aligned(request.topics, answer and answer.results):
         yield Entry(f"TOPIC:{each.name}", code, {"partitions": each.count})
 

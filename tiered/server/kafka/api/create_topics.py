@@ -9,7 +9,7 @@ Who has used up controller_mutation_rate is refused with THROTTLING_QUOTA_EXCEED
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.broker.admin import MAX_PARTITIONS_A_TOPIC, NewTopic
 from tiered.broker.broker import Broker
@@ -23,8 +23,11 @@ from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import error_code
 from tiered.wire.error_codes import NONE, TOPIC_AUTHORIZATION_FAILED
 
+if TYPE_CHECKING:
+    from kafka_messages.create_topics import CreatableTopic, Replies, Reply, Request, Response
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     names = Counter(topic.name for topic in request.topics)
     mutations = throttling.Mutations(context, strict_from_version=6)
     results = [
@@ -51,8 +54,13 @@ def check_partitions(broker: Broker, more: int) -> None:
 
 
 async def _one(
-    context: Context, reply: Any, asked: Any, times: int, validate_only: bool, mutations: throttling.Mutations
-) -> Any:
+    context: Context,
+    reply: "Reply",
+    asked: "CreatableTopic",
+    times: int,
+    validate_only: bool,
+    mutations: throttling.Mutations,
+) -> "Replies.CreatableTopicResult":
     admin = context.broker.admin
     try:
         if not may(context, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
@@ -107,7 +115,7 @@ async def _one(
     )
 
 
-def _told(request: Any, answer: Any) -> Iterable[Entry]:
+def _told(request: "Request", answer: "Response | None") -> Iterable[Entry]:
     for each, code in aligned(request.topics, answer and answer.topics):
         yield Entry(f"TOPIC:{each.name}", code, {"partitions": each.num_partitions or len(each.assignments)})
 

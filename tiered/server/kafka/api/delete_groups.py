@@ -1,7 +1,7 @@
 """DeleteGroups (key 42), versions 0 to 2: groups without members, and their offsets."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.errors import TieredError
 from tiered.rules.security.acl import Operation
@@ -10,8 +10,11 @@ from tiered.server.kafka.authorize import require_group
 from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
+if TYPE_CHECKING:
+    from kafka_messages.delete_groups import Reply, Request, Response
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     results = [
         reply.DeletableGroupResult(group_id=group_id, error_code=await _delete(context, group_id))
         async for group_id in in_turns(request.groups_names)
@@ -28,7 +31,7 @@ async def _delete(context: Context, group_id: str) -> int:
     return NONE
 
 
-def _told(request: Any, answer: Any) -> Iterable[Entry]:
+def _told(request: "Request", answer: "Response | None") -> Iterable[Entry]:
     for group_id, code in aligned(request.groups_names, answer and answer.results):
         yield Entry(f"GROUP:{group_id}", code)
 

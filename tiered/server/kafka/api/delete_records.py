@@ -6,7 +6,7 @@ pin holds them. POLICY_VIOLATION where a snapshot holds records that would go.
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.errors import TieredError
 from tiered.rules.security.acl import Operation
@@ -15,8 +15,11 @@ from tiered.server.kafka.authorize import require_topic
 from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
+if TYPE_CHECKING:
+    from kafka_messages.delete_records import Reply, Request, Response
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     topics = []
     async for topic in in_turns(request.topics):
         partitions = []
@@ -38,7 +41,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     return reply.DeleteRecordsResponse(throttle_time=0, topics=topics)
 
 
-def _told(request: Any, answer: Any) -> Iterable[Entry]:
+def _told(request: "Request", answer: "Response | None") -> Iterable[Entry]:
     sums: list[tuple[int | None, dict[str, object]]] = [(None, {}) for _ in request.topics]
     if answer is not None:
         sums = [summed(codes_of(each.partitions)) for each in answer.topics]

@@ -5,7 +5,8 @@ them. POLICY_VIOLATION, with the snapshot's name, where a snapshot holds any of 
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
+from uuid import UUID
 
 from tiered.errors import InvalidRequest, TieredError
 from tiered.ids import NO_TOPIC_ID
@@ -16,8 +17,11 @@ from tiered.server.kafka.authorize import require_topic, require_topic_by_id
 from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
+if TYPE_CHECKING:
+    from kafka_messages.delete_topics import Replies, Reply, Request, Response
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     if context.api_version >= 6:
         asked = [(topic.name, topic.topic_id) for topic in request.topics]
     else:
@@ -27,7 +31,9 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     return reply.DeleteTopicsResponse(throttle_time=mutations.throttle(), responses=responses)
 
 
-async def _one(context: Context, reply: Any, name: str | None, topic_id: Any, mutations: throttling.Mutations) -> Any:
+async def _one(
+    context: Context, reply: "Reply", name: str | None, topic_id: UUID | None, mutations: throttling.Mutations
+) -> "Replies.DeletableTopicResult":
     topics = context.broker.topics
     by_id = topic_id is not None and topic_id != NO_TOPIC_ID
     code, message = NONE, None
@@ -50,7 +56,7 @@ async def _one(context: Context, reply: Any, name: str | None, topic_id: Any, mu
     return reply.DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=message)
 
 
-def _told(request: Any, answer: Any) -> Iterable[Entry]:
+def _told(request: "Request", answer: "Response | None") -> Iterable[Entry]:
     named = getattr(request, "topics", None)
     asked = request.topic_names if named is None else [each.name or str(each.topic_id) for each in named]
     for name, code in aligned(asked, answer and answer.responses):

@@ -4,7 +4,7 @@ Anybody who is let in may ask, as with Kafka; what the principal may do to the c
 request may ask for brokers that are out of service as well (KIP-1073).
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.errors import UnsupportedVersion
 from tiered.rules.security.acl import ResourceType
@@ -13,10 +13,13 @@ from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, error_code
 from tiered.server.kafka.listed_brokers import controller_id, described_brokers
 
+if TYPE_CHECKING:
+    from kafka_messages.describe_cluster import Reply, Request, Response
+
 BROKERS = 1
 
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     brokers = described_brokers(context, fenced=getattr(request, "include_fenced_brokers", False))
     operations = authorized_operations(
         context, ResourceType.CLUSTER, asked=request.include_cluster_authorized_operations

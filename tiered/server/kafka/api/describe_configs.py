@@ -5,7 +5,7 @@ effective ones; secrets are null. Unknown keys are left out, as Kafka does; null
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.config import ConfigEntry, describe_broker, describe_topic, for_clients
 from tiered.errors import InvalidRequest, PolicyViolation, TieredError
@@ -13,6 +13,9 @@ from tiered.rules.security.acl import Operation
 from tiered.server.kafka.config_resources import BROKER, TOPIC, resource_for
 from tiered.server.kafka.dispatch import Api, Context, in_turns, replica_of
 from tiered.server.kafka.error_mapping import NONE, error_code
+
+if TYPE_CHECKING:
+    from kafka_messages.describe_configs import Replies, Reply, Request, Response
 
 # In one answer: the settings of some thousand topics, which may be a thousand times the bytes of the request.
 MAX_ENTRIES = 200_000
@@ -22,18 +25,18 @@ Find = Callable[[int, str], Sequence[ConfigEntry]]
 """(kind of resource, name) -> its settings"""
 
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     def find(code: int, name: str) -> Sequence[ConfigEntry]:
         return resource_for(context, Operation.DESCRIBE_CONFIGS, code, name).describe(context, name)
 
     return await _answer(request, reply, find)
 
 
-async def of_replica(context: Context, request: Any, reply: Any) -> Any:
+async def of_replica(context: Context, request: "Request", reply: "Reply") -> "Response":
     return await _answer(request, reply, lambda code, name: _entries(context, code, name))
 
 
-async def _answer(request: Any, reply: Any, find: Find) -> Any:
+async def _answer(request: "Request", reply: "Reply", find: Find) -> "Response":
     results = []
     entries_left = MAX_ENTRIES
     async for asked in in_turns(request.resources):
@@ -60,7 +63,7 @@ async def _answer(request: Any, reply: Any, find: Find) -> Any:
     return reply.DescribeConfigsResponse(throttle_time=0, results=results)
 
 
-def described(reply: Any, request: Any, entry: ConfigEntry) -> Any:
+def described(reply: "Reply", request: "Request", entry: ConfigEntry) -> "Replies.DescribeConfigsResourceResult":
     """One setting as the request wants it shown."""
     synonyms = entry.synonyms if getattr(request, "include_synonyms", False) else ()
     return reply.DescribeConfigsResourceResult(

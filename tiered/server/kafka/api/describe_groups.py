@@ -5,7 +5,7 @@ error up to v5, GROUP_ID_NOT_FOUND in v6 (KIP-1043). `include_authorized_operati
 group without an error.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.broker.groups.values import GroupDescription, GroupKind
 from tiered.errors import GroupNotFound, TieredError
@@ -15,17 +15,20 @@ from tiered.server.kafka.authorize import NOT_ASKED, authorized_operations, requ
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
+if TYPE_CHECKING:
+    from kafka_messages.describe_groups import Replies, Reply, Request, Response
+
 FIRST_VERSION_WITH_NOT_FOUND = 6
 
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     return reply.DescribeGroupsResponse(
         throttle_time=0,
         groups=[await _one(context, request, reply, group_id) async for group_id in in_turns(request.groups)],
     )
 
 
-async def _one(context: Context, request: Any, reply: Any, group_id: str) -> Any:
+async def _one(context: Context, request: "Request", reply: "Reply", group_id: str) -> "Replies.DescribedGroup":
     group, state = None, GroupState.DEAD.value
     try:
         require_group(context, Operation.DESCRIBE, group_id)
@@ -45,7 +48,7 @@ async def _one(context: Context, request: Any, reply: Any, group_id: str) -> Any
 
 
 def _described(
-    reply: Any,
+    reply: "Reply",
     group_id: str,
     *,
     code: int = NONE,
@@ -53,7 +56,7 @@ def _described(
     state: str = "",
     group: GroupDescription | None = None,
     operations: int = NOT_ASKED,
-) -> Any:
+) -> "Replies.DescribedGroup":
     return reply.DescribedGroup(
         error_code=code,
         error_message=message,

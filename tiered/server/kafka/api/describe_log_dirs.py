@@ -3,7 +3,7 @@
 Sizes count the local tier; what the object store holds is in the catalogue (`tiered segments`, v_segments).
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.broker.partitions.partition import Partition
 from tiered.errors import TieredError
@@ -12,8 +12,11 @@ from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
+if TYPE_CHECKING:
+    from kafka_messages.describe_log_dirs import Replies, Reply, Request, Response
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     broker = context.broker
     try:
         require_cluster(context, Operation.DESCRIBE)
@@ -48,7 +51,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     )
 
 
-def _described(reply: Any, partition: Partition) -> Any:
+def _described(reply: "Reply", partition: Partition) -> "Replies.DescribeLogDirsPartition":
     return reply.DescribeLogDirsPartition(
         partition_index=partition.topic_partition.partition,
         partition_size=partition.log.size_bytes,

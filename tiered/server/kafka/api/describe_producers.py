@@ -4,7 +4,7 @@ Nobody has an open transaction. Producers that have sent nothing for `producer.i
 are those above the broker's bound. A partition is answered once, however often it stands in the request.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.broker.partitions.partition import Partition
 from tiered.errors import PolicyViolation, TieredError
@@ -14,14 +14,17 @@ from tiered.server.kafka.authorize import require_topic
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
+if TYPE_CHECKING:
+    from kafka_messages.describe_producers import Replies, Reply, Request, Response
+
 MAX_PRODUCERS = 200_000
 """In one answer."""
 NONE_KNOWN = -1
 
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     left = MAX_PRODUCERS
-    by_topic: dict[str, list[Any]] = {}
+    by_topic: dict[str, list[Replies.PartitionResponse]] = {}
     asked = dict.fromkeys((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
     async for name, index in in_turns(asked):
         code, message, producers = NONE, None, []
@@ -52,7 +55,7 @@ def _led(context: Context, name: str, index: int) -> Partition:
     return partition
 
 
-def _described(reply: Any, entry: ProducerEntry) -> Any:
+def _described(reply: "Reply", entry: ProducerEntry) -> "Replies.ProducerState":
     last = entry.batches[-1] if entry.batches else None
     first_offset = entry.current_transaction_first_offset
     return reply.ProducerState(

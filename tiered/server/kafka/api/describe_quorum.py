@@ -6,7 +6,7 @@ the last change that this broker has applied; how far others are is not known he
 answered once, however often it stands in the request.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.errors import TieredError, UnknownTopicOrPartition
 from tiered.rules.security.acl import Operation
@@ -15,19 +15,22 @@ from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 from tiered.server.kafka.listed_brokers import controller_id, named_brokers
 
+if TYPE_CHECKING:
+    from kafka_messages.describe_quorum import Replies, Reply, Request, Response
+
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_PARTITION = 0
 NO_EPOCH = 0
 UNKNOWN = -1
 
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     try:
         require_cluster(context, Operation.DESCRIBE)
     except TieredError as error:
         return reply.DescribeQuorumResponse(error_code=error_code(error), error_message=str(error), topics=[], nodes=[])
     leader = controller_id(context)
-    by_topic: dict[str, list[Any]] = {}
+    by_topic: dict[str, list[Replies.PartitionData]] = {}
     asked = dict.fromkeys(
         (topic.topic_name, each.partition_index) for topic in request.topics for each in topic.partitions
     )
@@ -39,7 +42,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     )
 
 
-def _described(context: Context, reply: Any, leader: int, topic: str, index: int) -> Any:
+def _described(context: Context, reply: "Reply", leader: int, topic: str, index: int) -> "Replies.PartitionData":
     image = context.broker.image
     code, message = NONE, None
     if (topic, index) != (METADATA_TOPIC, METADATA_PARTITION):
@@ -60,7 +63,7 @@ def _described(context: Context, reply: Any, leader: int, topic: str, index: int
     )
 
 
-def _replica(context: Context, reply: Any, broker_id: int) -> Any:
+def _replica(context: Context, reply: "Reply", broker_id: int) -> "Replies.ReplicaState":
     broker = context.broker
     is_known = broker_id in (broker.broker_id, controller_id(context))
     return reply.ReplicaState(
@@ -72,7 +75,7 @@ def _replica(context: Context, reply: Any, broker_id: int) -> Any:
     )
 
 
-def _voters(context: Context, reply: Any, leader: int) -> list[Any]:
+def _voters(context: Context, reply: "Reply", leader: int) -> "list[Replies.Node]":
     return [
         reply.Node(
             node_id=each.broker_id,

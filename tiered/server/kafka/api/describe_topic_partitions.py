@@ -6,9 +6,9 @@ lists of others who can are empty (not null: Java's admin client breaks at it). 
 "all topics", and named it is TOPIC_AUTHORIZATION_FAILED, whether it is there or not.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.broker.partitions.topics import Topic
 from tiered.errors import InvalidRequest, TieredError
@@ -18,11 +18,14 @@ from tiered.server.kafka.authorize import authorized_operations, may, require_to
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
+if TYPE_CHECKING:
+    from kafka_messages.describe_topic_partitions import Replies, Reply, Request, Response
+
 MAX_PARTITIONS = 2_000
 """Kafka's max.request.partition.size.limit, at its default."""
 
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     broker, cursor = context.broker, request.cursor
     start = ("", 0) if cursor is None else (cursor.topic_name, max(0, cursor.partition_index))
     asked = {each.name for each in request.topics}
@@ -54,7 +57,9 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     return _answered(reply, topics, None)
 
 
-def _described(context: Context, reply: Any, topic: Topic, indexes: range) -> Any:
+def _described(
+    context: Context, reply: "Reply", topic: Topic, indexes: range
+) -> "Replies.DescribeTopicPartitionsResponseTopic":
     make = partial(reply.DescribeTopicPartitionsResponsePartition, eligible_leader_replicas=(), last_known_elr=())
     return reply.DescribeTopicPartitionsResponseTopic(
         error_code=NONE,
@@ -66,13 +71,17 @@ def _described(context: Context, reply: Any, topic: Topic, indexes: range) -> An
     )
 
 
-def _refused(reply: Any, name: str, error: TieredError) -> Any:
+def _refused(reply: "Reply", name: str, error: TieredError) -> "Replies.DescribeTopicPartitionsResponseTopic":
     return reply.DescribeTopicPartitionsResponseTopic(
         error_code=error_code(error), name=name, topic_id=None, is_internal=False, partitions=[]
     )
 
 
-def _answered(reply: Any, topics: Iterable[Any], next_cursor: tuple[str, int] | None) -> Any:
+def _answered(
+    reply: "Reply",
+    topics: "Sequence[Replies.DescribeTopicPartitionsResponseTopic]",
+    next_cursor: tuple[str, int] | None,
+) -> "Response":
     return reply.DescribeTopicPartitionsResponse(
         throttle_time=0,
         topics=topics,

@@ -6,7 +6,7 @@ in Kafka. An unclean election loses acknowledged records. Difference to Kafka: i
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.broker.broker import Broker
 from tiered.broker.control import reassignments
@@ -18,12 +18,15 @@ from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
+if TYPE_CHECKING:
+    from kafka_messages.elect_leaders import Replies, Reply, Request, Response
+
 PREFERRED, UNCLEAN = 0, 1
 
 Name = tuple[str, int]
 
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     broker = context.broker
     election_type = getattr(request, "election_type", PREFERRED)
     everything = request.topic_partitions is None
@@ -50,13 +53,13 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     return await _answered(reply, code, errors.items())
 
 
-async def _refused(request: Any, reply: Any, error: TieredError) -> Any:
+async def _refused(request: "Request", reply: "Reply", error: TieredError) -> "Response":
     """For the whole request; v0 has no place for it but its partitions."""
     return await _answered(reply, error_code(error), ((name, error) for name in _names(request)))
 
 
-async def _answered(reply: Any, code: int, outcomes: Iterable[tuple[Name, TieredError | None]]) -> Any:
-    by_topic: dict[str, list[Any]] = {}
+async def _answered(reply: "Reply", code: int, outcomes: Iterable[tuple[Name, TieredError | None]]) -> "Response":
+    by_topic: dict[str, list[Replies.PartitionResult]] = {}
     async for (name, index), outcome in in_turns(outcomes):
         by_topic.setdefault(name, []).append(_answer(reply, index, outcome))
     return reply.ElectLeadersResponse(
@@ -69,7 +72,7 @@ async def _answered(reply: Any, code: int, outcomes: Iterable[tuple[Name, Tiered
     )
 
 
-def _names(request: Any) -> Iterable[Name]:
+def _names(request: "Request") -> Iterable[Name]:
     return ((asked.topic, index) for asked in request.topic_partitions or () for index in asked.partitions)
 
 
@@ -82,7 +85,9 @@ async def _everything(broker: Broker) -> tuple[dict[TopicPartition, Name], dict[
     return found, {}
 
 
-async def _asked(broker: Broker, request: Any) -> tuple[dict[TopicPartition, Name], dict[Name, TieredError | None]]:
+async def _asked(
+    broker: Broker, request: "Request"
+) -> tuple[dict[TopicPartition, Name], dict[Name, TieredError | None]]:
     found: dict[TopicPartition, Name] = {}
     errors: dict[Name, TieredError | None] = {}
     async for name in in_turns(_names(request)):
@@ -93,7 +98,7 @@ async def _asked(broker: Broker, request: Any) -> tuple[dict[TopicPartition, Nam
     return found, errors
 
 
-def _answer(reply: Any, index: int, error: TieredError | None) -> Any:
+def _answer(reply: "Reply", index: int, error: TieredError | None) -> "Replies.PartitionResult":
     return reply.PartitionResult(
         partition_id=index,
         error_code=NONE if error is None else error_code(error),
@@ -101,7 +106,7 @@ def _answer(reply: Any, index: int, error: TieredError | None) -> Any:
     )
 
 
-def _told(request: Any, answer: Any) -> Iterable[Entry]:
+def _told(request: "Request", answer: "Response | None") -> Iterable[Entry]:
     code: int | None = None
     partly: dict[str, object] = {}
     if answer is not None:

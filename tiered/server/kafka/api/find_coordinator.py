@@ -5,7 +5,7 @@ COORDINATOR_NOT_AVAILABLE, and clients ask again. Gaps: the transaction APIs are
 goes on to use them is told at once which API is missing. Share groups (v6) are INVALID_REQUEST.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.errors import InvalidRequest, TieredError
 from tiered.rules.security.acl import Operation, ResourceType
@@ -14,10 +14,13 @@ from tiered.server.kafka.dispatch import Api, Context, in_turns, replica_of
 from tiered.server.kafka.error_mapping import error_code
 from tiered.wire.error_codes import COORDINATOR_NOT_AVAILABLE, NONE
 
+if TYPE_CHECKING:
+    from kafka_messages.find_coordinator import Reply, Request, Response
+
 GROUP, TRANSACTION = 0, 1
 
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     key_type = getattr(request, "key_type", GROUP)
     if context.api_version < 4:
         host, port, node_id, code, message = _coordinator(context, key_type, request.key)
@@ -56,7 +59,7 @@ def _coordinator(context: Context, key_type: int, key: str) -> tuple[str, int, i
     return *address, elsewhere.broker_id, NONE, None
 
 
-async def of_replica(context: Context, request: Any, reply: Any) -> Any:
+async def of_replica(context: Context, request: "Request", reply: "Reply") -> "Response":
     code, message, replica = NONE, None, replica_of(context)
     host, port = replica.address_for(context.connection.local_host, context.connection.listener.name)
     node_id = replica.broker_id

@@ -3,7 +3,7 @@
 v3 adds static members.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.errors import TieredError
 from tiered.rules.security.acl import Operation
@@ -11,8 +11,11 @@ from tiered.server.kafka.authorize import require_group
 from tiered.server.kafka.dispatch import Api, Context, Refused
 from tiered.server.kafka.error_mapping import NONE, error_code
 
+if TYPE_CHECKING:
+    from kafka_messages.heartbeat import Reply, Request, Response
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     code = NONE
     try:
         require_group(context, Operation.READ, request.group_id)

@@ -5,7 +5,7 @@ producer that asks to bump its epoch (v3+) gets a new id, which resets its seque
 Gaps: a transactional id is answered with UNSUPPORTED_VERSION; transactions are not served.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.errors import TieredError, UnsupportedVersion
 from tiered.rules.security.acl import Operation, ResourceType
@@ -14,8 +14,11 @@ from tiered.server.kafka.dispatch import Api, Context, Refused
 from tiered.server.kafka.error_mapping import NONE, error_code
 from tiered.wire.error_codes import CLUSTER_AUTHORIZATION_FAILED
 
+if TYPE_CHECKING:
+    from kafka_messages.init_producer_id import Reply, Request, Response
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     try:
         if request.transactional_id is not None:
             require(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)

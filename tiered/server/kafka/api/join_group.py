@@ -4,7 +4,7 @@ From v4 a new member without an instance id is given its id first (MEMBER_ID_REQ
 v7 names the protocol type in the answer, v9 tells a returning static leader to skip the assignment.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.broker.groups.values import JoinRequest, MemberProtocol
 from tiered.errors import InvalidRequest, MemberIdRequired, TieredError
@@ -13,6 +13,9 @@ from tiered.server.kafka.authorize import require_group
 from tiered.server.kafka.dispatch import Api, Context, Refused
 from tiered.server.kafka.error_mapping import NONE, error_code
 
+if TYPE_CHECKING:
+    from kafka_messages.join_group import Reply, Request, Response
+
 NO_GENERATION = -1
 FIRST_VERSION_WITH_KNOWN_MEMBERS = 4
 FIRST_VERSION_WITH_PROTOCOL_TYPE = 7
@@ -20,7 +23,7 @@ FIRST_VERSION_WITH_SKIPPING = 9
 MAX_PROTOCOLS = 100
 
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     try:
         require_group(context, Operation.READ, request.group_id)
         result = await context.broker.groups.classic.join(_asked(context, request))
@@ -53,7 +56,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     )
 
 
-def _asked(context: Context, request: Any) -> JoinRequest:
+def _asked(context: Context, request: "Request") -> JoinRequest:
     """Raises InvalidRequest."""
     if len(request.protocols) > MAX_PROTOCOLS:
         raise InvalidRequest(f"a member names {MAX_PROTOCOLS} protocols at most (partition.assignment.strategy)")

@@ -4,7 +4,7 @@ From v3 several members leave with one request, static ones by their instance id
 and each has an error of its own.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.broker.groups.classic import MAX_LEAVING
 from tiered.broker.groups.values import LeavingMember
@@ -14,10 +14,13 @@ from tiered.server.kafka.authorize import require_group
 from tiered.server.kafka.dispatch import Api, Context, Refused
 from tiered.server.kafka.error_mapping import NONE, error_code
 
+if TYPE_CHECKING:
+    from kafka_messages.leave_group import Reply, Request, Response
+
 FIRST_VERSION_WITH_MEMBERS = 3
 
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     in_batch = context.api_version >= FIRST_VERSION_WITH_MEMBERS
     if in_batch and len(request.members) > MAX_LEAVING:
         error = InvalidRequest(f"{len(request.members)} members leave with one request; {MAX_LEAVING} at most do")

@@ -4,7 +4,7 @@ Version 0 asks for subscriptions to clients' metrics; later no kinds mean all. O
 for which something is set. A kind that has no configs is UNSUPPORTED_VERSION, as in Kafka.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.errors import TieredError, UnsupportedVersion
 from tiered.rules.security.acl import Operation
@@ -13,10 +13,13 @@ from tiered.server.kafka.config_resources import CLIENT_METRICS, CONFIG_RESOURCE
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
+if TYPE_CHECKING:
+    from kafka_messages.list_config_resources import Replies, Reply, Request, Response
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     code = NONE
-    found: list[Any] = []
+    found: list[Replies.ConfigResource] = []
     try:
         require_cluster(context, Operation.DESCRIBE_CONFIGS)
         kinds = request.resource_types or CONFIG_RESOURCES if context.api_version else (CLIENT_METRICS,)

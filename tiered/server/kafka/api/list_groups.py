@@ -4,7 +4,7 @@ v4 filters by state and shows it, v5 the same by type. Filters ignore case; what
 nothing. Who may not describe the cluster sees the groups that it may describe.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.errors import TieredError
 from tiered.rules.security.acl import CLUSTER_NAME, Operation, ResourceType
@@ -12,8 +12,11 @@ from tiered.server.kafka.authorize import may
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
+if TYPE_CHECKING:
+    from kafka_messages.list_groups import Reply, Request, Response
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     states = {state.lower() for state in getattr(request, "states_filter", ())}
     types = {kind.lower() for kind in getattr(request, "types_filter", ())}
     try:
@@ -39,7 +42,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     )
 
 
-async def of_replica(_context: Context, _request: Any, reply: Any) -> Any:
+async def of_replica(_context: Context, _request: "Request", reply: "Reply") -> "Response":
     return reply.ListGroupsResponse(throttle_time=0, error_code=NONE, groups=[])
 
 

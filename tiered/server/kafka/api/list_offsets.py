@@ -9,13 +9,16 @@ which knows no leader epochs, what is local begins where the store ends.
 """
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.errors import LogDirFailed, OffsetNotAvailable, TieredError, UnsupportedVersion
 from tiered.rules.security.acl import Operation
 from tiered.server.kafka.authorize import require_topic
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
+
+if TYPE_CHECKING:
+    from kafka_messages.list_offsets import ListOffsetsPartition, Reply, Request, Response
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +27,7 @@ _KNOWN_AT_ONCE = (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLO
 FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     read_committed = getattr(request, "isolation_level", 0) == 1
     topics = []
     async for topic in in_turns(request.topics):
@@ -52,7 +55,9 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     return reply.ListOffsetsResponse(throttle_time=0, topics=topics)
 
 
-async def _offset(context: Context, topic: str, asked: Any, read_committed: bool) -> tuple[int, int, int]:
+async def _offset(
+    context: Context, topic: str, asked: "ListOffsetsPartition", read_committed: bool
+) -> tuple[int, int, int]:
     """(timestamp in ms or -1, offset or -1, leader epoch)"""
     wanted: int = asked.timestamp
     require_topic(context, Operation.DESCRIBE, topic)

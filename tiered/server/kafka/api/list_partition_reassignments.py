@@ -3,7 +3,7 @@
 Null topics mean all of them. What is not being moved, or does not exist, is left out, as in Kafka.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.broker.view.image import PartitionRow
 from tiered.errors import TieredError
@@ -12,8 +12,11 @@ from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
+if TYPE_CHECKING:
+    from kafka_messages.list_partition_reassignments import Reply, Request, Response
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     broker = context.broker
     try:
         require_cluster(context, Operation.DESCRIBE)
@@ -52,7 +55,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     )
 
 
-async def of_replica(_context: Context, _request: Any, reply: Any) -> Any:
+async def of_replica(_context: Context, _request: "Request", reply: "Reply") -> "Response":
     return reply.ListPartitionReassignmentsResponse(throttle_time=0, error_code=NONE, error_message=None, topics=[])
 
 

@@ -9,7 +9,8 @@ is there or not, and UNKNOWN_TOPIC_ID by its id. Authorized operations are told 
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
+from uuid import UUID
 
 from tiered.broker.broker import Broker
 from tiered.broker.partitions.topics import Topic
@@ -26,13 +27,18 @@ from tiered.server.kafka.error_mapping import error_code
 from tiered.server.kafka.listed_brokers import controller_id, named_brokers
 from tiered.wire.error_codes import LEADER_NOT_AVAILABLE, NONE
 
+if TYPE_CHECKING:
+    from kafka_messages.metadata import MetadataRequestTopic, Replies, Reply, Request, Response
+
+T = TypeVar("T")
+
 # Each one is a transaction and a folder. Who asks for more gets the rest by asking again.
 MAX_CREATED_A_REQUEST = 100
 
 Isr = tuple[InSyncReplica, ...]
 
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     broker = context.broker
     if request.topics is None or (context.api_version == 0 and not request.topics):
         topics = [
@@ -69,7 +75,9 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     )
 
 
-def _refused(context: Context, reply: Any, topic_id: Any, name: str | None, error: TieredError) -> Any:
+def _refused(
+    context: Context, reply: "Reply", topic_id: UUID | None, name: str | None, error: TieredError
+) -> "Replies.MetadataResponseTopic":
     return reply.MetadataResponseTopic(
         error_code=error_code(error),
         name=name if name is not None or context.api_version >= 12 else "",
@@ -79,7 +87,9 @@ def _refused(context: Context, reply: Any, topic_id: Any, name: str | None, erro
     )
 
 
-async def _asked(context: Context, request: Any, reply: Any, asked: Any, *, may_create: bool) -> Any:
+async def _asked(
+    context: Context, request: "Request", reply: "Reply", asked: "MetadataRequestTopic", *, may_create: bool
+) -> "Replies.MetadataResponseTopic":
     """One topic of the request, by name or (v12+) by id."""
     broker = context.broker
     topic_id = getattr(asked, "topic_id", None)
@@ -108,7 +118,7 @@ async def _asked(context: Context, request: Any, reply: Any, asked: Any, *, may_
         return _refused(context, reply, topic_id, name, error)
 
 
-def _described(context: Context, request: Any, reply: Any, topic: Topic) -> Any:
+def _described(context: Context, request: "Request", reply: "Reply", topic: Topic) -> "Replies.MetadataResponseTopic":
     return reply.MetadataResponseTopic(
         error_code=NONE,
         name=topic.name,
@@ -126,7 +136,7 @@ def _described(context: Context, request: Any, reply: Any, topic: Topic) -> Any:
     )
 
 
-def described_partitions(broker: Broker, topic: Topic, make: Callable[..., Any], indexes: range) -> list[Any]:
+def described_partitions(broker: Broker, topic: Topic, make: Callable[..., T], indexes: range) -> list[T]:
     """Those of these numbers; `make` takes what Metadata and DescribeTopicPartitions both tell of a partition."""
     if broker.options.read_only:
         return [_led_by(broker.broker_id, -1, make, index) for index in indexes]
@@ -139,8 +149,8 @@ def described_partitions(broker: Broker, topic: Topic, make: Callable[..., Any],
 
 
 def _led(
-    broker: Broker, make: Callable[..., Any], row: PartitionRow, live: set[int], in_sync: dict[Isr, tuple[int, ...]]
-) -> Any:
+    broker: Broker, make: Callable[..., T], row: PartitionRow, live: set[int], in_sync: dict[Isr, tuple[int, ...]]
+) -> T:
     members = in_sync.get(row.isr)
     if members is None:
         members = in_sync[row.isr] = broker.image.in_sync(row)
@@ -156,12 +166,12 @@ def _led(
     )
 
 
-def _coordinated(broker: Broker, make: Callable[..., Any], slot: int) -> Any:
+def _coordinated(broker: Broker, make: Callable[..., T], slot: int) -> T:
     """A partition of `__consumer_offsets`, which has no log: its leader is who coordinates the slot's groups."""
     return _led_by(broker.groups.slot_leader(slot), 0, make, slot)
 
 
-def _led_by(leader: int, leader_epoch: int, make: Callable[..., Any], index: int) -> Any:
+def _led_by(leader: int, leader_epoch: int, make: Callable[..., T], index: int) -> T:
     """A partition of which there is one copy. A read replica leads every one, without a leader epoch: clients compare
     none."""
     holders = () if leader == NO_LEADER else (leader,)

@@ -13,7 +13,7 @@ has all its commits in the next transaction, and its heartbeats do not wait behi
 
 import asyncio
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.broker.groups.committed_offsets import MAX_ENTRIES, OffsetEntry
 from tiered.errors import InvalidRequest, OffsetMetadataTooLarge, TieredError, UnknownTopicOrPartition
@@ -22,10 +22,19 @@ from tiered.server.kafka.authorize import require_group, require_topic, require_
 from tiered.server.kafka.dispatch import Api, Context, Later, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
+if TYPE_CHECKING:
+    from kafka_messages.offset_commit import (
+        OffsetCommitRequestPartition,
+        OffsetCommitRequestTopic,
+        Reply,
+        Request,
+        Response,
+    )
+
 FIRST_VERSION_WITH_TOPIC_IDS = 10
 
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response | Later":
     codes: dict[tuple[int, int], int] = {}
     try:
         require_group(context, Operation.READ, request.group_id)
@@ -44,8 +53,8 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
 
 
 async def _reply_when_stored(
-    request: Any, reply: Any, codes: dict[tuple[int, int], int], stored: "asyncio.Future[None]"
-) -> Any:
+    request: "Request", reply: "Reply", codes: dict[tuple[int, int], int], stored: "asyncio.Future[None]"
+) -> "Response":
     code = NONE
     try:
         await stored
@@ -54,7 +63,7 @@ async def _reply_when_stored(
     return await _reply(request, reply, codes, code)
 
 
-async def _reply(request: Any, reply: Any, codes: dict[tuple[int, int], int], code: int) -> Any:
+async def _reply(request: "Request", reply: "Reply", codes: dict[tuple[int, int], int], code: int) -> "Response":
     topics = []
     async for number, topic in in_turns(list(enumerate(request.topics))):
         results = [
@@ -67,13 +76,13 @@ async def _reply(request: Any, reply: Any, codes: dict[tuple[int, int], int], co
         ]
         topics.append(
             reply.OffsetCommitResponseTopic(
-                name=getattr(topic, "name", None), topic_id=getattr(topic, "topic_id", None), partitions=results
+                name=getattr(topic, "name", ""), topic_id=getattr(topic, "topic_id", None), partitions=results
             )
         )
     return reply.OffsetCommitResponse(throttle_time=0, topics=topics)
 
 
-async def _entries(context: Context, request: Any, codes: dict[tuple[int, int], int]) -> list[OffsetEntry]:
+async def _entries(context: Context, request: "Request", codes: dict[tuple[int, int], int]) -> list[OffsetEntry]:
     """What can be stored; `codes` gets the errors of the rest, by their places in the request."""
     if sum(len(topic.partitions) for topic in request.topics) > MAX_ENTRIES:
         raise InvalidRequest(f"commit at most {MAX_ENTRIES} offsets at a time")
@@ -87,7 +96,7 @@ async def _entries(context: Context, request: Any, codes: dict[tuple[int, int], 
     return entries
 
 
-def _entry(context: Context, topic: Any, asked: Any) -> OffsetEntry:
+def _entry(context: Context, topic: "OffsetCommitRequestTopic", asked: "OffsetCommitRequestPartition") -> OffsetEntry:
     topics = context.broker.topics
     if context.api_version < FIRST_VERSION_WITH_TOPIC_IDS:
         require_topic(context, Operation.READ, topic.name)

@@ -7,7 +7,7 @@ UNKNOWN_TOPIC_OR_PARTITION. What was never committed is deleted without an error
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.broker.groups.group import Group
 from tiered.errors import GroupNotEmpty, GroupNotFound, GroupSubscribedToTopic, TieredError, UnknownTopicOrPartition
@@ -19,10 +19,13 @@ from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 from tiered.wire.consumer_protocol import PROTOCOL_TYPE
 
+if TYPE_CHECKING:
+    from kafka_messages.offset_delete import Replies, Reply, Request, Response
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     coordinator = context.broker.groups
-    topics: list[Any] = []
+    topics: list[Replies.OffsetDeleteResponseTopic] = []
     try:
         require_group(context, Operation.DELETE, request.group_id)
         coordinator.check_ours(request.group_id)
@@ -86,7 +89,7 @@ def _key(context: Context, group_id: str, name: str, partition: int, *, is_read:
     return TopicPartition(topic.topic_id, partition)
 
 
-def _told(request: Any, answer: Any) -> Iterable[Entry]:
+def _told(request: "Request", answer: "Response | None") -> Iterable[Entry]:
     code: int | None = None
     partly: dict[str, object] = {}
     if answer is not None:

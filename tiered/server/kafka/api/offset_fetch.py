@@ -8,8 +8,8 @@ is away the answer is COORDINATOR_LOAD_IN_PROGRESS: the one code on which every 
 Gap: `require_stable` waits for nothing, because no transaction writes offsets yet.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from tiered.broker.groups.committed_offsets import MAX_OFFSETS, OffsetRow
 from tiered.broker.groups.values import GroupKind
@@ -22,13 +22,23 @@ from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import error_code
 from tiered.wire.error_codes import NONE, TOPIC_AUTHORIZATION_FAILED
 
+if TYPE_CHECKING:
+    from kafka_messages.offset_fetch import (
+        OffsetFetchRequestGroup,
+        OffsetFetchRequestTopics,
+        Replies,
+        Reply,
+        Request,
+        Response,
+    )
+
 FIRST_VERSION_WITH_ERROR = 2
 FIRST_VERSION_WITH_GROUPS = 8
 FIRST_VERSION_WITH_TOPIC_IDS = 10
 NO_OFFSET = -1
 
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     if context.api_version >= FIRST_VERSION_WITH_GROUPS:
         groups, left = [], MAX_OFFSETS
         async for asked in in_turns(request.groups):
@@ -39,12 +49,17 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     names = _Names(reply.OffsetFetchResponseTopic, reply.OffsetFetchResponsePartition, by_id=False)
     code, topics = NONE, list[Any]()
     try:
-        topics, _ = await _topics(context, names, request.group_id, request.topics, MAX_OFFSETS)
+        topics, _ = await _topics(context, names, request.group_id, _asked(request), MAX_OFFSETS)
     except TieredError as error:
         code = _code(error)
         if context.api_version < FIRST_VERSION_WITH_ERROR:
-            topics = _without(names, request.topics, code)
+            topics = _without(names, _asked(request), code)
     return reply.OffsetFetchResponse(throttle_time=0, topics=topics, error_code=code)
+
+
+def _asked(request: "Request") -> "Sequence[OffsetFetchRequestTopics] | None":
+    """What versions before 8 ask for; None for everything. The two names of kio have the same fields."""
+    return cast("Sequence[OffsetFetchRequestTopics] | None", request.topics)
 
 
 class _Names:
@@ -58,12 +73,14 @@ class _Names:
     def topic(self, name_or_id: Any, partitions: list[Any]) -> Any:
         return self._topic(**{"topic_id" if self.by_id else "name": name_or_id, "partitions": partitions})
 
-    def asked(self, topic: Any) -> Any:
+    def asked(self, topic: "OffsetFetchRequestTopics") -> Any:
         """The name or id of a topic of the request."""
         return topic.topic_id if self.by_id else topic.name
 
 
-async def _group(context: Context, reply: Any, asked: Any, limit: int) -> tuple[Any, int]:
+async def _group(
+    context: Context, reply: "Reply", asked: "OffsetFetchRequestGroup", limit: int
+) -> "tuple[Replies.OffsetFetchResponseGroup, int]":
     """(one group's answer, how many offsets it has)"""
     by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     names = _Names(reply.OffsetFetchResponseTopics, reply.OffsetFetchResponsePartitions, by_id=by_id)
@@ -77,7 +94,7 @@ async def _group(context: Context, reply: Any, asked: Any, limit: int) -> tuple[
     return reply.OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics, error_code=code), size
 
 
-async def _check_member(context: Context, asked: Any) -> None:
+async def _check_member(context: Context, asked: "OffsetFetchRequestGroup") -> None:
     """A member of a KIP-848 group is told when its epoch is not the group's; nobody else names an epoch."""
     member_id, epoch = getattr(asked, "member_id", None), getattr(asked, "member_epoch", -1)
     if member_id is None or epoch < 0:
@@ -88,7 +105,9 @@ async def _check_member(context: Context, asked: Any) -> None:
         group.check_commit(member_id, None, epoch)
 
 
-async def _topics(context: Context, names: _Names, group_id: str, asked: Any, limit: int) -> tuple[list[Any], int]:
+async def _topics(
+    context: Context, names: _Names, group_id: str, asked: "Sequence[OffsetFetchRequestTopics] | None", limit: int
+) -> tuple[list[Any], int]:
     """(the topics of one group's answer, how many offsets they have). Raises TieredError for the whole group."""
     coordinator = context.broker.groups
     require_group(context, Operation.DESCRIBE, group_id)
@@ -115,7 +134,7 @@ async def _topics(context: Context, names: _Names, group_id: str, asked: Any, li
     ], size
 
 
-def _may_see(context: Context, names: _Names, asked: Any, topic: Topic | None) -> bool:
+def _may_see(context: Context, names: _Names, asked: "OffsetFetchRequestTopics", topic: Topic | None) -> bool:
     """Whether the client may describe the topic; nothing else is said of one of another name."""
     if names.by_id and topic is None:
         return True
@@ -123,7 +142,12 @@ def _may_see(context: Context, names: _Names, asked: Any, topic: Topic | None) -
 
 
 def _topic(
-    names: _Names, asked: Any, topic: Topic | None, found: Mapping[TopicPartition, OffsetRow], *, is_denied: bool
+    names: _Names,
+    asked: "OffsetFetchRequestTopics",
+    topic: Topic | None,
+    found: Mapping[TopicPartition, OffsetRow],
+    *,
+    is_denied: bool,
 ) -> Any:
     code = error_code(UnknownTopicId("refresh metadata")) if topic is None and names.by_id else NONE
     if is_denied:
@@ -158,7 +182,7 @@ def _partition(names: _Names, index: int, row: OffsetRow | None, code: int) -> A
     )
 
 
-def _without(names: _Names, asked: Any, code: int) -> list[Any]:
+def _without(names: _Names, asked: "Sequence[OffsetFetchRequestTopics] | None", code: int) -> list[Any]:
     """All that is asked for, without an offset. Version 1 has no place for a group's error but its partitions."""
     return [
         names.topic(names.asked(topic), [_partition(names, index, None, code) for index in topic.partition_indexes])
@@ -173,11 +197,13 @@ def _code(error: TieredError) -> int:
     return error_code(error)
 
 
-async def of_replica(context: Context, request: Any, reply: Any) -> Any:
+async def of_replica(context: Context, request: "Request", reply: "Reply") -> "Response":
     """A read replica keeps no groups, so nobody has committed anything."""
     if context.api_version < FIRST_VERSION_WITH_GROUPS:
         names = _Names(reply.OffsetFetchResponseTopic, reply.OffsetFetchResponsePartition, by_id=False)
-        return reply.OffsetFetchResponse(throttle_time=0, topics=_without(names, request.topics, NONE), error_code=NONE)
+        return reply.OffsetFetchResponse(
+            throttle_time=0, topics=_without(names, _asked(request), NONE), error_code=NONE
+        )
     by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     names = _Names(reply.OffsetFetchResponseTopics, reply.OffsetFetchResponsePartitions, by_id=by_id)
     groups = [

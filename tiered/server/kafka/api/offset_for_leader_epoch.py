@@ -3,7 +3,7 @@
 An epoch that this log never had answers (-1, -1), as Kafka does. Only the leader answers.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.errors import TieredError
 from tiered.rules.security.acl import CLUSTER_NAME, Operation, ResourceType
@@ -11,8 +11,11 @@ from tiered.server.kafka.authorize import may, require_topic
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
+if TYPE_CHECKING:
+    from kafka_messages.offset_for_leader_epoch import Reply, Request, Response
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     topics = []
     is_broker = may(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     async for topic in in_turns(request.topics):

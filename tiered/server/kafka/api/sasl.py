@@ -8,7 +8,7 @@ the answer says for how long that is good.
 """
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.broker.security.authentication import Guarded
 from tiered.errors import TieredError, UnsupportedVersion
@@ -17,10 +17,15 @@ from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import NONE, error_code
 from tiered.server.kafka.transport.sasl_session import SaslSession
 
+if TYPE_CHECKING:
+    from kafka_messages import sasl_authenticate, sasl_handshake
+
 MAX_MECHANISM = 255
 
 
-async def handshake(context: Context, request: Any, reply: Any) -> Any:
+async def handshake(
+    context: Context, request: "sasl_handshake.Request", reply: "sasl_handshake.Reply"
+) -> "sasl_handshake.Response":
     broker: Guarded = context.broker
     connection = context.connection
     mechanisms = broker.settings.authentication.mechanisms_of(connection.listener)
@@ -41,7 +46,9 @@ async def handshake(context: Context, request: Any, reply: Any) -> Any:
     return reply.SaslHandshakeResponse(error_code=code, mechanisms=list(mechanisms))
 
 
-async def authenticate(context: Context, request: Any, reply: Any) -> Any:
+async def authenticate(
+    context: Context, request: "sasl_authenticate.Request", reply: "sasl_authenticate.Reply"
+) -> "sasl_authenticate.Response":
     broker: Guarded = context.broker
     session = context.connection.sasl
     try:

@@ -3,7 +3,7 @@
 v3 adds static members, v5 checks that the member means the protocol that was chosen.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.broker.groups.values import SyncRequest
 from tiered.errors import TieredError
@@ -12,8 +12,11 @@ from tiered.server.kafka.authorize import require_group
 from tiered.server.kafka.dispatch import Api, Context, Refused
 from tiered.server.kafka.error_mapping import NONE, error_code
 
+if TYPE_CHECKING:
+    from kafka_messages.sync_group import Reply, Request, Response
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     asked = SyncRequest(
         group_id=request.group_id,
         member_id=request.member_id,

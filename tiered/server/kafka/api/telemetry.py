@@ -4,14 +4,19 @@ Clients ask what they are to push, and push it as often as they were told; `/met
 in Kafka. Sums are asked for as totals, not as differences: a client may change its broker at any time.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.broker.people.client_metrics import COMPRESSIONS, MAX_BYTES
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import TELEMETRY_CODES
 
+if TYPE_CHECKING:
+    from kafka_messages import get_telemetry_subscriptions, push_telemetry
 
-async def subscriptions(context: Context, request: Any, reply: Any) -> Any:
+
+async def subscriptions(
+    context: Context, request: "get_telemetry_subscriptions.Request", reply: "get_telemetry_subscriptions.Reply"
+) -> "get_telemetry_subscriptions.Response":
     outcome, instance_id, asked = context.broker.client_metrics.subscribe(request.client_instance_id, _facts(context))
     return reply.GetTelemetrySubscriptionsResponse(
         throttle_time=0,
@@ -26,7 +31,9 @@ async def subscriptions(context: Context, request: Any, reply: Any) -> Any:
     )
 
 
-async def push(context: Context, request: Any, reply: Any) -> Any:
+async def push(
+    context: Context, request: "push_telemetry.Request", reply: "push_telemetry.Reply"
+) -> "push_telemetry.Response":
     outcome = await context.broker.client_metrics.push(
         request.client_instance_id,
         _facts(context),

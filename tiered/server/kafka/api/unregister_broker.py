@@ -5,7 +5,7 @@ nothing would ever be moved away from it. It comes back when it is started again
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.errors import TieredError
 from tiered.rules.security.acl import Operation
@@ -14,8 +14,11 @@ from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, Refused
 from tiered.server.kafka.error_mapping import NONE, error_code
 
+if TYPE_CHECKING:
+    from kafka_messages.unregister_broker import Reply, Request, Response
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     code, message = NONE, None
     try:
         require_cluster(context, Operation.ALTER)
@@ -25,7 +28,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     return reply.UnregisterBrokerResponse(throttle_time=0, error_code=code, error_message=message)
 
 
-def _told(request: Any, answer: Any) -> Iterable[Entry]:
+def _told(request: "Request", answer: "Response | None") -> Iterable[Entry]:
     yield Entry(f"BROKER:{request.broker_id}", None if answer is None else int(answer.error_code))
 
 

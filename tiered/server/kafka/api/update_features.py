@@ -5,7 +5,7 @@ known, is INVALID_UPDATE_VERSION. As in Kafka, one that fails fails the whole re
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tiered.errors import TieredError
 from tiered.rules.security.acl import CLUSTER_NAME, Operation
@@ -16,8 +16,11 @@ from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import error_code
 from tiered.wire.error_codes import INVALID_UPDATE_VERSION, NONE
 
+if TYPE_CHECKING:
+    from kafka_messages.update_features import FeatureUpdateKey, Reply, Request, Response
 
-async def handle(context: Context, request: Any, reply: Any) -> Any:
+
+async def handle(context: Context, request: "Request", reply: "Reply") -> "Response":
     code, message = NONE, None
     try:
         require_cluster(context, Operation.ALTER)
@@ -36,7 +39,7 @@ async def handle(context: Context, request: Any, reply: Any) -> Any:
     )
 
 
-def _refusal(update: Any) -> str | None:
+def _refusal(update: "FeatureUpdateKey") -> str | None:
     name = update.feature[:80]
     level = next((each.level for each in FEATURES if each.name == update.feature), None)
     if level is None:
@@ -46,7 +49,7 @@ def _refusal(update: Any) -> str | None:
     return None
 
 
-def _told(request: Any, answer: Any) -> Iterable[Entry]:
+def _told(request: "Request", answer: "Response | None") -> Iterable[Entry]:
     levels = {each.feature[:100]: each.max_version_level for each in request.feature_updates[:MAX_ITEMS]}
     yield Entry(f"CLUSTER:{CLUSTER_NAME}", None if answer is None else int(answer.error_code), {"features": levels})
 

@@ -8,7 +8,7 @@ mechanisms. PLAIN is checked by the same credentials. Needs ALTER, or DESCRIBE, 
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, TypeGuard
 
 from tiered.errors import InvalidRequest, TieredError
 from tiered.rules.security.acl import Operation
@@ -25,12 +25,20 @@ from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
 
+if TYPE_CHECKING:
+    from kafka_messages import alter_user_scram_credentials, describe_user_scram_credentials
+    from kafka_messages.alter_user_scram_credentials import ScramCredentialDeletion, ScramCredentialUpsertion
+
+    Change = ScramCredentialDeletion | ScramCredentialUpsertion
+
 MAX_CHANGES = 1000
 MAX_SALT_BYTES = 256
 _BY_CODE = {each.code: each for each in ScramMechanism}
 
 
-async def describe(context: Context, request: Any, reply: Any) -> Any:
+async def describe(
+    context: Context, request: "describe_user_scram_credentials.Request", reply: "describe_user_scram_credentials.Reply"
+) -> "describe_user_scram_credentials.Response":
     try:
         require_cluster(context, Operation.DESCRIBE)
     except TieredError as error:
@@ -64,8 +72,10 @@ async def describe(context: Context, request: Any, reply: Any) -> Any:
     )
 
 
-async def alter(context: Context, request: Any, reply: Any) -> Any:
-    wanted = [*request.deletions, *request.upsertions]
+async def alter(
+    context: Context, request: "alter_user_scram_credentials.Request", reply: "alter_user_scram_credentials.Reply"
+) -> "alter_user_scram_credentials.Response":
+    wanted: list[Change] = [*request.deletions, *request.upsertions]
     names = list(dict.fromkeys(each.name for each in wanted))
     errors: dict[str, TieredError] = {}
     try:
@@ -92,11 +102,12 @@ async def alter(context: Context, request: Any, reply: Any) -> Any:
     )
 
 
-def _checked(request: Any, errors: dict[str, TieredError]) -> list[CredentialChange]:
+def _checked(request: "alter_user_scram_credentials.Request", errors: dict[str, TieredError]) -> list[CredentialChange]:
     """The changes of users whose changes are all right; `errors` gets what is wrong with others."""
     found: list[CredentialChange] = []
     seen: set[tuple[str, int]] = set()
-    for item in [*request.deletions, *request.upsertions]:
+    wanted: list[Change] = [*request.deletions, *request.upsertions]
+    for item in wanted:
         try:
             if (item.name, int(item.mechanism)) in seen:
                 raise DuplicateUser("one credential of the user is to be changed twice")
@@ -111,14 +122,20 @@ def _without(changes: Iterable[CredentialChange], errors: dict[str, TieredError]
     return (each for each in changes if each.user_name not in errors)
 
 
-def _change(item: Any) -> CredentialChange:
+def _is_set(item: "Change") -> "TypeGuard[ScramCredentialUpsertion]":
+    return hasattr(item, "salted_password")
+
+
+def _change(
+    item: "Change",
+) -> CredentialChange:
     mechanism = _BY_CODE.get(int(item.mechanism))
     if mechanism is None:
         known = " and ".join(f"{each} ({each.code})" for each in ScramMechanism)
         raise UnsupportedSaslMechanism(f"mechanism {int(item.mechanism)} is unknown; {known} are known")
     if not 0 < len(item.name) <= MAX_USER_NAME or "\x00" in item.name:
         raise UnacceptableCredential(f"a user name has 1 to {MAX_USER_NAME} characters, none of them zero")
-    if not hasattr(item, "salted_password"):
+    if not _is_set(item):
         return CredentialChange(user_name=item.name, mechanism=mechanism, credential=None)
     if not MIN_ITERATIONS <= item.iterations <= MAX_ITERATIONS:
         raise UnacceptableCredential(f"{item.iterations} iterations; {MIN_ITERATIONS} to {MAX_ITERATIONS} are possible")
@@ -130,7 +147,9 @@ def _change(item: Any) -> CredentialChange:
     return CredentialChange(user_name=item.name, mechanism=mechanism, credential=kept)
 
 
-def _told(request: Any, answer: Any) -> Iterable[Entry]:
+def _told(
+    request: "alter_user_scram_credentials.Request", answer: "alter_user_scram_credentials.Response | None"
+) -> Iterable[Entry]:
     codes = {} if answer is None else {each.user: int(each.error_code) for each in answer.results}
     for what, changes in (("deleted", request.deletions), ("set", request.upsertions)):
         for each in changes:
