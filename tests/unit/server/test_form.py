@@ -1,11 +1,10 @@
-"""`messages.form`: the document of an answer and the answer come from the same rows."""
+"""`messages.schema.Form`: the document of an answer and the answer come from the same rows."""
 
 from types import SimpleNamespace
 
 import pytest
 
-from tiered.server.http.messages.form import Form
-from tiered.server.http.messages.schema import check, integer, nullable, text
+from tiered.server.http.messages.schema import Form, check, integer, nullable, text
 
 RANGE = Form({"start_offset": integer(), "end_offset": (integer(), "end")})
 PIN = Form(

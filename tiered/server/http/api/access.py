@@ -10,13 +10,12 @@ from tiered.rules.security.authorization import parse_super_users
 from tiered.rules.security.quotas import QuotaEntity, QuotaFilter
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages import schema
-from tiered.server.http.messages.form import Form
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.route import answers_json, route
 
 TAG = "access"
 _ACL_WORDS = ("resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission")
-_ACL = Form({word: schema.text() for word in _ACL_WORDS})
+_ACL = schema.Form({word: schema.text() for word in _ACL_WORDS})
 _ACLS = schema.record(
     {
         "is_on": schema.boolean("Whether an authorizer asks for rights; without one no rule counts."),
@@ -26,7 +25,7 @@ _ACLS = schema.record(
     is_open=True,
 )
 _CREDENTIAL = schema.record({"mechanism": schema.text(), "iterations": schema.integer()}, is_open=True)
-_USER = Form(
+_USER = schema.Form(
     {
         "name": (schema.text(), lambda user: user[0]),
         "credentials": (
@@ -36,7 +35,7 @@ _USER = Form(
     }
 )
 _ENTITY_PARTS = ("user", "client_id", "ip")
-_QUOTA = Form(
+_QUOTA = schema.Form(
     {
         "entity": (
             schema.mapping(
@@ -49,7 +48,7 @@ _QUOTA = Form(
 )
 
 
-def _list_of(name: str, form: Form) -> schema.Schema:
+def _list_of(name: str, form: schema.Form) -> schema.Schema:
     return schema.record({name: schema.array(form.schema)}, is_open=True)
 
 

@@ -17,7 +17,6 @@ from tiered.broker.people.cost import cost
 from tiered.broker.reconcile.findings import MAX_FINDINGS, FindingKind
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages import schema
-from tiered.server.http.messages.form import Form
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.route import answers_json, route, tagged
@@ -25,7 +24,7 @@ from tiered.server.http.metrics.cluster_view import VIEWS, ClusterView, health_o
 from tiered.server.http.neighbours.elsewhere import told_by_others
 
 ADDED_UP = ("local_bytes", "cold_bytes", "produced_bytes", "fetched_bytes", "connections_open")
-_OWN_TOTALS = Form(
+_OWN_TOTALS = schema.Form(
     {
         "local_bytes": (
             schema.integer("On the brokers' disks, replicas included."),
@@ -48,7 +47,7 @@ _OWN_TOTALS = Form(
         ),
     }
 )
-_FINDING = Form(
+_FINDING = schema.Form(
     {
         "broker_id": schema.integer("Who found it."),
         "kind": (
@@ -68,7 +67,7 @@ _FINDING = Form(
         "seen_at_ms": schema.integer("When it was looked at last, and still was so."),
     },
 )
-_PROGRESS = Form(
+_PROGRESS = schema.Form(
     {
         "broker_id": schema.integer(),
         "enabled": (schema.boolean("False where tiered.reconcile.interval.ms is -1."), "reconciler.is_enabled"),
@@ -98,7 +97,7 @@ _RECONCILE = schema.record(
     },
     is_open=True,
 )
-_TOPIC = Form(
+_TOPIC = schema.Form(
     {
         "topic": (schema.text(), "held.topic"),
         "topic_id": (schema.text(), lambda each: str(each.held.topic_id)),

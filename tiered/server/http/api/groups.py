@@ -22,7 +22,6 @@ from tiered.rules.security.acl import Operation, ResourceType
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.rights import may_see_group, may_see_topic, require
 from tiered.server.http.messages import schema
-from tiered.server.http.messages.form import Field, Form
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.parameters import GROUP, json_of, query_number
 from tiered.server.http.messages.route import answers_json, no_content, route, tagged
@@ -65,7 +64,7 @@ _RESET = schema.record(
     },
     optional=("partitions", "dry_run"),
 )
-_CHANGE = Form(
+_CHANGE = schema.Form(
     {
         "topic": schema.text(),
         "partition": schema.integer(),
@@ -75,14 +74,14 @@ _CHANGE = Form(
     }
 )
 _CHANGES = schema.record({"offsets": schema.array(_CHANGE.schema), "dry_run": schema.boolean()}, is_open=True)
-_SUMMARY: dict[str, Field] = {
+_SUMMARY: dict[str, schema.Field] = {
     "group_id": schema.text(),
     "kind": (schema.text(allowed=("classic", "consumer")), "kind.value"),
     "state": schema.text(),
     "protocol_type": schema.text(),
 }
 _COORDINATOR = schema.integer("Which broker it is.")
-_LISTED = Form(
+_LISTED = schema.Form(
     {
         **_SUMMARY,
         "members": (schema.integer(), "member_count"),
@@ -98,7 +97,7 @@ _GROUPS = schema.record(
     },
     is_open=True,
 )
-_MEMBER = Form(
+_MEMBER = schema.Form(
     {
         "member_id": schema.text(),
         "instance_id": schema.nullable(schema.text()),
@@ -107,7 +106,7 @@ _MEMBER = Form(
         "assignment": schema.mapping(schema.array(schema.integer()), "Topics and their partitions."),
     }
 )
-_OFFSET = Form(
+_OFFSET = schema.Form(
     {
         "topic": schema.text(),
         "partition": schema.integer(),
@@ -132,7 +131,7 @@ _OFFSET = Form(
         ),
     }
 )
-_GROUP = Form(
+_GROUP = schema.Form(
     {
         **_SUMMARY,
         "protocol_name": schema.text(),

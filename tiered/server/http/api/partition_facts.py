@@ -11,54 +11,46 @@ from urllib.parse import quote
 from aiohttp import web
 
 from tiered.broker.broker import Broker
+from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topic
 from tiered.ids import TopicPartition
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages import schema
-from tiered.server.http.messages.form import Field, Form
 from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.neighbours.elsewhere import neighbour
 from tiered.server.http.neighbours.forward import Neighbour, ask_all
 
 Facts = dict[str, Any]
 
-_OF_CLUSTER: Mapping[str, Field] = {
-    "partition": schema.integer(),
-    "leader": schema.integer("-1 while nobody leads it.", minimum=-1),
-    "isr": schema.array(schema.integer(), "In sync and in service."),
-    "replicas": (schema.array(schema.integer(), "The preferred leader first."), lambda row: list(row.replicas)),
-    "adding_replicas": (
-        schema.array(schema.integer(), "Of a reassignment under way."),
-        lambda row: list(row.adding_replicas),
-    ),
-    "removing_replicas": (
-        schema.array(schema.integer(), "Of a reassignment under way."),
-        lambda row: list(row.removing_replicas),
-    ),
-    "leader_epoch": schema.integer(minimum=-1),
-    "under_replicated": schema.boolean("Some replica is not in sync, or not in service."),
-    "under_min_isr": schema.boolean("Fewer are in sync than min.insync.replicas: writes with acks=all are refused."),
-}
-_OF_LOG: Mapping[str, Field] = {
-    "log_start_offset": schema.integer(),
-    "local_log_start_offset": (schema.integer(), "log.local_log_start_offset"),
-    "cold_end_offset": schema.integer(),
-    "overdue_end_offset": schema.integer("From cold_end_offset up to here uploads are late; equal if none is."),
-    "high_watermark": schema.integer(),
-    "last_stable_offset": schema.integer(),
-    "log_end_offset": (schema.integer(), "log.log_end_offset"),
-    "local_bytes": (schema.integer("On one broker: the one that told it."), "log.size_bytes"),
-    "cold_bytes": schema.integer(),
-    "failed": (
-        schema.nullable(schema.text("Why its log takes no more writes.")),
-        lambda partition: partition.halted or partition.log.failed,
-    ),
-    "told_by": schema.nullable(
-        schema.integer("Which broker's log the offsets are of; null where only the catalogue was left to ask.")
-    ),
-}
-_ROW, _REPLICA = Form(_OF_CLUSTER), Form(_OF_LOG)
-PARTITION = Form({**_OF_CLUSTER, **_OF_LOG}).schema
+PARTITION = schema.record(
+    {
+        "partition": schema.integer(),
+        "leader": schema.integer("-1 while nobody leads it.", minimum=-1),
+        "isr": schema.array(schema.integer(), "In sync and in service."),
+        "replicas": schema.array(schema.integer(), "The preferred leader first."),
+        "adding_replicas": schema.array(schema.integer(), "Of a reassignment under way."),
+        "removing_replicas": schema.array(schema.integer(), "Of a reassignment under way."),
+        "leader_epoch": schema.integer(minimum=-1),
+        "under_replicated": schema.boolean("Some replica is not in sync, or not in service."),
+        "under_min_isr": schema.boolean(
+            "Fewer are in sync than min.insync.replicas: writes with acks=all are refused."
+        ),
+        "log_start_offset": schema.integer(),
+        "local_log_start_offset": schema.integer(),
+        "cold_end_offset": schema.integer(),
+        "overdue_end_offset": schema.integer("From cold_end_offset up to here uploads are late; equal if none is."),
+        "high_watermark": schema.integer(),
+        "last_stable_offset": schema.integer(),
+        "log_end_offset": schema.integer(),
+        "local_bytes": schema.integer("On one broker: the one that told it."),
+        "cold_bytes": schema.integer(),
+        "failed": schema.nullable(schema.text("Why its log takes no more writes.")),
+        "told_by": schema.nullable(
+            schema.integer("Which broker's log the offsets are of; null where only the catalogue was left to ask.")
+        ),
+    },
+    is_open=True,
+)
 
 
 def facts_here(broker: Broker, topic: Topic) -> list[Facts]:
@@ -103,19 +95,50 @@ def _facts(broker: Broker, topic: Topic, number: int) -> Facts:
     row, leader, hosted = image.row(key), image.leader_of(key), topic.hosted(number)
     assert row is not None, "the image has the rows of its topics"
     in_sync = image.in_sync(row)
-    fields = _ROW.of(
-        row,
-        leader=-1 if leader is None else leader.broker_id,
-        isr=list(in_sync),
-        under_replicated=len(in_sync) < len(row.replicas),
-        under_min_isr=len(in_sync) < min(topic.config.min_insync_replicas, len(row.replicas)),
-    )
-    if hosted is not None:
-        overdue_end_offset = broker.overdue_end_offset(hosted)
-        known = _REPLICA.of(hosted, overdue_end_offset=overdue_end_offset, told_by=broker.broker_id)
-    else:
-        # All its logs are elsewhere: no offset is made up that they may not have.
-        ends = {name: row.cold_end_offset for name in _OF_LOG if name.endswith("_offset") or name == "high_watermark"}
-        of_nobody = {"local_bytes": 0, "cold_bytes": 0, "failed": None, "told_by": None}
-        known = {**ends, "log_start_offset": row.log_start_offset, **of_nobody}
-    return {**fields, **known}
+    known = _of_catalogue(row.log_start_offset, row.cold_end_offset) if hosted is None else _of_replica(broker, hosted)
+    return {
+        "partition": number,
+        "leader": -1 if leader is None else leader.broker_id,
+        "isr": list(in_sync),
+        "replicas": list(row.replicas),
+        "adding_replicas": list(row.adding_replicas),
+        "removing_replicas": list(row.removing_replicas),
+        "leader_epoch": row.leader_epoch,
+        "under_replicated": len(in_sync) < len(row.replicas),
+        "under_min_isr": len(in_sync) < min(topic.config.min_insync_replicas, len(row.replicas)),
+        **known,
+    }
+
+
+def _of_replica(broker: Broker, partition: Partition) -> Facts:
+    log = partition.log
+    return {
+        "log_start_offset": partition.log_start_offset,
+        "local_log_start_offset": log.local_log_start_offset,
+        "cold_end_offset": partition.cold_end_offset,
+        "overdue_end_offset": broker.overdue_end_offset(partition),
+        "high_watermark": partition.high_watermark,
+        "last_stable_offset": partition.last_stable_offset,
+        "log_end_offset": log.log_end_offset,
+        "local_bytes": log.size_bytes,
+        "cold_bytes": partition.cold_bytes,
+        "failed": partition.halted or log.failed,
+        "told_by": broker.broker_id,
+    }
+
+
+def _of_catalogue(log_start_offset: int, cold_end_offset: int) -> Facts:
+    """What is known of a partition whose logs are all elsewhere: no offset is made up that its log may not have."""
+    return {
+        "log_start_offset": log_start_offset,
+        "local_log_start_offset": cold_end_offset,
+        "cold_end_offset": cold_end_offset,
+        "overdue_end_offset": cold_end_offset,
+        "high_watermark": cold_end_offset,
+        "last_stable_offset": cold_end_offset,
+        "log_end_offset": cold_end_offset,
+        "local_bytes": 0,
+        "cold_bytes": 0,
+        "failed": None,
+        "told_by": None,
+    }

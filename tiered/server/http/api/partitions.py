@@ -15,7 +15,6 @@ from tiered.rules.segments.retention import Verdict, Why, runs_of
 from tiered.server.http.api.lookups import topic_of, topic_with_records
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages import schema
-from tiered.server.http.messages.form import Form
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.parameters import PARTITION, json_of, query_number
 from tiered.server.http.messages.route import answers_json, route, tagged
@@ -23,7 +22,7 @@ from tiered.server.http.neighbours.elsewhere import at, leader_elsewhere
 
 MAX_SEGMENTS = 10_000
 START_OFFSET = query_number("start_offset", "Segments that end after this offset.", default=0)
-SEGMENT = Form(
+SEGMENT = schema.Form(
     {
         "base_offset": schema.integer(),
         "end_offset": schema.integer(),
@@ -35,7 +34,7 @@ SEGMENT = Form(
         "object_key": schema.nullable(schema.text()),
     },
 )
-_SEGMENTS = Form(
+_SEGMENTS = schema.Form(
     {
         "topic": schema.text(),
         "partition": (schema.integer(), "topic_partition.partition"),
@@ -50,7 +49,7 @@ _SEGMENTS = Form(
 )
 MAX_RUNS = 10_000
 _UNLIMITED = -1
-_RUN = Form(
+_RUN = schema.Form(
     {
         "base_offset": schema.integer(),
         "end_offset": schema.integer(),
@@ -64,7 +63,7 @@ _RUN = Form(
     }
 )
 _SUM = schema.record({"segments": schema.integer(), "bytes": schema.integer()}, is_open=True)
-_CONFIGS = Form(
+_CONFIGS = schema.Form(
     {
         "cleanup.policy": (schema.text(), lambda config: ",".join(config.cleanup_policy)),
         "retention.ms": (schema.integer(minimum=_UNLIMITED), "retention_ms"),
@@ -81,14 +80,14 @@ _CONFIGS = Form(
         "tiered.purge.grace.ms": (schema.integer(), "tiered_purge_grace_ms"),
     }
 )
-_CLOCK = Form(
+_CLOCK = schema.Form(
     {
         "trusted": (schema.boolean("Nothing is deleted for its age while it is false."), "is_trusted"),
         "ahead_ms": schema.integer(),
         "reason": (schema.text("Empty while the clock is trusted."), reason_to_doubt),
     }
 )
-_PIN = Form(
+_PIN = schema.Form(
     {
         "name": schema.text(),
         "start_offset": schema.integer(),
@@ -96,7 +95,7 @@ _PIN = Form(
         "expires_at_ms": schema.nullable(schema.integer("Null: never.")),
     }
 )
-_RETIRED = Form(
+_RETIRED = schema.Form(
     {
         "objects": (
             schema.integer("Out of the log already and still stored; 1,000 are told at the most."),
@@ -113,7 +112,7 @@ _RETIRED = Form(
         ),
     }
 )
-_EXPLANATION = Form(
+_EXPLANATION = schema.Form(
     {
         "broker_id": schema.integer("Who obeys this."),
         "topic": schema.text(),

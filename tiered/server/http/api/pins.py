@@ -17,7 +17,6 @@ from tiered.server.http.api.partition_facts import facts_of
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.rights import may_see_topic, require, rights_of
 from tiered.server.http.messages import schema
-from tiered.server.http.messages.form import Field, Form
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.parameters import PIN, SNAPSHOT, json_of, query_text
 from tiered.server.http.messages.route import Answer, answers_json, no_content, route, tagged
@@ -56,21 +55,21 @@ _NEW_PIN = schema.record(
     optional=("owner", "ttl_ms", "partitions"),
 )
 _RENEWAL = schema.record({"ttl_ms": _TTL}, optional=("ttl_ms",))
-_RANGE = Form(
+_RANGE = schema.Form(
     {
         "partition": schema.integer(),
         "start_offset": schema.integer(),
         "end_offset": schema.integer("The first offset that is not held."),
     },
 )
-_FIELDS: dict[str, Field] = {
+_FIELDS: dict[str, schema.Field] = {
     "topic": schema.text(),
     "topic_id": (schema.text(), lambda row: str(row.topic_id)),
     "owner": schema.text(),
     "created_at_ms": schema.integer("By the database's clock."),
 }
 _RANGES = _RANGE.many("ranges")
-_SNAPSHOT = Form(
+_SNAPSHOT = schema.Form(
     {
         "name": schema.text(),
         **_FIELDS,
@@ -78,7 +77,7 @@ _SNAPSHOT = Form(
         "partitions": _RANGES,
     }
 )
-_PIN = Form(
+_PIN = schema.Form(
     {
         "pin_id": (schema.text(), lambda row: str(row.pin_id)),
         **_FIELDS,

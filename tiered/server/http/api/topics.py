@@ -20,7 +20,6 @@ from tiered.server.http.door.keys import BROKER
 from tiered.server.http.door.quotas import take_mutations
 from tiered.server.http.door.rights import may, may_see_topic, require_create
 from tiered.server.http.messages import schema
-from tiered.server.http.messages.form import Field, Form
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.origin import is_forwarded
 from tiered.server.http.messages.parameters import json_of, query_flag
@@ -51,7 +50,7 @@ _CONFIG_CHANGES = schema.record(
     },
     optional=("set", "reset", "validate_only"),
 )
-CONFIG = Form(
+CONFIG = schema.Form(
     {
         "name": schema.text(),
         "value": schema.nullable(schema.text()),
@@ -67,7 +66,7 @@ CONFIG = Form(
         "type": (schema.text(), "type.name"),
     },
 )
-_TOPIC_FIELDS: dict[str, Field] = {
+_TOPIC_FIELDS: dict[str, schema.Field] = {
     "topic": (schema.text(), "name"),
     "topic_id": (schema.text(), lambda topic: str(topic.topic_id)),
     "internal": (schema.boolean(), "is_internal"),
@@ -90,9 +89,9 @@ _TOPIC_FIELDS: dict[str, Field] = {
     ),
     "partitions": schema.array(PARTITION),
 }
-_TOPIC = Form(_TOPIC_FIELDS, optional=("partitions",))
+_TOPIC = schema.Form(_TOPIC_FIELDS, optional=("partitions",))
 _WITH_PARTITIONS = query_flag("partitions", "Whether each topic comes with its partitions.", default=True)
-_TOPIC_WITH_CONFIGS = Form(_TOPIC_FIELDS, and_then={"configs": schema.array(CONFIG.schema)})
+_TOPIC_WITH_CONFIGS = schema.Form(_TOPIC_FIELDS, and_then={"configs": schema.array(CONFIG.schema)})
 
 
 async def topics(request: web.Request) -> web.Response:

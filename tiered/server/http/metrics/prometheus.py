@@ -9,7 +9,7 @@ from functools import partial
 
 from tiered.metrics import Histogram, Kind, Metric
 from tiered.runtime import in_turns
-from tiered.server.http.messages.form import Read, reader
+from tiered.server.http.messages.schema import Read, reader
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Labels = Mapping[str, object]

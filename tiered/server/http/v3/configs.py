@@ -15,10 +15,9 @@ from tiered.broker.broker import Broker
 from tiered.config import ConfigChange, ConfigEntry, ConfigOperation
 from tiered.errors import InvalidRequest
 from tiered.server.http.messages.failures import NoSuchResource
-from tiered.server.http.messages.form import Field, Form
 from tiered.server.http.messages.parameters import CONFIG_NAME, json_of
 from tiered.server.http.messages.route import Route, answers_json, no_content, route, tagged
-from tiered.server.http.messages.schema import Schema, array, boolean, integer, nullable, record, text
+from tiered.server.http.messages.schema import Field, Form, Schema, array, boolean, integer, nullable, record, text
 from tiered.server.http.neighbours.elsewhere import at, broker_elsewhere
 from tiered.server.http.v3.cluster import broker_of
 from tiered.server.http.v3.resources import CLUSTER_PATH, Links, Resource, cluster_of

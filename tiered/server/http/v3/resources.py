@@ -15,11 +15,10 @@ from aiohttp import web
 from tiered.broker.broker import Broker
 from tiered.server.http.door.keys import BROKER
 from tiered.server.http.messages.failures import NoSuchResource
-from tiered.server.http.messages.form import Field, Form
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.origin import origin_of
 from tiered.server.http.messages.parameters import CLUSTER_ID
-from tiered.server.http.messages.schema import array, nullable, record, text
+from tiered.server.http.messages.schema import Field, Form, array, nullable, record, text
 
 CLUSTER_PATH = "/v3/clusters/{cluster_id}"
 
