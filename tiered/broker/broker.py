@@ -42,10 +42,9 @@ from tiered.broker.reconcile.findings import Findings
 from tiered.broker.reconcile.rounds import Reconciler
 from tiered.broker.replication.answer import FollowerAnswers
 from tiered.broker.replication.catch_up import CatchUp
-from tiered.broker.replication.channel import Channels
+from tiered.broker.replication.channel import Channels, PeerChannels
 from tiered.broker.replication.fetcher import Fetcher, Throttle
 from tiered.broker.replication.isr_changes import IsrChanges
-from tiered.broker.replication.peer_channel import PeerChannels
 from tiered.broker.replication.replication import Replication
 from tiered.broker.rounds.housekeeping import Housekeeping, Tick
 from tiered.broker.rounds.partition_rounds import PartitionRounds
@@ -125,10 +124,8 @@ class Broker:
         self.store = TimedStore(store, clock)
         self.data = DataFolder(options.data_dir)
         self.reserve = DiskReserve(self.data)
-        self.files = parts.files or RealFileSystem()
         self.disk = BlockingPool("disk", threads=settings.limits.num_io_threads)
         self.uploads = BlockingPool("upload", threads=tiering.tiered_upload_concurrency + 1)
-        self.flusher = Flusher(self.disk, clock)
         self.context = BrokerContext(
             broker_id=self.broker_id,
             rack=self.rack,
@@ -140,10 +137,10 @@ class Broker:
             store=self.store,
             data=self.data,
             reserve=self.reserve,
-            files=self.files,
+            files=parts.files or RealFileSystem(),
             disk=self.disk,
             uploads=self.uploads,
-            flusher=self.flusher,
+            flusher=Flusher(self.disk, clock),
             state=self.state,
         )
         self.started_monotonic_ms = clock.monotonic_ms()

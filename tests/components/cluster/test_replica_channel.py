@@ -10,8 +10,7 @@ import pytest
 
 from tests.support.scripted_peer import Raw, serving
 from tiered import errors, peer
-from tiered.broker.replication.channel import ReplicaChannel
-from tiered.broker.replication.peer_channel import PeerChannels
+from tiered.broker.replication.channel import PeerChannels, ReplicaChannel
 from tiered.errors import RequestTimedOut
 from tiered.meta.brokers import BrokerRow
 from tiered.peer.connection import KEPT_BYTES
@@ -96,7 +95,7 @@ async def test_memory_of_a_long_answer_is_used_again() -> None:
 async def test_a_leader_that_does_not_answer_is_given_up_and_the_connection_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tiered.broker.replication.peer_channel.TIMEOUT_MS", 200.0)
+    monkeypatch.setattr("tiered.broker.replication.channel.TIMEOUT_MS", 200.0)
     async with channel_to(lambda offset: b"x" if offset < 3 else None) as channel:
         for offset in range(3):
             await records_at(channel, offset)
