@@ -5,6 +5,7 @@ of it is read from the replica's view of the bucket.
 """
 
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -21,7 +22,7 @@ from tiered.server.http.api import health as routes_health
 from tiered.server.http.api import partitions as routes_catalogue
 from tiered.server.http.api import records as routes_records
 from tiered.server.http.api.partitions import MAX_SEGMENTS, SEGMENT, START_OFFSET
-from tiered.server.http.api.records import FIELD_BYTES, PARTITION_ASKED, limits_of, send_page, start_of
+from tiered.server.http.api.records import PARTITION_ASKED, page_of, send_page
 from tiered.server.http.api.topics import CONFIG
 from tiered.server.http.app import HttpServer, guarded
 from tiered.server.http.door import browser_guard as security
@@ -30,7 +31,6 @@ from tiered.server.http.door.limits import REQUESTS
 from tiered.server.http.messages import openapi, schema
 from tiered.server.http.messages.long_list import json_with_list
 from tiered.server.http.messages.parameters import PARTITION, TOPIC
-from tiered.server.http.messages.record_json import renderer
 from tiered.server.http.messages.route import Answer, Route, answers_json, route, tagged
 from tiered.server.http.metrics import broker as broker_metrics
 from tiered.server.http.metrics.prometheus import CONTENT_TYPE, counter, exposition_of, families_of, gauge
@@ -143,28 +143,10 @@ async def _segments(request: web.Request) -> web.StreamResponse:
 async def _records(request: web.Request) -> web.StreamResponse:
     replica = request.app[REPLICA]
     partition = replica.catalogue.partition(replica.catalogue.by_name(TOPIC.of(request)), PARTITION_ASKED.of(request))
-    offset = await start_of(
-        request,
-        partition.log_start_offset,
-        partition.high_watermark,
-        lambda timestamp_ms: replica.reader.offset_for_timestamp(partition, timestamp_ms),
-    )
-    page = await replica.records.read(
-        partition,
-        offset,
-        limits=limits_of(request),
-        committed_only=False,
-        render=renderer(FIELD_BYTES.of(request)),
-    )
-    return await send_page(
-        request,
-        page,
-        topic=partition.cold.topic,
-        partition=partition.cold.partition,
-        end_offset=partition.high_watermark,
-        high_watermark=partition.high_watermark,
-        log_start_offset=partition.log_start_offset,
-    )
+    at_time = partial(replica.reader.offset_for_timestamp, partition)
+    topic, number = partition.cold.topic, partition.cold.partition
+    body = await page_of(request, partition, replica.records, at_time, topic=topic, number=number)
+    return await send_page(request, body)
 
 
 # Metrics

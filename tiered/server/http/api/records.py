@@ -8,10 +8,12 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from aiohttp import web
 
-from tiered.broker.people.record_reader import Limits, Page
+from tiered.broker.partitions.readable import Readable
+from tiered.broker.people.record_reader import Limits, RecordReader
 from tiered.errors import InvalidRequest
 from tiered.rules.security.quotas import QuotaKey
 from tiered.server.http.api.lookups import topic_with_records
@@ -43,7 +45,7 @@ _LIMIT = query_number("limit", "Records at the most.", minimum=1, maximum=MAX_RE
 _ISOLATION = query_text(
     "isolation", "Whether records of open transactions are shown.", allowed=("read_uncommitted", READ_COMMITTED)
 )
-FIELD_BYTES = query_number(
+_FIELD_BYTES = query_number(
     "field_bytes",
     "How much of each key and value is shown, in bytes, and of all headers together.",
     maximum=MAX_FIELD_BYTES,
@@ -91,59 +93,57 @@ async def records(request: web.Request) -> web.StreamResponse:
     """A page of one partition's records, from both tiers."""
     broker = request.app[BROKER]
     require_none_owed(request, QuotaKey.CONSUMER_BYTE_RATE)
-    partition = topic_with_records(request).partition(PARTITION_ASKED.of(request))
+    topic, number = topic_with_records(request), PARTITION_ASKED.of(request)
+    partition = topic.partition(number)
+    at_time = partial(broker.reader.offset_for_timestamp, partition)
     committed_only = _ISOLATION.of(request) == READ_COMMITTED
-    end_offset = partition.last_stable_offset if committed_only else partition.high_watermark
-    offset = await start_of(
-        request,
-        partition.log_start_offset,
-        end_offset,
-        lambda timestamp_ms: broker.reader.offset_for_timestamp(partition, timestamp_ms),
+    body = await page_of(
+        request, partition, broker.records, at_time, topic=topic.name, number=number, committed_only=committed_only
     )
-    page = await broker.records.read(
+    count(request, QuotaKey.CONSUMER_BYTE_RATE, len(body))
+    return await send_page(request, body)
+
+
+AtTime = Callable[[int], Awaitable[tuple[int, int] | None]]
+"""Finds the first record that is not older than a time."""
+
+
+async def page_of(
+    request: web.Request,
+    partition: Readable,
+    reader: RecordReader,
+    at_time: AtTime,
+    *,
+    topic: str,
+    number: int,
+    committed_only: bool = False,
+) -> bytes:
+    """What the query asks for, as JSON. The records are JSON already, made where they were decoded; only the frame is
+    put around them."""
+
+    def end_offset() -> int:
+        return partition.last_stable_offset if committed_only else partition.high_watermark
+
+    page = await reader.read(
         partition,
-        offset,
-        limits=limits_of(request),
+        await _start_of(request, partition.log_start_offset, end_offset(), at_time),
+        limits=Limits(max_records=_LIMIT.of(request), max_bytes=MAX_PAGE_BYTES, max_ms=MAX_READ_MS),
         committed_only=committed_only,
-        render=renderer(FIELD_BYTES.of(request)),
+        render=renderer(_FIELD_BYTES.of(request)),
     )
-    end_offset = partition.last_stable_offset if committed_only else partition.high_watermark
-    return await send_page(
-        request,
-        page,
-        topic=partition.topic,
-        partition=partition.topic_partition.partition,
-        end_offset=end_offset,
-        high_watermark=partition.high_watermark,
-        log_start_offset=partition.log_start_offset,
-    )
-
-
-def limits_of(request: web.Request) -> Limits:
-    """How much the query wants on a page."""
-    return Limits(max_records=_LIMIT.of(request), max_bytes=MAX_PAGE_BYTES, max_ms=MAX_READ_MS)
-
-
-async def send_page(
-    request: web.Request, page: Page, *, topic: str, partition: int, end_offset: int, **offsets: int
-) -> web.StreamResponse:
-    """The records are JSON already, made where they were decoded; only the frame is put around them. Nothing follows a
-    page that reaches `end_offset`; `offsets` are told besides."""
     fields = {
         "topic": topic,
-        "partition": partition,
+        "partition": number,
         "next_offset": page.next_offset,
-        "is_end": page.is_end or page.next_offset >= end_offset,
-        **offsets,
+        "is_end": page.is_end or page.next_offset >= end_offset(),
+        "high_watermark": partition.high_watermark,
+        "log_start_offset": partition.log_start_offset,
     }
     frame = json.dumps(fields).encode()
-    body = frame[:-1] + b', "records": [' + b", ".join(rendered for _, rendered in page.records) + b"]}"
-    if BROKER in request.app:  # A read replica has no quotas.
-        count(request, QuotaKey.CONSUMER_BYTE_RATE, len(body))
-    return await _sent(request, body)
+    return frame[:-1] + b', "records": [' + b", ".join(rendered for _, rendered in page.records) + b"]}"
 
 
-async def _sent(request: web.Request, body: bytes) -> web.StreamResponse:
+async def send_page(request: web.Request, body: bytes) -> web.StreamResponse:
     """Sends it piece by piece as the client reads, while the request still counts and has its deadline: pages that
     nobody fetches would gather in memory otherwise."""
     if request.method == "HEAD":
@@ -165,14 +165,8 @@ async def _sent(request: web.Request, body: bytes) -> web.StreamResponse:
     return response
 
 
-async def start_of(
-    request: web.Request,
-    log_start_offset: int,
-    end_offset: int,
-    at_time: Callable[[int], Awaitable[tuple[int, int] | None]],
-) -> int:
-    """The offset that the query means. What it says must be in the log: the reader looks. `at_time` finds the first
-    record that is not older than a time."""
+async def _start_of(request: web.Request, log_start_offset: int, end_offset: int, at_time: AtTime) -> int:
+    """The offset that the query means. What it says must be in the log: the reader looks."""
     timestamp_ms, text = _TIMESTAMP.find(request), _OFFSET.find(request)
     if timestamp_ms is not None:
         if text is not None:
@@ -197,6 +191,6 @@ ROUTES = tagged(
         "/api/v1/topics/{topic}/records",
         records,
         answers_json(_PAGE),
-        *(PARTITION_ASKED, _OFFSET, _TIMESTAMP, _LIMIT, _ISOLATION, FIELD_BYTES),
+        *(PARTITION_ASKED, _OFFSET, _TIMESTAMP, _LIMIT, _ISOLATION, _FIELD_BYTES),
     ),
 )
