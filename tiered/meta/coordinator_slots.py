@@ -103,7 +103,8 @@ def hand_over(conn: Connection, *, broker_id: int, broker_epoch: int, slot_count
     def decide(slots: Mapping[int, SlotRow], live: Mapping[int, int]) -> Mapping[int, int]:
         others = {each: epoch for each, epoch in live.items() if each != broker_id}
         changes = assigned(holders(slots, others, slot_count), others, may_move=())
-        return {slot: to for slot, to in changes.items() if _is_held(slots, slot, broker_id, broker_epoch)}
+        own = {slot for slot, row in slots.items() if row.is_held_by(broker_id, broker_epoch)}
+        return {slot: to for slot, to in changes.items() if slot in own}
 
     return _move(conn, decide, now_ms=now_ms)
 
@@ -209,11 +210,6 @@ def holders(slots: Mapping[int, SlotRow], live: Mapping[int, int], slot_count: i
         if row is not None and live.get(row.broker_id) == row.broker_epoch:
             found[slot] = row.broker_id
     return found
-
-
-def _is_held(slots: Mapping[int, SlotRow], slot: int, broker_id: int, broker_epoch: int) -> bool:
-    row = slots.get(slot)
-    return row is not None and row.is_held_by(broker_id, broker_epoch)
 
 
 def _live(conn: Connection) -> Mapping[int, int]:

@@ -12,10 +12,10 @@ once, and the objects that the reader may be in the middle of stay until the pin
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Never
+from typing import Any, Never
 from uuid import UUID
 
-from sqlalchemy import Connection, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, Select, delete, func, insert, or_, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from tiered.errors import (
@@ -244,24 +244,17 @@ def refuse_retirement(
     Raises `Pinned` where a snapshot, or for retention also a pin, holds an offset that would go.
     """
     statement = (
-        select(pinned_range, pin.c.name, pin.c.owner)
-        .join(pin, pin.c.pin_id == pinned_range.c.pin_id)
+        _held_of(conn, topic_id, number)
         .join(
             partition,
             (partition.c.topic_id == pinned_range.c.topic_id) & (partition.c.partition == pinned_range.c.partition),
         )
         .where(
-            pinned_range.c.topic_id == topic_id,
-            pinned_range.c.partition == number,
-            pinned_range.c.start_offset < pinned_range.c.end_offset,
             pinned_range.c.start_offset < new_log_start_offset,
             pinned_range.c.end_offset > partition.c.log_start_offset,
             partition.c.log_start_offset < new_log_start_offset,
-            _is_live(conn),
             *((pin.c.name.is_not(None),) if is_explicit else ()),
         )
-        .order_by(pinned_range.c.start_offset)
-        .limit(1)
     )
     row = conn.execute(statement).one_or_none()
     if row is not None:
@@ -277,20 +270,10 @@ def refuse_replacement(conn: Connection, topic_id: UUID, number: int, *, start_o
 
     Raises `Pinned` where a snapshot holds any of them. A pin does not: its reader goes on in the objects it found.
     """
-    statement = (
-        select(pinned_range, pin.c.name, pin.c.owner)
-        .join(pin, pin.c.pin_id == pinned_range.c.pin_id)
-        .where(
-            pinned_range.c.topic_id == topic_id,
-            pinned_range.c.partition == number,
-            pinned_range.c.start_offset < pinned_range.c.end_offset,
-            pinned_range.c.start_offset < end_offset,
-            pinned_range.c.end_offset > start_offset,
-            pin.c.name.is_not(None),
-            _is_live(conn),
-        )
-        .order_by(pinned_range.c.start_offset)
-        .limit(1)
+    statement = _held_of(conn, topic_id, number).where(
+        pinned_range.c.start_offset < end_offset,
+        pinned_range.c.end_offset > start_offset,
+        pin.c.name.is_not(None),
     )
     row = conn.execute(statement).one_or_none()
     if row is not None:
@@ -356,6 +339,22 @@ def _granted(conn: Connection, topic_id: UUID, wanted: Sequence[WantedRange]) ->
         end_offset = max(start_offset, each.end_offset)
         granted.append({"partition": each.partition, "start_offset": start_offset, "end_offset": end_offset})
     return granted
+
+
+def _held_of(conn: Connection, topic_id: UUID, number: int) -> Select[Any]:
+    """The first range that is held of a partition, with the name and the owner of what holds it."""
+    return (
+        select(pinned_range, pin.c.name, pin.c.owner)
+        .join(pin, pin.c.pin_id == pinned_range.c.pin_id)
+        .where(
+            pinned_range.c.topic_id == topic_id,
+            pinned_range.c.partition == number,
+            pinned_range.c.start_offset < pinned_range.c.end_offset,
+            _is_live(conn),
+        )
+        .order_by(pinned_range.c.start_offset)
+        .limit(1)
+    )
 
 
 def _is_live(conn: Connection) -> ColumnElement[bool]:

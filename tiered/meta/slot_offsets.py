@@ -28,12 +28,7 @@ def occupied(conn: Connection) -> frozenset[int]:
 def load(conn: Connection, *, slot: int, limit: int) -> SlotOffsets:
     """Groups with up to `limit` offsets together. Offsets of topics that are deleted do not count."""
     rows = conn.execute(
-        select(
-            consumer_group.c.group_id,
-            consumer_group.c.kind,
-            consumer_group.c.protocol_type,
-            consumer_group.c.generation,
-        )
+        select(*(consumer_group.c[name] for name in ("group_id", "kind", "protocol_type", "generation")))
         .where(consumer_group.c.slot == slot)
         .order_by(consumer_group.c.group_id)
         .limit(limit)

@@ -136,12 +136,7 @@ topic = Table(
     Column("deleted_at_ms", BigInteger),
     Column("change_number", BigInteger, nullable=False, index=True),
     # A deleted topic's row stays until its objects are gone, so the name is unique among the living only.
-    Index(
-        "uq_topic_name_of_living",
-        "name",
-        unique=True,
-        info={WHERE: "deleted_at_ms IS NULL"},
-    ),
+    Index("uq_topic_name_of_living", "name", unique=True, info={WHERE: "deleted_at_ms IS NULL"}),
 )
 
 topic_config = Table(
@@ -233,21 +228,9 @@ segment = Table(
         info={WHERE: "state = 'committed'"},
     ),
     # What the sweepers ask for every few seconds: few rows of many.
-    Index(
-        "ix_segment_planned",
-        "deadline_ms",
-        info={WHERE: "state = 'planned'"},
-    ),
-    Index(
-        "ix_segment_retired",
-        "purge_after_ms",
-        info={WHERE: "state = 'retired'"},
-    ),
-    Index(
-        "ix_segment_purged",
-        "purged_at_ms",
-        info={WHERE: "state = 'purged'"},
-    ),
+    Index("ix_segment_planned", "deadline_ms", info={WHERE: "state = 'planned'"}),
+    Index("ix_segment_retired", "purge_after_ms", info={WHERE: "state = 'retired'"}),
+    Index("ix_segment_purged", "purged_at_ms", info={WHERE: "state = 'purged'"}),
 )
 
 # What retention must leave. A snapshot is a pin with a name, and may be for good. Not in the feed: who deletes asks.
@@ -309,11 +292,7 @@ consumer_group = Table(
     Column("slot_epoch", BigInteger, nullable=False),
     Column("commit_number", BigInteger, nullable=False),
     CheckConstraint("kind IN ('classic', 'consumer')", name="kind"),
-    Index(
-        "ix_consumer_group_empty",
-        "empty_since_ms",
-        info={WHERE: "empty_since_ms IS NOT NULL"},
-    ),
+    Index("ix_consumer_group_empty", "empty_since_ms", info={WHERE: "empty_since_ms IS NOT NULL"}),
 )
 
 group_offset = Table(

@@ -1,7 +1,6 @@
 """The audit log: each administrative request has its lines, refused data is summed up, and no secret is in it."""
 
 import json
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,6 @@ from tests.clients.raw import RawConnection
 from tests.components.guarded_broker import GuardedBroker, allow
 from tests.components.rights_table import KNOWN, ROWS
 from tests.support.http_logins import ask
-from tiered.broker.security.audit import MAX_REFUSED_LINES
-from tiered.errors import InvalidConfig
 from tiered.server.http.door.rights import ON_BEHALF_OF
 from tiered.server.http.messages.origin import SENDER
 from tiered.server.kafka.apis import served_apis
@@ -142,30 +139,6 @@ def test_refused_data_is_summed_up_and_not_told_one_by_one(guarded: GuardedBroke
     assert (line["action"], line["operation"], line["resource_type"], line["count"]) == ("summary", "WRITE", "TOPIC", 5)
 
 
-def test_refused_administration_has_a_bound_and_what_was_done_has_none(guarded: GuardedBroker, log: Lines) -> None:
-    guarded.run(guarded.broker.audit.sum_up)
-    note = {"principal": "User:x", "host": "h", "via": "kafka", "action": "A", "resource": "R"}
-    before = len(log.new())
-
-    def flood() -> None:
-        for _ in range(MAX_REFUSED_LINES + 7):
-            guarded.broker.audit.note(**note, outcome="denied")
-        guarded.broker.audit.note(**note, outcome="allowed")
-        guarded.broker.audit.sum_up()
-
-    guarded.run(flood)
-    lines = log.new()[before:]
-    assert len(lines) == MAX_REFUSED_LINES + 2
-    assert lines[-2]["outcome"] == "allowed"
-    assert (lines[-1]["outcome"], lines[-1]["count"]) == ("left out", 7)
-
-
-def test_no_name_ends_a_line(guarded: GuardedBroker, log: Lines) -> None:
-    send(guarded, 42, 'x"}\n{"outcome": "allowed\u2028')
-    (line,) = log.new()
-    assert line["outcome"] == "denied"
-
-
 def test_whoever_goes_away_before_the_answer_is_told_of_all_the_same(guarded: GuardedBroker, log: Lines) -> None:
     guarded.rules(EVERYTHING)
     row = next(row for row in ROWS if row.key == 19)
@@ -176,13 +149,3 @@ def test_whoever_goes_away_before_the_answer_is_told_of_all_the_same(guarded: Gu
             connection.call(18, 0, b"")
     (line,) = log.new()
     assert (line["resource"], line["outcome"] in ("allowed", "unknown")) == ("TOPIC:gone-away", True)
-
-
-def test_nobody_else_may_read_the_file(guarded: GuardedBroker, log: Lines) -> None:
-    assert stat.S_IMODE(log.path.stat().st_mode) == 0o600
-
-
-def test_a_file_that_cannot_be_written_is_said_at_the_start(tmp_path: Path) -> None:
-    broker = GuardedBroker(tmp_path / "data", "tiered.audit.log=/proc/none/audit.log")
-    with pytest.raises(InvalidConfig, match=r"tiered\.audit\.log"), broker:
-        pass

@@ -10,6 +10,7 @@ import asyncio
 import json
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from tiered.broker.context import BrokerContext
@@ -112,14 +113,9 @@ class Scrub:
                 partition, segment, self._at.chunk, max_bytes=min(PART_BYTES, int(self._credit_bytes) + 1)
             )
             if part.next_chunk is None:
-                self._at = Cursor(topic_id=self._at.topic_id, partition=self._at.partition, offset=segment.end_offset)
+                self._at = replace(self._at, offset=segment.end_offset, chunk=0)
             else:
-                self._at = Cursor(
-                    topic_id=self._at.topic_id,
-                    partition=self._at.partition,
-                    offset=segment.base_offset,
-                    chunk=part.next_chunk,
-                )
+                self._at = replace(self._at, offset=segment.base_offset, chunk=part.next_chunk)
             if self._credit_bytes > 0 and await self._pause(part.size_bytes / rate):
                 return
 

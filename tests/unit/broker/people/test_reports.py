@@ -1,0 +1,35 @@
+"""What a broker tells SQL of its partitions: once for each change, positions by their leader alone."""
+
+from pathlib import Path
+
+from sqlalchemy import text
+
+from tests.unit.broker.context import Surroundings, surroundings
+from tests.unit.broker.replication.replicas import TOPIC_ID, replica, row, tell
+from tiered.broker.partitions.topics import Topic, Topics
+from tiered.broker.people.reports import Reports
+
+
+async def positions(made: Surroundings) -> list[int]:
+    statement = text("SELECT log_end_offset FROM partition_position")
+    return list(await made.context.database.run(lambda conn: conn.execute(statement).scalars().all()))
+
+
+async def test_positions_are_reported_by_the_leader_and_again_when_they_change(tmp_path: Path) -> None:
+    async with surroundings(tmp_path) as made:
+        partition, topics = replica(tmp_path, 1, min_insync_replicas=1), Topics()
+        topics.put(
+            Topic(
+                name="t", topic_id=TOPIC_ID, partition_count=1, config=partition.config, overrides={},
+                partitions=(partition,),
+            )
+        )  # fmt: skip
+        reports = Reports(context=made.context, topics=topics)
+        await reports.write()
+        assert await positions(made) == [], "nobody leads"
+        tell(partition, row(isr=(1,), replicas=(1,)))
+        await reports.write()
+        assert await positions(made) == [0]
+        await made.context.database.run(lambda conn: conn.execute(text("DELETE FROM partition_position")))
+        await reports.write()
+        assert await positions(made) == [], "nothing has changed since"

@@ -1,0 +1,65 @@
+"""Who may do what: nobody anything unless a rule says so, and what is remembered of it has a bound."""
+
+import pytest
+
+from tests.unit.broker.security.rules import reads
+from tiered.broker.context import BrokerState
+from tiered.broker.security import access
+from tiered.broker.security.access import MAX_REMEMBERED_NAME, Access
+from tiered.config import BrokerSettings
+from tiered.meta.security import Security
+from tiered.rules.security.acl import Operation, ResourceType
+from tiered.rules.security.principal import Principal
+
+ANN = Principal("User", "ann")
+READ, TOPIC = Operation.READ, ResourceType.TOPIC
+
+
+def guarded(*names: str) -> tuple[Access, BrokerState]:
+    settings = BrokerSettings.of({"tiered.authorizer": "acl", "super.users": "User:root"})
+    state = BrokerState(settings=settings, security=Security(acls=tuple(reads(name) for name in names)))
+    return Access(state=state), state
+
+
+def test_who_has_not_logged_in_may_do_nothing_and_what_is_refused_is_counted() -> None:
+    made, _ = guarded("orders")
+    ann, nobody = made.rights(ANN, "h"), made.rights(None, "h")
+    assert ann is not None
+    assert nobody is not None
+    assert (ann.may(READ, TOPIC, "orders"), ann.may(READ, TOPIC, "bills")) == (True, False)
+    assert not nobody.may(READ, TOPIC, "orders")
+    assert not nobody.may_any(READ, TOPIC)
+    assert made.take_denied().total() == made.denied_total == 2
+    assert made.take_denied().total() == 0
+
+
+def test_other_rules_count_at_once_and_the_same_ones_are_no_other_version() -> None:
+    made, state = guarded("orders")
+    made.rights(ANN, "h")
+    before = made.version
+    state.security = Security(acls=(reads("orders"),))
+    made.rights(ANN, "h")
+    assert made.version == before
+    state.security = Security(acls=(reads("bills"),))
+    rights = made.rights(ANN, "h")
+    assert rights is not None
+    assert (rights.may(READ, TOPIC, "orders"), rights.may(READ, TOPIC, "bills")) == (False, True)
+    assert made.version > before
+
+
+def test_what_is_remembered_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "MAX_DECISIONS", 10)
+    made, _ = guarded("orders")
+    rights = made.rights(ANN, "h")
+    assert rights is not None
+    long_name = "x" * (MAX_REMEMBERED_NAME + 1)
+    decisions = rights.by_name(READ, TOPIC)
+    assert not decisions[long_name]
+    assert long_name not in decisions
+    for number in range(20):
+        rights.may(READ, TOPIC, f"t{number}")
+    assert made.rights(ANN, "h") is not rights, "all were forgotten at once"
+
+
+def test_without_an_authorizer_there_are_no_rights_to_ask() -> None:
+    assert Access(state=BrokerState(settings=BrokerSettings())).rights(None, "h") is None

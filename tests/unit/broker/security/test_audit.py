@@ -1,0 +1,58 @@
+"""The lines of the audit log: for their owner alone, one for each thing done, and bounded for what is refused."""
+
+import asyncio
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.broker.context import Surroundings, surroundings
+from tiered.broker.security.access import Access
+from tiered.broker.security.audit import MAX_REFUSED_LINES, AuditLog
+from tiered.errors import InvalidConfig
+
+NOTE: dict[str, Any] = {"principal": "User:x", "host": "h", "via": "kafka", "action": "A", "resource": "R"}
+
+
+def audit(made: Surroundings) -> AuditLog:
+    return AuditLog(context=made.context, access=Access(state=made.context.state))
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+async def test_refused_administration_has_a_bound_and_what_was_done_has_none(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    async with surroundings(tmp_path, tiered_audit_log=str(path)) as made, asyncio.TaskGroup() as tasks:
+        log = audit(made)
+        log.start(tasks)
+        for _ in range(MAX_REFUSED_LINES + 7):
+            log.note(**NOTE, outcome="denied")
+        log.note(**NOTE, outcome="allowed")
+        await log.stop()
+        log.note(**NOTE, outcome="allowed")
+    found = lines(path)
+    assert len(found) == MAX_REFUSED_LINES + 2
+    assert found[-2]["outcome"] == "allowed"
+    assert (found[-1]["outcome"], found[-1]["count"]) == ("left out", 7)
+
+
+async def test_no_name_ends_a_line_and_nobody_else_may_read_it(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    async with surroundings(tmp_path, tiered_audit_log=str(path)) as made, asyncio.TaskGroup() as tasks:
+        log = audit(made)
+        log.start(tasks)
+        log.note(**{**NOTE, "resource": 'x"}\n{"outcome": "allowed\u2028'}, outcome="denied")
+        await log.stop()
+    (line,) = lines(path)
+    assert line["outcome"] == "denied"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+async def test_a_file_that_cannot_be_written_is_said_at_the_start(tmp_path: Path) -> None:
+    async with surroundings(tmp_path, tiered_audit_log="/proc/none/audit.log") as made, asyncio.TaskGroup() as tasks:
+        with pytest.raises(InvalidConfig, match=r"tiered\.audit\.log"):
+            audit(made).start(tasks)
