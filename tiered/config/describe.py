@@ -154,16 +154,5 @@ def _told(documentation: str) -> str:
 
 
 def _fact(name: str, value: str | None) -> ConfigEntry:
-    return ConfigEntry(
-        name=name,
-        value=value,
-        source=ConfigSource.STATIC_BROKER,
-        is_default=False,
-        is_sensitive=False,
-        read_only=True,
-        type=ConfigType.STRING,
-        documentation="Fixed when the broker started.",
-        has_effect=True,
-        allowed=(),
-        synonyms=(ConfigSynonym(name=name, value=value, source=ConfigSource.STATIC_BROKER),),
-    )
+    entry = Setting(name=name, type=ConfigType.STRING, default=None, documentation="Fixed when the broker started.")
+    return _entry(entry, value, [(name, value, ConfigSource.STATIC_BROKER)], read_only=True)

@@ -7,7 +7,7 @@ tools of Kafka work, and has no effect here, but for what listeners read at star
 
 from dataclasses import replace
 
-from tiered.config.setting import ConfigType, ConfigValue, Setting
+from tiered.config.setting import ConfigType, Setting
 from tiered.config.tls import LISTENER_NAMES
 
 OF_ALL_LISTENERS = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
@@ -286,7 +286,7 @@ def _setting(row: str) -> Setting:
         documentation = _OPTION
     else:
         documentation = _OF_LISTENERS if name in LISTENER_NAMES else WITHOUT_EFFECT
-    plain = Setting(
+    entry = Setting(
         name=name,
         type=type_,
         default=None,
@@ -298,11 +298,7 @@ def _setting(row: str) -> Setting:
         of_one_broker=when == "each",
         has_effect=documentation is not WITHOUT_EFFECT,
     )
-    return replace(plain, default=_value(plain, default))
-
-
-def _value(plain: Setting, text: str) -> ConfigValue:
-    return None if text == "-" else plain.parse(text.replace('""', ""))
+    return entry if default == "-" else replace(entry, default=entry.parse(default.replace('""', "")))
 
 
 def _number(text: str) -> float:

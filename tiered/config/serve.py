@@ -151,12 +151,10 @@ class ServeOptions:
 def add_serve_arguments(parser: "argparse.ArgumentParser") -> None:
     """Gives `parser` the options of `tiered serve`; none has a default, so that their absence can be seen."""
     for option in OPTIONS:
+        kind: dict[str, Any] = {"metavar": option.metavar, "action": "append" if option.is_list else "store"}
         if option.is_switch:
-            parser.add_argument(option.flag, dest=option.key, action="store_true", default=None, help=option.help)
-        elif option.is_list:
-            parser.add_argument(option.flag, dest=option.key, metavar=option.metavar, action="append", help=option.help)
-        else:
-            parser.add_argument(option.flag, dest=option.key, metavar=option.metavar, help=option.help)
+            kind = {"action": "store_true", "default": None}
+        parser.add_argument(option.flag, dest=option.key, help=option.help, **kind)
     parser.add_argument("--config", metavar="FILE", help="a TOML file with these options and a table [settings]")
     parser.add_argument(
         "--set", metavar="KEY=VALUE", action="append", help="a broker setting under Kafka's name; may be repeated"

@@ -316,13 +316,7 @@ class _Rewriter:
         self._pending = bytearray()
 
     def _note(self, header: BatchHeader) -> None:
-        self._fresh.note_batch(
-            header.base_offset,
-            header.last_offset,
-            header.size_bytes,
-            header.max_timestamp_ms,
-            self._index_interval_bytes,
-        )
+        self._fresh.note(header, self._index_interval_bytes)
 
 
 def _batches(fs: FileSystem, file: OpenFile, segment: SegmentState) -> Iterator[tuple[int, BatchHeader, bytes, int]]:

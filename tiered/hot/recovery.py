@@ -204,13 +204,7 @@ class Recoverer:
             for position, header in batches:
                 if header.base_offset != expected_offset or header.last_offset_delta < 0:
                     return f"the batch at position {position} has offset {header.base_offset}, not {expected_offset}"
-                segment.note_batch(
-                    expected_offset,
-                    header.last_offset,
-                    header.size_bytes,
-                    header.max_timestamp_ms,
-                    self._index_interval_bytes,
-                )
+                segment.note(header, self._index_interval_bytes)
                 if header.partition_leader_epoch > self._epochs.latest:
                     self._epochs = self._epochs.assign(header.partition_leader_epoch, expected_offset)
                 expected_offset = header.end_offset

@@ -194,6 +194,11 @@ class SegmentState:
             self.tail = shorter
         self.extent = (last_offset + 1, position + size_bytes, greatest_ms, offset_of_greatest)
 
+    def note(self, header: BatchHeader, index_interval_bytes: int) -> None:
+        """As `note_batch`, of a batch that has its offsets already."""
+        last_offset, size_bytes = header.last_offset, header.size_bytes
+        self.note_batch(header.base_offset, last_offset, size_bytes, header.max_timestamp_ms, index_interval_bytes)
+
     def note_time(self) -> None:
         """Adds the greatest timestamp so far to the time index, unless it is there: the last entry of a segment."""
         _, _, greatest_ms, offset_of_greatest = self.extent

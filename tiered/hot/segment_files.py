@@ -75,9 +75,7 @@ def rebuild_indexes(fs: FileSystem, segment: SegmentState, file: OpenFile, index
     fresh = SegmentState(segment.path, segment.base_offset, created_ms=segment.created_ms)
     fresh.offset_index, fresh.time_index = OffsetIndex(), TimeIndex()
     for _, header in walk(fs, file, 0, segment.size_bytes, block_bytes=FAR_BLOCK_BYTES):
-        fresh.note_batch(
-            header.base_offset, header.last_offset, header.size_bytes, header.max_timestamp_ms, index_interval_bytes
-        )
+        fresh.note(header, index_interval_bytes)
     fresh.note_time()
     return fresh
 

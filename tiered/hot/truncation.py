@@ -129,9 +129,7 @@ def _cut_segment(fs: FileSystem, segment: SegmentState, position: int, index_int
         if at == start:
             greatest = (segment.time_index.last_timestamp_ms, segment.time_index.last_offset)
             segment.extent = (header.base_offset, start, *greatest)
-        segment.note_batch(
-            header.base_offset, header.last_offset, header.size_bytes, header.max_timestamp_ms, index_interval_bytes
-        )
+        segment.note(header, index_interval_bytes)
     if position == 0:
         segment.first_append_ms = None
 
