@@ -17,7 +17,7 @@ from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.partition import Partition
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.reconcile.findings import OF_OBJECTS, Finding, FindingKind, Findings, kind_of
-from tiered.cold.verify.segments import CheckedPart, SegmentVerifier
+from tiered.cold.verify.segments import CheckedSegment, SegmentVerifier
 from tiered.formats.checkpoint import CommittedSegment
 from tiered.formats.segment_check import Fault
 from tiered.hot.file_system import read_whole, replace_file
@@ -142,7 +142,7 @@ class Scrub:
 
     async def _check(
         self, partition: Partition, segment: CommittedSegment, first_chunk: int, *, max_bytes: int
-    ) -> CheckedPart:
+    ) -> CheckedSegment:
         """Checks a part, and tells of what was wrong with it and is so still."""
         where = partition.topic_partition
         # A segment may come from the cluster that this one was restored from.

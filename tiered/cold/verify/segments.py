@@ -29,21 +29,13 @@ _TAIL_OVERHEAD = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedSegment:
-    """What was read, and what was wrong: at most `MAX_FAULTS`, in order of chunks."""
+    """What was read of a segment, and what was wrong: at most `MAX_FAULTS`, in order of chunks. `next_chunk` is where
+    the next part of it begins, None where all of it was looked at."""
 
     chunks: int
     size_bytes: int
     faults: tuple[Fault, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedPart:
-    """What `check_part` read and found. `next_chunk` is where the next part begins, None when this was the last."""
-
-    next_chunk: int | None
-    chunks: int
-    size_bytes: int
-    faults: tuple[Fault, ...]
+    next_chunk: int | None = None
 
 
 def memory_bytes(segment: CommittedSegment) -> int:
@@ -74,28 +66,23 @@ class SegmentVerifier:
                 break
         return CheckedSegment(chunks=len(chosen), size_bytes=read_bytes, faults=tuple(faults[:MAX_FAULTS]))
 
-    def check_part(self, place: Place, *, first_chunk: int, max_bytes: int) -> CheckedPart:
+    def check_part(self, place: Place, *, first_chunk: int, max_bytes: int) -> CheckedSegment:
         """The verdict on the segment's tail, and on its chunks from `first_chunk` on: one at least, else at most
         `max_bytes` of them. Raises StoreUnavailable when it could not be had."""
         opened = self._open_twice(place)
         if isinstance(opened, Fault):
-            return CheckedPart(next_chunk=None, chunks=0, size_bytes=0, faults=(opened,))
-        chosen: list[int] = []
-        size_bytes = 0
-        for index in range(first_chunk, len(opened)):
-            if chosen and size_bytes + opened[index].length > max_bytes:
-                break
-            chosen.append(index)
-            size_bytes += opened[index].length
-        faults: list[Fault] = []
-        for _, found in self._check_chunks(place, opened, chosen):
-            faults.extend(found)
-        end = first_chunk + len(chosen)
-        return CheckedPart(
-            next_chunk=end if end < len(opened) else None,
-            chunks=len(chosen),
+            return CheckedSegment(chunks=0, size_bytes=0, faults=(opened,))
+        end, size_bytes = first_chunk, 0
+        while end < len(opened) and (end == first_chunk or size_bytes + opened[end].length <= max_bytes):
+            size_bytes += opened[end].length
+            end += 1
+        checked = self._check_chunks(place, opened, range(first_chunk, end))
+        faults = [fault for _, found in checked for fault in found]
+        return CheckedSegment(
+            chunks=end - first_chunk,
             size_bytes=size_bytes,
             faults=tuple(faults[:MAX_FAULTS]),
+            next_chunk=end if end < len(opened) else None,
         )
 
     # The tail
