@@ -161,17 +161,15 @@ def _append_each(appending: _Appending) -> Iterator[None]:
 
 def _outcome(appending: _Appending) -> Parts | Overlapping | None:
     """The answer, now or once what was appended is stored. Raises what was refused when nobody waits for an answer."""
-    request, asked, results, waits = appending.request, appending.asked, appending.results, appending.waits
-    refused, started_ms, broker = appending.refused, appending.started_ms, request.context.broker
-    broker.counters.requests["Produce"] += 1
-    if refused is not None and asked.acks == NO_ACKS:
+    refused, is_awaited = appending.refused, appending.asked.acks != NO_ACKS
+    appending.request.context.broker.counters.requests["Produce"] += 1
+    if refused is not None and not is_awaited:
         raise refused  # Nobody waits for an answer: a closed connection is how the client learns of it.
-    if waits:
-        if any(partition.needs_flush for partition, *_ in waits):
-            return Overlapping(_answer_when_stored(request, asked, results, waits, started_ms))
-        return Overlapping(_Committing(request, asked, results, waits, started_ms))
-    broker.counters.request_latency["Produce"].observe(broker.clock.monotonic_ms() - started_ms)
-    return None if asked.acks == NO_ACKS else _answer(request, results, is_refused=refused is not None)
+    if appending.waits:
+        needs_disk = any(partition.needs_flush for partition, *_ in appending.waits)
+        return Overlapping(_answer_when_stored(appending) if needs_disk else _Committing(appending))
+    _note_latency(appending)
+    return _answer(appending.request, appending.results, is_refused=refused is not None) if is_awaited else None
 
 
 # Batches that `compression.type` demands to be compressed anew
@@ -295,31 +293,20 @@ def _refusal(request: RawRequest, index: int, error: TieredError) -> PartitionRe
 class _Committing(Waiting):
     """acks=all, once every in-sync replica has the batches: nothing here waits for a disk."""
 
-    __slots__ = ("_asked", "_commits", "_left", "_request", "_results", "_started_ms", "_waits", "_wake")
+    __slots__ = ("_appending", "_commits", "_left", "_wake")
 
-    def __init__(
-        self,
-        request: RawRequest,
-        asked: ProduceRequest,
-        results: list[TopicResult],
-        waits: list[Wait],
-        started_ms: float,
-    ) -> None:
-        self._request = request
-        self._asked = asked
-        self._results = results
-        self._waits = waits
-        self._started_ms = started_ms
+    def __init__(self, appending: _Appending) -> None:
+        self._appending = appending
         self._commits: list[Commit] = []
-        self._left = len(waits)
+        self._left = len(appending.waits)
 
     @property
     def patience_ms(self) -> float:
-        return _patience_ms(self._asked)
+        return _patience_ms(self._appending.asked)
 
     def begin(self, wake: Callable[[], None]) -> None:
         self._wake = wake
-        for partition, appended, _, _ in self._waits:
+        for partition, appended, _, _ in self._appending.waits:
             self._commits.append(partition.acknowledgements.begin(appended.end_offset, self._one_over))
 
     def _one_over(self) -> None:
@@ -330,30 +317,28 @@ class _Committing(Waiting):
     def answer(self, *, is_last: bool) -> Parts | None:
         if self._left and not is_last:
             return None
-        for (partition, _, answers, number), commit in zip(self._waits, self._commits, strict=True):
+        for (partition, _, answers, number), commit in zip(self._appending.waits, self._commits, strict=True):
             error = commit.error if commit.is_over else not_in_time(partition, self.patience_ms)
             if error is not None:
-                _refuse(self._request, answers, number, error)
+                _refuse(self._appending.request, answers, number, error)
         self.cancel()
-        return _answer_stored(self._request, self._results, self._started_ms)
+        return _answer_stored(self._appending)
 
     def cancel(self) -> None:
-        for (partition, *_), commit in zip(self._waits, self._commits, strict=True):
+        for (partition, *_), commit in zip(self._appending.waits, self._commits, strict=True):
             partition.acknowledgements.leave(commit)
 
 
-async def _answer_when_stored(
-    request: RawRequest, asked: ProduceRequest, results: list[TopicResult], waits: list[Wait], started_ms: float
-) -> Parts:
+async def _answer_when_stored(appending: _Appending) -> Parts:
     """For topics whose `flush.messages` demands the disk first."""
-    broker = request.context.broker
-    for partition, appended, answers, number in waits:
-        left_ms = started_ms + _patience_ms(asked) - broker.clock.monotonic_ms()
+    request, asked, broker = appending.request, appending.asked, appending.request.context.broker
+    for partition, appended, answers, number in appending.waits:
+        left_ms = appending.started_ms + _patience_ms(asked) - broker.clock.monotonic_ms()
         try:
             await acknowledged(broker.context, partition, appended, acks=asked.acks, timeout_ms=left_ms)
         except TieredError as error:
             _refuse(request, answers, number, error)
-    return _answer_stored(request, results, started_ms)
+    return _answer_stored(appending)
 
 
 def _patience_ms(asked: ProduceRequest) -> float:
@@ -364,11 +349,15 @@ def _refuse(request: RawRequest, answers: list[PartitionResult], number: int, er
     answers[number] = _refusal(request, answers[number].partition_index, error)
 
 
-def _answer_stored(request: RawRequest, results: list[TopicResult], started_ms: float) -> Parts:
-    broker = request.context.broker
-    broker.counters.request_latency["Produce"].observe(broker.clock.monotonic_ms() - started_ms)
-    is_refused = any(answer.error_code for topic in results for answer in topic.partitions)
-    return _answer(request, results, is_refused=is_refused)
+def _answer_stored(appending: _Appending) -> Parts:
+    _note_latency(appending)
+    is_refused = any(answer.error_code for topic in appending.results for answer in topic.partitions)
+    return _answer(appending.request, appending.results, is_refused=is_refused)
+
+
+def _note_latency(appending: _Appending) -> None:
+    broker = appending.request.context.broker
+    broker.counters.request_latency["Produce"].observe(broker.clock.monotonic_ms() - appending.started_ms)
 
 
 def _answer(request: RawRequest, results: list[TopicResult], *, is_refused: bool) -> Parts:
