@@ -36,15 +36,6 @@ class ColdPartition:
         """For people."""
         return f"{self.topic}-{self.partition}"
 
-    @property
-    def high_watermark(self) -> int:
-        """Where a reader of the bucket is at the end."""
-        return self.cold_end_offset
-
-    @property
-    def last_stable_offset(self) -> int:
-        return self.cold_end_offset
-
     def plan_read(self, offset: int) -> read_plan.Plan:
         """Cold, CaughtUp, or OutOfRange; never Hot."""
         return read_plan.plan(
