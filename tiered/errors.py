@@ -136,10 +136,6 @@ class RebalanceInProgress(Retriable):
     """The group is rebalancing: join again."""
 
 
-class UnstableOffsetCommit(Retriable):
-    """A transaction that has not ended yet wrote offsets that were asked for."""
-
-
 class StaleMemberEpoch(Retriable):
     """The member's epoch is behind or ahead of the group's: it learns its epoch with its next heartbeat (KIP-848)."""
 
@@ -268,10 +264,6 @@ class InvalidTransactionState(Invalid):
 
 class OutOfOrderSequence(Invalid):
     """A batch of an idempotent producer does not follow its last one: something in between is missing."""
-
-
-class UnknownProducerId(Invalid):
-    """No state is kept for this producer."""
 
 
 class PolicyViolation(Invalid):

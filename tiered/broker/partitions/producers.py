@@ -89,8 +89,9 @@ class Producers:
         old records while it writes. A producer known from before the start counts from the first look on.
         """
         seen = self._seen_ms
-        for producer_id in list(self.entries):
-            if now_ms - seen.setdefault(producer_id, now_ms) >= expiration_ms:
+        for producer_id, entry in list(self.entries.items()):
+            since_ms = seen.setdefault(producer_id, now_ms)
+            if producer_state.is_expired(entry, last_append_ms=since_ms, now_ms=now_ms, expiration_ms=expiration_ms):
                 del self.entries[producer_id]
                 del seen[producer_id]
 
