@@ -225,11 +225,7 @@ def _upsert(conn: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _lost(row: coordinator_slots.SlotRow | None, slot: int, by: Coordinator) -> TieredError | None:
-    if (
-        slot not in by.slot_epochs
-        or row is None
-        or (row.broker_id, row.broker_epoch) != (by.broker_id, by.broker_epoch)
-    ):
+    if slot not in by.slot_epochs or row is None or not row.is_held_by(by.broker_id, by.broker_epoch):
         return NotCoordinator(f"slot {slot} belongs to another broker: find the group's coordinator again")
     if row.slot_epoch != by.slot_epochs[slot]:
         return CoordinatorNotAvailable(f"slot {slot} is at epoch {row.slot_epoch}, which this broker has yet to learn")

@@ -191,7 +191,10 @@ def change_isrs(
             answers.append(after)
             changed.append(after)
     if changed and not is_current(leader, standings):
-        raise _stale(leader)
+        raise StaleBrokerEpoch(
+            f"epoch {broker_epoch} of broker {broker_id} is not its current registration, or it is fenced: nothing was "
+            "changed; the next heartbeat tells which"
+        )
     replica_sets.write(conn, changed)
     return tuple(answers)
 
@@ -304,13 +307,6 @@ def _refusal(
 
 def _unknown(topic_id: UUID, number: int) -> UnknownTopicOrPartition:
     return UnknownTopicOrPartition(f"partition {number} of topic {topic_id} is not in the catalogue")
-
-
-def _stale(member: InSyncReplica) -> StaleBrokerEpoch:
-    return StaleBrokerEpoch(
-        f"epoch {member.broker_epoch} of broker {member.broker_id} is not its current registration, or it is fenced: "
-        "nothing was changed; the next heartbeat tells which"
-    )
 
 
 def _load_some(conn: Connection, wanted: Sequence[IsrChange]) -> tuple[PartitionRow, ...]:

@@ -35,15 +35,7 @@ def load(conn: Connection, *, slot: int, limit: int) -> SlotOffsets:
     ).all()
     of_group: dict[str, list[StoredOffset]] = {row.group_id: [] for row in rows}
     offsets = conn.execute(
-        select(
-            group_offset.c.group_id,
-            group_offset.c.topic_id,
-            group_offset.c.partition,
-            group_offset.c.committed_offset,
-            group_offset.c.leader_epoch,
-            group_offset.c.metadata,
-            group_offset.c.committed_at_ms,
-        )
+        select(*(each for each in group_offset.c if each.name not in ("slot_epoch", "commit_number")))
         .join(consumer_group, consumer_group.c.group_id == group_offset.c.group_id)
         .join(topic, topic.c.topic_id == group_offset.c.topic_id)
         .where(consumer_group.c.slot == slot, topic.c.deleted_at_ms.is_(None))

@@ -153,14 +153,12 @@ def delete_topic(conn: Connection, topic_id: UUID, *, now_ms: int, purge_after_m
 
 def list_tombstones(conn: Connection, *, limit: int = 10_000) -> tuple[TopicRow, ...]:
     """The deleted topics that are not forgotten yet, the oldest deletion first."""
-    statement = select(topic).where(topic.c.deleted_at_ms.is_not(None)).order_by(topic.c.deleted_at_ms).limit(limit)
-    return tuple(_topic_row(row, {}) for row in conn.execute(statement).mappings())
+    return _tombstones(conn, limit, topic.c.deleted_at_ms.is_not(None))
 
 
 def list_forgettable(conn: Connection, *, deleted_before_ms: int, limit: int = 100) -> tuple[TopicRow, ...]:
     """The tombstones from before that time of which the store holds no object any more."""
-    statement = select(topic).where(*_is_forgettable(deleted_before_ms)).order_by(topic.c.deleted_at_ms).limit(limit)
-    return tuple(_topic_row(row, {}) for row in conn.execute(statement).mappings())
+    return _tombstones(conn, limit, *_is_forgettable(deleted_before_ms))
 
 
 def forget_deleted(
@@ -169,13 +167,7 @@ def forget_deleted(
     """The topics whose last rows went: deleted before that time, with every object purged, and among `only`."""
     take_number(conn)
     chosen = [] if only is None else [topic.c.topic_id.in_(only)]
-    statement = (
-        select(topic.c.topic_id)
-        .where(*_is_forgettable(deleted_before_ms), *chosen)
-        .order_by(topic.c.deleted_at_ms)
-        .limit(limit)
-    )
-    found = tuple(conn.execute(statement).scalars())
+    found = tuple(row.topic_id for row in _tombstones(conn, limit, *_is_forgettable(deleted_before_ms), *chosen))
     for reports in (local_segment, partition_position):
         _delete_what_nobody_writes(conn, reports, found)
     pins.forget_topics(conn, found)
@@ -239,6 +231,11 @@ def load_living(conn: Connection, topic_id: UUID) -> TopicRow:
 def _is_forgettable(deleted_before_ms: int) -> tuple[ColumnElement[bool], ...]:
     holds_objects = exists().where(segment.c.topic_id == topic.c.topic_id, segment.c.state != SegmentState.PURGED)
     return topic.c.deleted_at_ms < deleted_before_ms, ~holds_objects
+
+
+def _tombstones(conn: Connection, limit: int, *conditions: ColumnElement[bool]) -> tuple[TopicRow, ...]:
+    statement = select(topic).where(*conditions).order_by(topic.c.deleted_at_ms).limit(limit)
+    return tuple(_topic_row(row, {}) for row in conn.execute(statement).mappings())
 
 
 def _delete_what_nobody_writes(conn: Connection, table: Table, topic_ids: Sequence[UUID]) -> None:

@@ -66,16 +66,14 @@ class ConsumerGroups:
             self._gained_at_ms[slot] = now_ms
             self._heard_at_ms.pop(slot, None)
 
-    def _heard_of(self, slot: int) -> None:
-        self._heard_at_ms.setdefault(slot, self._coordinator.context.clock.monotonic_ms())
-
     async def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
         """Raises InvalidRequest, InvalidGroup, UnsupportedAssignor, InvalidRegularExpression, GroupNotFound (a classic
         group that cannot change), and what `ConsumerGroup.heartbeat` and `GroupCoordinator.load` raise.
         """
         self._coordinator.check_ours(heartbeat.group_id)
         consumer_heartbeat.check(heartbeat)
-        self._heard_of(self._coordinator.slot(heartbeat.group_id))
+        now_ms = self._coordinator.context.clock.monotonic_ms()
+        self._heard_at_ms.setdefault(self._coordinator.slot(heartbeat.group_id), now_ms)
         pattern = self.pattern_of(heartbeat)
         with ExitStack() as kept:
             if pattern:

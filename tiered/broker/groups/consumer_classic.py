@@ -105,10 +105,8 @@ def heartbeat(group: ConsumerGroup, member_id: str, instance_id: str | None, gen
 
 def leave(group: ConsumerGroup, leaving: LeavingMember) -> None:
     """Of a member of either protocol: tools send LeaveGroup for both. Raises UnknownMember, FencedInstance."""
-    if leaving.instance_id is None:
-        member = group.state.member(leaving.member_id)
-    elif leaving.member_id:
-        member = group.state.static_member(leaving.instance_id, leaving.member_id)
+    if leaving.instance_id is None or leaving.member_id:
+        member = group.state.known(leaving.member_id, leaving.instance_id)
     else:
         found = group.state.instance(leaving.instance_id)
         if found is None:
@@ -145,10 +143,7 @@ def _joining(group: ConsumerGroup, request: JoinRequest) -> Member:
 def _known(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
 ) -> tuple[Member, ClassicFacts]:
-    if instance_id is None:
-        member = group.state.member(member_id)
-    else:
-        member = group.state.static_member(instance_id, member_id)
+    member = group.state.known(member_id, instance_id)
     if member.classic is None:
         raise UnknownMember(f"member {member_id} has changed to the consumer protocol; send it ConsumerGroupHeartbeat")
     if member.epoch != generation:

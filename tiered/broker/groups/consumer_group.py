@@ -186,11 +186,7 @@ class ConsumerGroup:
         if heartbeat.epoch == JOIN:
             before = self._joining(heartbeat)
         else:
-            before = (
-                self.state.member(member_id)
-                if instance_id is None
-                else self.state.static_member(instance_id, member_id)
-            )
+            before = self.state.known(member_id, instance_id)
             consumer_member.check_epoch(before, heartbeat.epoch, heartbeat.owned)
         member = before or Member(member_id=member_id, instance_id=instance_id)
         return before, replace(
@@ -261,10 +257,7 @@ class ConsumerGroup:
             )
 
     def _leave(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
-        if heartbeat.instance_id is None:
-            member = self.state.member(heartbeat.member_id)
-        else:
-            member = self.state.static_member(heartbeat.instance_id, heartbeat.member_id)
+        member = self.state.known(heartbeat.member_id, heartbeat.instance_id)
         if heartbeat.epoch == LEAVE:
             self.remove(member.member_id)
         else:

@@ -221,20 +221,8 @@ class BucketComparison:
                 words = f"this broker takes it for committed, the database says {row.state if row else 'nothing'}"
                 told.append(_of_row(partition, own, FindingKind.CATALOGUE, words, _RESTART))
             elif row is not None:
-                parsed = object_key.parse_segment_key(row.object_key)
-                told.append(
-                    Finding(
-                        kind=FindingKind.CATALOGUE,
-                        topic=partition.topic,
-                        topic_id=parsed.topic_id,
-                        partition=parsed.partition,
-                        message="the database has it for committed, this broker does not know it",
-                        advice=_RESTART,
-                        name=row.object_key,
-                        first_offset=parsed.base_offset,
-                        last_offset=parsed.end_offset - 1,
-                    )
-                )
+                words = "the database has it for committed, this broker does not know it"
+                told.append(_of_row(partition, committed_segment(row), FindingKind.CATALOGUE, words, _RESTART))
         return told
 
 

@@ -126,6 +126,10 @@ class ConsumerGroupState:
 
     # Members
 
+    def known(self, member_id: str, instance_id: str | None) -> Member:
+        """A member, static where it names its instance. Raises UnknownMember, FencedInstance."""
+        return self.member(member_id) if instance_id is None else self.static_member(instance_id, member_id)
+
     def static_member(self, instance_id: str, member_id: str) -> Member:
         """The member of this instance id, which must be `member_id`.
 
