@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping, Select, Update, and_, bindparam, delete, exists, insert, select, update
+from sqlalchemy import Connection, Select, Update, and_, bindparam, delete, exists, insert, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from tiered.errors import Invalid, LostRace
@@ -416,11 +416,8 @@ _CHANGED = (
 
 
 def _rows(conn: Connection, statement: Any, parameters: Mapping[str, Any] | None = None) -> tuple[SegmentRow, ...]:
-    return tuple(_segment_row(row) for row in conn.execute(statement, parameters).mappings())
-
-
-def _segment_row(row: RowMapping) -> SegmentRow:
-    return SegmentRow(**{**row, "state": SegmentState(row["state"])})
+    rows = conn.execute(statement, parameters).mappings()
+    return tuple(SegmentRow(**{**row, "state": SegmentState(row["state"])}) for row in rows)
 
 
 def _in_order(rows: tuple[SegmentRow, ...]) -> tuple[SegmentRow, ...]:

@@ -325,20 +325,21 @@ class GroupCoordinator:
         found |= {group_id: group.summary() for group_id, group in self._groups.items()}
         return list(found.values())
 
-    async def describe(self, group_id: str) -> GroupDescription:
-        """Raises GroupNotFound, NotCoordinator, CoordinatorNotAvailable."""
+    async def existing(self, group_id: str) -> Group:
+        """The group. Raises GroupNotFound, NotCoordinator, CoordinatorNotAvailable."""
         self.check_ours(group_id)
         group = await self.load(group_id)
         if group is None:
             raise GroupNotFound(f"no group has the id {group_id}; list the groups to see their ids")
-        return group.describe()
+        return group
+
+    async def describe(self, group_id: str) -> GroupDescription:
+        """Raises as `existing`."""
+        return (await self.existing(group_id)).describe()
 
     async def delete_group(self, group_id: str) -> None:
-        """Raises GroupNotFound, GroupNotEmpty, NotCoordinator, CoordinatorNotAvailable."""
-        self.check_ours(group_id)
-        group = await self.load(group_id)
-        if group is None:
-            raise GroupNotFound(f"no group has the id {group_id}; list the groups to see their ids")
+        """Raises GroupNotEmpty, and as `existing`."""
+        await self.existing(group_id)
         self._check_empty(group_id)
         # Members may join, and commit, before it is this group's turn: what they commit must not go.
         await self.offsets.delete_group(group_id, check=lambda: self._check_empty(group_id))

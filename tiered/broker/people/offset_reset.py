@@ -13,7 +13,7 @@ from typing import Protocol
 from tiered.broker.groups.committed_offsets import OffsetEntry
 from tiered.broker.groups.coordinator import GroupCoordinator
 from tiered.broker.partitions.topics import Topic
-from tiered.errors import GroupNotEmpty, GroupNotFound, InvalidRequest, UnknownTopicOrPartition
+from tiered.errors import GroupNotEmpty, InvalidRequest, UnknownTopicOrPartition
 from tiered.ids import TopicPartition
 from tiered.rules.groups.offset_reset import Bounds, NewOffset, Target, ToTimestamp, new_offset
 
@@ -96,10 +96,7 @@ async def _offsets_after(
 
 
 async def _require_empty(groups: GroupCoordinator, group_id: str) -> None:
-    groups.check_ours(group_id)
-    group = await groups.load(group_id)
-    if group is None:
-        raise GroupNotFound(f"no group has the id {group_id}; list the groups to see their ids")
+    group = await groups.existing(group_id)
     if not group.is_empty:
         raise GroupNotEmpty(
             f"group {group_id} has {group.member_count} members; stop them first, then reset its offsets"
