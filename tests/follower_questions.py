@@ -3,11 +3,11 @@
 import asyncio
 
 from tiered.broker.broker import Broker
-from tiered.broker.replication.answer import Found
+from tiered.broker.replication.answer import FollowerFetchLook
 from tiered.wire.fetch import FetchRequest
 
 
-async def found_for(broker: Broker, request: FetchRequest) -> Found:
+async def found_for(broker: Broker, request: FetchRequest) -> FollowerFetchLook:
     """As the door finds it: now, when there is enough, or at the end of the follower's patience."""
     answers = broker.replication.answers
     found = answers.look(request, is_first=True)

@@ -20,7 +20,7 @@ from pyspark_tiered import compaction
 from pyspark_tiered.cold_read import store_of
 from pyspark_tiered.compaction import ScannedSegment
 from pyspark_tiered.job_run import stages, watched
-from tiered.broker.tiering.cold_compaction import ColdCompaction, DuePartition, Found, Order
+from tiered.broker.tiering.cold_compaction import ColdCompaction, DueCompactions, DuePartition, Order
 from tiered.cli.arguments import Parser, positive
 from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
 from tiered.cli.main import ended
@@ -94,7 +94,7 @@ class Compact:
         spark: SparkSession,
         arguments: argparse.Namespace,
         job: ColdCompaction,
-        found: Found,
+        found: DueCompactions,
         chosen: Sequence[DuePartition],
     ) -> None:
         self._spark = spark
@@ -164,7 +164,7 @@ class Compact:
         self._job.finish(orders, {order.object_id: done[number] for number, order in numbered.items()})
 
 
-def _summary(found: Found, chosen: Sequence[DuePartition], job: ColdCompaction) -> dict[str, Any]:
+def _summary(found: DueCompactions, chosen: Sequence[DuePartition], job: ColdCompaction) -> dict[str, Any]:
     state = job.state
     due = {id(each) for each in chosen}
     return {

@@ -85,7 +85,7 @@ def _fetch_epoch_unchecked() -> Patches:
     # The leader epoch by itself is not missed: a fetch also names the epoch of the follower's last record.
     return [
         (Partition, "check_leader_epoch", lambda self, claimed: None),
-        (fetcher.Fetcher, "_is_fresh", is_fresh),
+        (fetcher.ReplicaFetcher, "_is_fresh", is_fresh),
         (answer, "divergence", lambda *args, **kwargs: None),
     ]
 

@@ -36,7 +36,7 @@ from tests.simulation.network import Network
 from tests.simulation.plan import SETTINGS, TOPIC, Outcome, Plan
 from tests.simulation.store import Bucket
 from tiered.broker.broker import Broker
-from tiered.broker.replication.answer import Entry
+from tiered.broker.replication.answer import FollowerFetchEntry
 from tiered.config import BrokerSettings
 from tiered.errors import TieredError
 from tiered.hot.segment_files import SHARED_OPEN_SEGMENTS
@@ -355,7 +355,7 @@ class _Complaints(logging.Handler):
             world.violation_outside(f"{who}: {record.getMessage()}")
 
 
-def _result(entry: Entry) -> FetchPartitionResult:
+def _result(entry: FollowerFetchEntry) -> FetchPartitionResult:
     partition = entry.partition
     return FetchPartitionResult(
         entry.asked.partition,

@@ -43,7 +43,7 @@ from tiered.broker.reconcile.rounds import Reconciler
 from tiered.broker.replication.answer import FollowerAnswers
 from tiered.broker.replication.catch_up import CatchUp
 from tiered.broker.replication.channel import Channels, PeerChannels
-from tiered.broker.replication.fetcher import Fetcher, Throttle
+from tiered.broker.replication.fetcher import ReplicaFetcher, ReplicationThrottle
 from tiered.broker.replication.isr_changes import IsrChanges
 from tiered.broker.replication.replication import Replication
 from tiered.broker.rounds.housekeeping import Housekeeping, Tick
@@ -198,7 +198,7 @@ class Broker:
             with_login(options.inter_broker_security, settings.authentication),
         )
         isr_changes = IsrChanges(context=context, topics=topics, image=image, feed=feed)
-        self.throttle = Throttle(clock, lambda: state.settings.cluster.follower_replication_throttled_rate)
+        self.throttle = ReplicationThrottle(clock, lambda: state.settings.cluster.follower_replication_throttled_rate)
         self.replication = Replication(
             context=context,
             topics=topics,
@@ -291,8 +291,8 @@ class Broker:
         self._sweeps = Sweeps(context=context, lifecycle=lifecycle)
         self._housekeeping = Housekeeping(counters=self.counters)
 
-    def _fetcher(self, leader_id: int, number: int) -> Fetcher:
-        return Fetcher(
+    def _fetcher(self, leader_id: int, number: int) -> ReplicaFetcher:
+        return ReplicaFetcher(
             leader_id=leader_id,
             number=number,
             context=self.context,

@@ -14,20 +14,14 @@ from typing import Final
 
 from tiered.errors import CorruptBatch, LogDirFailed
 from tiered.formats.aborted_ranges import AbortedRange
-from tiered.formats.batch_filter import (
-    MAX_HOLE_OFFSETS,
-    RawRecord,
-    is_hole,
-    keyed_records,
-    the_hole,
-)
+from tiered.formats.batch_filter import MAX_HOLE_OFFSETS, RawRecord, is_hole, keyed_records, the_hole
 from tiered.formats.offset_index import OffsetIndex
 from tiered.formats.record_batch import HEADER_BYTES, BatchHeader, read_header, verify_crc
 from tiered.formats.time_index import TimeIndex
 from tiered.hot.batch_walk import FAR_BLOCK_BYTES, BlockReader
 from tiered.hot.file_system import TEMPORARY_SUFFIX, FileSystem, OpenFile, write_all
 from tiered.hot.log import Log
-from tiered.hot.segment import LOG_SUFFIX, SegmentState, Tail
+from tiered.hot.segment import LOG_SUFFIX, BatchTail, LogSegment
 from tiered.rules.segments import batch_compaction, compaction
 from tiered.rules.segments.compaction import NOT_FOUND, Compacted, Due, Fate
 from tiered.runtime import crash_point
@@ -108,7 +102,7 @@ class CompactionPass:
 
     # The newest offset of each key
 
-    def _find_newest(self, segments: Sequence[SegmentState]) -> Iterator[int]:
+    def _find_newest(self, segments: Sequence[LogSegment]) -> Iterator[int]:
         """Fills the table from the dirty part, up to its end or as far as the memory lasts: there the pass ends."""
         due = self._due
         for segment in segments:
@@ -137,7 +131,7 @@ class CompactionPass:
 
     # What stays
 
-    def _clean(self, segment: SegmentState) -> Iterator[int]:
+    def _clean(self, segment: LogSegment) -> Iterator[int]:
         """Writes what stays of the segment and puts it in the segment's place, if anything goes."""
         rewriter = _Rewriter(self._fs, segment, self._log.config.index_interval_bytes)
         try:
@@ -215,7 +209,7 @@ class CompactionPass:
 class _Rewriter:
     """The file that a segment becomes. Nothing is written before something changes: what comes before is copied."""
 
-    def __init__(self, fs: FileSystem, segment: SegmentState, index_interval_bytes: int) -> None:
+    def __init__(self, fs: FileSystem, segment: LogSegment, index_interval_bytes: int) -> None:
         self._fs = fs
         self._segment = segment
         self._index_interval_bytes = index_interval_bytes
@@ -223,7 +217,7 @@ class _Rewriter:
         self.source: OpenFile | None = None
         self.is_taken = False
         self._file: OpenFile | None = None
-        self._fresh = SegmentState(segment.path, segment.base_offset, created_ms=segment.created_ms)
+        self._fresh = LogSegment(segment.path, segment.base_offset, created_ms=segment.created_ms)
         self._fresh.offset_index, self._fresh.time_index = OffsetIndex(), TimeIndex()
         self._fresh.first_append_ms = segment.first_append_ms
         self._pending = bytearray()
@@ -252,7 +246,7 @@ class _Rewriter:
         self._hole = (header.base_offset, header.last_offset, epoch)
         self._hole_as_it_was = None if hole is None else bytes(hole)
 
-    def finish(self) -> SegmentState | None:
+    def finish(self) -> LogSegment | None:
         """The new segment, whose file is on disk for good; None when nothing has changed. Raises OSError."""
         self._end_hole()
         if self._file is None:
@@ -261,7 +255,7 @@ class _Rewriter:
         self._fs.sync(self._file)
         fresh = self._fresh
         fresh.note_time()
-        fresh.file, fresh.closed, fresh.tail = self._file, True, Tail()
+        fresh.file, fresh.closed, fresh.tail = self._file, True, BatchTail()
         return fresh
 
     def clear(self) -> None:
@@ -319,7 +313,7 @@ class _Rewriter:
         self._fresh.note(header, self._index_interval_bytes)
 
 
-def _batches(fs: FileSystem, file: OpenFile, segment: SegmentState) -> Iterator[tuple[int, BatchHeader, bytes, int]]:
+def _batches(fs: FileSystem, file: OpenFile, segment: LogSegment) -> Iterator[tuple[int, BatchHeader, bytes, int]]:
     """Each batch of the segment: its position and header, and a buffer with the index where it begins there. Raises
     CorruptBatch at the first that is damaged: what is not known for certain is not rewritten."""
     blocks = BlockReader(fs, file, FAR_BLOCK_BYTES)

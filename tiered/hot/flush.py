@@ -14,7 +14,7 @@ from tiered.hot.file_system import FileSystem
 from tiered.hot.marks import RecoveryPoint, SegmentMark
 from tiered.hot.producer_files import producers_at
 from tiered.hot.recovery_report import Recovered
-from tiered.hot.segment import LOG_SUFFIX, SegmentState
+from tiered.hot.segment import LOG_SUFFIX, LogSegment
 from tiered.hot.segment_files import OpenSegments, write_indexes, write_indexes_below
 from tiered.hot.side_files import SideFiles
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 RECOVERY_STEP_BYTES = 256 << 20
 """The recovery point is written when a segment is flushed, or so much more of one: a restart scans no more."""
 
-Segments = tuple[SegmentState, ...]
+Segments = tuple[LogSegment, ...]
 
 
 class FlushState:
@@ -66,7 +66,7 @@ class FlushState:
         self._point_bytes = active.size_bytes if found.point_is_current else 0
         self._point_offset = active.end_offset if found.point_is_current else -1
 
-    def is_due(self, active: SegmentState, now_ms: int, flush_ms: int) -> bool:
+    def is_due(self, active: LogSegment, now_ms: int, flush_ms: int) -> bool:
         """True when a record has waited `flush_ms`, a closed segment waits, or a restart would have much to scan."""
         since = self.waiting_since_ms
         return (
@@ -75,7 +75,7 @@ class FlushState:
             or active.extent[1] - self._point_bytes >= RECOVERY_STEP_BYTES
         )
 
-    def has_changed(self, active: SegmentState) -> bool:
+    def has_changed(self, active: LogSegment) -> bool:
         """False when the recovery point says all there is to say."""
         return self.directory_changed or self._closed_waiting or self._point_offset != active.end_offset
 
@@ -129,7 +129,7 @@ class FlushState:
             self._fs.sync_directory(self._directory)
         self.flushed_offset = max(self.flushed_offset, mark.end_offset)
 
-    def _write_point(self, segments: Segments, dirty: Sequence[SegmentState], active_mark: SegmentMark) -> None:
+    def _write_point(self, segments: Segments, dirty: Sequence[LogSegment], active_mark: SegmentMark) -> None:
         """Writes the indexes and epochs of what is flushed, then the point, then syncs the directory. Raises OSError.
 
         The indexes are not synced: after a power loss a bad one shows by its size or its order and is rebuilt.

@@ -24,7 +24,7 @@ from tiered.hot.flush import FlushState, producers_of
 from tiered.hot.lookup import Lookup
 from tiered.hot.recovery import Recoverer
 from tiered.hot.recovery_report import Recovery
-from tiered.hot.segment import INDEX_SUFFIXES, LOG_SUFFIX, LogConfig, SegmentInfo, SegmentState, Tail, note_batches
+from tiered.hot.segment import INDEX_SUFFIXES, LOG_SUFFIX, BatchTail, LogConfig, LogSegment, SegmentInfo, note_batches
 from tiered.hot.segment_files import SHARED_OPEN_SEGMENTS, OpenSegments, SegmentFile, segment_path, unlink_segment
 from tiered.hot.side_files import SideFiles, refusal
 from tiered.hot.truncation import Truncation
@@ -279,16 +279,16 @@ class Log:
                     with suppress(OSError):
                         self._fs.unlink(path + LOG_SUFFIX)
                 raise LogDirFailed(refusal(path + LOG_SUFFIX, error)) from error
-            fresh = SegmentState(path, active.end_offset, created_ms=now_ms)
+            fresh = LogSegment(path, active.end_offset, created_ms=now_ms)
             fresh.file, fresh.offset_index, fresh.time_index = file, OffsetIndex(), TimeIndex()
             # Its indexes stay in memory until the next flush writes them, in a thread.
             active.note_time()
             active.closed = True
-            active.tail = Tail()
+            active.tail = BatchTail()
             self._segments = (*self._segments, fresh)
             self._flushing.note_closed_segment()
 
-    def _cut_off(self, active: SegmentState, file: OpenFile, error: OSError) -> None:
+    def _cut_off(self, active: LogSegment, file: OpenFile, error: OSError) -> None:
         """Takes a partial write back; raises LogDirFailed."""
         try:
             self._fs.truncate(file, active.size_bytes)
@@ -492,7 +492,7 @@ class Log:
         """How often records were taken back since the log was opened."""
         return self._side.cuts
 
-    def segments_on_disk(self, end_offset: int) -> tuple[SegmentState, ...]:
+    def segments_on_disk(self, end_offset: int) -> tuple[LogSegment, ...]:
         """The closed segments that begin below `end_offset`, oldest first, after a flush: for compaction alone.
 
         Raises LogDirFailed while one of them is not on disk for good.
@@ -503,11 +503,11 @@ class Log:
             raise LogDirFailed(f"{self.directory}: the recovery point is not written; the next flush tries again")
         return found
 
-    def holds(self, segment: SegmentState) -> bool:
+    def holds(self, segment: LogSegment) -> bool:
         """Whether the segment is still one of the log's."""
         return any(each is segment for each in self._segments)
 
-    def replace_segment(self, old: SegmentState, fresh: SegmentState, path: str) -> bool:
+    def replace_segment(self, old: LogSegment, fresh: LogSegment, path: str) -> bool:
         """Puts the file at `path`, which is on disk for good and which `fresh` describes, in the place of `old`'s.
 
         False when `old` is not the log's any more, or not as it was: then nothing was changed. The two hold the same
@@ -542,7 +542,7 @@ class Log:
             except OSError as error:
                 raise LogDirFailed(refusal(self.directory, error)) from error
 
-    def _may_be_replaced(self, old: SegmentState) -> bool:
+    def _may_be_replaced(self, old: LogSegment) -> bool:
         return old.closed and old.synced and self.holds(old)
 
     # The end

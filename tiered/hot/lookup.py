@@ -15,10 +15,10 @@ from tiered.formats.record_batch import BatchHeader, Record, records
 from tiered.formats.time_index import TimeIndex
 from tiered.hot.batch_walk import FAR_BLOCK_BYTES, walk
 from tiered.hot.file_system import FileSystem
-from tiered.hot.segment import SegmentState
+from tiered.hot.segment import LogSegment
 from tiered.hot.segment_files import OpenSegments, read_time_index
 
-Segments = tuple[SegmentState, ...]
+Segments = tuple[LogSegment, ...]
 
 
 class Lookup:
@@ -31,7 +31,7 @@ class Lookup:
         self._open_segments = open_segments
         self._index_interval_bytes = index_interval_bytes
 
-    def opened(self, segment: SegmentState) -> tuple[FileIO, OffsetIndex]:
+    def opened(self, segment: LogSegment) -> tuple[FileIO, OffsetIndex]:
         """The segment's file and offset index, read from disk when it is closed and not in memory."""
         file, index = segment.file, segment.offset_index
         if file is not None and index is not None:
@@ -39,7 +39,7 @@ class Lookup:
         found = self._open_segments.get(self._fs, segment, self._index_interval_bytes)
         return found.file, found.offset_index
 
-    def keep_open(self, segment: SegmentState) -> None:
+    def keep_open(self, segment: LogSegment) -> None:
         """Gives the segment what its readers would look for under its name, where another file will be. Raises
         OSError."""
         opened, time_index = (
@@ -112,7 +112,7 @@ class Lookup:
                 best = found
         return best
 
-    def _greatest_in(self, segment: SegmentState, start_offset: int) -> tuple[int, int] | None:
+    def _greatest_in(self, segment: LogSegment, start_offset: int) -> tuple[int, int] | None:
         _, size_bytes, _, offset_of_greatest = segment.extent
         file, index = self.opened(segment)
         if start_offset <= segment.base_offset:
@@ -143,7 +143,7 @@ class Lookup:
     def _records(self, file: FileIO, position: int, header: BatchHeader) -> Iterator[Record]:
         return records(self._fs.read(file, header.size_bytes, position))
 
-    def time_index(self, segment: SegmentState) -> TimeIndex:
+    def time_index(self, segment: LogSegment) -> TimeIndex:
         """The segment's time index, from memory or from its file; an empty one when that is damaged. Raises OSError."""
         if segment.time_index is not None:
             return segment.time_index
@@ -153,5 +153,5 @@ class Lookup:
             return TimeIndex()  # Slower, as right: the search begins at the segment's first batch.
 
 
-def _base_offset(segment: SegmentState) -> int:
+def _base_offset(segment: LogSegment) -> int:
     return segment.base_offset

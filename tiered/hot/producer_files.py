@@ -11,7 +11,7 @@ from tiered.errors import CorruptFile
 from tiered.formats.producer_snapshot import ProducerEntry, decode_producers
 from tiered.hot.batch_walk import FAR_BLOCK_BYTES, walk
 from tiered.hot.file_system import FileSystem, read_whole
-from tiered.hot.segment import LOG_SUFFIX, SegmentState
+from tiered.hot.segment import LOG_SUFFIX, LogSegment
 from tiered.rules.partition import producer_state
 
 SNAPSHOT_SUFFIX = ".snapshot"
@@ -33,7 +33,7 @@ def read_snapshot(fs: FileSystem, directory: str, offset: int) -> tuple[Producer
 def producers_at(
     fs: FileSystem,
     directory: str,
-    segments: Sequence[SegmentState],
+    segments: Sequence[LogSegment],
     snapshot_offsets: Sequence[int],
     offset: int,
     notes: list[str],

@@ -31,16 +31,10 @@ from tiered.hot.segment import (
     OFFSET_INDEX_SUFFIX,
     TIME_ENTRY_BYTES,
     TIME_INDEX_SUFFIX,
-    SegmentState,
-    Tail,
+    BatchTail,
+    LogSegment,
 )
-from tiered.hot.segment_files import (
-    read_offset_index,
-    read_time_index,
-    segment_path,
-    unlink_segment,
-    write_indexes,
-)
+from tiered.hot.segment_files import read_offset_index, read_time_index, segment_path, unlink_segment, write_indexes
 from tiered.rules.replication.leader_epochs import LeaderEpochs
 
 DROPPED_SUFFIX = ".deleted"
@@ -130,9 +124,9 @@ class Recoverer:
             report=self._report,
         )
 
-    def _segments(self, bases: list[int]) -> list[SegmentState]:
+    def _segments(self, bases: list[int]) -> list[LogSegment]:
         """The segments that follow each other without a hole, up to the first byte that cannot be trusted."""
-        kept: list[SegmentState] = []
+        kept: list[LogSegment] = []
         for index, base_offset in enumerate(bases):
             next_base = bases[index + 1] if index + 1 < len(bases) else None
             segment, problem = self._segment(base_offset)
@@ -163,10 +157,10 @@ class Recoverer:
             break
         return kept
 
-    def _segment(self, base_offset: int) -> tuple[SegmentState, str | None]:
+    def _segment(self, base_offset: int) -> tuple[LogSegment, str | None]:
         """One segment up to its last valid batch, and what is wrong with the bytes after that."""
         path = segment_path(self._directory, base_offset)
-        segment = SegmentState(path, base_offset, created_ms=self._now_ms)
+        segment = LogSegment(path, base_offset, created_ms=self._now_ms)
         size_bytes = self._size(base_offset, LOG_SUFFIX)
         mark = self._marks.get(base_offset)
         index_bytes = (self._size(base_offset, OFFSET_INDEX_SUFFIX), self._size(base_offset, TIME_INDEX_SUFFIX))
@@ -187,7 +181,7 @@ class Recoverer:
             self._report.rebuilt_indexes.append(base_offset)
         return segment, self._scan(segment, size_bytes, verify_from=mark.size_bytes)
 
-    def _scan(self, segment: SegmentState, size_bytes: int, *, verify_from: int) -> str | None:
+    def _scan(self, segment: LogSegment, size_bytes: int, *, verify_from: int) -> str | None:
         """Walks from the segment's present extent to `size_bytes`; what stopped it, or None at the end."""
         self._report.clean = False
         if segment.file is None:
@@ -212,7 +206,7 @@ class Recoverer:
             return str(error)
         return None
 
-    def _load_indexes(self, segment: SegmentState, mark: SegmentMark) -> bool:
+    def _load_indexes(self, segment: LogSegment, mark: SegmentMark) -> bool:
         """Takes over the flushed part of the segment with its indexes; False when they do not fit it."""
         try:
             offset_index = read_offset_index(self._fs, segment)
@@ -231,10 +225,10 @@ class Recoverer:
         segment.bytes_since_index_entry = mark.size_bytes - offset_index.last_position
         return True
 
-    def _reset_indexes(self, segment: SegmentState) -> None:
+    def _reset_indexes(self, segment: LogSegment) -> None:
         segment.offset_index, segment.time_index = OffsetIndex(), TimeIndex()
 
-    def _cut(self, segment: SegmentState, reason: str) -> None:
+    def _cut(self, segment: LogSegment, reason: str) -> None:
         """Removes what follows the segment's last valid batch, durably."""
         surplus = self._size(segment.base_offset, LOG_SUFFIX) - segment.size_bytes
         if surplus > 0:
@@ -247,7 +241,7 @@ class Recoverer:
             f"({surplus} bytes that had never been flushed): {reason}"
         )
 
-    def _drop(self, segments: list[SegmentState], reason: str) -> None:
+    def _drop(self, segments: list[LogSegment], reason: str) -> None:
         self._report.notes.append(f"{self._directory}: {reason}")
         self._drop_files([segment.base_offset for segment in segments])
 
@@ -262,7 +256,7 @@ class Recoverer:
         if bases:
             self._fs.sync_directory(self._directory)
 
-    def _check_nothing_is_lost(self, segments: list[SegmentState]) -> None:
+    def _check_nothing_is_lost(self, segments: list[LogSegment]) -> None:
         end_offset = segments[-1].end_offset if segments else self._needed
         if end_offset < self._flushed_offset:
             raise CorruptFile(
@@ -276,14 +270,14 @@ class Recoverer:
                 "log start offset (`tiered topics delete-records`) to accept their loss"
             )
 
-    def _create_first(self) -> SegmentState:
+    def _create_first(self) -> LogSegment:
         path = segment_path(self._directory, self._needed)
-        segment = SegmentState(path, self._needed, created_ms=self._now_ms)
+        segment = LogSegment(path, self._needed, created_ms=self._now_ms)
         segment.file = self._fs.create(path + LOG_SUFFIX)
         self._reset_indexes(segment)
         return segment
 
-    def _activate(self, active: SegmentState) -> None:
+    def _activate(self, active: LogSegment) -> None:
         """Opens the last segment for appends."""
         if active.file is None:
             active.file = self._fs.open(active.path + LOG_SUFFIX, writable=True)
@@ -300,17 +294,17 @@ class Recoverer:
                     raise CorruptFile(f"{active.path}{LOG_SUFFIX} was flushed whole and is damaged: {problem}")
         active.closed = active.synced = False
 
-    def _finish_closed(self, segments: list[SegmentState]) -> None:
+    def _finish_closed(self, segments: list[LogSegment]) -> None:
         """Gives closed segments that were scanned their index files; they are flushed with the next flush."""
         for segment in segments:
             if segment.offset_index is not None and segment.time_index is not None:
                 segment.note_time()
                 segment.index_bytes = write_indexes(self._fs, segment)
                 segment.offset_index = segment.time_index = None
-                segment.tail = Tail()
+                segment.tail = BatchTail()
             segment.closed = True
 
-    def _collect_epochs(self, segments: list[SegmentState]) -> None:
+    def _collect_epochs(self, segments: list[LogSegment]) -> None:
         """Without a leader epoch file every batch's header tells the epoch it was written in."""
         self._epochs = LeaderEpochs()
         for segment in segments:
@@ -350,10 +344,10 @@ class Recoverer:
             self._fs.unlink(f"{self._directory}/{name}")
 
 
-def _take_over(segment: SegmentState, mark: SegmentMark) -> None:
+def _take_over(segment: LogSegment, mark: SegmentMark) -> None:
     segment.extent = (mark.end_offset, mark.size_bytes, mark.max_timestamp_ms, mark.offset_of_max_timestamp)
     segment.first_append_ms = mark.first_append_ms
-    segment.tail = Tail()
+    segment.tail = BatchTail()
 
 
 def _numbers(names: dict[str, int], suffix: str) -> list[int]:

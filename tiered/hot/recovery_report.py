@@ -6,7 +6,7 @@ Owns the values only; `recovery` fills them in and `log` takes them over.
 from dataclasses import dataclass, field
 
 from tiered.formats.producer_snapshot import ProducerEntry
-from tiered.hot.segment import SegmentState
+from tiered.hot.segment import LogSegment
 from tiered.rules.replication.leader_epochs import LeaderEpochs
 
 
@@ -34,7 +34,7 @@ class Recovery:
 class Recovered:
     """The parts of a log as found on disk, for `Log` to own. The last segment is open for appends."""
 
-    segments: list[SegmentState]
+    segments: list[LogSegment]
     flushed_offset: int
     log_start_offset: int
     leader_epochs: LeaderEpochs

@@ -60,7 +60,7 @@ class SegmentInfo:
     created_ms: int
 
 
-class Tail:
+class BatchTail:
     """Base offsets and positions of the newest batches of one segment, in order. One writer, any readers."""
 
     __slots__ = ("offsets", "positions")
@@ -70,7 +70,7 @@ class Tail:
         self.positions = array("q")
 
 
-class SegmentState:
+class LogSegment:
     """The mutable state of one segment: appended to from one thread, searched from any."""
 
     __slots__ = (
@@ -112,7 +112,7 @@ class SegmentState:
         self.index_bytes = (0, 0)
         """Sizes of the two index files of a closed segment."""
         self.bytes_since_index_entry = 0
-        self.tail = Tail()
+        self.tail = BatchTail()
         self.seam = (base_offset, 0)
         """Offset and position where the last read ended: a sequential reader asks for it next."""
 
@@ -188,7 +188,7 @@ class SegmentState:
         tail.positions.append(position)  # Before its offset: a reader that finds the offset finds the position.
         tail.offsets.append(base_offset)
         if len(tail.offsets) >= 2 * TAIL_BATCHES:
-            shorter = Tail()
+            shorter = BatchTail()
             shorter.positions.extend(tail.positions[TAIL_BATCHES:])
             shorter.offsets.extend(tail.offsets[TAIL_BATCHES:])
             self.tail = shorter
@@ -260,7 +260,7 @@ class SegmentState:
 
 
 def note_batches(
-    segment: SegmentState,
+    segment: LogSegment,
     headers: Sequence[tuple[int, BatchHeader]],
     base_offset: int,
     log_append_time_ms: int | None,

@@ -15,7 +15,7 @@ from tiered.formats.offset_index import OffsetIndex
 from tiered.formats.time_index import TimeIndex
 from tiered.hot.batch_walk import FAR_BLOCK_BYTES, walk
 from tiered.hot.file_system import FileSystem, OpenFile, read_whole, replace_file
-from tiered.hot.segment import INDEX_SUFFIXES, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, SegmentState
+from tiered.hot.segment import INDEX_SUFFIXES, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment
 
 MAX_INDEX_FILE_BYTES = 1 << 30
 
@@ -25,7 +25,7 @@ def segment_path(directory: str, base_offset: int) -> str:
     return f"{directory}/{base_offset:020}"
 
 
-def write_indexes(fs: FileSystem, segment: SegmentState) -> tuple[int, int]:
+def write_indexes(fs: FileSystem, segment: LogSegment) -> tuple[int, int]:
     """Puts both indexes that are in memory into their files, not durably; their sizes in bytes. Raises OSError."""
     assert segment.offset_index is not None
     assert segment.time_index is not None
@@ -36,11 +36,11 @@ def write_indexes(fs: FileSystem, segment: SegmentState) -> tuple[int, int]:
     return len(offsets), len(times)
 
 
-def write_indexes_below(fs: FileSystem, segment: SegmentState, end_offset: int) -> tuple[int, int]:
+def write_indexes_below(fs: FileSystem, segment: LogSegment, end_offset: int) -> tuple[int, int]:
     """As `write_indexes`, with the entries below `end_offset` only; the segment may be appended to meanwhile."""
     assert segment.offset_index is not None
     assert segment.time_index is not None
-    part = SegmentState(segment.path, segment.base_offset, created_ms=0)
+    part = LogSegment(segment.path, segment.base_offset, created_ms=0)
     part.offset_index = OffsetIndex.from_bytes(segment.base_offset, segment.offset_index.to_bytes(segment.base_offset))
     part.time_index = TimeIndex.from_bytes(segment.base_offset, segment.time_index.to_bytes(segment.base_offset))
     part.offset_index.truncate(end_offset)
@@ -48,7 +48,7 @@ def write_indexes_below(fs: FileSystem, segment: SegmentState, end_offset: int) 
     return write_indexes(fs, part)
 
 
-def read_offset_index(fs: FileSystem, segment: SegmentState) -> OffsetIndex:
+def read_offset_index(fs: FileSystem, segment: LogSegment) -> OffsetIndex:
     """The offset index of a segment from its file. Raises CorruptFile when it is missing or not an index."""
     data = read_whole(fs, segment.path + OFFSET_INDEX_SUFFIX, max_bytes=MAX_INDEX_FILE_BYTES)
     if data is None:
@@ -59,7 +59,7 @@ def read_offset_index(fs: FileSystem, segment: SegmentState) -> OffsetIndex:
     return OffsetIndex.from_bytes(segment.base_offset, data)
 
 
-def read_time_index(fs: FileSystem, segment: SegmentState) -> TimeIndex:
+def read_time_index(fs: FileSystem, segment: LogSegment) -> TimeIndex:
     """The time index of a segment from its file. Raises CorruptFile when it is missing or not an index."""
     data = read_whole(fs, segment.path + TIME_INDEX_SUFFIX, max_bytes=MAX_INDEX_FILE_BYTES)
     if data is None:
@@ -67,12 +67,12 @@ def read_time_index(fs: FileSystem, segment: SegmentState) -> TimeIndex:
     return TimeIndex.from_bytes(segment.base_offset, data)
 
 
-def rebuild_indexes(fs: FileSystem, segment: SegmentState, file: OpenFile, index_interval_bytes: int) -> SegmentState:
+def rebuild_indexes(fs: FileSystem, segment: LogSegment, file: OpenFile, index_interval_bytes: int) -> LogSegment:
     """A copy of a closed segment's state with both indexes made anew from the headers of its batches.
 
     Reads the whole file's headers. Raises CorruptBatch when they do not lead through the file.
     """
-    fresh = SegmentState(segment.path, segment.base_offset, created_ms=segment.created_ms)
+    fresh = LogSegment(segment.path, segment.base_offset, created_ms=segment.created_ms)
     fresh.offset_index, fresh.time_index = OffsetIndex(), TimeIndex()
     for _, header in walk(fs, file, 0, segment.size_bytes, block_bytes=FAR_BLOCK_BYTES):
         fresh.note(header, index_interval_bytes)
@@ -95,7 +95,7 @@ class SegmentFile:
 
     def __init__(
         self,
-        segment: SegmentState,
+        segment: LogSegment,
         file: OpenFile,
         *,
         leader_epochs: tuple[tuple[int, int], ...],
@@ -140,13 +140,13 @@ class OpenSegments:
         self._max_files = max_files
         self._max_index_bytes = max_index_bytes
         self._index_bytes = 0
-        self._open: OrderedDict[SegmentState, OpenSegment] = OrderedDict()
+        self._open: OrderedDict[LogSegment, OpenSegment] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def get(self, fs: FileSystem, segment: SegmentState, index_interval_bytes: int) -> OpenSegment:
+    def get(self, fs: FileSystem, segment: LogSegment, index_interval_bytes: int) -> OpenSegment:
         """The segment, opened when it was not. Raises OSError, or CorruptBatch when its index can't be rebuilt."""
         with self._lock:
             found = self._open.get(segment)
@@ -169,7 +169,7 @@ class OpenSegments:
                 segment.index_bytes = write_indexes(fs, rebuilt)
         return self.put(segment, file, index)
 
-    def put(self, segment: SegmentState, file: OpenFile, index: OffsetIndex) -> OpenSegment:
+    def put(self, segment: LogSegment, file: OpenFile, index: OffsetIndex) -> OpenSegment:
         """Takes over a segment that has just been closed or opened; the least recently read ones make room."""
         opened = OpenSegment(file, index, 16 * len(index))
         with self._lock:
@@ -183,7 +183,7 @@ class OpenSegments:
                 self._index_bytes -= evicted.index_bytes
         return opened
 
-    def drop(self, segment: SegmentState) -> None:
+    def drop(self, segment: LogSegment) -> None:
         """Forgets a segment whose files are removed or changed."""
         with self._lock:
             dropped = self._open.pop(segment, None)

@@ -17,14 +17,8 @@ from tiered.hot.file_system import FileSystem, prepare_file, use_prepared
 from tiered.hot.flush import FlushState
 from tiered.hot.lookup import Lookup, Segments
 from tiered.hot.marks import RecoveryPoint
-from tiered.hot.segment import LOG_SUFFIX, NO_TIMESTAMP, SegmentState, Tail
-from tiered.hot.segment_files import (
-    OpenSegments,
-    read_offset_index,
-    read_time_index,
-    segment_path,
-    unlink_segment,
-)
+from tiered.hot.segment import LOG_SUFFIX, NO_TIMESTAMP, BatchTail, LogSegment
+from tiered.hot.segment_files import OpenSegments, read_offset_index, read_time_index, segment_path, unlink_segment
 from tiered.hot.side_files import SideFiles, unless_full
 from tiered.rules.replication.leader_epochs import LeaderEpochs
 
@@ -93,7 +87,7 @@ class Truncation:
         return (_begin_segment(self._fs, path, offset, created_ms=segments[-1].created_ms),)
 
 
-def _cut_position(fs: FileSystem, lookup: Lookup, segment: SegmentState, offset: int) -> tuple[int, int]:
+def _cut_position(fs: FileSystem, lookup: Lookup, segment: LogSegment, offset: int) -> tuple[int, int]:
     """Where a log that is to end at `offset` ends: (end offset, position), at the start of a batch of `segment`."""
     end_offset, size_bytes, _, _ = segment.extent
     if offset >= end_offset:
@@ -103,7 +97,7 @@ def _cut_position(fs: FileSystem, lookup: Lookup, segment: SegmentState, offset:
     return base_offset, position
 
 
-def _cut_segment(fs: FileSystem, segment: SegmentState, position: int, index_interval_bytes: int) -> None:
+def _cut_segment(fs: FileSystem, segment: LogSegment, position: int, index_interval_bytes: int) -> None:
     """Makes the segment end at `position`, a boundary between batches, durably, and ready for appends.
 
     Raises OSError, CorruptBatch.
@@ -119,7 +113,7 @@ def _cut_segment(fs: FileSystem, segment: SegmentState, position: int, index_int
     fs.sync(segment.file)
     _keep_index_below(segment, position)
     segment.closed = segment.synced = False
-    segment.tail = Tail()
+    segment.tail = BatchTail()
     segment.seam = (segment.base_offset, 0)
     # The last entry's batch is walked again: what comes after it is not in the index.
     start = segment.offset_index.last_position
@@ -134,16 +128,16 @@ def _cut_segment(fs: FileSystem, segment: SegmentState, position: int, index_int
         segment.first_append_ms = None
 
 
-def _begin_segment(fs: FileSystem, path: str, offset: int, *, created_ms: int) -> SegmentState:
+def _begin_segment(fs: FileSystem, path: str, offset: int, *, created_ms: int) -> LogSegment:
     """The first segment of a log that begins anew at `offset`, whose file was prepared. Raises OSError."""
-    segment = SegmentState(path, offset, created_ms=created_ms)
+    segment = LogSegment(path, offset, created_ms=created_ms)
     use_prepared(fs, path + LOG_SUFFIX)
     segment.file = fs.open(path + LOG_SUFFIX, writable=True)
     segment.offset_index, segment.time_index = OffsetIndex(), TimeIndex()
     return segment
 
 
-def _keep_index_below(segment: SegmentState, position: int) -> None:
+def _keep_index_below(segment: LogSegment, position: int) -> None:
     assert segment.offset_index is not None
     assert segment.time_index is not None
     index = segment.offset_index

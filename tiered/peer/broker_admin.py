@@ -64,7 +64,7 @@ class Reassignment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class PartitionRefusal:
     """Why a partition was left as it was: Kafka's code, and the broker's words where it has some."""
 
     code: int
@@ -126,7 +126,7 @@ async def _local_disk(cluster: Cluster, broker_id: int) -> LocalDisk:
 
 async def alter_reassignments(
     cluster: Cluster, targets: Mapping[TopicPartition, Sequence[int] | None]
-) -> dict[TopicPartition, Refusal | None]:
+) -> dict[TopicPartition, PartitionRefusal | None]:
     """Begins moves, and cancels those whose target is None; what became of each."""
     by_topic = numbers_by_topic(targets)
     answer = await cluster.request(
@@ -174,7 +174,7 @@ async def list_reassignments(cluster: Cluster) -> dict[TopicPartition, Reassignm
 
 async def elect_leaders(
     cluster: Cluster, election_type: int, partitions: Sequence[TopicPartition] | None
-) -> dict[TopicPartition, Refusal | None]:
+) -> dict[TopicPartition, PartitionRefusal | None]:
     """What became of each; None asks for all partitions, and answers for those that were tried alone."""
     by_topic = None if partitions is None else numbers_by_topic(partitions)
     answer = await cluster.request(
@@ -195,11 +195,11 @@ async def elect_leaders(
     }
 
 
-async def unregister_broker(cluster: Cluster, broker_id: int) -> Refusal | None:
+async def unregister_broker(cluster: Cluster, broker_id: int) -> PartitionRefusal | None:
     """Forgets a broker that will not come back."""
     answer = await cluster.request(UNREGISTER_BROKER, lambda make: make.UnregisterBrokerRequest(broker_id=broker_id))
     return _refusal(answer.error_code, answer.error_message)
 
 
-def _refusal(code: int, message: str | None) -> Refusal | None:
-    return Refusal(code=code, message=message) if code else None
+def _refusal(code: int, message: str | None) -> PartitionRefusal | None:
+    return PartitionRefusal(code=code, message=message) if code else None

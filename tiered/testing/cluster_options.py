@@ -35,7 +35,7 @@ QUICK_SETTINGS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class CheckedOptions:
     """What the test asked for, checked: one broker's part of it."""
 
     broker_id: int

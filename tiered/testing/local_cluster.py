@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import quote
 
 from tiered.testing.broker_control import BrokerControl, Life
-from tiered.testing.cluster_options import Told, settings_of, text_of
+from tiered.testing.cluster_options import CheckedOptions, settings_of, text_of
 
 if TYPE_CHECKING:
     from tiered.testing.faulty_s3 import FaultyS3
@@ -85,7 +85,7 @@ class LocalCluster:
         self._stack = ExitStack()
         self._s3: FaultyS3 | None = None
         self._catalogue: SharedDatabase | None = None
-        self._told: tuple[Told, ...] = ()
+        self._told: tuple[CheckedOptions, ...] = ()
         self.brokers = tuple(BrokerControl(self._begin, index + 1) for index in range(brokers))
         """Stop, kill and start one of them: the first has `broker_id` 1."""
         self.broker = self.brokers[0]
@@ -150,7 +150,7 @@ class LocalCluster:
         for each in steps:
             each.result()
 
-    def _prepare(self, stack: ExitStack) -> tuple[Told, ...]:
+    def _prepare(self, stack: ExitStack) -> tuple[CheckedOptions, ...]:
         settings = settings_of(self._settings, self._topic_defaults, brokers=len(self.brokers))
         data = self._given_data
         if data is None:
@@ -171,7 +171,7 @@ class LocalCluster:
         is_alone = len(self.brokers) == 1
         self._listener_ports = {name: tuple(_kept_port(stack) for _ in self.brokers) for name in self._listeners}
         return tuple(
-            Told(
+            CheckedOptions(
                 broker_id=each.broker_id,
                 rack="test" if is_alone else f"rack-{each.broker_id}",
                 data=data if is_alone else data / f"broker-{each.broker_id}",
@@ -259,7 +259,7 @@ class LocalCluster:
         return first if len(self.brokers) == 1 else first.parent
 
     @property
-    def _running(self) -> tuple[Told, ...]:
+    def _running(self) -> tuple[CheckedOptions, ...]:
         if not self._told:
             raise RuntimeError("this cluster is not running: use `with cluster() as c:`, or call start()")
         return self._told

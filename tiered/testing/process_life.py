@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tiered.testing.broker_control import START_TIMEOUT_S, STOP_TIMEOUT_S, BrokerEndedError
 
 if TYPE_CHECKING:
-    from tiered.testing.cluster_options import Told
+    from tiered.testing.cluster_options import CheckedOptions
 
 LOG_TAIL_CHARS = 4_000
 
@@ -26,7 +26,7 @@ LOG_TAIL_CHARS = 4_000
 class ProcessLife:
     """One `tiered serve`; `environ` is added to this process's environment."""
 
-    def __init__(self, told: "Told", environ: Mapping[str, str]) -> None:
+    def __init__(self, told: "CheckedOptions", environ: Mapping[str, str]) -> None:
         self._told = told
         self._environ = environ
         self._process: subprocess.Popen[str] | None = None

@@ -19,7 +19,7 @@ from tiered.testing.broker_control import START_TIMEOUT_S, STOP_TIMEOUT_S, Broke
 if TYPE_CHECKING:
     from tiered.broker.parts import BrokerParts
     from tiered.server.serve import Server
-    from tiered.testing.cluster_options import Told
+    from tiered.testing.cluster_options import CheckedOptions
     from tiered.testing.shared_catalogue import SharedDatabase
 
 # A test's consumer often still waits for records when its broker ends: nobody reads the answer.
@@ -39,7 +39,7 @@ class ThreadLife:
 
     def __init__(
         self,
-        told: "Told",
+        told: "CheckedOptions",
         environment: Callable[[], AbstractContextManager[None]],
         catalogue: "SharedDatabase | None" = None,
     ) -> None:

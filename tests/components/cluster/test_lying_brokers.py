@@ -118,7 +118,7 @@ def test_what_a_broker_never_gives_is_not_waited_for_for_ever(monkeypatch: pytes
     async def show(broker: LyingBroker) -> None:
         async with Cluster(broker.bootstrap) as cluster:
             where = ("numbers", 0)
-            fetcher = consume.Fetcher(cluster, SystemClock())
+            fetcher = consume.RecordFetcher(cluster, SystemClock())
             await consume.Consumption(fetcher, {where: 0}, {where: END}, None, consume.Lines(None)).run()
 
     with LyingBroker(records=lambda at: b"") as broker, pytest.raises(CommandFailed, match="nothing from offset 0 on"):

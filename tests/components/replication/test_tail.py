@@ -7,15 +7,15 @@ from tests.components.replication.brokers import cluster, eventually, produce
 from tests.support.partition_appends import append, batch
 from tiered.broker.broker import Broker
 from tiered.broker.people.record_reader import StoredRecord
-from tiered.broker.people.tail import Event, Found, Tail
+from tiered.broker.people.tail import Event, LocalTopicTail, TailRecords
 
 
-def follow(broker: Broker, offset: int) -> Tail:
+def follow(broker: Broker, offset: int) -> LocalTopicTail:
     def value(stored: StoredRecord) -> bytes:
         return stored.record.value or b""
 
     topic = broker.topics.by_name("t")
-    return Tail(
+    return LocalTopicTail(
         topic,
         context=broker.context,
         topics=broker.topics,
@@ -27,7 +27,7 @@ def follow(broker: Broker, offset: int) -> Tail:
     )
 
 
-async def turns_of_others(tail: Tail, within_ms: float) -> tuple[Event | None, int]:
+async def turns_of_others(tail: LocalTopicTail, within_ms: float) -> tuple[Event | None, int]:
     """What the tail gives, and how often somebody else had his turn until then."""
     turns = 0
 
@@ -63,7 +63,7 @@ async def test_a_listener_above_the_high_watermark_waits_and_holds_nobody_up(tmp
             made.channels.plug(broker_id)
         append(partition, batch("c"))
         event = await tail.next(10_000)
-        assert isinstance(event, Found)
+        assert isinstance(event, TailRecords)
         assert event.records == ((2, b"c"),)
 
 
@@ -82,7 +82,7 @@ async def test_a_listener_above_the_end_of_a_follower_waits_for_it_and_skips_not
         assert tail.positions == {0: 2}
         await produce(made, "t", "b", "c")
         event = await tail.next(10_000)
-        assert isinstance(event, Found)
+        assert isinstance(event, TailRecords)
         assert event.records == ((2, b"c"),)
 
 

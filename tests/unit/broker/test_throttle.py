@@ -1,6 +1,6 @@
 """What is taken for replicas that are being added is paid for in time, at the rate of the moment."""
 
-from tiered.broker.replication.fetcher import LONGEST_PAUSE_MS, Throttle
+from tiered.broker.replication.fetcher import LONGEST_PAUSE_MS, ReplicationThrottle
 from tiered.config.setting import LONG_MAX
 
 
@@ -22,7 +22,7 @@ class Hand:
 
 def test_bytes_are_paid_for_in_time() -> None:
     clock = Hand()
-    throttle = Throttle(clock, lambda: 1_000)
+    throttle = ReplicationThrottle(clock, lambda: 1_000)
     assert throttle.pause_ms(500) == 500
     clock.at_ms += 400
     assert throttle.pause_ms(0) == 100
@@ -34,7 +34,7 @@ def test_bytes_are_paid_for_in_time() -> None:
 
 def test_nobody_waits_long_before_asking_again() -> None:
     clock = Hand()
-    throttle = Throttle(clock, lambda: 1)
+    throttle = ReplicationThrottle(clock, lambda: 1)
     assert throttle.pause_ms(1 << 20) == LONGEST_PAUSE_MS
     clock.at_ms += LONGEST_PAUSE_MS
     assert throttle.pause_ms(0) == LONGEST_PAUSE_MS
@@ -43,7 +43,7 @@ def test_nobody_waits_long_before_asking_again() -> None:
 def test_another_rate_holds_for_what_was_taken_before() -> None:
     clock = Hand()
     rate = 1
-    throttle = Throttle(clock, lambda: rate)
+    throttle = ReplicationThrottle(clock, lambda: rate)
     assert throttle.pause_ms(1_000_000) == LONGEST_PAUSE_MS
     rate = 10_000_000
     assert throttle.pause_ms(0) == 100

@@ -10,7 +10,7 @@ import pytest
 
 from tests.properties.wire.kio_samples import kio_bytes, sample
 from tiered.server.kafka.apis import served_apis
-from tiered.server.kafka.audited import MAX_LINES_A_REQUEST, Entry, note
+from tiered.server.kafka.audited import MAX_LINES_A_REQUEST, AuditEntry, note
 from tiered.wire import messages
 
 AUDITED = {api.key: api.audit for api in served_apis() if api.audit is not None}
@@ -37,7 +37,7 @@ def test_any_request_is_told_of_with_its_answer_and_without(api_key: int, versio
         request = some(api_key, version, "request", chance)
         for answer in (None, some(api_key, version, "response", chance)):
             for entry in AUDITED[api_key](request, answer):
-                assert isinstance(entry, Entry)
+                assert isinstance(entry, AuditEntry)
                 assert (entry.code is None) is (answer is None)
                 json.dumps(entry.details)
 

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from tiered.broker.people.tail import Behind, Ended, Found
+from tiered.broker.people.tail import Behind, Ended, TailRecords
 from tiered.errors import Retriable
 from tiered.server.http.api.topic_tail import events_of, positions_in
 from tiered.server.http.neighbours import event_stream
@@ -44,10 +44,10 @@ def test_event_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_records_that_follow_each_other_are_one_page_and_positions_are_those_after_it() -> None:
     found = list(events_of(EventSplitter().feed(STREAM), LEADER, TOPIC))
     first, second = found[1][0], found[2][0]
-    assert isinstance(first, Found)
+    assert isinstance(first, TailRecords)
     assert [offset for offset, _ in first.records] == [5, 8]
     assert (first.partition, first.next_offset, found[1][1]) == (0, 9, {0: 9, 3: 7})
-    assert isinstance(second, Found)
+    assert isinstance(second, TailRecords)
     assert (second.partition, second.next_offset) == (3, 8)
     assert found[0] == (None, {0: 5, 3: 7})
     assert found[-1] == (None, {0: 20, 3: 8}), "a filter held something back"

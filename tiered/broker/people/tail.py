@@ -40,7 +40,7 @@ class Missed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class TailRecords:
     """Records of one partition: (offset, rendered). Everything below `next_offset` has been looked at."""
 
     partition: int
@@ -70,7 +70,7 @@ class Ended:
     message: str
 
 
-Event: TypeAlias = Found | Behind | Ended
+Event: TypeAlias = TailRecords | Behind | Ended
 
 
 def check_count(topic: Topic, count: int) -> None:
@@ -91,7 +91,7 @@ def ended(state: BrokerState, topic: Topic | None, name: str) -> Ended | None:
     return None
 
 
-class Tail:
+class LocalTopicTail:
     """One listener. `positions` is where it stands: the next offset that it has not seen, by partition. Which
     partitions these are does not change."""
 
@@ -199,7 +199,7 @@ class Tail:
         self.positions[number] = page.next_offset
         if not page.records:
             return None
-        return Found(partition=number, records=page.records, next_offset=page.next_offset)
+        return TailRecords(partition=number, records=page.records, next_offset=page.next_offset)
 
     def _moved(self, partition: Partition, number: int) -> Behind | None:
         """The log no longer holds the position: it goes to the nearest one that it holds."""

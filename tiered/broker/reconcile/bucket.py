@@ -39,7 +39,7 @@ REMOVE_BY_HAND = (
 _RESTART = "restart this broker, and report it as a bug"
 
 
-class Requests:
+class RequestBudget:
     """What is left of a round's requests."""
 
     def __init__(self, wanted: int) -> None:
@@ -68,7 +68,7 @@ class BucketComparison:
         self.turns = 0
         """Turns that ended."""
 
-    async def round(self, requests: Requests | None = None) -> None:
+    async def round(self, requests: RequestBudget | None = None) -> None:
         """Goes on with the turn, for as many requests as a round may make; begins one if that is due. Raises
         StoreUnavailable and MetadataUnavailable: the next round goes on where this one was."""
         now_ms = self._context.clock.monotonic_ms()
@@ -77,7 +77,7 @@ class BucketComparison:
             if not reconcile.is_turn_due(began_ms=self._began_ms, now_ms=now_ms, period_ms=period_ms):
                 return
             self._began_ms, self._at, self._is_under_way = now_ms, None, True
-        requests = requests or Requests(self._context.settings.reconcile.tiered_reconcile_max_requests)
+        requests = requests or RequestBudget(self._context.settings.reconcile.tiered_reconcile_max_requests)
         # One of which nothing was ever uploaded needs no look.
         led = {each.topic_partition: each for each in self._topics.partitions() if each.cold_end_offset > 0}
         ordered = reconcile.in_turn(key for key, each in led.items() if each.leadership is not None)
@@ -99,7 +99,7 @@ class BucketComparison:
             self._at = Cursor(topic_id=found.topic_id, partition=found.partition + 1)
         return None
 
-    async def _page(self, partition: Partition, requests: Requests) -> None:
+    async def _page(self, partition: Partition, requests: RequestBudget) -> None:
         assert self._at is not None
         at = self._at
         where, start = partition.topic_partition, at.offset
@@ -139,7 +139,7 @@ class BucketComparison:
             self._at = Cursor(topic_id=at.topic_id, partition=at.partition, offset=end)
 
     async def _examine(
-        self, partition: Partition, found: Comparison, rows: Sequence[SegmentRow], requests: Requests
+        self, partition: Partition, found: Comparison, rows: Sequence[SegmentRow], requests: RequestBudget
     ) -> tuple[list[Finding], int | None]:
         """What is wrong for certain, and where the page ends now: before what there was no request left for."""
         end = found.end_offset

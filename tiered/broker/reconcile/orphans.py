@@ -6,7 +6,7 @@ leader compares: the listing goes on behind them. Must never delete: what SQL ha
 
 from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.topics import Topics
-from tiered.broker.reconcile.bucket import PAGE, REMOVE_BY_HAND, Requests
+from tiered.broker.reconcile.bucket import PAGE, REMOVE_BY_HAND, RequestBudget
 from tiered.broker.reconcile.findings import Finding, FindingKind, Findings
 from tiered.formats import object_key
 from tiered.meta import segments
@@ -35,7 +35,7 @@ class Strangers:
         self.turns = 0
         """Turns that ended."""
 
-    async def round(self, requests: Requests) -> None:
+    async def round(self, requests: RequestBudget) -> None:
         """Goes on with the turn for what is left of the round's requests, on the controller alone. Raises
         StoreUnavailable and MetadataUnavailable: the next round goes on where this one was."""
         now_ms = self._context.clock.monotonic_ms()

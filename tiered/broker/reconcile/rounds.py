@@ -11,7 +11,7 @@ from functools import partial
 
 from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.topics import Topics
-from tiered.broker.reconcile.bucket import BucketComparison, Requests
+from tiered.broker.reconcile.bucket import BucketComparison, RequestBudget
 from tiered.broker.reconcile.disk import DiskComparison
 from tiered.broker.reconcile.findings import OF_DISK, OF_OBJECTS, Finding, FindingKind, Findings
 from tiered.broker.reconcile.orphans import Strangers, is_stranger
@@ -64,7 +64,7 @@ class Reconciler:
 
     async def round(self) -> None:
         """One round of everything. What SQL, the store or the disk refuse goes on in the next one."""
-        requests = Requests(self._context.settings.reconcile.tiered_reconcile_max_requests)
+        requests = RequestBudget(self._context.settings.reconcile.tiered_reconcile_max_requests)
         self.findings.begin_round()
         self.findings.forget(self._is_gone)
         for name, part in (

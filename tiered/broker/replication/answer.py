@@ -41,7 +41,7 @@ MAX_WAIT_MS = 60_000
 
 
 @dataclass(slots=True)
-class Entry:
+class FollowerFetchEntry:
     """One partition of the question, and what was found for it: an error, a divergence, batches, or nothing yet."""
 
     asked: FetchPartition
@@ -53,15 +53,15 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Found:
+class FollowerFetchLook:
     """One look at all partitions of a question."""
 
-    topics: list[tuple[FetchTopic, list[Entry]]] = field(default_factory=list)
+    topics: list[tuple[FetchTopic, list[FollowerFetchEntry]]] = field(default_factory=list)
     total_bytes: int = 0
     is_urgent: bool = False
     """There is something that the follower has to hear at once."""
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[FollowerFetchEntry]:
         return [entry for _, entries in self.topics for entry in entries]
 
 
@@ -74,17 +74,17 @@ class FollowerAnswers:
         self._isr_changes = isr_changes
         self._topics = topics
 
-    def look(self, asked: FetchRequest, *, is_first: bool) -> Found:
+    def look(self, asked: FetchRequest, *, is_first: bool) -> FollowerFetchLook:
         """What there is now. The first look at a question also takes over what it says of the follower."""
         follower = InSyncReplica(asked.replica_id, asked.replica_epoch)
         refusal = self.refusal(asked)
         budget = asked.max_bytes
         now_ms = self._context.clock.monotonic_ms()
-        found = Found()
+        found = FollowerFetchLook()
         for topic in asked.topics:
-            entries: list[Entry] = []
+            entries: list[FollowerFetchEntry] = []
             for each in topic.partitions:
-                entry = Entry(each)
+                entry = FollowerFetchEntry(each)
                 entries.append(entry)
                 try:
                     if refusal is not None:
@@ -127,11 +127,11 @@ class FollowerAnswers:
 
     def _look_at(
         self,
-        entry: Entry,
+        entry: FollowerFetchEntry,
         partition: Partition,
         follower: InSyncReplica,
         budget: int,
-        found: Found,
+        found: FollowerFetchLook,
         noted_at_ms: float | None,
     ) -> None:
         asked = entry.asked
@@ -186,11 +186,11 @@ class FollowerAnswers:
         if leadership.may_join(follower, partition.high_watermark):
             self._isr_changes.caught_up(partition)
 
-    def is_enough(self, found: Found, asked: FetchRequest) -> bool:
+    def is_enough(self, found: FollowerFetchLook, asked: FetchRequest) -> bool:
         """Whether the follower should have the answer now."""
         return found.is_urgent or found.total_bytes >= max(1, asked.min_bytes) or asked.max_wait_ms <= 0
 
-    def wait(self, asked: FetchRequest, found: Found) -> "FollowerWait":
+    def wait(self, asked: FetchRequest, found: FollowerFetchLook) -> "FollowerWait":
         """A wait for more than was found; begun in the same breath as the look, or something is missed."""
         return FollowerWait(self, asked, found)
 
@@ -200,7 +200,7 @@ class FollowerWait:
 
     __slots__ = ("_answers", "_asked", "_wake", "_watch")
 
-    def __init__(self, answers: FollowerAnswers, asked: FetchRequest, found: Found) -> None:
+    def __init__(self, answers: FollowerAnswers, asked: FetchRequest, found: FollowerFetchLook) -> None:
         self._answers = answers
         self._asked = asked
         self._watch = Watch(_waiters(found.entries()))
@@ -215,7 +215,7 @@ class FollowerWait:
         self._wake = wake
         self._watch.begin(wake)
 
-    def found(self, *, is_last: bool) -> Found | None:
+    def found(self, *, is_last: bool) -> FollowerFetchLook | None:
         """What there is now, when it is enough or the follower's patience is over; otherwise the wait goes on."""
         self._watch.end()
         found = self._answers.look(self._asked, is_first=False)
@@ -233,7 +233,7 @@ class FollowerWait:
 def _nobody() -> None: ...
 
 
-def _waiters(entries: Sequence[Entry]) -> list[Waiters]:
+def _waiters(entries: Sequence[FollowerFetchEntry]) -> list[Waiters]:
     waiters: list[Waiters] = []
     for entry in entries:
         if entry.partition is not None:

@@ -43,7 +43,7 @@ LONGEST_PAUSE_MS = 1_000.0
 """Whoever waits asks again after this long: another rate holds from then on, for what was taken before too."""
 
 
-class Throttle:
+class ReplicationThrottle:
     """How fast replicas that are being added may be filled: bytes that were taken are paid for in time, at the rate of
     the moment. Nothing is dropped."""
 
@@ -84,7 +84,7 @@ class Question:
     followed: list[list[Followed]] = field(default_factory=list)
 
 
-class Fetcher:
+class ReplicaFetcher:
     """One of this broker's connections to one leader."""
 
     def __init__(
@@ -97,7 +97,7 @@ class Fetcher:
         feed: ChangeFeed,
         image: ClusterImage,
         incarnation_id: UUID,
-        throttle: Throttle,
+        throttle: ReplicationThrottle,
         leader_id: int,
         number: int,
     ) -> None:

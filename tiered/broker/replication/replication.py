@@ -10,7 +10,7 @@ from tiered.broker.context import BrokerContext
 from tiered.broker.partitions.partition import Partition, Role
 from tiered.broker.partitions.topics import Topics
 from tiered.broker.replication.answer import FollowerAnswers
-from tiered.broker.replication.fetcher import Fetcher
+from tiered.broker.replication.fetcher import ReplicaFetcher
 from tiered.broker.replication.isr_changes import IsrChanges
 from tiered.broker.view.image import ClusterImage
 from tiered.ids import TopicPartition
@@ -32,13 +32,13 @@ class Replication:
         topics: Topics,
         isr_changes: IsrChanges,
         answers: FollowerAnswers,
-        fetcher: Callable[[int, int], Fetcher],
+        fetcher: Callable[[int, int], ReplicaFetcher],
     ) -> None:
         self._context = context
         self._image = image
         self._topics = topics
         self._group: asyncio.TaskGroup | None = None
-        self._fetchers: dict[Line, tuple[Fetcher, asyncio.Task[None]]] = {}
+        self._fetchers: dict[Line, tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
         self._followed: dict[TopicPartition, tuple[Partition, Line]] = {}
         self._leaders: dict[int, BrokerRow] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -118,7 +118,7 @@ class Replication:
             del self._fetchers[found[1]]
             task.cancel()
 
-    def _fetcher(self, line: Line) -> Fetcher:
+    def _fetcher(self, line: Line) -> ReplicaFetcher:
         found = self._fetchers.get(line)
         if found is None:
             assert self._group is not None

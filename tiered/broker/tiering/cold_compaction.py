@@ -86,7 +86,7 @@ class DuePartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class DueCompactions:
     """What there is to do."""
 
     cluster_id: str
@@ -126,7 +126,7 @@ class ColdCompaction:
 
     # What there is to do
 
-    def look(self, names: Collection[str] | None = None) -> Found:
+    def look(self, names: Collection[str] | None = None) -> DueCompactions:
         """Every partition of the compacted topics, or of those of these names. Raises UnknownTopicOrPartition."""
         wanted = self._database.run_sync(partial(_wanted, names=names))
         checkpoint = checkpoints.read_cluster_checkpoint(self._store)
@@ -140,7 +140,7 @@ class ColdCompaction:
         looked = [
             self._database.run_sync(partial(_partition, where=where, wanted=wanted)) for where in wanted.partitions
         ]
-        return Found(
+        return DueCompactions(
             cluster_id=wanted.cluster_id,
             upload_timeout_ms=wanted.upload_timeout_ms,
             partitions=tuple(each for each in looked if each is not None),
@@ -167,7 +167,7 @@ class ColdCompaction:
 
     # A wave
 
-    def begin(self, found: Found, wave: Sequence[tuple[DuePartition, SegmentRow]]) -> list[Order]:
+    def begin(self, found: DueCompactions, wave: Sequence[tuple[DuePartition, SegmentRow]]) -> list[Order]:
         """What to rewrite, with its rows planned. A partition of which a segment is gone by now has failed."""
         orders: list[Order] = []
         # What goes in this wave is there for readers until now, so tombstones count from now.
@@ -258,7 +258,9 @@ class ColdCompaction:
             else:
                 return
 
-    def _orders(self, found: Found, partition: DuePartition, rows: Sequence[SegmentRow], now_ms: int) -> list[Order]:
+    def _orders(
+        self, found: DueCompactions, partition: DuePartition, rows: Sequence[SegmentRow], now_ms: int
+    ) -> list[Order]:
         last_offsets = self._last_offsets(partition)
         orders = []
         for row in rows:

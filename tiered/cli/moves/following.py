@@ -16,13 +16,7 @@ from tiered.cli.failure import EXIT_FAILED, EXIT_OK, CommandFailed
 from tiered.cli.output import Cell, complain, counted, in_bytes, print_json, print_table, say
 from tiered.cli.progress import bar
 from tiered.peer import Cluster, TopicMetadata, TopicPartition
-from tiered.peer.broker_admin import (
-    Reassignment,
-    Refusal,
-    alter_reassignments,
-    list_reassignments,
-    local_disk,
-)
+from tiered.peer.broker_admin import PartitionRefusal, Reassignment, alter_reassignments, list_reassignments, local_disk
 from tiered.peer.topic_admin import BROKER_RESOURCE
 from tiered.runtime import SystemClock
 
@@ -65,7 +59,7 @@ async def carry_out(
     if arguments.plan:
         _show_plan(arguments, before, targets, nothing)
         return EXIT_OK
-    refused: dict[TopicPartition, Refusal] = {}
+    refused: dict[TopicPartition, PartitionRefusal] = {}
     if targets:
         if arguments.throttle is not None:
             await _throttle(cluster, arguments.throttle)
@@ -98,9 +92,11 @@ async def carry_out(
     return EXIT_FAILED if refused else EXIT_OK
 
 
-async def begin(cluster: Cluster, targets: Mapping[TopicPartition, Replicas | None]) -> dict[TopicPartition, Refusal]:
+async def begin(
+    cluster: Cluster, targets: Mapping[TopicPartition, Replicas | None]
+) -> dict[TopicPartition, PartitionRefusal]:
     """Those that were refused."""
-    refused: dict[TopicPartition, Refusal] = {}
+    refused: dict[TopicPartition, PartitionRefusal] = {}
     keys = list(targets)
     for first in range(0, len(keys), AT_ONCE):
         some = {each: targets[each] for each in keys[first : first + AT_ONCE]}

@@ -22,7 +22,7 @@ from tiered.peer import Cluster, TopicMetadata, TopicPartition
 from tiered.peer.broker_admin import (
     PREFERRED,
     UNCLEAN,
-    Refusal,
+    PartitionRefusal,
     describe_cluster,
     elect_leaders,
     list_reassignments,
@@ -176,7 +176,7 @@ async def _cancel(arguments: argparse.Namespace, cluster: Cluster, chosen: Seque
 
 def _report(
     arguments: argparse.Namespace,
-    outcomes: "dict[TopicPartition, Refusal | None]",
+    outcomes: "dict[TopicPartition, PartitionRefusal | None]",
     *,
     done: str = "elected",
     nothing: str = "every partition has that leader already",

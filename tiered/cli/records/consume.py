@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         if sys.stderr.isatty() and (replica := await read_replica(cluster)) is not None:
             complain(arguments, replica)
         lines = Lines(None if as_json else line_format)
-        fetcher = Fetcher(cluster, SystemClock(), isolation_level=isolation_level)
+        fetcher = RecordFetcher(cluster, SystemClock(), isolation_level=isolation_level)
         if arguments.group is not None:
             from tiered.cli.records.consume_group import consume_as_member
 
@@ -117,7 +117,7 @@ def in_words(where: TopicPartition) -> str:
     return f"partition {where[1]} of {where[0]}"
 
 
-class Fetcher:
+class RecordFetcher:
     """Fetches several partitions at once, for half a minute as if nothing had come while a leader is away."""
 
     def __init__(self, cluster: Cluster, clock: Clock, *, isolation_level: int = READ_UNCOMMITTED) -> None:
@@ -202,7 +202,7 @@ class Consumption:
 
     def __init__(
         self,
-        fetcher: Fetcher,
+        fetcher: RecordFetcher,
         positions: dict[TopicPartition, int],
         ends: dict[TopicPartition, int] | None,
         count: int | None,

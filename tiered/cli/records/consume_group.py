@@ -14,7 +14,7 @@ from contextlib import suppress
 from tiered.cli.failure import CommandFailed
 from tiered.cli.groups.commands import ranges
 from tiered.cli.output import say
-from tiered.cli.records.consume import Consumption, Fetcher, Lines, in_words, of_topic
+from tiered.cli.records.consume import Consumption, Lines, RecordFetcher, in_words, of_topic
 from tiered.cli.records.offset_range import End, Start, end_positions, start_positions
 from tiered.errors import TieredError
 from tiered.peer import EARLIEST, LATEST, BrokerError, Cluster, TopicMetadata, TopicPartition
@@ -31,8 +31,8 @@ LAST_COMMIT_S = 5.0
 
 
 async def consume_as_member(
-    cluster: Cluster, topics: Sequence[TopicMetadata], fetcher: Fetcher, arguments: argparse.Namespace, *, start: Start,
-    follow: bool, lines: Lines,
+    cluster: Cluster, topics: Sequence[TopicMetadata], fetcher: RecordFetcher, arguments: argparse.Namespace, *,
+    start: Start, follow: bool, lines: Lines,
 ) -> None:  # fmt: skip
     """Shows what the group gives to this member, until the end of that, `--count`, or Ctrl-C. Raises CommandFailed."""
     # `kill` ends it as Ctrl-C does, so that its partitions go to others at once. Not by way of SIGINT, which a shell
@@ -64,7 +64,7 @@ class Membership:
         cluster: Cluster,
         topics: Sequence[TopicMetadata],
         member: GroupMember,
-        fetcher: Fetcher,
+        fetcher: RecordFetcher,
         *,
         start: Start,
         follow: bool,

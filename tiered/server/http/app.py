@@ -21,7 +21,7 @@ from tiered.errors import TieredError
 from tiered.rules.security.certificate_names import PrincipalMapping
 from tiered.server.http.door import browser_guard, limits, logins, rights
 from tiered.server.http.door.audited import audited
-from tiered.server.http.door.connection import Hangup, HttpConnection, OpenConnections, Refusal, TlsGate
+from tiered.server.http.door.connection import Hangup, HttpConnection, OpenConnections, TlsGate, TooManyConnections
 from tiered.server.http.door.keys import BROKER, SERVICE, Service
 from tiered.server.http.messages import openapi
 from tiered.server.http.messages.failures import error_response, response_for
@@ -128,7 +128,7 @@ class HttpServer:
         server, settings = self._runner.server, self._service.settings
         assert server is not None
         if len(self._open) >= settings.http.tiered_http_max_connections:
-            return Refusal()
+            return TooManyConnections()
         return HttpConnection(server, self._open, patience_s=settings.http.tiered_http_request_timeout_ms / 1000.0)
 
 

@@ -20,7 +20,7 @@ MAX_ITEMS = 100
 """Of one kind in one line."""
 
 
-class Entry(NamedTuple):
+class AuditEntry(NamedTuple):
     """What became of one resource of a request. The code is None while there is no answer."""
 
     resource: str
@@ -28,7 +28,7 @@ class Entry(NamedTuple):
     details: Mapping[str, object] = {}
 
 
-Tell = Callable[[Any, Any], Iterable[Entry]]
+Tell = Callable[[Any, Any], Iterable[AuditEntry]]
 """(request, answer or None) -> what it was about"""
 
 

@@ -18,7 +18,7 @@ from aiohttp import web
 from tiered.broker.broker import Broker
 from tiered.broker.partitions.topics import Topic
 from tiered.broker.people.record_reader import Wanted
-from tiered.broker.people.tail import Behind, Ended, Found, Tail, check_count
+from tiered.broker.people.tail import Behind, Ended, LocalTopicTail, TailRecords, check_count
 from tiered.errors import InvalidRequest, NotAuthorized, NotLeader, UnknownTopicOrPartition
 from tiered.rules.security.acl import Operation, ResourceType
 from tiered.rules.security.quotas import QuotaKey
@@ -85,8 +85,8 @@ async def tail(request: web.Request) -> web.StreamResponse:
     positions = await _positions(request, topic)
     check_count(topic, len(positions))
 
-    def local(topic: Topic, positions: Mapping[int, int]) -> Tail:
-        return Tail(
+    def local(topic: Topic, positions: Mapping[int, int]) -> LocalTopicTail:
+        return LocalTopicTail(
             topic,
             context=broker.context,
             topics=broker.topics,
@@ -148,7 +148,7 @@ class _Stream:
                 case None:
                     self._told.update(self._tail.positions)
                     alive = await self._send(f": heartbeat\nid: {self._id()}\n\n".encode())
-                case Found():
+                case TailRecords():
                     alive = await self._send(data := self._records(event))
                     await count_and_rest(self._request, QuotaKey.CONSUMER_BYTE_RATE, len(data))
                 case Behind():
@@ -213,7 +213,7 @@ class _Stream:
 
     # The form of events
 
-    def _records(self, found: Found) -> bytes:
+    def _records(self, found: TailRecords) -> bytes:
         """Each with its own id: the connection may break after any of them."""
         # Of all the positions in an id only this partition's changes from record to record.
         lower = "".join(f"{number}:{at}," for number, at in sorted(self._told.items()) if number < found.partition)

@@ -18,7 +18,18 @@ from urllib.parse import quote, urlencode
 from aiohttp import web
 
 from tiered.broker.partitions.topics import Topic
-from tiered.broker.people.tail import LOOK_MS, MAX_PARTITIONS, REST_MS, Behind, Ended, Event, Found, Missed, Tail, ended
+from tiered.broker.people.tail import (
+    LOOK_MS,
+    MAX_PARTITIONS,
+    REST_MS,
+    Behind,
+    Ended,
+    Event,
+    LocalTopicTail,
+    Missed,
+    TailRecords,
+    ended,
+)
 from tiered.errors import TieredError
 from tiered.ids import TopicPartition
 from tiered.server.http.api.partition_facts import facts_of
@@ -35,7 +46,7 @@ _BEGINNING = re.compile(rb'\{"partition": (\d+), "offset": (\d+),')
 _NOT_PASSED_ON = ("slow", "cut_off")
 _FINAL = ("topic_deleted", "unreadable")
 
-LocalTail = Callable[[Topic, Mapping[int, int]], Tail]
+LocalTail = Callable[[Topic, Mapping[int, int]], LocalTopicTail]
 
 
 class _Taken(NamedTuple):
@@ -53,7 +64,7 @@ class _Source:
         self.key = key
         self.partitions = partitions
         self.task: asyncio.Task[None] | None = None
-        self.tail: Tail | None = None
+        self.tail: LocalTopicTail | None = None
 
 
 class TopicTail:
@@ -193,7 +204,7 @@ class TopicTail:
 
     # Reading
 
-    async def _pump_here(self, source: _Source, tail: Tail) -> None:
+    async def _pump_here(self, source: _Source, tail: LocalTopicTail) -> None:
         told: Mapping[int, int] = {}
         while True:
             event = await tail.next(LOOK_MS)
@@ -276,7 +287,7 @@ def events_of(
 
 def _found(partition: int, records: list[tuple[int, bytes]], last_id: str) -> tuple[Event, dict[int, int]]:
     moved = positions_in(last_id)
-    return Found(partition=partition, records=tuple(records), next_offset=moved[partition]), moved
+    return TailRecords(partition=partition, records=tuple(records), next_offset=moved[partition]), moved
 
 
 def _other(each: ReadEvent, to: Neighbour, topic_id: object) -> Event | None:

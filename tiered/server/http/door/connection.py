@@ -102,7 +102,7 @@ class HttpConnection(web.RequestHandler):
         return response
 
 
-class Refusal(asyncio.Protocol):
+class TooManyConnections(asyncio.Protocol):
     """Answers that there are too many connections, before anything is read, and hangs up."""
 
     def connection_made(self, transport: Any) -> None:

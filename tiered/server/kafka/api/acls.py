@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tiered.errors import TieredError
 from tiered.rules.security.acl import AclFilter, Operation, PatternType, Permission, ResourceType, code
-from tiered.server.kafka.audited import Entry, aligned, word
+from tiered.server.kafka.audited import AuditEntry, aligned, word
 from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
@@ -147,7 +147,7 @@ def _filter(asked: "describe_acls.Request | delete_acls.DeleteAclsFilter") -> Ac
     )
 
 
-def _created_acls(request: "create_acls.Request", answer: "create_acls.Response | None") -> Iterable[Entry]:
+def _created_acls(request: "create_acls.Request", answer: "create_acls.Response | None") -> Iterable[AuditEntry]:
     for each, answered in aligned(request.creations, answer and answer.results):
         resource = f"{word(ResourceType, each.resource_type)}:{each.resource_name}"
         rule = {
@@ -157,10 +157,10 @@ def _created_acls(request: "create_acls.Request", answer: "create_acls.Response 
             "operation": word(Operation, each.operation),
             "permission": word(Permission, each.permission_type),
         }
-        yield Entry(resource, answered, {"rule": rule})
+        yield AuditEntry(resource, answered, {"rule": rule})
 
 
-def _deleted_acls(request: "delete_acls.Request", answer: "delete_acls.Response | None") -> Iterable[Entry]:
+def _deleted_acls(request: "delete_acls.Request", answer: "delete_acls.Response | None") -> Iterable[AuditEntry]:
     counts = [len(each.matching_acls) for each in answer.filter_results] if answer is not None else []
     for number, (each, answered) in enumerate(aligned(request.filters, answer and answer.filter_results)):
         wanted = {
@@ -172,7 +172,7 @@ def _deleted_acls(request: "delete_acls.Request", answer: "delete_acls.Response 
         }
         resource = f"{word(ResourceType, each.resource_type_filter)}:{each.resource_name_filter or ''}"
         found = {"deleted": counts[number]} if number < len(counts) else {}
-        yield Entry(resource, answered, {"filter": wanted, **found})
+        yield AuditEntry(resource, answered, {"filter": wanted, **found})
 
 
 DESCRIBE_API = Api(key=29, name="DescribeAcls", min_version=1, max_version=3, handle=describe)

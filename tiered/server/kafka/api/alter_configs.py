@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tiered.config import ConfigChange, ConfigOperation
 from tiered.errors import InvalidRequest, TieredError
 from tiered.rules.security.acl import Operation
-from tiered.server.kafka.audited import MAX_ITEMS, Entry, aligned
+from tiered.server.kafka.audited import MAX_ITEMS, AuditEntry, aligned
 from tiered.server.kafka.config_resources import Alteration, resource_for
 from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
@@ -83,10 +83,10 @@ def _steps(changes: Sequence[tuple[str, int, str | None]]) -> list[ConfigChange]
 _CONFIGURED = {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
 
 
-def _told(request: "alter_configs.Request", answer: "alter_configs.Response | None") -> Iterable[Entry]:
+def _told(request: "alter_configs.Request", answer: "alter_configs.Response | None") -> Iterable[AuditEntry]:
     for each, code in aligned(request.resources, answer and answer.responses):
         resource = f"{_CONFIGURED.get(each.resource_type, each.resource_type)}:{each.resource_name}"
-        yield Entry(resource, code, {"configs": sorted(config.name[:100] for config in each.configs[:MAX_ITEMS])})
+        yield AuditEntry(resource, code, {"configs": sorted(config.name[:100] for config in each.configs[:MAX_ITEMS])})
 
 
 API = Api(

@@ -15,7 +15,7 @@ from tiered.broker.control.reassignments import Target
 from tiered.errors import InvalidRequest, TieredError
 from tiered.ids import TopicPartition
 from tiered.rules.security.acl import Operation
-from tiered.server.kafka.audited import MAX_ITEMS, Entry, codes_of, summed
+from tiered.server.kafka.audited import MAX_ITEMS, AuditEntry, codes_of, summed
 from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
@@ -103,7 +103,7 @@ def _answer(
     )
 
 
-def _told(request: "Request", answer: "Response | None") -> Iterable[Entry]:
+def _told(request: "Request", answer: "Response | None") -> Iterable[AuditEntry]:
     whole = NONE if answer is None else int(answer.error_code)
     codes: dict[str, list[int]] = {}
     for each in () if answer is None else answer.responses:
@@ -114,7 +114,7 @@ def _told(request: "Request", answer: "Response | None") -> Iterable[Entry]:
             str(each.partition_index): each.replicas and list(each.replicas[:MAX_ITEMS])
             for each in topic.partitions[:MAX_ITEMS]
         }
-        yield Entry(f"TOPIC:{topic.name}", None if answer is None else code, {"replicas": moved, **partly})
+        yield AuditEntry(f"TOPIC:{topic.name}", None if answer is None else code, {"replicas": moved, **partly})
 
 
 API = Api(

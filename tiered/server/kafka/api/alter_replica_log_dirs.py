@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tiered.broker.broker import Broker
 from tiered.errors import NotLeader, ReplicaNotAvailable, TieredError
 from tiered.rules.security.acl import Operation
-from tiered.server.kafka.audited import MAX_ITEMS, Entry, codes_of, summed
+from tiered.server.kafka.audited import MAX_ITEMS, AuditEntry, codes_of, summed
 from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import error_code
@@ -57,14 +57,14 @@ def _outcome(broker: Broker, path: str, name: str, index: int) -> int:
     return NONE
 
 
-def _told(request: "Request", answer: "Response | None") -> Iterable[Entry]:
+def _told(request: "Request", answer: "Response | None") -> Iterable[AuditEntry]:
     asked = sorted({topic.name for each in request.dirs for topic in each.topics})
     results = () if answer is None else answer.results
     codes = {each.topic_name: summed(codes_of(each.partitions)) for each in results}
     paths = [each.path[:249] for each in request.dirs[:MAX_ITEMS]]
     for name in asked:
         code, partly = (None, {}) if answer is None else codes.get(name, (NONE, {}))
-        yield Entry(f"TOPIC:{name}", code, {"log_dirs": paths, **partly})
+        yield AuditEntry(f"TOPIC:{name}", code, {"log_dirs": paths, **partly})
 
 
 API = Api(key=34, name="AlterReplicaLogDirs", min_version=1, max_version=2, handle=handle, audit=_told)

@@ -14,7 +14,7 @@ from tiered.config.addresses import named_address
 from tiered.errors import InvalidRequest, TieredError, UnsupportedVersion
 from tiered.rules.security.acl import Operation
 from tiered.rules.security.quotas import DEFAULT, MatchType, QuotaChange, QuotaEntity, QuotaFilter
-from tiered.server.kafka.audited import MAX_ITEMS, Entry, aligned
+from tiered.server.kafka.audited import MAX_ITEMS, AuditEntry, aligned
 from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
@@ -144,11 +144,13 @@ def _address(text: str) -> str:
         raise InvalidRequest(f"{text[:80]!r} is no IP address") from None
 
 
-def _told(request: "alter_client_quotas.Request", answer: "alter_client_quotas.Response | None") -> Iterable[Entry]:
+def _told(
+    request: "alter_client_quotas.Request", answer: "alter_client_quotas.Response | None"
+) -> Iterable[AuditEntry]:
     for each, code in aligned(request.entries, answer and answer.entries):
         entity = ",".join(f"{part.entity_type}={part.entity_name or '<default>'}" for part in each.entity)
         quotas = {change.key[:100]: None if change.remove else change.value for change in each.ops[:MAX_ITEMS]}
-        yield Entry(f"QUOTA:{entity}", code, {"quotas": quotas})
+        yield AuditEntry(f"QUOTA:{entity}", code, {"quotas": quotas})
 
 
 DESCRIBE_API = Api(key=48, name="DescribeClientQuotas", min_version=0, max_version=1, handle=describe)

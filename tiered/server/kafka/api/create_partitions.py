@@ -7,7 +7,7 @@ from tiered.errors import TieredError
 from tiered.rules.security.acl import Operation
 from tiered.server.kafka import throttling
 from tiered.server.kafka.api.create_topics import check_partitions
-from tiered.server.kafka.audited import Entry, aligned
+from tiered.server.kafka.audited import AuditEntry, aligned
 from tiered.server.kafka.authorize import require_topic
 from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
@@ -37,9 +37,9 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
     return reply.CreatePartitionsResponse(throttle_time=mutations.throttle(), results=results)
 
 
-def _told(request: "Request", answer: "Response | None") -> Iterable[Entry]:
+def _told(request: "Request", answer: "Response | None") -> Iterable[AuditEntry]:
     for each, code in aligned(request.topics, answer and answer.results):
-        yield Entry(f"TOPIC:{each.name}", code, {"partitions": each.count})
+        yield AuditEntry(f"TOPIC:{each.name}", code, {"partitions": each.count})
 
 
 API = Api(

@@ -17,7 +17,7 @@ from tiered.config import for_clients
 from tiered.errors import InvalidRequest, PolicyViolation, TieredError
 from tiered.rules.security.acl import CLUSTER_NAME, Operation, ResourceType
 from tiered.server.kafka import throttling
-from tiered.server.kafka.audited import Entry, aligned
+from tiered.server.kafka.audited import AuditEntry, aligned
 from tiered.server.kafka.authorize import may, require_topic
 from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import error_code
@@ -115,9 +115,9 @@ async def _one(
     )
 
 
-def _told(request: "Request", answer: "Response | None") -> Iterable[Entry]:
+def _told(request: "Request", answer: "Response | None") -> Iterable[AuditEntry]:
     for each, code in aligned(request.topics, answer and answer.topics):
-        yield Entry(f"TOPIC:{each.name}", code, {"partitions": each.num_partitions or len(each.assignments)})
+        yield AuditEntry(f"TOPIC:{each.name}", code, {"partitions": each.num_partitions or len(each.assignments)})
 
 
 API = Api(key=19, name="CreateTopics", min_version=2, max_version=7, handle=handle, on_replica=Refused(), audit=_told)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from tiered.errors import TieredError
 from tiered.rules.security.acl import Operation
-from tiered.server.kafka.audited import Entry, aligned
+from tiered.server.kafka.audited import AuditEntry, aligned
 from tiered.server.kafka.authorize import require_group
 from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
@@ -31,9 +31,9 @@ async def _delete(context: Context, group_id: str) -> int:
     return NONE
 
 
-def _told(request: "Request", answer: "Response | None") -> Iterable[Entry]:
+def _told(request: "Request", answer: "Response | None") -> Iterable[AuditEntry]:
     for group_id, code in aligned(request.groups_names, answer and answer.results):
-        yield Entry(f"GROUP:{group_id}", code)
+        yield AuditEntry(f"GROUP:{group_id}", code)
 
 
 API = Api(key=42, name="DeleteGroups", min_version=0, max_version=2, handle=handle, on_replica=Refused(), audit=_told)

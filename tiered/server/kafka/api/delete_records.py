@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tiered.errors import TieredError
 from tiered.rules.security.acl import Operation
-from tiered.server.kafka.audited import MAX_ITEMS, Entry, codes_of, summed
+from tiered.server.kafka.audited import MAX_ITEMS, AuditEntry, codes_of, summed
 from tiered.server.kafka.authorize import require_topic
 from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
@@ -41,13 +41,13 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
     return reply.DeleteRecordsResponse(throttle_time=0, topics=topics)
 
 
-def _told(request: "Request", answer: "Response | None") -> Iterable[Entry]:
+def _told(request: "Request", answer: "Response | None") -> Iterable[AuditEntry]:
     sums: list[tuple[int | None, dict[str, object]]] = [(None, {}) for _ in request.topics]
     if answer is not None:
         sums = [summed(codes_of(each.partitions)) for each in answer.topics]
     for topic, (code, partly) in zip(request.topics, sums, strict=False):
         before = {str(each.partition_index): each.offset for each in topic.partitions[:MAX_ITEMS]}
-        yield Entry(f"TOPIC:{topic.name}", code, {"before_offsets": before, **partly})
+        yield AuditEntry(f"TOPIC:{topic.name}", code, {"before_offsets": before, **partly})
 
 
 API = Api(key=21, name="DeleteRecords", min_version=0, max_version=2, handle=handle, on_replica=Refused(), audit=_told)

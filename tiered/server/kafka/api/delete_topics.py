@@ -12,7 +12,7 @@ from tiered.errors import InvalidRequest, TieredError
 from tiered.ids import NO_TOPIC_ID
 from tiered.rules.security.acl import Operation
 from tiered.server.kafka import throttling
-from tiered.server.kafka.audited import Entry, aligned
+from tiered.server.kafka.audited import AuditEntry, aligned
 from tiered.server.kafka.authorize import require_topic, require_topic_by_id
 from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
@@ -56,11 +56,11 @@ async def _one(
     return reply.DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=message)
 
 
-def _told(request: "Request", answer: "Response | None") -> Iterable[Entry]:
+def _told(request: "Request", answer: "Response | None") -> Iterable[AuditEntry]:
     named = getattr(request, "topics", None)
     asked = request.topic_names if named is None else [each.name or str(each.topic_id) for each in named]
     for name, code in aligned(asked, answer and answer.responses):
-        yield Entry(f"TOPIC:{name}", code)
+        yield AuditEntry(f"TOPIC:{name}", code)
 
 
 API = Api(key=20, name="DeleteTopics", min_version=1, max_version=6, handle=handle, on_replica=Refused(), audit=_told)

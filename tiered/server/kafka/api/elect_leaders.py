@@ -13,7 +13,7 @@ from tiered.broker.control import reassignments
 from tiered.errors import ElectionNotNeeded, InvalidRequest, TieredError
 from tiered.ids import TopicPartition
 from tiered.rules.security.acl import CLUSTER_NAME, Operation
-from tiered.server.kafka.audited import MAX_ITEMS, Entry, codes_of, summed
+from tiered.server.kafka.audited import MAX_ITEMS, AuditEntry, codes_of, summed
 from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
@@ -106,7 +106,7 @@ def _answer(reply: "Reply", index: int, error: TieredError | None) -> "Replies.P
     )
 
 
-def _told(request: "Request", answer: "Response | None") -> Iterable[Entry]:
+def _told(request: "Request", answer: "Response | None") -> Iterable[AuditEntry]:
     code: int | None = None
     partly: dict[str, object] = {}
     if answer is not None:
@@ -118,7 +118,7 @@ def _told(request: "Request", answer: "Response | None") -> Iterable[Entry]:
         else [each.topic[:249] for each in request.topic_partitions[:MAX_ITEMS]]
     )
     kind = "unclean" if getattr(request, "election_type", 0) else "preferred"
-    yield Entry(f"CLUSTER:{CLUSTER_NAME}", code, {"election": kind, "topics": topics, **partly})
+    yield AuditEntry(f"CLUSTER:{CLUSTER_NAME}", code, {"election": kind, "topics": topics, **partly})
 
 
 API = Api(key=43, name="ElectLeaders", min_version=0, max_version=2, handle=handle, on_replica=Refused(), audit=_told)

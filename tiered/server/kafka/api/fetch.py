@@ -31,8 +31,8 @@ from tiered.server.kafka.fetch import followers as follower_fetch
 from tiered.server.kafka.fetch.answer import (
     NO_SESSION,
     READ_COMMITTED,
-    Entry,
-    Found,
+    FetchEntry,
+    FetchLook,
     answer,
     answer_in_turns,
     disk_error,
@@ -102,20 +102,22 @@ def _count(asked: FetchRequest) -> int:
     return sum(len(topic.partitions) for topic in asked.topics)
 
 
-def _look(request: RawRequest, asked: FetchRequest, *, is_confirmed: bool = False) -> Found:
+def _look(request: RawRequest, asked: FetchRequest, *, is_confirmed: bool = False) -> FetchLook:
     """What is there now, within the request's limits. Reads nothing yet: hot ranges are slices, cold ones a plan."""
-    found = Found(is_confirmed=is_confirmed)
+    found = FetchLook(is_confirmed=is_confirmed)
     for _ in _looking(request, asked, found):
         pass
     return found
 
 
-async def _look_again(request: RawRequest, asked: FetchRequest, *, is_confirmed: bool = False) -> tuple[Found, Watch]:
+async def _look_again(
+    request: RawRequest, asked: FetchRequest, *, is_confirmed: bool = False
+) -> tuple[FetchLook, Watch]:
     """What is there, and a watch for what changes after that; of many partitions in turns."""
     if _count(asked) <= LONG_FETCH_PARTITIONS:
         found = _look(request, asked, is_confirmed=is_confirmed)
         return found, _watch(found)
-    found = Found(is_confirmed=is_confirmed)
+    found = FetchLook(is_confirmed=is_confirmed)
     seen: dict[Waiters, int] = {}
     async for entry in in_turns(_looking(request, asked, found)):
         if entry.source is not None:  # What changes in a later turn has to count.
@@ -123,19 +125,19 @@ async def _look_again(request: RawRequest, asked: FetchRequest, *, is_confirmed:
     return found, Watch(seen, changes=sum(seen.values()))
 
 
-def _looking(request: RawRequest, asked: FetchRequest, found: Found) -> Iterator[Entry]:
+def _looking(request: RawRequest, asked: FetchRequest, found: FetchLook) -> Iterator[FetchEntry]:
     """Fills in `found`, one partition after the other."""
     topics = request.context.broker.topics
     budget = min(max(0, asked.max_bytes), request.context.broker.settings.limits.fetch_max_bytes)
     committed_only = asked.isolation_level == READ_COMMITTED
     rights = rights_of(request.context)
     for topic in asked.topics:
-        entries: list[Entry] = []
+        entries: list[FetchEntry] = []
         denied = None
         if rights is not None:
             denied = topic_refusal(request.context, Operation.READ, topic.name, topic.topic_id, rights)
         for each in topic.partitions:
-            entry = Entry(each)
+            entry = FetchEntry(each)
             entries.append(entry)
             try:
                 if denied is not None:
@@ -173,7 +175,7 @@ def _looking(request: RawRequest, asked: FetchRequest, found: Found) -> Iterator
         found.topics.append((topic, entries))
 
 
-def _look_at(entry: Entry, partition: Readable, max_bytes: int, committed_only: bool, found: Found) -> int:
+def _look_at(entry: FetchEntry, partition: Readable, max_bytes: int, committed_only: bool, found: FetchLook) -> int:
     """Fills in `entry`; returns the bytes that it takes of the request's budget."""
     first = found.total_bytes == 0
     match partition.plan_read(entry.asked.fetch_offset, committed_only=committed_only):
@@ -205,7 +207,7 @@ def _look_at(entry: Entry, partition: Readable, max_bytes: int, committed_only: 
             return 0
 
 
-def _look_at_offsets(entry: Entry, partition: OffsetsPartition, max_bytes: int, found: Found) -> int:
+def _look_at_offsets(entry: FetchEntry, partition: OffsetsPartition, max_bytes: int, found: FetchLook) -> int:
     """The same for a partition of `__consumer_offsets`."""
     first = found.total_bytes == 0
     if partition.needs_loading:
@@ -217,17 +219,17 @@ def _look_at_offsets(entry: Entry, partition: OffsetsPartition, max_bytes: int, 
     return 0
 
 
-def _is_enough(found: Found, asked: FetchRequest) -> bool:
+def _is_enough(found: FetchLook, asked: FetchRequest) -> bool:
     is_urgent = found.has_error or found.has_cold or bool(found.in_doubt)
     return is_urgent or found.total_bytes >= asked.min_bytes or asked.max_wait_ms <= 0
 
 
-def _all_resident(request: RawRequest, found: Found) -> bool:
+def _all_resident(request: RawRequest, found: FetchLook) -> bool:
     reader = request.context.broker.reader
     return all(reader.is_resident(each.records) for each in found.entries() if isinstance(each.records, FileSlice))
 
 
-async def _answer_later(request: RawRequest, asked: FetchRequest, found: Found, watch: Watch) -> Parts:
+async def _answer_later(request: RawRequest, asked: FetchRequest, found: FetchLook, watch: Watch) -> Parts:
     """Waits for enough, then for the bytes to be in memory. A client that goes away cancels only the waiting."""
     count = _count(asked)
     broker = request.context.broker
@@ -259,7 +261,7 @@ async def _answer_later(request: RawRequest, asked: FetchRequest, found: Found, 
     return answer(request, asked, found)
 
 
-async def _look_once_sure(request: RawRequest, asked: FetchRequest, found: Found) -> Found:
+async def _look_once_sure(request: RawRequest, asked: FetchRequest, found: FetchLook) -> FetchLook:
     """What is there once this broker knows what it leads. Where it cannot find out, somebody else may lead."""
     try:
         await request.context.broker.leadership_check.confirm()
@@ -271,12 +273,12 @@ async def _look_once_sure(request: RawRequest, asked: FetchRequest, found: Found
     return (await _look_again(request, asked, is_confirmed=True))[0]
 
 
-def _watch(found: Found) -> Watch:
+def _watch(found: FetchLook) -> Watch:
     """Of all that has just been looked at."""
     return Watch({entry.source.waiters for entry in found.entries() if entry.source is not None})
 
 
-async def _wait(request: RawRequest, asked: FetchRequest, found: Found, watch: Watch) -> Found:
+async def _wait(request: RawRequest, asked: FetchRequest, found: FetchLook, watch: Watch) -> FetchLook:
     """What is there when it is enough, or when the client's patience, or its session, is over."""
     clock, session = request.context.broker.clock, request.context.connection.sasl
     patience_ms = min(asked.max_wait_ms, MAX_WAIT_MS, math.inf if session is None else session.left_ms)
@@ -293,7 +295,7 @@ async def _wait(request: RawRequest, asked: FetchRequest, found: Found, watch: W
     return found
 
 
-async def _read_cold(request: RawRequest, asked: FetchRequest, entry: Entry, places: asyncio.Semaphore) -> None:
+async def _read_cold(request: RawRequest, asked: FetchRequest, entry: FetchEntry, places: asyncio.Semaphore) -> None:
     """Fills in one cold partition; if retention was faster than the read, plans once more."""
     assert entry.partition is not None
     partition, offset = entry.partition, entry.asked.fetch_offset
@@ -301,7 +303,7 @@ async def _read_cold(request: RawRequest, asked: FetchRequest, entry: Entry, pla
         async with places:
             entry.records = await request.context.broker.reader.read_cold(partition, offset, entry.cold_max_bytes)
         if entry.records is None:
-            again = Found()
+            again = FetchLook()
             _look_at(entry, partition, entry.cold_max_bytes, asked.isolation_level == READ_COMMITTED, again)
     except TieredError as error:
         request.context.broker.counters.cold_read_errors += 1

@@ -13,7 +13,7 @@ from tiered.broker.groups.group import Group
 from tiered.errors import GroupNotEmpty, GroupNotFound, GroupSubscribedToTopic, TieredError, UnknownTopicOrPartition
 from tiered.ids import TopicPartition
 from tiered.rules.security.acl import Operation
-from tiered.server.kafka.audited import MAX_ITEMS, Entry, codes_of, summed
+from tiered.server.kafka.audited import MAX_ITEMS, AuditEntry, codes_of, summed
 from tiered.server.kafka.authorize import require_group, require_topic
 from tiered.server.kafka.dispatch import Api, Context, Refused, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
@@ -89,14 +89,14 @@ def _key(context: Context, group_id: str, name: str, partition: int, *, is_read:
     return TopicPartition(topic.topic_id, partition)
 
 
-def _told(request: "Request", answer: "Response | None") -> Iterable[Entry]:
+def _told(request: "Request", answer: "Response | None") -> Iterable[AuditEntry]:
     code: int | None = None
     partly: dict[str, object] = {}
     if answer is not None:
         found = [code for each in answer.topics for code in codes_of(each.partitions)]
         code, partly = summed([int(answer.error_code)] if answer.error_code or not found else found)
     topics = [each.name[:249] for each in request.topics[:MAX_ITEMS]]
-    yield Entry(f"GROUP:{request.group_id}", code, {"topics": topics, **partly})
+    yield AuditEntry(f"GROUP:{request.group_id}", code, {"topics": topics, **partly})
 
 
 API = Api(key=47, name="OffsetDelete", min_version=0, max_version=0, handle=handle, on_replica=Refused(), audit=_told)

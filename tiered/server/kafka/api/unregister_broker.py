@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tiered.errors import TieredError
 from tiered.rules.security.acl import Operation
-from tiered.server.kafka.audited import Entry
+from tiered.server.kafka.audited import AuditEntry
 from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, Refused
 from tiered.server.kafka.error_mapping import NONE, error_code
@@ -28,8 +28,8 @@ async def handle(context: Context, request: "Request", reply: "Reply") -> "Respo
     return reply.UnregisterBrokerResponse(throttle_time=0, error_code=code, error_message=message)
 
 
-def _told(request: "Request", answer: "Response | None") -> Iterable[Entry]:
-    yield Entry(f"BROKER:{request.broker_id}", None if answer is None else int(answer.error_code))
+def _told(request: "Request", answer: "Response | None") -> Iterable[AuditEntry]:
+    yield AuditEntry(f"BROKER:{request.broker_id}", None if answer is None else int(answer.error_code))
 
 
 API = Api(

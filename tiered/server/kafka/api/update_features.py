@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tiered.errors import TieredError
 from tiered.rules.security.acl import CLUSTER_NAME, Operation
 from tiered.server.kafka.api.api_versions import FEATURES
-from tiered.server.kafka.audited import MAX_ITEMS, Entry
+from tiered.server.kafka.audited import MAX_ITEMS, AuditEntry
 from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context
 from tiered.server.kafka.error_mapping import error_code
@@ -49,9 +49,11 @@ def _refusal(update: "FeatureUpdateKey") -> str | None:
     return None
 
 
-def _told(request: "Request", answer: "Response | None") -> Iterable[Entry]:
+def _told(request: "Request", answer: "Response | None") -> Iterable[AuditEntry]:
     levels = {each.feature[:100]: each.max_version_level for each in request.feature_updates[:MAX_ITEMS]}
-    yield Entry(f"CLUSTER:{CLUSTER_NAME}", None if answer is None else int(answer.error_code), {"features": levels})
+    yield AuditEntry(
+        f"CLUSTER:{CLUSTER_NAME}", None if answer is None else int(answer.error_code), {"features": levels}
+    )
 
 
 API = Api(key=57, name="UpdateFeatures", min_version=0, max_version=2, handle=handle, audit=_told)

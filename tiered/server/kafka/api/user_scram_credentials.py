@@ -20,7 +20,7 @@ from tiered.rules.security.sasl.failures import (
 )
 from tiered.rules.security.sasl.mechanism import MAX_ITERATIONS, MAX_USER_NAME, MIN_ITERATIONS, ScramMechanism
 from tiered.rules.security.sasl.scram import CredentialChange, credential_of
-from tiered.server.kafka.audited import Entry
+from tiered.server.kafka.audited import AuditEntry
 from tiered.server.kafka.authorize import require_cluster
 from tiered.server.kafka.dispatch import Api, Context, in_turns
 from tiered.server.kafka.error_mapping import NONE, error_code
@@ -149,12 +149,12 @@ def _change(
 
 def _told(
     request: "alter_user_scram_credentials.Request", answer: "alter_user_scram_credentials.Response | None"
-) -> Iterable[Entry]:
+) -> Iterable[AuditEntry]:
     codes = {} if answer is None else {each.user: int(each.error_code) for each in answer.results}
     for what, changes in (("deleted", request.deletions), ("set", request.upsertions)):
         for each in changes:
             code = None if answer is None else codes.get(each.name, NONE)
-            yield Entry(f"USER:{each.name}", code, {"credential": what, "mechanism": each.mechanism})
+            yield AuditEntry(f"USER:{each.name}", code, {"credential": what, "mechanism": each.mechanism})
 
 
 DESCRIBE_API = Api(key=50, name="DescribeUserScramCredentials", min_version=0, max_version=0, handle=describe)

@@ -36,7 +36,7 @@ ZSTD = 4
 
 
 @dataclass(slots=True)
-class Entry:
+class FetchEntry:
     """One partition of the request and what was found for it."""
 
     asked: FetchPartition
@@ -56,21 +56,21 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Found:
-    """One pass over all partitions of a request."""
+class FetchLook:
+    """One look at all partitions of a request."""
 
-    topics: list[tuple[fetch.FetchTopic, list[Entry]]] = field(default_factory=list)
+    topics: list[tuple[fetch.FetchTopic, list[FetchEntry]]] = field(default_factory=list)
     total_bytes: int = 0
     has_error: bool = False
     has_cold: bool = False
-    in_doubt: list[Entry] = field(default_factory=list)
+    in_doubt: list[FetchEntry] = field(default_factory=list)
     """Offsets beyond the ends of logs that others may lead by now, until this broker has asked."""
     is_confirmed: bool = False
     """This broker has asked."""
     to_load: list[OffsetsPartition] = field(default_factory=list)
     """Nobody has read them for a while: SQL is asked first."""
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[FetchEntry]:
         return [entry for _, entries in self.topics for entry in entries]
 
 
@@ -82,7 +82,7 @@ def disk_error(request: RawRequest, partition: Readable | None, error: Exception
     return LogDirFailed(f"{name} cannot be read from the broker's disk: {error}")
 
 
-def keep_to_limits(entries: list[Entry]) -> None:
+def keep_to_limits(entries: list[FetchEntry]) -> None:
     """A batch above its partition's limit goes out only as the first one of an answer (KIP-74)."""
     first = True
     for entry in entries:
@@ -94,30 +94,30 @@ def keep_to_limits(entries: list[Entry]) -> None:
 
 
 @dataclass(slots=True)
-class Told:
+class FetchAnswer:
     """An answer that is being made."""
 
     results: list[FetchTopicResult] = field(default_factory=list)
     sent_bytes: int = 0
 
 
-def answer(request: RawRequest, asked: FetchRequest, found: Found) -> Parts:
+def answer(request: RawRequest, asked: FetchRequest, found: FetchLook) -> Parts:
     """The answer to a Fetch of few partitions."""
-    told = Told()
+    told = FetchAnswer()
     for _ in telling(request, asked, found, told):
         pass
     return _finish(request, found, told)()
 
 
-async def answer_in_turns(request: RawRequest, asked: FetchRequest, found: Found) -> Parts:
+async def answer_in_turns(request: RawRequest, asked: FetchRequest, found: FetchLook) -> Parts:
     """The same for one of many: others get their turn meanwhile."""
-    told = Told()
+    told = FetchAnswer()
     async for _ in in_turns(telling(request, asked, found, told)):
         pass
     return await asyncio.to_thread(_finish(request, found, told))
 
 
-def telling(request: RawRequest, asked: FetchRequest, found: Found, told: Told) -> Iterator[None]:
+def telling(request: RawRequest, asked: FetchRequest, found: FetchLook, told: FetchAnswer) -> Iterator[None]:
     """Adds what each partition is answered."""
     version = request.context.api_version
     counters = request.context.broker.counters
@@ -141,7 +141,7 @@ def telling(request: RawRequest, asked: FetchRequest, found: Found, told: Told) 
         told.results.append(FetchTopicResult(topic.name, topic.topic_id, answers))
 
 
-def _finish(request: RawRequest, found: Found, told: Told) -> Callable[[], Parts]:
+def _finish(request: RawRequest, found: FetchLook, told: FetchAnswer) -> Callable[[], Parts]:
     """What encodes the answer, which names where the leaders of refused partitions listen."""
     version, results = request.context.api_version, told.results
     endpoints: tuple[NodeEndpoint, ...] = ()
@@ -155,7 +155,7 @@ def _finish(request: RawRequest, found: Found, told: Told) -> Callable[[], Parts
     )
 
 
-def _result(entry: Entry, asked: FetchRequest, version: int) -> FetchPartitionResult:
+def _result(entry: FetchEntry, asked: FetchRequest, version: int) -> FetchPartitionResult:
     if entry.error is None and version < FIRST_VERSION_WITH_ZSTD and isinstance(entry.records, FileSlice):
         _refuse_zstd(entry)
     if entry.error is not None:
@@ -176,13 +176,13 @@ def _result(entry: Entry, asked: FetchRequest, version: int) -> FetchPartitionRe
     )
 
 
-def _refusal(entry: Entry, error: TieredError) -> FetchPartitionResult:
+def _refusal(entry: FetchEntry, error: TieredError) -> FetchPartitionResult:
     entry.records = None
     start_offset, end_offset = (-1, -1) if entry.partition is None else entry.partition.bounds_of_refusal()
     return FetchPartitionResult(entry.asked.partition, error_code(error), end_offset, end_offset, start_offset)
 
 
-def _refuse_zstd(entry: Entry) -> None:
+def _refuse_zstd(entry: FetchEntry) -> None:
     """Clients from before KIP-110 cannot read zstd; they are told, instead of being handed it."""
     assert isinstance(entry.records, FileSlice)
     data = entry.records.read()

@@ -7,7 +7,7 @@ nobody but brokers of this project asks. Must never note anything of a follower 
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from tiered.broker.replication.answer import Entry, FollowerWait, Found
+from tiered.broker.replication.answer import FollowerFetchEntry, FollowerFetchLook, FollowerWait
 from tiered.errors import OffsetOutOfRange, UnsupportedVersion
 from tiered.file_slice import FileSlice
 from tiered.server.kafka.dispatch import RawRequest
@@ -85,17 +85,17 @@ class _Gathering(_Parked):
         """Nothing is worth another look before its patience is over."""
 
 
-def _answer_found(request: RawRequest, found: Found) -> Parts | Coroutine[Any, Any, Parts]:
+def _answer_found(request: RawRequest, found: FollowerFetchLook) -> Parts | Coroutine[Any, Any, Parts]:
     """At once when its records are in memory, as the newest always are."""
     return _answer(request, found) if _all_resident(request, found) else _answer_read(request, found)
 
 
-def _all_resident(request: RawRequest, found: Found) -> bool:
+def _all_resident(request: RawRequest, found: FollowerFetchLook) -> bool:
     reader = request.context.broker.reader
     return all(entry.records is None or reader.is_resident(entry.records) for entry in found.entries())
 
 
-async def _answer_read(request: RawRequest, found: Found) -> Parts:
+async def _answer_read(request: RawRequest, found: FollowerFetchLook) -> Parts:
     broker = request.context.broker
     for entry in found.entries():
         if entry.records is not None:
@@ -106,7 +106,7 @@ async def _answer_read(request: RawRequest, found: Found) -> Parts:
     return _answer(request, found)
 
 
-def _answer(request: RawRequest, found: Found) -> Parts:
+def _answer(request: RawRequest, found: FollowerFetchLook) -> Parts:
     results = [
         FetchTopicResult(topic.name, topic.topic_id, [_result(request, entry) for entry in entries])
         for topic, entries in found.topics
@@ -118,12 +118,12 @@ def _answer(request: RawRequest, found: Found) -> Parts:
     return fetch.encode_fetch_response(version, request.correlation_id, NONE, NO_SESSION, results)
 
 
-def _unreadable(request: RawRequest, entry: Entry, error: Exception) -> None:
+def _unreadable(request: RawRequest, entry: FollowerFetchEntry, error: Exception) -> None:
     entry.records = None
     entry.error = disk_error(request, entry.partition, error)
 
 
-def _result(request: RawRequest, entry: Entry) -> FetchPartitionResult:
+def _result(request: RawRequest, entry: FollowerFetchEntry) -> FetchPartitionResult:
     partition = entry.partition
     number = entry.asked.partition
     records: FileSlice | bytes | None = entry.records

@@ -62,7 +62,7 @@ What the coroutine gives may be Overlapping: then it held them up for its first 
 """
 
 
-class Client(Protocol):
+class RequestConnection(Protocol):
     """A connection, as far as its requests know it."""
 
     closed: bool
@@ -114,7 +114,9 @@ class Requests:
 
     __slots__ = ("_client", "_run_task", "_timer", "_waiting_bytes", "hold_up", "waiting")
 
-    def __init__(self, client: Client, run: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
+    def __init__(
+        self, client: RequestConnection, run: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+    ) -> None:
         self._client = client
         self._run_task = run
         self.hold_up = False

@@ -31,7 +31,7 @@ class Phase(Enum):
     OVER = "the last answer is on its way"
 
 
-class Client(Protocol):
+class SaslConnection(Protocol):
     """A connection, as far as its login knows it."""
 
     host: str
@@ -62,7 +62,7 @@ class SaslSession:
         "phase",
     )
 
-    def __init__(self, connection: Client, settings: BrokerSettings) -> None:
+    def __init__(self, connection: SaslConnection, settings: BrokerSettings) -> None:
         self._connection = connection
         self._frame_limit = connection.frame_limit
         """Once the client has logged in."""
