@@ -1,6 +1,6 @@
 """A broker's context and state without a broker: real files, SQLite and a store in folders, and a clock that is set."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +8,7 @@ from pathlib import Path
 from tiered.broker.context import BrokerContext, BrokerState
 from tiered.broker.host.data_folder import DataFolder
 from tiered.broker.host.disk_reserve import DiskReserve
+from tiered.cold.object_store import ObjectStore
 from tiered.cold.opening import open_store
 from tiered.cold.timed_store import TimedStore
 from tiered.config import BrokerSettings, ServeOptions
@@ -20,13 +21,17 @@ from tiered.runtime import BlockingPool, SystemClock
 
 
 class SetClock(SystemClock):
-    """The machine's clock, and somebody who sets its wall clock."""
+    """The machine's clocks, and somebody who sets the one on the wall, and waits without waiting."""
 
     def __init__(self) -> None:
         self.set_by_ms = 0
+        self.waited_ms = 0
 
     def now_ms(self) -> int:
         return super().now_ms() + self.set_by_ms
+
+    def monotonic_ms(self) -> float:
+        return super().monotonic_ms() + self.waited_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +42,13 @@ class Surroundings:
 
 
 @asynccontextmanager
-async def surroundings(folder: Path, sql: type[Database] = Database, /, **settings: str) -> AsyncIterator[Surroundings]:
+async def surroundings(
+    folder: Path,
+    sql: type[Database] = Database,
+    store_at: Callable[[str], ObjectStore] = open_store,
+    /,
+    **settings: str,
+) -> AsyncIterator[Surroundings]:
     """With settings by their names, dots as underscores. The metadata store describes a cluster."""
     options = ServeOptions(
         data_dir=folder / "data",
@@ -49,7 +60,7 @@ async def surroundings(folder: Path, sql: type[Database] = Database, /, **settin
     database = sql.open(options.meta_url)
     database.migrate()
     await database.run(lambda conn: cluster.ensure(conn, cluster_id="a cluster", now_ms=0))
-    store = TimedStore(open_store(options.store_url, timeout_ms=1_000), clock)
+    store = TimedStore(store_at(options.store_url), clock)
     disk, uploads = BlockingPool("disk", threads=1), BlockingPool("upload", threads=1)
     context = BrokerContext(
         broker_id=options.broker_id,

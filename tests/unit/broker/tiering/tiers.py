@@ -1,9 +1,10 @@
-"""The parts that move segments between tiers, without a broker around them: one partition, led here, in real stores."""
+"""The parts that move segments between tiers, without a broker around them: partitions, led here, in real stores."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -24,10 +25,13 @@ from tiered.broker.view.feed import ChangeFeed
 from tiered.broker.view.image import ClusterImage
 from tiered.cold.chunks.cache import ChunkCache
 from tiered.cold.chunks.reader import ColdReader
+from tiered.cold.object_store import ObjectStore
+from tiered.cold.opening import open_store
 from tiered.config import TopicConfig
 from tiered.ids import TopicId, TopicPartition
 from tiered.meta import partitions, topics
 from tiered.meta.changes import ChangeSet
+from tiered.meta.engine import Database
 
 TOPIC_ID = TopicId(UUID(int=7))
 SEGMENTS = 5
@@ -39,7 +43,8 @@ DAY_MS = 24 * 3_600_000
 class Tiers:
     context: BrokerContext
     clock: SetClock
-    partition: Partition
+    partitions: Sequence[Partition]
+    cold_reader: ColdReader
     topics: Topics
     checkpoints: CheckpointWriter
     lifecycle: SegmentLifecycle
@@ -48,63 +53,81 @@ class Tiers:
     lost: dict[TopicPartition, int] = field(default_factory=dict)
     """The first offset that the store is known to have lost."""
 
+    @property
+    def partition(self) -> Partition:
+        """The first one."""
+        return self.partitions[0]
+
     async def upload_all(self) -> None:
         for base_offset in range(self.partition.cold_end_offset, SEGMENTS):
             await self.lifecycle.upload(self.partition, base_offset)
 
 
 @asynccontextmanager
-async def tiers(folder: Path, configs: dict[str, str] | None = None, **settings: str) -> AsyncIterator[Tiers]:
-    """A partition of the topic `orders` with `SEGMENTS` closed segments, none of them in the store."""
-    async with surroundings(folder, **settings) as made:
+async def tiers(
+    folder: Path,
+    configs: dict[str, str] | None = None,
+    /,
+    *,
+    partition_count: int = 1,
+    others: Sequence[str] = (),
+    written: Callable[[int], bytearray] = lambda _number: batch("v" * 500),
+    store_at: Callable[[str], ObjectStore] = open_store,
+    **settings: str,
+) -> AsyncIterator[Tiers]:
+    """The topic `orders` and the `others`, each partition with `SEGMENTS` closed segments, none of them in the store.
+    `written` gives the batch of each segment."""
+    async with surroundings(folder, Database, store_at, **settings) as made:
         context, overrides = made.context, {"segment.bytes": "600", "retention.ms": str(DAY_MS), **(configs or {})}
         registered = await Registration(context=context, boot_id="a boot").register(
             advertised=("127.0.0.1", 9092), http=None
         )
         made.state.cluster_id, made.state.broker_epoch = registered.cluster_id, registered.broker_epoch
-        await context.database.run(
-            lambda conn: topics.create(
-                conn,
-                name="orders",
-                topic_id=TOPIC_ID,
-                assignments=[(context.broker_id,)],
-                configs=overrides,
-                now_ms=0,
-            )
-        )
-        row = await context.database.run(lambda conn: partitions.load(conn, TOPIC_ID, 0))
+        wanted = {name: TopicId(UUID(int=TOPIC_ID.int + number)) for number, name in enumerate(("orders", *others))}
+        for name, topic_id in wanted.items():
+            create = partial(topics.create, name=name, topic_id=topic_id, configs=overrides, now_ms=0)
+            replicas = [(context.broker_id,)] * partition_count
+            await context.database.run(partial(create, assignments=replicas))
+        rows = await context.database.run(partitions.load_all)
         image, known = ClusterImage(), Topics()
         image.put_brokers(registered.everything.brokers, 0.0)
-        image.put_row(row)
-        topic = Topic(
-            name="orders",
-            topic_id=TOPIC_ID,
-            partition_count=1,
-            config=TopicConfig.of(overrides, context.settings),
-            overrides=overrides,
-            partitions=(),
-        )
+        for row in rows:
+            image.put_row(row)
         cache = ChunkCache(
             context.data.cache, max_bytes=1 << 20, pool=context.disk, max_bytes_in_flight=1 << 20, loads_at_once=1
         )
+        cold_reader = ColdReader(context.store, cache, context.disk)
         loader = PartitionLoader(
             context=context,
-            cold_reader=ColdReader(context.store, cache, context.disk),
+            cold_reader=cold_reader,
             image=image,
             log_failed=lambda: None,
             topics=known,
         )
-        partition = await loader.open(topic, row, ())
-        partition.apply_row(row, broker_epoch=made.state.broker_epoch)
-        known.put(replace(topic, partitions=(partition,)))
-        for _ in range(SEGMENTS + 1):
-            data = batch("v" * 500)
-            partition.append(memoryview(data), 0, len(data), acks=1, now_ms=made.clock.now_ms())
+        opened: dict[TopicPartition, Partition] = {}
+        for name, topic_id in wanted.items():
+            topic = Topic(
+                name=name,
+                topic_id=topic_id,
+                partition_count=partition_count,
+                config=TopicConfig.of(overrides, context.settings),
+                overrides=overrides,
+                partitions=(),
+            )
+            hosted = [await loader.open(topic, row, ()) for row in image.rows_of(topic_id)]
+            opened |= {partition.topic_partition: partition for partition in hosted}
+            known.put(replace(topic, partitions=tuple(hosted)))
+        for row in rows:
+            partition = opened[row.topic_partition]
+            partition.apply_row(row, broker_epoch=made.state.broker_epoch)
+            for number in range(SEGMENTS + 1):
+                data = written(number)
+                partition.append(memoryview(data), 0, len(data), acks=1, now_ms=made.clock.now_ms())
 
         async def apply(found: ChangeSet) -> None:
             for each in found.partitions:
                 image.put_row(each)
-                partition.apply_row(each, broker_epoch=made.state.broker_epoch)
+                opened[each.topic_partition].apply_row(each, broker_epoch=made.state.broker_epoch)
             image.change_number = found.number
 
         feed = ChangeFeed(context=context, image=image)
@@ -128,7 +151,8 @@ async def tiers(folder: Path, configs: dict[str, str] | None = None, **settings:
             yield Tiers(
                 context=context,
                 clock=made.clock,
-                partition=partition,
+                partitions=tuple(opened.values()),
+                cold_reader=cold_reader,
                 topics=known,
                 checkpoints=checkpoints,
                 lifecycle=lifecycle,
